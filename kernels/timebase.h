@@ -1,0 +1,44 @@
+/* Rates as fractions, and the rows of regular clocks. Compiles as C11, C++17 and CUDA device code.
+ *
+ * Row i of a regular clock of num/den Hz stands at floor(i * 1e9 * den / num) ns after the clock's zero.
+ * The product is formed in 128 bits and never accumulated, so that row 10^12 is as exact as row 1, and the row
+ * for a time is found from the same formula: floor(x / period) is off by one at 15, 30 and 29.97 Hz. */
+#ifndef TRAJD_KERNELS_TIMEBASE_H
+#define TRAJD_KERNELS_TIMEBASE_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define TRAJD_BOTH_SIDES __host__ __device__ static __inline__
+#else
+#define TRAJD_BOTH_SIDES static inline
+#endif
+
+/* A rate of num/den Hz, both > 0 and reduced: 29.97 Hz is 30000/1001. Limits: num <= 2^31-1, den <= 2^31-1. */
+struct trajd_rate {
+    int64_t num;
+    int64_t den;
+};
+
+/* floor(a / b) for b > 0. */
+TRAJD_BOTH_SIDES __int128 trajd_floor_div(__int128 a, __int128 b)
+{
+    __int128 q = a / b;
+    return q - (a % b < 0);
+}
+
+/* The time of row i in ns from the clock's zero; i may be negative. |i| * den must stay below 2^63 / num * 2^31. */
+TRAJD_BOTH_SIDES int64_t trajd_rate_row_ns(struct trajd_rate rate, int64_t i)
+{
+    return (int64_t)trajd_floor_div((__int128)i * 1000000000 * rate.den, rate.num);
+}
+
+/* The last row at or before x ns; negative for x before row 0. Exact inverse of trajd_rate_row_ns:
+ * row_ns(i) <= x < row_ns(i + 1). From floor(i*c/num) <= x  <=>  i*c < (x+1)*num, c = 1e9*den. */
+TRAJD_BOTH_SIDES int64_t trajd_rate_row_at(struct trajd_rate rate, int64_t x_ns)
+{
+    __int128 c = (__int128)1000000000 * rate.den;
+    return (int64_t)trajd_floor_div(((__int128)x_ns + 1) * rate.num - 1, c);
+}
+
+#endif
