@@ -1,0 +1,55 @@
+/* The host store: rows of episodes in memory, filled by reader threads ahead of use, within a byte budget.
+ *
+ * Unit of loading: one dataset of one episode ("piece"), rows filtered by the clock's kept rows, dense, element type as in the file.
+ * What fits stays; what does not is evicted by the latest next use among the batches announced, then least recently used.
+ *
+ *   absent --announce--> queued --reader--> resident --pin/unpin--> resident --evict--> absent
+ *                                   \--> failed (the error is kept and given to whoever pins it)
+ */
+#ifndef TRAJD_DATASET_STORE_H
+#define TRAJD_DATASET_STORE_H
+
+#include <stdint.h>
+
+#include "daemon/dataset/index.h"
+#include "proto/error.h"
+
+struct trajd_store;
+
+struct trajd_store_options {
+    const struct trajd_index *index;   /* must outlive the store */
+    uint64_t budget_bytes;             /* of resident rows */
+    uint32_t reader_count;             /* reader threads, >= 1 */
+    const uint32_t *dataset_indexes;   /* the datasets that feeds use */
+    uint32_t dataset_count;
+};
+
+struct trajd_store_stats {
+    uint64_t resident_bytes, budget_bytes, total_bytes; /* total: all pieces of the datasets named */
+    uint64_t bytes_read, pieces_loaded, pieces_evicted, pin_waits, read_errors;
+    uint64_t missing_chunks;   /* chunks that were never written and read as the fill value */
+};
+
+/* Starts the readers. Nothing is read yet. */
+enum trajd_status trajd_store_create(const struct trajd_store_options *options, struct trajd_store **store,
+                                     struct trajd_error *error);
+/* Joins the readers and frees everything; no pin may be held. */
+void trajd_store_destroy(struct trajd_store **store);
+
+/* Loads everything that fits the budget, in file order, and waits. For datasets that fit whole: nothing is read afterwards. */
+enum trajd_status trajd_store_fill(struct trajd_store *store, struct trajd_error *error);
+
+/* Says that the pieces (episode_indexes[i], dataset) for all datasets of the store will be pinned at `when` (batches count up per
+ * caller): readers load them ahead in that order. Never blocks; a hint. */
+void trajd_store_announce(struct trajd_store *store, const uint32_t *episode_indexes, uint32_t count, uint64_t when);
+
+/* Makes the pieces of one episode resident and keeps them so until unpin. rows[k] is the first row of dataset_indexes[k]
+ * (of the options), NULL where the episode lacks it. Blocks until loaded. TRAJD_ERR_MEMORY where all the budget is pinned;
+ * TRAJD_ERR_DATA / TRAJD_ERR_IO (with file, dataset and row) where loading failed: IO is retried three times first. */
+enum trajd_status trajd_store_pin(struct trajd_store *store, uint32_t episode_index, const void **rows,
+                                  struct trajd_error *error);
+void trajd_store_unpin(struct trajd_store *store, uint32_t episode_index);
+
+void trajd_store_get_stats(const struct trajd_store *store, struct trajd_store_stats *stats);
+
+#endif
