@@ -9,6 +9,7 @@
 #ifndef TRAJD_DATASET_STORE_H
 #define TRAJD_DATASET_STORE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "daemon/dataset/index.h"
@@ -20,12 +21,17 @@ struct trajd_store_options {
     const struct trajd_index *index;   /* must outlive the store */
     uint64_t budget_bytes;             /* of resident rows */
     uint32_t reader_count;             /* reader threads, >= 1 */
-    const uint32_t *dataset_indexes;   /* the datasets that feeds use */
+};
+
+/* Which datasets of the index a feed needs. Feeds with different selections share the pieces that both name: a store is made
+ * once per dataset and serves feeds that come later. Owned by the caller; must stay as it is during a call. */
+struct trajd_selection {
+    const uint32_t *dataset_indexes; /* into index->datasets, ascending */
     uint32_t dataset_count;
 };
 
 struct trajd_store_stats {
-    uint64_t resident_bytes, budget_bytes, total_bytes; /* total: all pieces of the datasets named */
+    uint64_t resident_bytes, budget_bytes, total_bytes; /* total: all pieces of the datasets that selections named so far */
     uint64_t bytes_read, pieces_loaded, pieces_evicted, pin_waits, read_errors;
     uint64_t missing_chunks;   /* chunks that were never written and read as the fill value */
 };
@@ -36,19 +42,23 @@ enum trajd_status trajd_store_create(const struct trajd_store_options *options, 
 /* Joins the readers and frees everything; no pin may be held. */
 void trajd_store_destroy(struct trajd_store **store);
 
-/* Loads everything that fits the budget, in file order, and waits. For datasets that fit whole: nothing is read afterwards. */
-enum trajd_status trajd_store_fill(struct trajd_store *store, struct trajd_error *error);
+/* Loads all pieces of the selection (of the episodes named; NULL: every kept one) that fit the budget beside what is there, in
+ * file order, and waits. *complete: all of them are resident now. */
+enum trajd_status trajd_store_fill(struct trajd_store *store, const struct trajd_selection *selection,
+                                   const uint32_t *episode_indexes, uint32_t episode_count, bool *complete,
+                                   struct trajd_error *error);
 
-/* Says that the pieces (episode_indexes[i], dataset) for all datasets of the store will be pinned at `when` (batches count up per
+/* Says that the pieces (episode_indexes[i], dataset) for all datasets of the selection will be pinned at `when` (batches count up per
  * caller): readers load them ahead in that order. Never blocks; a hint. */
-void trajd_store_announce(struct trajd_store *store, const uint32_t *episode_indexes, uint32_t count, uint64_t when);
+void trajd_store_announce(struct trajd_store *store, const struct trajd_selection *selection,
+                          const uint32_t *episode_indexes, uint32_t count, uint64_t when);
 
-/* Makes the pieces of one episode resident and keeps them so until unpin. rows[k] is the first row of dataset_indexes[k]
- * (of the options), NULL where the episode lacks it. Blocks until loaded. TRAJD_ERR_MEMORY where all the budget is pinned;
+/* Makes the pieces of one episode resident and keeps them so until unpin. rows[k] is the first row of
+ * selection->dataset_indexes[k], NULL where the episode lacks it. Blocks until loaded. TRAJD_ERR_MEMORY where all the budget is pinned;
  * TRAJD_ERR_DATA / TRAJD_ERR_IO (with file, dataset and row) where loading failed: IO is retried three times first. */
-enum trajd_status trajd_store_pin(struct trajd_store *store, uint32_t episode_index, const void **rows,
-                                  struct trajd_error *error);
-void trajd_store_unpin(struct trajd_store *store, uint32_t episode_index);
+enum trajd_status trajd_store_pin(struct trajd_store *store, const struct trajd_selection *selection,
+                                  uint32_t episode_index, const void **rows, struct trajd_error *error);
+void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index);
 
 void trajd_store_get_stats(const struct trajd_store *store, struct trajd_store_stats *stats);
 
