@@ -1,0 +1,579 @@
+#include "daemon/dataset/window_spec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The spec and everything it names, freed together. */
+struct owned_spec {
+    struct trajd_window_spec spec;
+    void **blocks;
+    size_t block_count, block_room;
+};
+
+struct parser {
+    const struct trajd_yaml *yaml;
+    struct owned_spec *owned;
+    struct trajd_error *error;
+};
+
+static void *keep(struct parser *p, const void *bytes, size_t size)
+{
+    struct owned_spec *owned = p->owned;
+    void *copy;
+
+    if (owned->block_count == owned->block_room) {
+        size_t room = owned->block_room ? 2 * owned->block_room : 32;
+        void **blocks = realloc(owned->blocks, room * sizeof *blocks);
+        if (!blocks)
+            return NULL;
+        owned->blocks = blocks;
+        owned->block_room = room;
+    }
+    copy = malloc(size ? size : 1);
+    if (!copy)
+        return NULL;
+    if (bytes)
+        memcpy(copy, bytes, size);
+    owned->blocks[owned->block_count++] = copy;
+    return copy;
+}
+
+static enum trajd_status keep_string(struct parser *p, const char *text, const char **out)
+{
+    *out = keep(p, text, strlen(text) + 1);
+    return *out ? TRAJD_OK : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+}
+
+static enum trajd_status read_string(struct parser *p, const struct trajd_yaml_node *node, const char **out)
+{
+    const char *text;
+    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
+    return status ? status : keep_string(p, text, out);
+}
+
+/* A step count like "-1" or a time like "-200ms". False if it is neither. */
+static bool parse_end(const char *text, bool *in_time, int64_t *value)
+{
+    char *end;
+    long long steps = strtoll(text, &end, 10);
+
+    if (end != text && *end == 0) {
+        *in_time = false;
+        *value = steps;
+        return steps >= -TRAJD_SPEC_MAX_STEPS && steps <= TRAJD_SPEC_MAX_STEPS;
+    }
+    *in_time = true;
+    return trajd_parse_duration(text, value) && llabs(*value) <= INT64_C(86400) * 1000000000;
+}
+
+static void trim(char *text)
+{
+    size_t length = strlen(text), lead = strspn(text, " \t");
+    while (length > lead && strchr(" \t", text[length - 1]))
+        length--;
+    memmove(text, text + lead, length - lead);
+    text[length - lead] = 0;
+}
+
+const char *trajd_spec_range_parse(const char *text, struct trajd_spec_range *range)
+{
+    char from[64], to[64], *at, *dots;
+    bool to_in_time;
+
+    memset(range, 0, sizeof *range);
+    if (strlen(text) >= sizeof from)
+        return "too long";
+    strcpy(from, text);
+    at = strchr(from, '@');
+    if (at) {
+        *at++ = 0;
+        strcpy(to, at);
+        trim(to);
+        if (!trajd_parse_rate(to, &range->rate))
+            return "what follows '@' is no rate in Hz";
+    }
+    dots = strstr(from, "..");
+    strcpy(to, dots ? dots + 2 : from);
+    if (dots)
+        *dots = 0;
+    trim(from);
+    trim(to);
+    if (!parse_end(from, &range->in_time, &range->from) || !parse_end(to, &to_in_time, &range->to))
+        return "not FROM..TO of whole steps (-1..14) or times (-200ms..0ms), with at most '@ RATE' behind it";
+    if (range->from == 0 || range->to == 0) /* "0" is a step and a time */
+        range->in_time = to_in_time = range->in_time || to_in_time;
+    if (range->in_time != to_in_time)
+        return "one end is a number of steps, the other a time";
+    if (range->from > range->to)
+        return "FROM lies behind TO";
+    return NULL;
+}
+
+static enum trajd_status read_range(struct parser *p, const struct trajd_yaml_node *node,
+                                    struct trajd_spec_range *range)
+{
+    const char *text, *wrong;
+    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
+
+    if (status)
+        return status;
+    wrong = trajd_spec_range_parse(text, range);
+    if (wrong)
+        return trajd_yaml_error(p->yaml, node, p->error, "%s: %s", text, wrong);
+    if (!range->in_time && range->to - range->from >= TRAJD_SPEC_MAX_STEPS)
+        return trajd_yaml_error(p->yaml, node, p->error, "more than %d steps", TRAJD_SPEC_MAX_STEPS);
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_sources(struct parser *p, const struct trajd_yaml_node *node,
+                                      struct trajd_spec_output *output)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind == TRAJD_YAML_SCALAR) {
+        output->source_count = 1;
+        return read_string(p, node, &output->sources[0]);
+    }
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0 ||
+        node->child_count > TRAJD_SPEC_MAX_SOURCES)
+        return trajd_yaml_error(p->yaml, node, p->error, "a stream or a list of 1 to %d streams",
+                                TRAJD_SPEC_MAX_SOURCES);
+    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+        status = read_string(p, child, &output->sources[output->source_count++]);
+    return status;
+}
+
+static enum trajd_status read_floats(struct parser *p, const struct trajd_yaml_node *node, uint32_t *count,
+                                     const float **out)
+{
+    float *values;
+    uint32_t i = 0;
+
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
+        return trajd_yaml_error(p->yaml, node, p->error, "a list with one number per feature");
+    if (*count && *count != node->child_count)
+        return trajd_yaml_error(p->yaml, node, p->error, "%u numbers, and `scale` or `offset` beside it has %u",
+                                node->child_count, *count);
+    values = keep(p, NULL, node->child_count * sizeof *values);
+    if (!values)
+        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next) {
+        double value;
+        enum trajd_status status = trajd_yaml_double(p->yaml, child, -3e38, 3e38, &value, p->error);
+        if (status)
+            return status;
+        values[i++] = (float)value;
+    }
+    *count = node->child_count;
+    *out = values;
+    return TRAJD_OK;
+}
+
+/* `norm: {scale: [...], offset: [...]}`; the one that is not given is 1 or 0. */
+static enum trajd_status read_norm(struct parser *p, const struct trajd_yaml_node *node,
+                                   struct trajd_spec_output *output)
+{
+    static const char *const keys[] = {"scale", "offset", NULL};
+    const struct trajd_yaml_node *child;
+    enum trajd_status status;
+    float *values;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, node, p->error, "{scale: [...], offset: [...]}, a number per feature");
+    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
+        return status;
+    if ((child = trajd_yaml_get(node, "scale")) &&
+        (status = read_floats(p, child, &output->norm_count, &output->scale)))
+        return status;
+    if ((child = trajd_yaml_get(node, "offset")) &&
+        (status = read_floats(p, child, &output->norm_count, &output->offset)))
+        return status;
+    if (!output->norm_count)
+        return trajd_yaml_error(p->yaml, node, p->error, "neither scale nor offset");
+    values = keep(p, NULL, output->norm_count * sizeof *values);
+    if (!values)
+        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    for (uint32_t i = 0; i < output->norm_count; i++)
+        values[i] = output->scale ? 0.0f : 1.0f;
+    if (!output->scale)
+        output->scale = values;
+    else if (!output->offset)
+        output->offset = values;
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_kind(struct parser *p, const struct trajd_yaml_node *node,
+                                   struct trajd_spec_output *output)
+{
+    static const char *const words[] = {"linear", "previous", "nearest", "mean", NULL};
+    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR, TRAJD_KIND_PREVIOUS, TRAJD_KIND_NEAREST,
+                                            TRAJD_KIND_MEAN};
+    int choice;
+    enum trajd_status status = trajd_yaml_choice(p->yaml, node, words, &choice, p->error);
+    if (!status)
+        output->kind = kinds[choice];
+    return status;
+}
+
+static enum trajd_status read_output_word(struct parser *p, const struct trajd_yaml_node *node, const char *key,
+                                          struct trajd_spec_output *output)
+{
+    static const char *const roles[] = {"obs", "action", NULL};
+    static const char *const missing[] = {"error", "zero", "skip", NULL};
+    const char *text;
+    enum trajd_status status;
+    int choice;
+
+    if (strcmp(key, "role") == 0) {
+        status = trajd_yaml_choice(p->yaml, node, roles, &choice, p->error);
+        output->role = status ? output->role : (enum trajd_role)choice;
+        return status;
+    }
+    if (strcmp(key, "missing") == 0) {
+        status = trajd_yaml_choice(p->yaml, node, missing, &choice, p->error);
+        output->missing = status ? output->missing : (enum trajd_missing)choice;
+        return status;
+    }
+    status = trajd_yaml_string(p->yaml, node, &text, p->error);
+    if (status)
+        return status;
+    output->dtype = trajd_dtype_parse(text);
+    return output->dtype ? TRAJD_OK
+                         : trajd_yaml_error(p->yaml, node, p->error, "%s is no type: float32, float16, bfloat16, "
+                                            "float64, uint8, ...", text);
+}
+
+static enum trajd_status read_output_key(struct parser *p, const struct trajd_yaml_node *node,
+                                         struct trajd_spec_output *output)
+{
+    const char *key = node->key;
+
+    if (strcmp(key, "from") == 0)
+        return read_sources(p, node, output);
+    if (strcmp(key, "at") == 0)
+        return read_range(p, node, &output->at);
+    if (strcmp(key, "kind") == 0)
+        return read_kind(p, node, output);
+    if (strcmp(key, "norm") == 0)
+        return read_norm(p, node, output);
+    if (strcmp(key, "max_age") == 0)
+        return trajd_yaml_duration(p->yaml, node, &output->max_age_ns, p->error);
+    if (strcmp(key, "max_gap") == 0)
+        return trajd_yaml_duration(p->yaml, node, &output->max_gap_ns, p->error);
+    if (strcmp(key, "lookahead") == 0)
+        return trajd_yaml_duration(p->yaml, node, &output->lookahead_ns, p->error);
+    if (strcmp(key, "width") == 0)
+        return trajd_yaml_duration(p->yaml, node, &output->mean_width_ns, p->error);
+    if (strcmp(key, "range_low") == 0) {
+        output->has_range = true;
+        return trajd_yaml_double(p->yaml, node, -1e6, 1e6, &output->range_low, p->error);
+    }
+    return read_output_word(p, node, key, output);
+}
+
+static enum trajd_status read_output(struct parser *p, const struct trajd_yaml_node *node,
+                                     struct trajd_spec_output *output)
+{
+    static const char *const keys[] = {"from",      "at",    "role",      "kind", "dtype", "max_age", "max_gap",
+                                       "lookahead", "width", "range_low", "norm", "missing", NULL};
+    enum trajd_status status;
+
+    output->line = node->line;
+    output->max_age_ns = output->max_gap_ns = -1;
+    output->kind = TRAJD_SPEC_KIND_FROM_STREAM;
+    if ((status = keep_string(p, node->key, &output->name)))
+        return status;
+    if (strlen(output->name) > 96)
+        return trajd_yaml_error(p->yaml, node, p->error, "a name of more than 96 bytes");
+    output->role = strncmp(output->name, "action", 6) == 0 ? TRAJD_ROLE_ACTION : TRAJD_ROLE_OBS;
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, node, p->error, "a mapping with at least {at: FROM..TO}");
+    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
+        return status;
+    if (!trajd_yaml_get(node, "at"))
+        return trajd_yaml_error(p->yaml, node, p->error, "no `at:`: the steps wanted, as in {at: -1..0}");
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
+        if ((status = read_output_key(p, child, output)))
+            return status;
+    if (!output->source_count) {
+        output->source_count = 1;
+        output->sources[0] = output->name;
+    }
+    if (output->role == TRAJD_ROLE_OBS && output->at.to > 0 && output->lookahead_ns == 0)
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "at"), p->error,
+                                "an observation reads nothing behind its anchor: end at 0, or say role: action "
+                                "or lookahead:");
+    if (output->max_age_ns < -1 || output->max_gap_ns < -1 || output->lookahead_ns < 0 ||
+        output->mean_width_ns < 0)
+        return trajd_yaml_error(p->yaml, node, p->error, "a negative time");
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_outputs(struct parser *p, const struct trajd_yaml_node *node)
+{
+    struct trajd_window_spec *spec = &p->owned->spec;
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind != TRAJD_YAML_MAPPING || node->child_count == 0 ||
+        node->child_count > TRAJD_SPEC_MAX_OUTPUTS)
+        return trajd_yaml_error(p->yaml, node, p->error, "a mapping of 1 to %d outputs", TRAJD_SPEC_MAX_OUTPUTS);
+    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+        status = read_output(p, child, &spec->outputs[spec->output_count++]);
+    return status;
+}
+
+static enum trajd_status read_anchor(struct parser *p, const struct trajd_yaml_node *node)
+{
+    static const char *const keys[] = {"clock", "rate", NULL};
+    struct trajd_window_spec *spec = &p->owned->spec;
+    const struct trajd_yaml_node *clock, *rate;
+    enum trajd_status status;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, node, p->error, "{clock: NAME} or {rate: HZ}");
+    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
+        return status;
+    clock = trajd_yaml_get(node, "clock");
+    rate = trajd_yaml_get(node, "rate");
+    if (!clock == !rate)
+        return trajd_yaml_error(p->yaml, node, p->error, "one of clock and rate");
+    return clock ? read_string(p, clock, &spec->anchor_clock)
+                 : trajd_yaml_rate(p->yaml, rate, &spec->anchor_rate, p->error);
+}
+
+static enum trajd_status read_pad_steps(struct parser *p, const struct trajd_yaml_node *node, uint32_t *out)
+{
+    int64_t steps;
+    enum trajd_status status;
+
+    if (node->kind == TRAJD_YAML_SCALAR && strcmp(node->value, "any") == 0) {
+        *out = TRAJD_SPEC_PAD_ANY;
+        return TRAJD_OK;
+    }
+    status = trajd_yaml_int(p->yaml, node, 0, TRAJD_SPEC_MAX_STEPS, &steps, p->error);
+    if (!status)
+        *out = (uint32_t)steps;
+    return status;
+}
+
+static enum trajd_status read_pad(struct parser *p, const struct trajd_yaml_node *node)
+{
+    static const char *const keys[] = {"before", "after", "with", NULL};
+    static const char *const edges[] = {"edge", "zero", "nan", NULL};
+    struct trajd_window_spec *spec = &p->owned->spec;
+    const struct trajd_yaml_node *child;
+    enum trajd_status status;
+    int choice;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, node, p->error, "{before: STEPS, after: STEPS, with: edge|zero|nan}");
+    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
+        return status;
+    if ((child = trajd_yaml_get(node, "before")) && (status = read_pad_steps(p, child, &spec->pad_before)))
+        return status;
+    if ((child = trajd_yaml_get(node, "after")) && (status = read_pad_steps(p, child, &spec->pad_after)))
+        return status;
+    if ((child = trajd_yaml_get(node, "with"))) {
+        if ((status = trajd_yaml_choice(p->yaml, child, edges, &choice, p->error)))
+            return status;
+        spec->edge = (enum trajd_edge)choice;
+    }
+    return TRAJD_OK;
+}
+
+/* `split: 0..0.9`: episodes whose hash lies there. */
+static enum trajd_status read_split(struct parser *p, const struct trajd_yaml_node *node)
+{
+    struct trajd_window_spec *spec = &p->owned->spec;
+    const char *text, *dots;
+    char *end;
+    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
+
+    if (status)
+        return status;
+    dots = strstr(text, "..");
+    spec->split_begin = strtod(text, &end);
+    if (dots && end == dots) {
+        spec->split_end = strtod(dots + 2, &end);
+        if (*end == 0 && end != dots + 2 && spec->split_begin >= 0 && spec->split_begin < spec->split_end &&
+            spec->split_end <= 1)
+            return TRAJD_OK;
+    }
+    return trajd_yaml_error(p->yaml, node, p->error, "%s: a range of [0, 1], as in 0..0.9 for training and "
+                            "0.9..1 for validation", text);
+}
+
+static enum trajd_status read_block(struct parser *p, const struct trajd_yaml_node *node)
+{
+    static const char *const keys[] = {"windows", "neighbours", NULL};
+    struct trajd_window_spec *spec = &p->owned->spec;
+    const struct trajd_yaml_node *child;
+    enum trajd_status status;
+    int64_t value;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, node, p->error, "{windows: N, neighbours: K}");
+    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
+        return status;
+    if ((child = trajd_yaml_get(node, "windows"))) {
+        if ((status = trajd_yaml_int(p->yaml, child, 1, 1 << 30, &value, p->error)))
+            return status;
+        spec->block_windows = (uint32_t)value;
+    }
+    if ((child = trajd_yaml_get(node, "neighbours"))) {
+        if ((status = trajd_yaml_int(p->yaml, child, 1, 1 << 20, &value, p->error)))
+            return status;
+        spec->block_neighbours = (uint32_t)value;
+    }
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_word(struct parser *p, const struct trajd_yaml_node *node)
+{
+    static const char *const orders[] = {"global", "blocked", "sequential", NULL};
+    static const char *const tails[] = {"drop", "wrap", "short", NULL};
+    static const char *const bad_rows[] = {"error", "keep", NULL};
+    struct trajd_window_spec *spec = &p->owned->spec;
+    const bool is_order = strcmp(node->key, "order") == 0, is_tail = strcmp(node->key, "tail") == 0;
+    enum trajd_status status;
+    int choice;
+
+    status = trajd_yaml_choice(p->yaml, node, is_order ? orders : is_tail ? tails : bad_rows, &choice, p->error);
+    if (status)
+        return status;
+    if (is_order)
+        spec->order = (enum trajd_order)choice;
+    else if (is_tail)
+        spec->tail = (enum trajd_tail)choice;
+    else
+        spec->keep_bad_rows = choice == 1;
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_number(struct parser *p, const struct trajd_yaml_node *node)
+{
+    struct trajd_window_spec *spec = &p->owned->spec;
+    const bool is_batch = strcmp(node->key, "global_batch") == 0, is_seed = strcmp(node->key, "seed") == 0;
+    int64_t value, low = is_batch ? 1 : is_seed ? 0 : 3, high = is_batch ? 1 << 20 : is_seed ? INT64_MAX : 1024;
+    enum trajd_status status = trajd_yaml_int(p->yaml, node, low, high, &value, p->error);
+
+    if (status)
+        return status;
+    if (is_batch)
+        spec->global_batch = (uint32_t)value;
+    else if (is_seed)
+        spec->seed = (uint64_t)value;
+    else
+        spec->slot_count = (uint32_t)value;
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_resample(struct parser *p, const struct trajd_yaml_node *node)
+{
+    static const char *const keys[] = {"variant", NULL};
+    enum trajd_status status = node->kind == TRAJD_YAML_MAPPING
+                                   ? trajd_yaml_check_keys(p->yaml, node, keys, p->error)
+                                   : trajd_yaml_error(p->yaml, node, p->error, "{variant: auto|NAME}");
+    const struct trajd_yaml_node *child;
+
+    if (status)
+        return status;
+    child = trajd_yaml_get(node, "variant");
+    return child ? read_string(p, child, &p->owned->spec.variant) : TRAJD_OK;
+}
+
+static enum trajd_status read_string_into_dataset(struct parser *p, const struct trajd_yaml_node *node)
+{
+    return read_string(p, node, &p->owned->spec.dataset);
+}
+
+static enum trajd_status read_filter(struct parser *p, const struct trajd_yaml_node *node)
+{
+    return read_string(p, node, &p->owned->spec.filter);
+}
+
+static enum trajd_status read_rate(struct parser *p, const struct trajd_yaml_node *node)
+{
+    return trajd_yaml_rate(p->yaml, node, &p->owned->spec.rate, p->error);
+}
+
+static const struct {
+    const char *key;
+    enum trajd_status (*read)(struct parser *p, const struct trajd_yaml_node *node);
+} feed_keys[] = {
+    {"dataset", read_string_into_dataset}, {"filter", read_filter}, {"split", read_split},
+    {"global_batch", read_number},         {"rate", read_rate},     {"anchor", read_anchor},
+    {"pad", read_pad},                     {"order", read_word},    {"block", read_block},
+    {"tail", read_word},                   {"seed", read_number},   {"slots", read_number},
+    {"bad_rows", read_word},               {"resample", read_resample}, {"outputs", read_outputs},
+};
+#define FEED_KEY_COUNT (sizeof feed_keys / sizeof feed_keys[0])
+
+static enum trajd_status read_feed(struct parser *p, const struct trajd_yaml_node *node)
+{
+    const char *names[FEED_KEY_COUNT + 1] = {NULL};
+    struct trajd_window_spec *spec = &p->owned->spec;
+    enum trajd_status status;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, node, p->error, "a feed is a mapping");
+    for (size_t i = 0; i < FEED_KEY_COUNT; i++)
+        names[i] = feed_keys[i].key;
+    if ((status = trajd_yaml_check_keys(p->yaml, node, names, p->error)))
+        return status;
+    for (size_t i = 0; i < FEED_KEY_COUNT; i++) {
+        const struct trajd_yaml_node *child = trajd_yaml_get(node, feed_keys[i].key);
+        if (child && (status = feed_keys[i].read(p, child)))
+            return status;
+    }
+    if (!spec->dataset || !spec->output_count)
+        return trajd_yaml_error(p->yaml, node, p->error, "no `%s:`", spec->dataset ? "outputs" : "dataset");
+    if (!spec->anchor_clock && !spec->anchor_rate.num)
+        return trajd_yaml_error(p->yaml, node, p->error, "no `anchor:`: {clock: NAME} for one window per row of a "
+                                "clock, or {rate: HZ}");
+    if (!spec->global_batch)
+        return trajd_yaml_error(p->yaml, node, p->error, "no `global_batch:`: windows in a batch over all ranks");
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
+                                          const char *feed_name, struct trajd_window_spec **out,
+                                          struct trajd_error *error)
+{
+    struct owned_spec *owned = calloc(1, sizeof *owned);
+    struct parser parser = {yaml, owned, error};
+    struct trajd_window_spec *spec;
+    enum trajd_status status;
+
+    *out = NULL;
+    if (!owned)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    spec = &owned->spec;
+    spec->split_end = 1;
+    spec->pad_before = spec->pad_after = TRAJD_SPEC_PAD_ANY;
+    spec->block_windows = 4096;
+    spec->block_neighbours = 4;
+    spec->slot_count = 4;
+    spec->variant = "auto";
+    status = keep_string(&parser, feed_name, &spec->feed_name);
+    if (!status)
+        status = read_feed(&parser, node);
+    if (status)
+        trajd_window_spec_destroy(&spec);
+    *out = spec;
+    return status;
+}
+
+void trajd_window_spec_destroy(struct trajd_window_spec **spec)
+{
+    struct owned_spec *owned = (struct owned_spec *)*spec; /* its first member */
+
+    if (owned) {
+        for (size_t i = 0; i < owned->block_count; i++)
+            free(owned->blocks[i]);
+        free(owned->blocks);
+        free(owned);
+    }
+    *spec = NULL;
+}

@@ -1,0 +1,81 @@
+/* What a feed asks for, as written under `feeds: NAME:` or sent by a job: parsed and checked against its own rules, not yet
+ * against a dataset (window_plan.h does that). Immutable after parsing. */
+#ifndef TRAJD_DATASET_WINDOW_SPEC_H
+#define TRAJD_DATASET_WINDOW_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/base/yaml.h"
+#include "daemon/dataset/sampler.h"
+#include "kernels/resample.h"
+
+#define TRAJD_SPEC_MAX_OUTPUTS 64
+#define TRAJD_SPEC_MAX_SOURCES 32
+#define TRAJD_SPEC_MAX_STEPS 65536
+#define TRAJD_SPEC_PAD_ANY UINT32_MAX
+#define TRAJD_SPEC_KIND_FROM_STREAM TRAJD_KIND_COUNT
+
+enum trajd_role { TRAJD_ROLE_OBS = 0, TRAJD_ROLE_ACTION = 1 };
+enum trajd_missing { TRAJD_MISSING_ERROR = 0, TRAJD_MISSING_ZERO = 1, TRAJD_MISSING_SKIP = 2 };
+
+/* `at: FROM..TO [@ RATE]`, both ends included. */
+struct trajd_spec_range {
+    bool in_time;           /* ns; else steps */
+    int64_t from, to;
+    struct trajd_rate rate; /* after '@'; num 0: the feed's rate, else the anchor's clock */
+};
+
+struct trajd_spec_output {
+    const char *name;
+    uint32_t line;
+    uint32_t source_count;
+    const char *sources[TRAJD_SPEC_MAX_SOURCES]; /* stream names; default: the output's own name */
+    struct trajd_spec_range at;
+    enum trajd_role role;   /* default: action for names that begin with "action", else obs */
+    enum trajd_kind kind;   /* or TRAJD_SPEC_KIND_FROM_STREAM */
+    enum trajd_dtype dtype; /* NONE: float32 where values blend or the source is floating, else the source's */
+    int64_t max_age_ns;     /* -1: not given */
+    int64_t max_gap_ns;     /* -1: not given */
+    int64_t lookahead_ns;   /* obs: rows up to anchor + lookahead exist */
+    int64_t mean_width_ns;  /* 0: one target step */
+    enum trajd_missing missing;
+    bool has_range;         /* angle: result wrapped into [range_low, range_low + period) */
+    double range_low;
+    uint32_t norm_count;    /* 0, or the number of features: scale and offset given */
+    const float *scale;
+    const float *offset;
+};
+
+struct trajd_window_spec {
+    const char *feed_name;
+    const char *dataset;
+    const char *filter;           /* mask key or NULL */
+    double split_begin, split_end; /* episodes whose hash lies in [begin, end) of [0, 1) */
+    uint32_t global_batch;
+    struct trajd_rate rate;       /* num 0: steps are the anchor's */
+    const char *anchor_clock;     /* NULL: anchor_rate */
+    struct trajd_rate anchor_rate;
+    uint32_t pad_before, pad_after; /* steps, or TRAJD_SPEC_PAD_ANY */
+    enum trajd_edge edge;
+    enum trajd_order order;
+    uint32_t block_windows, block_neighbours;
+    enum trajd_tail tail;
+    uint64_t seed;
+    uint32_t slot_count;
+    bool keep_bad_rows;           /* bad_rows: keep */
+    const char *variant;          /* resample.variant: "auto" or a kernel's name */
+    uint32_t output_count;
+    struct trajd_spec_output outputs[TRAJD_SPEC_MAX_OUTPUTS];
+};
+
+/* Parses the mapping `node`; strings and arrays are copied. TRAJD_ERR_ARGUMENT with line and key. */
+enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
+                                          const char *feed_name, struct trajd_window_spec **spec,
+                                          struct trajd_error *error);
+void trajd_window_spec_destroy(struct trajd_window_spec **spec);
+
+/* The parsing of `at:` alone: "-1..14", "0", "-200ms..0ms @ 100". NULL, or what is wrong with the text. */
+const char *trajd_spec_range_parse(const char *text, struct trajd_spec_range *range);
+
+#endif
