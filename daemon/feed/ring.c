@@ -1,0 +1,112 @@
+#include "daemon/feed/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
+#endif
+
+static int open_memfd(uint32_t ring_id)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "trajd-ring-%u", ring_id);
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) /* an older kernel knows no MFD_NOEXEC_SEAL */
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd;
+}
+
+static enum trajd_status allocate(int fd, uint64_t size_bytes, struct trajd_error *error)
+{
+    int code;
+    do
+        code = posix_fallocate(fd, 0, (off_t)size_bytes);
+    while (code == EINTR);
+    if (code != 0)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, code, "ring of %llu bytes: %s",
+                               (unsigned long long)size_bytes, strerror(code));
+    return TRAJD_OK;
+}
+
+static void write_header(const struct trajd_ring *ring, uint64_t instance_id)
+{
+    const struct trajd_ring_header header = {
+        .magic = TRAJD_RING_MAGIC,
+        .version = 1,
+        .slot_count = ring->slot_count,
+        .slot_size_bytes = ring->slot_size_bytes,
+        .instance_id = instance_id,
+        .ring_id = ring->ring_id,
+    };
+    memcpy(ring->memory, &header, sizeof(header));
+}
+
+static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes, uint64_t *size_bytes,
+                                   struct trajd_error *error)
+{
+    if (slot_count == 0 || slot_size_bytes == 0 || slot_size_bytes % TRAJD_RING_ALIGNMENT != 0)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "ring of %u slots of %llu bytes (at least one slot, sizes in multiples of %u)", slot_count,
+                               (unsigned long long)slot_size_bytes, TRAJD_RING_ALIGNMENT);
+    if (__builtin_mul_overflow((uint64_t)slot_count, slot_size_bytes, size_bytes) ||
+        __builtin_add_overflow(*size_bytes, TRAJD_RING_ALIGNMENT, size_bytes) || *size_bytes > INT64_MAX)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "ring of %u slots of %llu bytes: more than an address can say",
+                               slot_count, (unsigned long long)slot_size_bytes);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t ring_id, uint32_t slot_count,
+                                    uint64_t slot_size_bytes, uint64_t instance_id, struct trajd_error *error)
+{
+    *ring = (struct trajd_ring){.fd = -1, .slot_count = slot_count, .slot_size_bytes = slot_size_bytes, .ring_id = ring_id};
+    enum trajd_status status = ring_size(slot_count, slot_size_bytes, &ring->size_bytes, error);
+    if (status != TRAJD_OK)
+        return status;
+    ring->fd = open_memfd(ring_id);
+    if (ring->fd < 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "memfd_create: %s", strerror(errno));
+    status = allocate(ring->fd, ring->size_bytes, error);
+    if (status != TRAJD_OK)
+        goto fail;
+    void *memory = mmap(NULL, ring->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring->fd, 0);
+    if (memory == MAP_FAILED) {
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, errno, "mapping a ring of %llu bytes: %s",
+                                 (unsigned long long)ring->size_bytes, strerror(errno));
+        goto fail;
+    }
+    ring->memory = memory;
+    if (fcntl(ring->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "sealing a ring: %s", strerror(errno));
+        goto fail;
+    }
+    write_header(ring, instance_id);
+    return TRAJD_OK;
+fail:
+    trajd_ring_destroy(ring);
+    return status;
+}
+
+void trajd_ring_destroy(struct trajd_ring *ring)
+{
+    if (ring->memory != NULL)
+        munmap(ring->memory, ring->size_bytes);
+    if (ring->fd >= 0)
+        close(ring->fd);
+    ring->memory = NULL;
+    ring->fd = -1;
+}
+
+void *trajd_ring_slot(const struct trajd_ring *ring, uint32_t slot)
+{
+    return ring->memory + TRAJD_RING_ALIGNMENT + (uint64_t)slot * ring->slot_size_bytes;
+}
+
+void trajd_ring_stamp(const struct trajd_ring *ring, uint32_t slot, const struct trajd_slot_header *header)
+{
+    memcpy(trajd_ring_slot(ring, slot), header, sizeof(*header));
+}

@@ -1,0 +1,32 @@
+/* The daemon's side of a ring: a sealed memfd, its memory and its headers (proto/ring.h says what workers see).
+ * What a slot's state is, the core knows; here are only bytes. */
+#ifndef TRAJD_FEED_RING_H
+#define TRAJD_FEED_RING_H
+
+#include <stdint.h>
+
+#include "proto/error.h"
+#include "proto/ring.h"
+
+struct trajd_ring {
+    int fd; /* -1: no ring */
+    unsigned char *memory;
+    uint64_t size_bytes;
+    uint64_t slot_size_bytes;
+    uint32_t slot_count;
+    uint32_t ring_id;
+};
+
+/* Allocates and touches every page now, so that a full machine is an error here and not a SIGBUS later; then seals the
+ * size. slot_size_bytes must be a multiple of TRAJD_RING_ALIGNMENT. TRAJD_ERR_MEMORY: overflow, or no room. */
+enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t ring_id, uint32_t slot_count,
+                                    uint64_t slot_size_bytes, uint64_t instance_id, struct trajd_error *error);
+/* The daemon's mapping and descriptor; workers keep theirs. An empty ring (fd -1) is fine. */
+void trajd_ring_destroy(struct trajd_ring *ring);
+
+/* The slot's first byte, that is its header. */
+void *trajd_ring_slot(const struct trajd_ring *ring, uint32_t slot);
+/* Written whole before a batch is announced: a worker can write into a slot, so nothing of the last use is trusted. */
+void trajd_ring_stamp(const struct trajd_ring *ring, uint32_t slot, const struct trajd_slot_header *header);
+
+#endif
