@@ -1,0 +1,227 @@
+/* The messages of PROTOCOL.md as plain structs, and their encoding. Used by daemon and libtrajd both; msgpack stops here.
+ *
+ * A frame is scanned before anything is decoded (depth, item count, every length against the bytes that are left), so a
+ * decoder never meets a structure that it must not trust. Nothing here allocates. Texts of a decoded message point into
+ * the frame: they live as long as it does, and are not NUL-terminated. */
+#ifndef TRAJD_PROTO_WIRE_H
+#define TRAJD_PROTO_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/dtype.h"
+#include "proto/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TRAJD_WIRE_MAJOR 1
+#define TRAJD_WIRE_MINOR 0
+#define TRAJD_WIRE_HEADER_SIZE 8u
+#define TRAJD_WIRE_MAX_FRAME (TRAJD_WIRE_HEADER_SIZE + 65536u) /* no frame of ours is longer */
+#define TRAJD_WIRE_MAX_DEPTH 4u
+#define TRAJD_WIRE_MAX_ITEMS 1024u        /* every map, array, key and value counts one */
+#define TRAJD_WIRE_MAX_ITEMS_OPENED 8192u /* OPENED lists tensors */
+#define TRAJD_WIRE_MAX_LEASES 64u         /* in one list; also the largest credit, so that HELLO can name all that is held */
+#define TRAJD_WIRE_MAX_TENSORS 256u
+#define TRAJD_WIRE_MAX_RANK 8u
+#define TRAJD_WIRE_MAX_FEEDS 64u
+#define TRAJD_WIRE_MAX_NAME 128u          /* feed, job, tensor, version; client has 64 */
+#define TRAJD_WIRE_MAX_CLIENT 64u
+#define TRAJD_WIRE_MAX_SPEC 49152u
+#define TRAJD_WIRE_MAX_STATUS 61440u      /* STATE's document */
+#define TRAJD_WIRE_MAX_REASON 512u        /* messages and reasons */
+#define TRAJD_WIRE_TOKEN_SIZE 16u
+
+enum trajd_wire_op {
+    TRAJD_WIRE_HELLO = 1,
+    TRAJD_WIRE_OPEN = 2,
+    TRAJD_WIRE_ACK = 3,
+    TRAJD_WIRE_PING = 4,
+    TRAJD_WIRE_BYE = 5,
+    TRAJD_WIRE_STATUS = 6,
+    TRAJD_WIRE_WELCOME = 65,
+    TRAJD_WIRE_OPENED = 66,
+    TRAJD_WIRE_BATCH = 67,
+    TRAJD_WIRE_EPOCH_END = 68,
+    TRAJD_WIRE_PONG = 69,
+    TRAJD_WIRE_GOAWAY = 70,
+    TRAJD_WIRE_STATE = 71,
+    TRAJD_WIRE_ERROR = 72,
+};
+
+enum trajd_wire_mode { TRAJD_WIRE_SHARE = 0, TRAJD_WIRE_SHARD = 1 };
+
+/* UTF-8 without NUL; data may be NULL when size is 0, which also says that the key was absent. */
+struct trajd_wire_text {
+    const char *data;
+    uint32_t size;
+};
+
+struct trajd_wire_lease {
+    uint32_t ring;
+    uint32_t slot;
+    uint64_t generation;
+    uint32_t part;
+};
+
+struct trajd_wire_leases {
+    uint32_t count; /* <= TRAJD_WIRE_MAX_LEASES */
+    struct trajd_wire_lease list[TRAJD_WIRE_MAX_LEASES];
+};
+
+struct trajd_wire_hello {
+    uint32_t minor;
+    struct trajd_wire_text client;
+    uint64_t pid;
+    bool has_token;                        /* else token, instance, received, held and done are empty */
+    uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
+    uint64_t instance;
+    uint64_t received;
+    struct trajd_wire_leases held, done;
+};
+
+struct trajd_wire_open {
+    uint64_t request;
+    struct trajd_wire_text feed; /* exactly one of feed and spec is not empty */
+    struct trajd_wire_text spec;
+    struct trajd_wire_text job;
+    enum trajd_wire_mode mode;
+    uint32_t rank, world;        /* rank < world, world >= 1 */
+    uint32_t credit;             /* >= 2; more than the limit is granted as the limit */
+    uint64_t epoch;
+    uint64_t next;
+    uint64_t fingerprint;
+    bool fresh;                  /* absent: true */
+};
+
+struct trajd_wire_ack {
+    struct trajd_wire_leases done, released;
+};
+
+struct trajd_wire_ping { /* PING and PONG */
+    uint64_t time;
+};
+
+struct trajd_wire_status {
+    uint64_t request;
+};
+
+struct trajd_wire_welcome {
+    uint32_t minor;
+    uint64_t instance;
+    uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
+    uint64_t session;
+    bool resumed;
+    struct trajd_wire_text version;
+    uint32_t feed_count;
+    struct trajd_wire_text feeds[TRAJD_WIRE_MAX_FEEDS];
+};
+
+struct trajd_wire_tensor {
+    struct trajd_wire_text name;
+    struct trajd_wire_text role; /* "obs", "action", "ids", "mask"; other words are for later versions */
+    struct trajd_wire_text of;   /* empty if of nothing */
+    enum trajd_dtype dtype;
+    uint32_t rank;
+    uint64_t shape[TRAJD_WIRE_MAX_RANK];
+    uint64_t offset_bytes;
+};
+
+struct trajd_wire_opened {
+    uint64_t request;
+    uint32_t feed_id, ring;
+    uint64_t ring_size_bytes;
+    uint32_t slot_count;
+    uint64_t slot_size_bytes;
+    bool writable;
+    uint32_t batch; /* G */
+    uint32_t row_begin, row_count;
+    uint32_t part;
+    uint32_t credit;
+    uint64_t epoch, next, length, windows, dropped, fingerprint, seed;
+    uint32_t tensor_count;
+    const struct trajd_wire_tensor *tensors;
+};
+
+struct trajd_wire_batch {
+    uint64_t seq;
+    uint32_t feed_id, ring, slot;
+    uint64_t generation;
+    uint32_t part;
+    uint64_t epoch, position;
+    uint32_t row_begin, row_count;
+    uint64_t ready_ns;
+    struct trajd_wire_text error; /* empty: the batch is good */
+};
+
+struct trajd_wire_epoch_end {
+    uint32_t feed_id;
+    uint64_t epoch, batches, windows, dropped;
+};
+
+struct trajd_wire_goaway {
+    struct trajd_wire_text reason;
+};
+
+struct trajd_wire_state {
+    uint64_t request;
+    struct trajd_wire_text status; /* one JSON document */
+};
+
+struct trajd_wire_error {
+    uint64_t request;         /* 0: of no request */
+    enum trajd_status status; /* a word that is not known decodes as TRAJD_ERR_SYSTEM */
+    struct trajd_wire_text message;
+};
+
+/* Requests are numbered from 1, so 0 says "no request" everywhere. */
+struct trajd_wire_message {
+    enum trajd_wire_op op;
+    union {
+        struct trajd_wire_hello hello;
+        struct trajd_wire_open open;
+        struct trajd_wire_ack ack;
+        struct trajd_wire_ping ping;
+        struct trajd_wire_ping pong;
+        struct trajd_wire_status status;
+        struct trajd_wire_welcome welcome;
+        struct trajd_wire_opened opened;
+        struct trajd_wire_batch batch;
+        struct trajd_wire_epoch_end epoch_end;
+        struct trajd_wire_goaway goaway;
+        struct trajd_wire_state state;
+        struct trajd_wire_error error;
+    };
+};
+
+/* A NUL-terminated string (or NULL) as a text; it is not copied. */
+struct trajd_wire_text trajd_wire_text(const char *string);
+bool trajd_wire_text_equals(struct trajd_wire_text text, const char *string);
+/* Copies at most room - 1 bytes, never half a character, and a NUL; room >= 1. */
+void trajd_wire_text_copy(struct trajd_wire_text text, char *buffer, size_t room);
+
+/* Writes the frame into buffer, *size its length. TRAJD_ERR_ARGUMENT: a value breaks a limit above; TRAJD_ERR_MEMORY: room is too small
+ * (TRAJD_WIRE_MAX_FRAME fits all but absurd tensor lists; that of an ACK or BATCH is below 4 KiB). */
+enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, void *buffer, size_t room,
+                                    size_t *size, struct trajd_error *error);
+
+/* Decodes one frame. `tensors` has room for TRAJD_WIRE_MAX_TENSORS and keeps those of an OPENED, or is NULL where none is expected
+ * (the daemon): an OPENED is then an unknown op. What the status asks for:
+ *   TRAJD_OK               every field of the op's struct is set and in range (absent keys have their defaults)
+ *   TRAJD_ERR_DATA         not from a peer of ours (magic, size, scan): count it and drop it, answer nothing
+ *   TRAJD_ERR_UNSUPPORTED  another major version: answer ERROR `unsupported`
+ *   TRAJD_ERR_PROTOCOL     unknown op, or a key that is missing, of the wrong type or out of range: answer ERROR `protocol`
+ * Of a message that is refused only `op` means anything; *request is the number to answer with, 0 if it had none. */
+enum trajd_status trajd_wire_decode(const void *frame, size_t size, struct trajd_wire_tensor *tensors,
+                                    struct trajd_wire_message *message, uint64_t *request, struct trajd_error *error);
+
+/* The scan alone: true if `body` is one msgpack map within the limits, and nothing behind it. */
+bool trajd_wire_scan(const void *body, size_t size, uint32_t max_items);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
