@@ -28,28 +28,34 @@ extern "C" {
 #endif
 
 /* Value at x, with i the last row at or before x and a = (x - t[i]) / (t[i+1] - t[i]) from exact integer differences.
- * Where x hits row i exactly (a = 0), and where row i is the last one, row i + 1 is not read at all. */
+ * Where x hits row i exactly (a = 0), and where row i is the last one, row i + 1 is not read for the value.
+ * Stamps that are not ascending cannot make a run fail or read outside the rows, but which row is found is then unspecified. */
 enum trajd_kind {
     TRAJD_KIND_LINEAR = 0,     /* v[i] + a (v[i+1] - v[i]) */
     TRAJD_KIND_PREVIOUS = 1,   /* v[i] */
     TRAJD_KIND_NEAREST = 2,    /* v[i] where 2 (x - t[i]) < t[i+1] - t[i], else v[i+1] */
-    TRAJD_KIND_SLERP_XYZW = 3, /* D a multiple of 4: D/4 unit quaternions, shortest arc; output is unit length */
+    TRAJD_KIND_SLERP_XYZW = 3, /* D a multiple of 4: D/4 unit quaternions, shortest arc; output is unit length.
+                                  Sources are scaled to unit length first; one whose squared length is not in [1e-30, 1e30] has
+                                  no direction: NaN, masked NAN. At a = 0 a quaternion whose squared length is within 1e-5
+                                  of 1 is passed on as it is stored */
     TRAJD_KIND_SLERP_WXYZ = 4, /* the same arithmetic, the scalar first */
     TRAJD_KIND_ANGLE = 5,      /* v[i] + a w, w the difference wrapped into [-period/2, period/2) */
     TRAJD_KIND_MEAN = 6,       /* average of the rows in (x - mean_width, x], NaN elements skipped (per feature);
-                                  where there is no such row: v[i] */
+                                  where there is no such row: v[i]. The same where a last row is held after the end */
     TRAJD_KIND_COUNT = 7,
 };
 
 /* Where x lies before the first or after the last row that the window may see. */
 enum trajd_edge {
-    TRAJD_EDGE_HOLD = 0, /* the first or the last row ("edge" in the config) */
+    TRAJD_EDGE_HOLD = 0, /* the first or the last row ("edge" in the config); as ZERO where there is no row at all */
     TRAJD_EDGE_ZERO = 1, /* 0, before normalisation (so `offset` after it); for slerp too */
     TRAJD_EDGE_NAN = 2,  /* NaN; floating-point outputs only */
     TRAJD_EDGE_COUNT = 3,
 };
 
-/* The mask, one byte a step: why the step is not valid. Where streams share a mask the largest code wins.
+/* The mask, one byte a step: why the step is not valid. The largest code wins, of those that apply to a step and where streams
+ * share a mask; but a missing stream is MISSING, and an offset without target BAD_STAMP, whatever the clock says. The mask is
+ * about the value: a NaN that only the derivative read does not show in it.
  * The numbers are on the wire: append only. */
 enum trajd_mask {
     TRAJD_MASK_VALID = 0,
@@ -57,7 +63,8 @@ enum trajd_mask {
     TRAJD_MASK_AFTER_END = 2,    /* x after the last row, and the stream does not hold it (max_age_ns < 0) */
     TRAJD_MASK_GAP = 3,          /* x strictly inside a hole with t[i+1] - t[i] > max_gap_ns */
     TRAJD_MASK_BAD_STAMP = 4,    /* the offset is TRAJD_NO_TARGET, or t[i+1] <= t[i] where a is needed */
-    TRAJD_MASK_NAN = 5,          /* a source element that was used is NaN (mean: every one of a feature is) */
+    TRAJD_MASK_NAN = 5,          /* a source element that was used is NaN (mean: every one of a feature is;
+                                    slerp: or the quaternion has no direction) */
     TRAJD_MASK_MISSING = 6,      /* this episode lacks the stream (bases[w] is NULL) */
     TRAJD_MASK_TOO_OLD = 7,      /* the held last row is older than max_age_ns at x */
 };
@@ -78,7 +85,8 @@ enum trajd_grid_unit {
     TRAJD_GRID_ROWS = 1, /* local row = anchor[w] + offset: no search, a = 0 for every kind */
 };
 
-/* T targets around the anchor. Offsets need not be in order. */
+/* T targets around the anchor. Offsets need not be in order. A clock that is seen through ROWS grids alone needs neither
+ * stamps nor rate. */
 struct trajd_grid {
     enum trajd_grid_unit unit;
     uint32_t step_count;         /* T >= 1 */
@@ -134,7 +142,8 @@ struct trajd_stream {
 
     /* optional time derivative, float32, in units per second, not normalised: D slopes of the bracket for linear
      * and angle, 3 angular rates a quaternion (rotation vector of q[i+1] q[i]^-1 over the interval, fixed frame) for slerp.
-     * At the last row the slope of the bracket before it; 0 where x is outside the rows or there is one row only.
+     * At the last row the slope of the bracket before it; 0 where x is outside the rows, there is one row only or the
+     * bracket has no length. At a = 0 too both rows of the bracket are read.
      * NULL, and must be NULL for previous, nearest and mean and on a ROWS grid. */
     float *derivative;
     uint64_t derivative_window_stride_bytes;
@@ -153,14 +162,18 @@ struct trajd_resample_request {
     const struct trajd_stream *streams;
 };
 
-/* Arithmetic is float32, and float64 where the source is f64, i32, u32, i64 or u64; one rounding at the store, to nearest
- * even. Previous and nearest into the source's own type without normalisation copy bytes. Which pairs exist:
+/* Arithmetic is float32 or wider, and float64 where the source is f64, i32, u32, i64 or u64 (i64 and u64 beyond 2^53 are rounded
+ * to it); one rounding at the store, to nearest even. Normalisation needs a floating-point output. Base, bases, strides and
+ * outputs are multiples of their element's size; windows and steps of an output do not overlap. Previous and nearest into the source's own type without normalisation copy bytes. Which pairs exist:
  * output f32, f16, bf16 from every source; f64 from f64; the source's own type for previous and nearest; on a ROWS grid
  * (a = 0, nothing blends) also for linear and angle of floating-point sources. */
 
 /* Checks everything about a request that can be seen without reading rows: counts, indexes, NULLs, types, kinds, strides that
  * overlap, sizes that overflow 64 bits. TRAJD_ERR_ARGUMENT or TRAJD_ERR_UNSUPPORTED with "streams[3]: ..." in *error. */
 enum trajd_status trajd_resample_check(const struct trajd_resample_request *request, struct trajd_error *error);
+
+/* The same for a request that is a shape only: pointers to rows, arrays of B, offsets, outputs and masks may be NULL. */
+enum trajd_status trajd_resample_check_shape(const struct trajd_resample_request *shape, struct trajd_error *error);
 
 /* The definition of correct: scalar, in double, window by window, for windows [window_begin, window_end). Host memory.
  * The request must have passed trajd_resample_check. Never fails: a row's content cannot be wrong, only masked. */

@@ -1,0 +1,126 @@
+/* Elements to and from double and float, one rounding each, to nearest even. Host code; unaligned addresses are fine.
+ *
+ * Every source type but i64 and u64 beyond 2^53 is exact in double, so a value that is computed in double and stored
+ * by trajd_element_store is rounded once. f16 and bf16 are rounded from double directly: by way of float they would be rounded twice. */
+#ifndef TRAJD_KERNELS_CONVERT_H
+#define TRAJD_KERNELS_CONVERT_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+
+static inline bool trajd_dtype_is_float(enum trajd_dtype type)
+{
+    return type >= TRAJD_F16 && type <= TRAJD_F64;
+}
+
+static inline double trajd_f16_to_double(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31;
+    int mantissa = bits & 1023;
+    double magnitude;
+
+    if (exponent == 31)
+        magnitude = mantissa ? NAN : INFINITY;
+    else if (exponent == 0)
+        magnitude = mantissa * 0x1p-24;
+    else {
+        uint64_t wide = (uint64_t)(exponent - 15 + 1023) << 52 | (uint64_t)mantissa << 42;
+        memcpy(&magnitude, &wide, sizeof wide);
+    }
+    return bits >> 15 ? -magnitude : magnitude;
+}
+
+static inline float trajd_bf16_to_float(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+/* A 16-bit float of that many stored mantissa bits, whose exponent field 1 means 2^(1 - bias). */
+static inline uint16_t trajd_narrow(double value, int mantissa_bits, int bias)
+{
+    const uint16_t infinity = (uint16_t)(0x7fff >> mantissa_bits << mantissa_bits);
+    const int drop = 52 - mantissa_bits;
+    uint64_t wide;
+    uint16_t sign;
+
+    memcpy(&wide, &value, sizeof wide);
+    sign = (uint16_t)(wide >> 48 & 0x8000);
+    wide &= INT64_MAX;
+    if (isnan(value))
+        return sign | infinity | (uint16_t)(1 << (mantissa_bits - 1));
+    if (wide < (uint64_t)(1024 - bias) << 52) /* below the smallest normal: a count of the smallest step */
+        return sign | (uint16_t)nearbyint(ldexp(fabs(value), bias - 1 + mantissa_bits));
+    wide += (UINT64_C(1) << (drop - 1)) - 1 + (wide >> drop & 1);
+    wide = (wide >> drop) - ((uint64_t)(1023 - bias) << mantissa_bits);
+    return sign | (wide < infinity ? (uint16_t)wide : infinity);
+}
+
+static inline uint16_t trajd_f16_from_double(double value)
+{
+    return trajd_narrow(value, 10, 15);
+}
+
+static inline uint16_t trajd_bf16_from_double(double value)
+{
+    return trajd_narrow(value, 7, 127);
+}
+
+/* Reads through memcpy: the address may be unaligned, and a constant type leaves one load. */
+static inline double trajd_element_load(enum trajd_dtype type, const void *address)
+{
+    union {
+        uint16_t u16;
+        int16_t i16;
+        uint32_t u32;
+        int32_t i32;
+        uint64_t u64;
+        int64_t i64;
+        float f32;
+        double f64;
+        uint8_t u8;
+        int8_t i8;
+    } e;
+
+    memcpy(&e, address, trajd_dtype_size(type));
+    switch (type) {
+    case TRAJD_F16: return trajd_f16_to_double(e.u16);
+    case TRAJD_BF16: return (double)trajd_bf16_to_float(e.u16);
+    case TRAJD_F32: return (double)e.f32;
+    case TRAJD_F64: return e.f64;
+    case TRAJD_I8: return e.i8;
+    case TRAJD_I16: return e.i16;
+    case TRAJD_I32: return e.i32;
+    case TRAJD_I64: return (double)e.i64;
+    case TRAJD_U16: return e.u16;
+    case TRAJD_U32: return e.u32;
+    case TRAJD_U64: return (double)e.u64;
+    case TRAJD_U8:
+    case TRAJD_BOOL:
+    default: return e.u8;
+    }
+}
+
+/* Stores as one of the floating-point types. */
+static inline void trajd_element_store(enum trajd_dtype type, void *address, double value)
+{
+    uint16_t half;
+    float single = (float)value;
+
+    switch (type) {
+    case TRAJD_F64: memcpy(address, &value, sizeof value); break;
+    case TRAJD_F32: memcpy(address, &single, sizeof single); break;
+    default:
+        half = type == TRAJD_F16 ? trajd_f16_from_double(value) : trajd_bf16_from_double(value);
+        memcpy(address, &half, sizeof half);
+    }
+}
+
+#endif

@@ -1,0 +1,463 @@
+/* The definition of correct, for every kind: scalar, double, one element at a time, nothing shared between steps.
+ *
+ * Math      resample.h. A target is resolved into a row, a fraction and a mask code; the value is formed in double;
+ *           value * scale + offset in double; one rounding at the store.
+ * Shapes    any that trajd_resample_check accepts.
+ * Requires  host memory. Rows, stamps and counts are not looked at beforehand and cannot make it fail.
+ * Moves     every source row once per step that uses it: no attempt to be fast.
+ * Threads   the caller's; windows are independent, so several callers may share a request by ranges of windows.
+ * Numerics  the error against exact arithmetic is that of double; i64 and u64 beyond 2^53 are rounded to double first.
+ * Chosen    where no other variant takes a request: choose.c's last row.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "kernels/convert.h"
+#include "kernels/resample.h"
+
+/* Squared lengths that a quaternion may have, and how far from 1 it may be to be passed on as it is stored. */
+#define QUATERNION_MIN 1e-30
+#define QUATERNION_MAX 1e30
+#define QUATERNION_UNIT_SLACK 1e-5
+/* Below this sine of the half angle the arc is a chord: the weights differ from sin(a h)/sin(h) by less than 1e-12. */
+#define SLERP_PARALLEL 1e-6
+
+/* One target of one stream, resolved. */
+struct target {
+    uint8_t mask;
+    bool has_row;      /* false: the value is the edge's constant */
+    bool blends;       /* rows row and row + 1 with fraction `a`; else row alone */
+    int64_t row;
+    int64_t mean_first; /* of kind mean: average of [mean_first, row]; above row: row alone */
+    int64_t interval_row; /* the derivative is that of [interval_row, interval_row + 1]; < 0: none */
+    uint64_t interval_ns;
+    double a;
+};
+
+struct view {
+    const struct trajd_clock *clock;
+    const struct trajd_grid *grid;
+    const struct trajd_stream *stream;
+    int64_t row_begin;
+    int64_t row_count;
+    int64_t anchor;
+    const char *rows; /* of local row 0, first column; NULL: missing */
+};
+
+static int64_t stamp_of(const struct view *view, int64_t row)
+{
+    return view->clock->stamps_ns ? view->clock->stamps_ns[view->row_begin + row]
+                                  : trajd_rate_row_ns(view->clock->rate, row);
+}
+
+/* The last row at or before x, -1 if there is none. */
+static int64_t row_at(const struct view *view, int64_t x)
+{
+    int64_t below = -1, above = view->row_count;
+
+    if (!view->clock->stamps_ns) {
+        int64_t row = trajd_rate_row_at(view->clock->rate, x);
+        return row < 0 ? -1 : row < view->row_count ? row : view->row_count - 1;
+    }
+    while (above - below > 1) {
+        int64_t middle = below + (above - below) / 2;
+        if (stamp_of(view, middle) <= x)
+            below = middle;
+        else
+            above = middle;
+    }
+    return below;
+}
+
+/* x lies after the last row. */
+static void resolve_after(const struct view *view, uint64_t age, struct target *target)
+{
+    const struct trajd_stream *stream = view->stream;
+
+    target->row = view->row_count - 1;
+    target->has_row = stream->max_age_ns >= 0 || stream->edge == TRAJD_EDGE_HOLD;
+    if (stream->max_age_ns < 0)
+        target->mask = TRAJD_MASK_AFTER_END;
+    else if (age > (uint64_t)stream->max_age_ns)
+        target->mask = TRAJD_MASK_TOO_OLD;
+}
+
+static void resolve_before(const struct view *view, struct target *target)
+{
+    target->mask = TRAJD_MASK_BEFORE_START;
+    target->has_row = view->stream->edge == TRAJD_EDGE_HOLD && view->row_count > 0;
+    target->row = 0;
+    target->mean_first = 0;
+}
+
+static int64_t minus_saturated(int64_t a, int64_t b)
+{
+    int64_t difference;
+
+    return __builtin_sub_overflow(a, b, &difference) ? INT64_MIN : difference;
+}
+
+static void resolve_row_step(const struct view *view, int64_t row, struct target *target)
+{
+    if (row < 0 || view->row_count == 0) {
+        resolve_before(view, target);
+        return;
+    }
+    target->row = row;
+    target->has_row = true;
+    target->mean_first = minus_saturated(row, view->stream->mean_width - 1);
+    if (row >= view->row_count)
+        resolve_after(view, 0, target);
+    if (target->mean_first < 0)
+        target->mean_first = 0;
+}
+
+/* The interval that the derivative is taken over: the bracket's, at the last row the one before it. */
+static void resolve_interval(const struct view *view, struct target *target)
+{
+    int64_t row = target->row < view->row_count - 1 ? target->row : target->row - 1;
+
+    target->interval_row = row;
+    if (row >= 0)
+        target->interval_ns = (uint64_t)stamp_of(view, row + 1) - (uint64_t)stamp_of(view, row);
+}
+
+static void resolve_inside(const struct view *view, int64_t x, struct target *target)
+{
+    const struct trajd_stream *stream = view->stream;
+    int64_t before = stamp_of(view, target->row);
+    uint64_t past = (uint64_t)x - (uint64_t)before, width;
+
+    target->has_row = true;
+    if (target->row == view->row_count - 1 && past > 0) {
+        resolve_after(view, past, target);
+        return;
+    }
+    resolve_interval(view, target);
+    if (past == 0)
+        return;
+    width = target->interval_ns;
+    if (past >= width) { /* only where stamps are not ascending, or beyond what 64 bits hold */
+        target->mask = TRAJD_MASK_BAD_STAMP;
+        return;
+    }
+    if (stream->max_gap_ns >= 0 && width > (uint64_t)stream->max_gap_ns)
+        target->mask = TRAJD_MASK_GAP;
+    target->a = (double)past / (double)width;
+    if (stream->kind == TRAJD_KIND_NEAREST)
+        target->row += past >= width - past;
+    else
+        target->blends = stream->kind != TRAJD_KIND_PREVIOUS && stream->kind != TRAJD_KIND_MEAN;
+}
+
+static struct target resolve(const struct view *view, int64_t offset)
+{
+    struct target target = {.interval_row = -1};
+    int64_t x = (int64_t)((uint64_t)view->anchor + (uint64_t)offset);
+
+    if (!view->rows) {
+        target.mask = TRAJD_MASK_MISSING;
+        return target;
+    }
+    if (offset == TRAJD_NO_TARGET) {
+        target.mask = TRAJD_MASK_BAD_STAMP;
+        return target;
+    }
+    if (view->grid->unit == TRAJD_GRID_ROWS) {
+        resolve_row_step(view, x, &target);
+        return target;
+    }
+    target.row = view->row_count > 0 ? row_at(view, x) : -1;
+    if (target.row < 0) {
+        resolve_before(view, &target);
+        return target;
+    }
+    if (view->stream->kind == TRAJD_KIND_MEAN)
+        target.mean_first = row_at(view, minus_saturated(x, view->stream->mean_width)) + 1;
+    resolve_inside(view, x, &target);
+    return target;
+}
+
+static double element(const struct view *view, int64_t row, uint32_t d)
+{
+    const struct trajd_stream *stream = view->stream;
+
+    return trajd_element_load(stream->source_type, view->rows + row * (int64_t)stream->row_stride_bytes +
+                                                       (uint64_t)d * trajd_dtype_size(stream->source_type));
+}
+
+static void see_nan(double value, uint8_t *mask)
+{
+    if (isnan(value) && *mask < TRAJD_MASK_NAN)
+        *mask = TRAJD_MASK_NAN;
+}
+
+/* The difference in [-period/2, period/2). */
+static double wrapped(double difference, double period)
+{
+    return difference - period * floor((difference + period / 2) / period);
+}
+
+static double into_range(double value, double low, double period)
+{
+    double result = value - period * floor((value - low) / period);
+
+    return result < low || result >= low + period ? low : result; /* rounding next to the ends */
+}
+
+static double mean(const struct view *view, const struct target *target, uint32_t d)
+{
+    double sum = 0;
+    int64_t count = 0;
+
+    if (target->mean_first > target->row)
+        return element(view, target->row, d);
+    for (int64_t row = target->mean_first; row <= target->row; row++) {
+        double value = element(view, row, d);
+        if (!isnan(value)) {
+            sum += value;
+            count++;
+        }
+    }
+    return count ? sum / (double)count : NAN;
+}
+
+/* Every kind that works feature by feature. */
+static double scalar_value(const struct view *view, const struct target *target, uint32_t d, uint8_t *mask)
+{
+    const struct trajd_stream *stream = view->stream;
+    double value = stream->kind == TRAJD_KIND_MEAN ? mean(view, target, d) : element(view, target->row, d);
+
+    see_nan(value, mask);
+    if (target->blends) {
+        double next = element(view, target->row + 1, d);
+        see_nan(next, mask);
+        if (stream->kind == TRAJD_KIND_ANGLE)
+            value += target->a * wrapped(next - value, stream->angle_period);
+        else
+            value += target->a * (next - value);
+    }
+    if (stream->kind == TRAJD_KIND_ANGLE && !isnan(stream->angle_low))
+        value = into_range(value, stream->angle_low, stream->angle_period);
+    return value;
+}
+
+static double dot4(const double p[4], const double q[4])
+{
+    return p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
+}
+
+/* Scales to unit length; NaN where there is no direction. Returns the squared length that it had. */
+static double make_unit(double q[4])
+{
+    double square = dot4(q, q);
+    double factor = square >= QUATERNION_MIN && square <= QUATERNION_MAX ? 1 / sqrt(square) : NAN;
+
+    for (int k = 0; k < 4; k++)
+        q[k] *= factor;
+    return square;
+}
+
+/* Quaternion number d / 4 of a row, scaled to unit length. */
+static void load_unit(const struct view *view, int64_t row, uint32_t d, double q[4])
+{
+    for (uint32_t k = 0; k < 4; k++)
+        q[k] = element(view, row, d + k);
+    make_unit(q);
+}
+
+/* Of two unit quaternions, the shorter arc. */
+static void slerp(const double p[4], const double q[4], double a, double out[4])
+{
+    double sign = dot4(p, q) < 0 ? -1 : 1;
+    double half_sum = 0, half_difference = 0, angle, weight_p = 1 - a, weight_q = a;
+
+    for (int k = 0; k < 4; k++) {
+        half_sum += (p[k] + sign * q[k]) * (p[k] + sign * q[k]);
+        half_difference += (p[k] - sign * q[k]) * (p[k] - sign * q[k]);
+    }
+    angle = 2 * atan2(sqrt(half_difference), sqrt(half_sum)); /* exact for tiny angles, where acos is not */
+    if (sin(angle) > SLERP_PARALLEL) {
+        weight_p = sin((1 - a) * angle) / sin(angle);
+        weight_q = sin(a * angle) / sin(angle);
+    }
+    for (int k = 0; k < 4; k++)
+        out[k] = weight_p * p[k] + sign * weight_q * q[k];
+    make_unit(out);
+}
+
+static void quaternion_value(const struct view *view, const struct target *target, uint32_t d, double out[4],
+                             uint8_t *mask)
+{
+    double stored[4], p[4], q[4];
+    double square;
+
+    for (uint32_t k = 0; k < 4; k++)
+        p[k] = stored[k] = element(view, target->row, d + k);
+    square = make_unit(p);
+    if (target->blends) {
+        load_unit(view, target->row + 1, d, q);
+        slerp(p, q, target->a, out);
+    } else {
+        memcpy(out, fabs(square - 1) <= QUATERNION_UNIT_SLACK ? stored : p, sizeof p);
+    }
+    see_nan(out[0], mask);
+}
+
+/* The rotation vector of q p^-1, fixed frame, the shorter way; unit quaternions. */
+static void rotation_vector(enum trajd_kind kind, const double p[4], const double q[4], double out[3])
+{
+    int w = kind == TRAJD_KIND_SLERP_XYZW ? 3 : 0;
+    const double *u = kind == TRAJD_KIND_SLERP_XYZW ? p : p + 1;
+    const double *v = kind == TRAJD_KIND_SLERP_XYZW ? q : q + 1;
+    double scalar = q[w] * p[w] + u[0] * v[0] + u[1] * v[1] + u[2] * v[2];
+    double x = p[w] * v[0] - q[w] * u[0] - (v[1] * u[2] - v[2] * u[1]);
+    double y = p[w] * v[1] - q[w] * u[1] - (v[2] * u[0] - v[0] * u[2]);
+    double z = p[w] * v[2] - q[w] * u[2] - (v[0] * u[1] - v[1] * u[0]);
+    double sine = sqrt(x * x + y * y + z * z);
+    double factor = sine > 0 ? 2 * atan2(sine, fabs(scalar)) / sine : 2;
+
+    if (scalar < 0)
+        factor = -factor;
+    out[0] = factor * x;
+    out[1] = factor * y;
+    out[2] = factor * z;
+}
+
+static bool is_slerp(enum trajd_kind kind)
+{
+    return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
+}
+
+static void write_derivative(const struct view *view, const struct target *target, float *out)
+{
+    const struct trajd_stream *stream = view->stream;
+    uint32_t count = is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
+    double rate = target->interval_ns ? 1e9 / (double)target->interval_ns : 0;
+    int64_t row = target->interval_row;
+    double p[4], q[4], turn[3];
+
+    if (row < 0 || target->interval_ns == 0) {
+        memset(out, 0, count * sizeof *out);
+        return;
+    }
+    for (uint32_t d = 0; d < count; d++) {
+        if (is_slerp(stream->kind)) {
+            if (d % 3 == 0) {
+                load_unit(view, row, d / 3 * 4, p);
+                load_unit(view, row + 1, d / 3 * 4, q);
+                rotation_vector(stream->kind, p, q, turn);
+            }
+            out[d] = (float)(turn[d % 3] * rate);
+        } else {
+            double difference = element(view, row + 1, d) - element(view, row, d);
+            if (stream->kind == TRAJD_KIND_ANGLE)
+                difference = wrapped(difference, stream->angle_period);
+            out[d] = (float)(difference * rate);
+        }
+    }
+}
+
+static void write_value(const struct trajd_stream *stream, char *out, uint32_t d, double value)
+{
+    if (stream->scale)
+        value = value * (double)stream->scale[d] + (double)stream->offset[d];
+    trajd_element_store(stream->output_type, out + (uint64_t)d * trajd_dtype_size(stream->output_type), value);
+}
+
+/* Previous and nearest into their own type: bytes, so that integers of 64 bits and NaN payloads arrive as they are. */
+static void copy_row(const struct view *view, const struct target *target, char *out, uint8_t *mask)
+{
+    const struct trajd_stream *stream = view->stream;
+    uint32_t size = trajd_dtype_size(stream->source_type);
+
+    memcpy(out, view->rows + target->row * (int64_t)stream->row_stride_bytes,
+           (uint64_t)stream->feature_count * size);
+    for (uint32_t d = 0; d < stream->feature_count; d++)
+        see_nan(element(view, target->row, d), mask);
+}
+
+static void write_edge(const struct trajd_stream *stream, char *out)
+{
+    double constant = stream->edge == TRAJD_EDGE_NAN ? NAN : 0;
+
+    if (!trajd_dtype_is_float(stream->output_type)) {
+        memset(out, 0, (uint64_t)stream->feature_count * trajd_dtype_size(stream->output_type));
+        return;
+    }
+    for (uint32_t d = 0; d < stream->feature_count; d++)
+        write_value(stream, out, d, constant);
+}
+
+static void write_row(const struct view *view, const struct target *target, char *out, uint8_t *mask)
+{
+    const struct trajd_stream *stream = view->stream;
+    double q[4];
+
+    if ((stream->kind == TRAJD_KIND_PREVIOUS || stream->kind == TRAJD_KIND_NEAREST) && !stream->scale &&
+        stream->output_type == stream->source_type) {
+        copy_row(view, target, out, mask);
+        return;
+    }
+    for (uint32_t d = 0; d < stream->feature_count; d++) {
+        if (is_slerp(stream->kind)) {
+            if (d % 4 == 0)
+                quaternion_value(view, target, d, q, mask);
+            write_value(stream, out, d, q[d % 4]);
+        } else {
+            write_value(stream, out, d, scalar_value(view, target, d, mask));
+        }
+    }
+}
+
+static void resample_step(const struct view *view, uint32_t w, uint32_t t)
+{
+    const struct trajd_stream *stream = view->stream;
+    struct target target = resolve(view, view->grid->offsets[w * view->grid->offsets_per_window + t]);
+    char *out = (char *)stream->output + w * stream->window_stride_bytes + t * stream->step_stride_bytes;
+
+    if (target.has_row)
+        write_row(view, &target, out, &target.mask);
+    else
+        write_edge(stream, out);
+    if (stream->derivative)
+        write_derivative(view, &target,
+                         (float *)((char *)stream->derivative + w * stream->derivative_window_stride_bytes +
+                                   t * stream->derivative_step_stride_bytes));
+    if (stream->mask) {
+        uint8_t *mask = stream->mask + w * stream->mask_window_stride_bytes + t;
+        if (!stream->mask_joins_previous || target.mask > *mask)
+            *mask = target.mask;
+    }
+}
+
+static struct view view_of(const struct trajd_resample_request *request, const struct trajd_stream *stream, uint32_t w)
+{
+    const struct trajd_bracket *bracket = &request->brackets[stream->bracket_index];
+    struct view view = {
+        .clock = &request->clocks[bracket->clock_index],
+        .grid = &request->grids[bracket->grid_index],
+        .stream = stream,
+        .row_begin = bracket->row_begin[w],
+        .row_count = bracket->row_count[w],
+        .anchor = bracket->anchor[w],
+        .rows = stream->bases ? stream->bases[w] : stream->base,
+    };
+
+    if (view.rows && !stream->bases)
+        view.rows += view.row_begin * (int64_t)stream->row_stride_bytes;
+    if (view.rows)
+        view.rows += (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
+    return view;
+}
+
+void trajd_resample_reference(const struct trajd_resample_request *request, uint32_t window_begin, uint32_t window_end)
+{
+    for (uint32_t w = window_begin; w < window_end; w++)
+        for (uint32_t s = 0; s < request->stream_count; s++) {
+            struct view view = view_of(request, &request->streams[s], w);
+            for (uint32_t t = 0; t < view.grid->step_count; t++)
+                resample_step(&view, w, t);
+        }
+}
