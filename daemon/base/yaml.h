@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/base/quantity.h"
 #include "kernels/timebase.h"
 #include "proto/error.h"
 
@@ -71,9 +72,5 @@ enum trajd_status trajd_yaml_rate(const struct trajd_yaml *yaml, const struct tr
 /* One of the NULL-ended words: *out is its index. */
 enum trajd_status trajd_yaml_choice(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
                                     const char *const *words, int *out, struct trajd_error *error);
-
-/* The same parsing from plain text, for values inside ranges ("-200ms..0ms @ 100"). False if it is not one. */
-bool trajd_parse_duration(const char *text, int64_t *out_ns);
-bool trajd_parse_rate(const char *text, struct trajd_rate *out);
 
 #endif

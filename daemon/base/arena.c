@@ -1,0 +1,68 @@
+#include "daemon/base/arena.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 16 << 10, ALIGNMENT = 16 };
+
+struct trajd_arena_block {
+    struct trajd_arena_block *next;
+    size_t size_bytes;
+    size_t used_bytes;
+    _Alignas(ALIGNMENT) unsigned char bytes[];
+};
+
+static struct trajd_arena_block *add_block(struct trajd_arena *arena, size_t size_bytes)
+{
+    struct trajd_arena_block *block;
+
+    if (size_bytes < BLOCK_BYTES)
+        size_bytes = BLOCK_BYTES;
+    if (size_bytes > arena->limit_bytes - arena->total_bytes)
+        return NULL;
+    block = calloc(1, sizeof *block + size_bytes);
+    if (!block)
+        return NULL;
+    block->size_bytes = size_bytes;
+    block->next = arena->blocks;
+    arena->blocks = block;
+    arena->total_bytes += size_bytes;
+    return block;
+}
+
+void *trajd_arena_alloc(struct trajd_arena *arena, size_t size_bytes)
+{
+    struct trajd_arena_block *block = arena->blocks;
+    void *memory;
+
+    if (size_bytes > SIZE_MAX / 2)
+        return NULL;
+    size_bytes = (size_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (!block || size_bytes > block->size_bytes - block->used_bytes)
+        block = add_block(arena, size_bytes);
+    if (!block)
+        return NULL;
+    memory = block->bytes + block->used_bytes;
+    block->used_bytes += size_bytes;
+    return memory;
+}
+
+char *trajd_arena_copy(struct trajd_arena *arena, const char *text, size_t length)
+{
+    char *copy = trajd_arena_alloc(arena, length + 1);
+
+    if (copy)
+        memcpy(copy, text, length);
+    return copy;
+}
+
+void trajd_arena_free(struct trajd_arena *arena)
+{
+    for (struct trajd_arena_block *block = arena->blocks, *next; block; block = next) {
+        next = block->next;
+        free(block);
+    }
+    arena->blocks = NULL;
+    arena->total_bytes = 0;
+}
