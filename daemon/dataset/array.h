@@ -11,6 +11,7 @@
 #define TRAJD_ARRAY_MAX_RANK 6
 #define TRAJD_ARRAY_MAX_FILTERS 4
 #define TRAJD_ARRAY_MISSING_CHUNK UINT64_MAX
+#define TRAJD_ARRAY_MAX_CHUNK_BYTES (UINT64_C(256) << 20)
 
 enum trajd_storage {
     TRAJD_STORAGE_ABSENT = 0,     /* the episode has no such dataset */
@@ -51,6 +52,13 @@ uint64_t trajd_array_row_count(const struct trajd_array *array);
 /* Elements in a row: the product of shape[1..]; 1 for rank 1; 0 for a zero-width dataset. */
 uint64_t trajd_array_row_elements(const struct trajd_array *array);
 uint64_t trajd_array_row_bytes(const struct trajd_array *array);
+/* Bytes of a whole chunk in memory; 0 where the array is not chunked. */
+uint64_t trajd_array_chunk_bytes(const struct trajd_array *array);
+
+/* Checks every rule that reading relies on, against the size of the file: rank, overflow, offsets, chunk count and sizes, filters.
+ * `inline_size` is how many bytes inline_bytes has. TRAJD_ERR_DATA or TRAJD_ERR_UNSUPPORTED, naming the field. */
+enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t file_size_bytes, uint64_t inline_size,
+                                    struct trajd_error *error);
 
 /* Scratch of one reading thread: chunk buffers and a decompressor, grown to the largest chunk seen up to a limit of 256 MiB.
  * Not thread-safe; one per thread. */
@@ -64,7 +72,8 @@ void trajd_array_reader_destroy(struct trajd_array_reader **reader);
 enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
                                    uint64_t row_begin, uint64_t row_count, void *rows, struct trajd_error *error);
 
-/* Converts `count` elements to float64 / int64 (for stamps). False where the type cannot (bool, none). */
+/* Converts `count` elements to float64 / int64 (for stamps). False where the type cannot (bool, none). To int64 the floor of a
+ * floating-point number is taken; NaN and numbers beyond int64 are false too. `elements` need not be aligned. */
 bool trajd_array_to_f64(enum trajd_dtype dtype, const void *elements, uint64_t count, double *out);
 bool trajd_array_to_i64(enum trajd_dtype dtype, const void *elements, uint64_t count, int64_t *out);
 
