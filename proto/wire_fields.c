@@ -1,0 +1,169 @@
+#include "proto/wire_fields.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define AT(type, member) ((uint32_t)offsetof(struct trajd_wire_##type, member))
+
+static const struct trajd_wire_field hello_fields[] = {
+    {"minor", TRAJD_WIRE_KIND_U32, AT(hello, minor), false, 0, UINT32_MAX},
+    {"client", TRAJD_WIRE_KIND_PROSE, AT(hello, client), true, 0, TRAJD_WIRE_MAX_CLIENT},
+    {"pid", TRAJD_WIRE_KIND_U64, AT(hello, pid), true, 0, UINT64_MAX},
+    {"token", TRAJD_WIRE_KIND_TOKEN, AT(hello, token), true, 0, 0},
+    {"instance", TRAJD_WIRE_KIND_U64, AT(hello, instance), true, 0, UINT64_MAX},
+    {"received", TRAJD_WIRE_KIND_U64, AT(hello, received), true, 0, UINT64_MAX},
+    {"held", TRAJD_WIRE_KIND_LEASES, AT(hello, held), true, 0, TRAJD_WIRE_MAX_LEASES},
+    {"done", TRAJD_WIRE_KIND_LEASES, AT(hello, done), true, 0, TRAJD_WIRE_MAX_LEASES},
+};
+
+static const struct trajd_wire_field open_fields[] = {
+    {"request", TRAJD_WIRE_KIND_U64, AT(open, request), false, 1, UINT64_MAX},
+    {"feed", TRAJD_WIRE_KIND_NAME, AT(open, feed), true, 0, TRAJD_WIRE_MAX_NAME},
+    {"spec", TRAJD_WIRE_KIND_NAME, AT(open, spec), true, 0, TRAJD_WIRE_MAX_SPEC},
+    {"job", TRAJD_WIRE_KIND_NAME, AT(open, job), true, 0, TRAJD_WIRE_MAX_NAME},
+    {"mode", TRAJD_WIRE_KIND_MODE, AT(open, mode), false, 0, 0},
+    {"rank", TRAJD_WIRE_KIND_U32, AT(open, rank), true, 0, UINT32_MAX},
+    {"world", TRAJD_WIRE_KIND_U32, AT(open, world), true, 1, UINT32_MAX},
+    {"credit", TRAJD_WIRE_KIND_U32, AT(open, credit), false, 2, UINT32_MAX},
+    {"epoch", TRAJD_WIRE_KIND_U64, AT(open, epoch), true, 0, UINT64_MAX - 1}, /* the next one is prefetched */
+    {"next", TRAJD_WIRE_KIND_U64, AT(open, next), true, 0, UINT64_MAX},
+    {"fingerprint", TRAJD_WIRE_KIND_U64, AT(open, fingerprint), true, 0, UINT64_MAX},
+    {"fresh", TRAJD_WIRE_KIND_BOOL, AT(open, fresh), true, 0, 0},
+};
+
+static const struct trajd_wire_field ack_fields[] = {
+    {"done", TRAJD_WIRE_KIND_LEASES, AT(ack, done), true, 0, TRAJD_WIRE_MAX_LEASES},
+    {"released", TRAJD_WIRE_KIND_LEASES, AT(ack, released), true, 0, TRAJD_WIRE_MAX_LEASES},
+};
+
+static const struct trajd_wire_field ping_fields[] = {
+    {"time", TRAJD_WIRE_KIND_U64, AT(ping, time), false, 0, UINT64_MAX},
+};
+
+static const struct trajd_wire_field status_fields[] = {
+    {"request", TRAJD_WIRE_KIND_U64, AT(status, request), false, 1, UINT64_MAX},
+};
+
+static const struct trajd_wire_field welcome_fields[] = {
+    {"minor", TRAJD_WIRE_KIND_U32, AT(welcome, minor), false, 0, UINT32_MAX},
+    {"instance", TRAJD_WIRE_KIND_U64, AT(welcome, instance), false, 0, UINT64_MAX},
+    {"token", TRAJD_WIRE_KIND_TOKEN, AT(welcome, token), false, 0, 0},
+    {"session", TRAJD_WIRE_KIND_U64, AT(welcome, session), false, 1, UINT64_MAX},
+    {"resumed", TRAJD_WIRE_KIND_BOOL, AT(welcome, resumed), false, 0, 0},
+    {"version", TRAJD_WIRE_KIND_PROSE, AT(welcome, version), true, 0, TRAJD_WIRE_MAX_NAME},
+    {"feeds", TRAJD_WIRE_KIND_FEEDS, AT(welcome, feed_count), true, 0, TRAJD_WIRE_MAX_FEEDS},
+};
+
+static const struct trajd_wire_field tensor_fields[] = {
+    {"name", TRAJD_WIRE_KIND_NAME, AT(tensor, name), false, 0, TRAJD_WIRE_MAX_NAME},
+    {"role", TRAJD_WIRE_KIND_NAME, AT(tensor, role), false, 0, TRAJD_WIRE_MAX_NAME},
+    {"dtype", TRAJD_WIRE_KIND_DTYPE, AT(tensor, dtype), false, 0, 0},
+    {"shape", TRAJD_WIRE_KIND_SHAPE, AT(tensor, rank), false, 0, TRAJD_WIRE_MAX_RANK},
+    {"offset", TRAJD_WIRE_KIND_U64, AT(tensor, offset_bytes), false, 0, UINT64_MAX},
+    {"of", TRAJD_WIRE_KIND_NAME, AT(tensor, of), true, 0, TRAJD_WIRE_MAX_NAME},
+};
+
+static const struct trajd_wire_field opened_fields[] = {
+    {"request", TRAJD_WIRE_KIND_U64, AT(opened, request), false, 1, UINT64_MAX},
+    {"feed_id", TRAJD_WIRE_KIND_U32, AT(opened, feed_id), false, 0, UINT32_MAX},
+    {"ring", TRAJD_WIRE_KIND_U32, AT(opened, ring), false, 0, UINT32_MAX},
+    {"ring_size", TRAJD_WIRE_KIND_U64, AT(opened, ring_size_bytes), false, 0, UINT64_MAX},
+    {"slot_count", TRAJD_WIRE_KIND_U32, AT(opened, slot_count), false, 0, UINT32_MAX},
+    {"slot_size", TRAJD_WIRE_KIND_U64, AT(opened, slot_size_bytes), false, 0, UINT64_MAX},
+    {"writable", TRAJD_WIRE_KIND_BOOL, AT(opened, writable), false, 0, 0},
+    {"batch", TRAJD_WIRE_KIND_U32, AT(opened, batch), false, 1, UINT32_MAX},
+    {"rows", TRAJD_WIRE_KIND_ROWS, AT(opened, row_begin), false, 0, UINT32_MAX},
+    {"part", TRAJD_WIRE_KIND_U32, AT(opened, part), false, 0, UINT32_MAX},
+    {"credit", TRAJD_WIRE_KIND_U32, AT(opened, credit), false, 2, TRAJD_WIRE_MAX_LEASES},
+    {"epoch", TRAJD_WIRE_KIND_U64, AT(opened, epoch), false, 0, UINT64_MAX},
+    {"next", TRAJD_WIRE_KIND_U64, AT(opened, next), false, 0, UINT64_MAX},
+    {"length", TRAJD_WIRE_KIND_U64, AT(opened, length), false, 0, UINT64_MAX},
+    {"windows", TRAJD_WIRE_KIND_U64, AT(opened, windows), false, 0, UINT64_MAX},
+    {"dropped", TRAJD_WIRE_KIND_U64, AT(opened, dropped), false, 0, UINT64_MAX},
+    {"fingerprint", TRAJD_WIRE_KIND_U64, AT(opened, fingerprint), false, 0, UINT64_MAX},
+    {"seed", TRAJD_WIRE_KIND_U64, AT(opened, seed), false, 0, UINT64_MAX},
+    {"tensors", TRAJD_WIRE_KIND_TENSORS, AT(opened, tensor_count), false, 0, TRAJD_WIRE_MAX_TENSORS},
+};
+
+static const struct trajd_wire_field batch_fields[] = {
+    {"seq", TRAJD_WIRE_KIND_U64, AT(batch, seq), false, 1, UINT64_MAX},
+    {"feed_id", TRAJD_WIRE_KIND_U32, AT(batch, feed_id), false, 0, UINT32_MAX},
+    {"ring", TRAJD_WIRE_KIND_U32, AT(batch, ring), false, 0, UINT32_MAX},
+    {"slot", TRAJD_WIRE_KIND_U32, AT(batch, slot), false, 0, UINT32_MAX},
+    {"generation", TRAJD_WIRE_KIND_U64, AT(batch, generation), false, 1, UINT64_MAX},
+    {"part", TRAJD_WIRE_KIND_U32, AT(batch, part), false, 0, UINT32_MAX},
+    {"epoch", TRAJD_WIRE_KIND_U64, AT(batch, epoch), false, 0, UINT64_MAX},
+    {"position", TRAJD_WIRE_KIND_U64, AT(batch, position), false, 0, UINT64_MAX},
+    {"rows", TRAJD_WIRE_KIND_ROWS, AT(batch, row_begin), false, 0, UINT32_MAX},
+    {"ready", TRAJD_WIRE_KIND_U64, AT(batch, ready_ns), false, 0, UINT64_MAX},
+    {"error", TRAJD_WIRE_KIND_PROSE, AT(batch, error), true, 0, TRAJD_WIRE_MAX_REASON},
+};
+
+static const struct trajd_wire_field epoch_end_fields[] = {
+    {"feed_id", TRAJD_WIRE_KIND_U32, AT(epoch_end, feed_id), false, 0, UINT32_MAX},
+    {"epoch", TRAJD_WIRE_KIND_U64, AT(epoch_end, epoch), false, 0, UINT64_MAX},
+    {"batches", TRAJD_WIRE_KIND_U64, AT(epoch_end, batches), false, 0, UINT64_MAX},
+    {"windows", TRAJD_WIRE_KIND_U64, AT(epoch_end, windows), false, 0, UINT64_MAX},
+    {"dropped", TRAJD_WIRE_KIND_U64, AT(epoch_end, dropped), false, 0, UINT64_MAX},
+};
+
+static const struct trajd_wire_field goaway_fields[] = {
+    {"reason", TRAJD_WIRE_KIND_PROSE, AT(goaway, reason), true, 0, TRAJD_WIRE_MAX_REASON},
+};
+
+static const struct trajd_wire_field state_fields[] = {
+    {"request", TRAJD_WIRE_KIND_U64, AT(state, request), false, 1, UINT64_MAX},
+    {"status", TRAJD_WIRE_KIND_NAME, AT(state, status), false, 0, TRAJD_WIRE_MAX_STATUS},
+};
+
+static const struct trajd_wire_field error_fields[] = {
+    {"request", TRAJD_WIRE_KIND_U64, AT(error, request), true, 0, UINT64_MAX},
+    {"status", TRAJD_WIRE_KIND_STATUS_WORD, AT(error, status), false, 0, 0},
+    {"message", TRAJD_WIRE_KIND_PROSE, AT(error, message), true, 0, TRAJD_WIRE_MAX_REASON},
+};
+
+static const struct trajd_wire_table tables[] = {
+    {TRAJD_WIRE_HELLO, "HELLO", hello_fields, COUNT(hello_fields), sizeof(struct trajd_wire_hello)},
+    {TRAJD_WIRE_OPEN, "OPEN", open_fields, COUNT(open_fields), sizeof(struct trajd_wire_open)},
+    {TRAJD_WIRE_ACK, "ACK", ack_fields, COUNT(ack_fields), sizeof(struct trajd_wire_ack)},
+    {TRAJD_WIRE_PING, "PING", ping_fields, COUNT(ping_fields), sizeof(struct trajd_wire_ping)},
+    {TRAJD_WIRE_BYE, "BYE", NULL, 0, 0},
+    {TRAJD_WIRE_STATUS, "STATUS", status_fields, COUNT(status_fields), sizeof(struct trajd_wire_status)},
+    {TRAJD_WIRE_WELCOME, "WELCOME", welcome_fields, COUNT(welcome_fields), sizeof(struct trajd_wire_welcome)},
+    {TRAJD_WIRE_OPENED, "OPENED", opened_fields, COUNT(opened_fields), sizeof(struct trajd_wire_opened)},
+    {TRAJD_WIRE_BATCH, "BATCH", batch_fields, COUNT(batch_fields), sizeof(struct trajd_wire_batch)},
+    {TRAJD_WIRE_EPOCH_END, "EPOCH_END", epoch_end_fields, COUNT(epoch_end_fields),
+     sizeof(struct trajd_wire_epoch_end)},
+    {TRAJD_WIRE_PONG, "PONG", ping_fields, COUNT(ping_fields), sizeof(struct trajd_wire_ping)},
+    {TRAJD_WIRE_GOAWAY, "GOAWAY", goaway_fields, COUNT(goaway_fields), sizeof(struct trajd_wire_goaway)},
+    {TRAJD_WIRE_STATE, "STATE", state_fields, COUNT(state_fields), sizeof(struct trajd_wire_state)},
+    {TRAJD_WIRE_ERROR, "ERROR", error_fields, COUNT(error_fields), sizeof(struct trajd_wire_error)},
+};
+
+const struct trajd_wire_table trajd_wire_tensor_table = {
+    0, "tensor", tensor_fields, COUNT(tensor_fields), sizeof(struct trajd_wire_tensor)};
+
+const struct trajd_wire_table *trajd_wire_table(unsigned op)
+{
+    for (size_t i = 0; i < COUNT(tables); i++)
+        if ((unsigned)tables[i].op == op)
+            return &tables[i];
+    return NULL;
+}
+
+uint32_t trajd_wire_character(const uint8_t *text, size_t left)
+{
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    uint8_t lead = text[0];
+    uint32_t length = lead < 0x80 ? 1 : lead < 0xc0 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf8 ? 4 : 0;
+    uint32_t code = length == 1 ? lead : lead & (0x7fu >> length);
+
+    if (!length || length > left || !lead)
+        return 0;
+    for (uint32_t i = 1; i < length; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (text[i] & 0x3f);
+    }
+    if (code < least[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+        return 0;
+    return length;
+}

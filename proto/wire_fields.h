@@ -1,0 +1,47 @@
+/* The keys of every message as data: one table serves encoder and decoder. Private to wire*.c. */
+#ifndef TRAJD_PROTO_WIRE_FIELDS_H
+#define TRAJD_PROTO_WIRE_FIELDS_H
+
+#include "proto/wire.h"
+
+enum trajd_wire_kind {
+    TRAJD_WIRE_KIND_U32,
+    TRAJD_WIRE_KIND_U64,
+    TRAJD_WIRE_KIND_BOOL,
+    TRAJD_WIRE_KIND_NAME,  /* a text that must be exact */
+    TRAJD_WIRE_KIND_PROSE, /* a text for people: cut and cleaned when it is encoded, rather than refused */
+    TRAJD_WIRE_KIND_TOKEN,
+    TRAJD_WIRE_KIND_MODE,
+    TRAJD_WIRE_KIND_STATUS_WORD,
+    TRAJD_WIRE_KIND_DTYPE,
+    TRAJD_WIRE_KIND_ROWS,  /* two u32 that follow each other in the struct */
+    TRAJD_WIRE_KIND_LEASES,
+    TRAJD_WIRE_KIND_FEEDS, /* of WELCOME */
+    TRAJD_WIRE_KIND_SHAPE, /* of a tensor */
+    TRAJD_WIRE_KIND_TENSORS,
+};
+
+struct trajd_wire_field {
+    const char *key;
+    enum trajd_wire_kind kind;
+    uint32_t offset;   /* in the op's struct */
+    bool optional;     /* may be absent; not written when zero or empty */
+    uint64_t low, high; /* of a number; high is also the longest text in bytes */
+};
+
+struct trajd_wire_table {
+    enum trajd_wire_op op; /* 0: a tensor */
+    const char *name;
+    const struct trajd_wire_field *fields;
+    uint32_t field_count;
+    uint32_t size;
+};
+
+/* NULL for a number that is no op. */
+const struct trajd_wire_table *trajd_wire_table(unsigned op);
+extern const struct trajd_wire_table trajd_wire_tensor_table;
+
+/* Bytes of the character at text, 0 if it is no UTF-8 or NUL; left >= 1. */
+uint32_t trajd_wire_character(const uint8_t *text, size_t left);
+
+#endif
