@@ -1,0 +1,174 @@
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon/base/counter.h"
+#include "daemon/base/log.h"
+
+enum { THREADS = 4, LINES = 500 };
+
+/* A file as the log's target: what was written is read back from the start. */
+static int open_target(void)
+{
+    char path[] = "/tmp/trajd-log-XXXXXX";
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    unlink(path);
+    assert_int_equal(lseek(fd, 0, SEEK_CUR), 0);
+    return fd;
+}
+
+static size_t read_back(int fd, char *out, size_t size)
+{
+    ssize_t length = pread(fd, out, size - 1, 0);
+
+    assert_true(length >= 0);
+    out[length] = 0;
+    return (size_t)length;
+}
+
+static void name_stream(int fd, char *out, size_t size, const char *tail)
+{
+    struct stat status;
+
+    assert_int_equal(fstat(fd, &status), 0);
+    snprintf(out, size, "%llu:%llu%s", (unsigned long long)status.st_dev, (unsigned long long)status.st_ino,
+             tail);
+}
+
+static void test_plain_lines(void **state)
+{
+    struct trajd_log log;
+    char text[256];
+    int fd = open_target(), year, ms;
+
+    (void)state;
+    trajd_log_init(&log, fd, TRAJD_LOG_INFO, NULL);
+    assert_false(log.journal);
+    LOG(&log, DEBUG, "not written");
+    LOG(&log, WARNING, "feed %s: %d", "train", 7);
+    read_back(fd, text, sizeof text);
+    assert_int_equal(sscanf(text, "%d-%*d-%*dT%*d:%*d:%*d.%dZ", &year, &ms), 2);
+    assert_true(year >= 2024);
+    assert_string_equal(text + 24, " warning: feed train: 7\n");
+    close(fd);
+}
+
+static void test_journal(void **state)
+{
+    struct trajd_log log;
+    char stream[64], text[256];
+    int fd = open_target(), other = open_target();
+
+    (void)state;
+    name_stream(fd, stream, sizeof stream, "");
+    trajd_log_init(&log, fd, TRAJD_LOG_DEBUG, stream);
+    assert_true(log.journal);
+    LOG(&log, ERROR, "a");
+    LOG(&log, WARNING, "b");
+    LOG(&log, INFO, "c");
+    LOG(&log, DEBUG, "d");
+    read_back(fd, text, sizeof text);
+    assert_string_equal(text, "<3>a\n<4>b\n<6>c\n<7>d\n");
+    trajd_log_init(&log, other, TRAJD_LOG_DEBUG, stream);
+    assert_false(log.journal);
+    name_stream(fd, stream, sizeof stream, "x");
+    trajd_log_init(&log, fd, TRAJD_LOG_DEBUG, stream);
+    assert_false(log.journal);
+    trajd_log_init(&log, fd, TRAJD_LOG_DEBUG, "");
+    assert_false(log.journal);
+    trajd_log_init(&log, -1, TRAJD_LOG_DEBUG, stream);
+    assert_false(log.journal);
+    close(fd);
+    close(other);
+}
+
+static void test_one_line_whatever_comes(void **state)
+{
+    char stream[64], text[4096], long_text[2000];
+    struct trajd_log log;
+    int fd = open_target();
+
+    (void)state;
+    name_stream(fd, stream, sizeof stream, "");
+    trajd_log_init(&log, fd, TRAJD_LOG_INFO, stream);
+    LOG(&log, INFO, "key a\n<0>forged\x7f caf\xc3\xa9");
+    read_back(fd, text, sizeof text);
+    assert_string_equal(text, "<6>key a?<0>forged? caf\xc3\xa9\n");
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+    memset(long_text, 'x', sizeof long_text - 1);
+    long_text[sizeof long_text - 1] = 0;
+    errno = EBUSY;
+    LOG(&log, INFO, "%s", long_text);
+    assert_int_equal(errno, EBUSY);
+    assert_int_equal(read_back(fd, text, sizeof text), 1023);
+    assert_string_equal(text + 1023 - 6, "xx...\n");
+    close(fd);
+    errno = EBUSY;
+    LOG(&log, INFO, "into nowhere");
+    assert_int_equal(errno, EBUSY);
+}
+
+struct shared {
+    struct trajd_log log;
+    struct trajd_counter counter;
+};
+
+static void *write_lines(void *argument)
+{
+    struct shared *shared = argument;
+
+    for (int i = 0; i < LINES; i++) {
+        LOG(&shared->log, INFO, "%s", "0123456789012345678901234567890123456789");
+        trajd_counter_add(&shared->counter, 2);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    static char text[THREADS * LINES * 44 + 1];
+    struct shared shared = {.counter = {.name = "lines", .help = "Lines, twice.", .unit = "lines"}};
+    pthread_t threads[THREADS];
+    char stream[64];
+    int fd = open_target();
+
+    (void)state;
+    name_stream(fd, stream, sizeof stream, "");
+    trajd_log_init(&shared.log, fd, TRAJD_LOG_INFO, stream);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, write_lines, &shared), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(read_back(fd, text, sizeof text), THREADS * LINES * 44);
+    for (size_t i = 0; i < THREADS * LINES; i++)
+        assert_memory_equal(text + 44 * i, "<6>0123456789012345678901234567890123456789\n", 44);
+    assert_int_equal(trajd_counter_read(&shared.counter), 2 * THREADS * LINES);
+    trajd_counter_set(&shared.counter, 5);
+    assert_int_equal(trajd_counter_read(&shared.counter), 5);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain_lines),
+        cmocka_unit_test(test_journal),
+        cmocka_unit_test(test_one_line_whatever_comes),
+        cmocka_unit_test(test_threads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
