@@ -1,0 +1,150 @@
+#include "daemon/dataset/dataset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t trajd_clock_row_ns(const struct trajd_episode_clock *clock, int64_t n)
+{
+    const int64_t last = clock->row_count - 1;
+    int64_t interval;
+
+    if (!clock->stamps_ns)
+        return clock->start_ns + trajd_rate_row_ns(clock->rate, n);
+    if (n >= 0 && n <= last)
+        return clock->stamps_ns[n];
+    interval = last > 0 ? (clock->stamps_ns[last] - clock->stamps_ns[0]) / last : INT64_C(1000000000);
+    return n < 0 ? clock->stamps_ns[0] + n * interval : clock->stamps_ns[last] + (n - last) * interval;
+}
+
+int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns)
+{
+    int64_t low = 0, high = row_count;
+
+    if (!clock->stamps_ns) {
+        const int64_t row = trajd_rate_row_at(clock->rate, x_ns - clock->start_ns);
+        return row < 0 ? 0 : row + 1 < row_count ? row + 1 : row_count;
+    }
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (clock->stamps_ns[middle] <= x_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Rows that a clock must have stamps for: its own, or those of the longest stream on it. */
+static int64_t clock_rows(const struct trajd_index *index, const struct trajd_episode *episode, uint32_t clock)
+{
+    int64_t rows = episode->clocks[clock].row_count;
+
+    for (uint32_t s = 0; s < index->stream_count && index->clocks[clock].regular; s++) {
+        const struct trajd_array *array = &episode->arrays[index->streams[s].dataset_index];
+        if (index->streams[s].clock_index == clock && array->storage != TRAJD_STORAGE_ABSENT &&
+            (int64_t)trajd_array_row_count(array) > rows)
+            rows = (int64_t)trajd_array_row_count(array);
+    }
+    return rows;
+}
+
+/* The one rate of a regular clock; num 0 where it is stamped or differs between episodes. */
+static struct trajd_rate common_rate(const struct trajd_index *index, uint32_t clock)
+{
+    struct trajd_rate common = {0, 0};
+
+    for (uint32_t e = 0; e < index->episode_count && index->clocks[clock].regular; e++) {
+        const struct trajd_rate rate = index->episodes[e].quarantine ? common : index->episodes[e].clocks[clock].rate;
+        if (common.num && (rate.num != common.num || rate.den != common.den))
+            return (struct trajd_rate){0, 0};
+        common = rate;
+    }
+    return common;
+}
+
+/* The kernels search one array of stamps per clock; the index has one per episode. */
+static enum trajd_status gather_stamps(struct trajd_dataset *dataset, uint32_t clock, struct trajd_error *error)
+{
+    const struct trajd_index *index = dataset->index;
+    int64_t total = 0, *begin, *stamps;
+
+    for (uint32_t e = 0; e < index->episode_count; e++)
+        if (!index->episodes[e].quarantine)
+            total += clock_rows(index, &index->episodes[e], clock);
+    begin = dataset->clock_row_begin[clock] = calloc(index->episode_count + 1, sizeof *begin);
+    stamps = dataset->clock_stamps_ns[clock] = malloc((size_t)(total + 1) * sizeof *stamps);
+    if (!begin || !stamps)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the stamps of clock %s",
+                               index->clocks[clock].name);
+    total = 0;
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_episode_clock *view = &index->episodes[e].clocks[clock];
+        const int64_t rows = index->episodes[e].quarantine ? 0 : clock_rows(index, &index->episodes[e], clock);
+        begin[e] = total;
+        for (int64_t row = 0; row < rows; row++)
+            stamps[total + row] = view->stamps_ns ? view->stamps_ns[row] : trajd_rate_row_ns(view->rate, row);
+        total += rows;
+    }
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options, struct trajd_dataset **out,
+                                     struct trajd_error *error)
+{
+    struct trajd_dataset *dataset = calloc(1, sizeof *dataset);
+    struct trajd_store_options store = {.budget_bytes = options->store_budget_bytes,
+                                        .reader_count = options->reader_count};
+    enum trajd_status status;
+
+    *out = NULL;
+    if (!dataset || !(dataset->name = strdup(options->name))) {
+        free(dataset);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for dataset %s", options->name);
+    }
+    if ((status = trajd_index_open(&options->index, &dataset->index, error)))
+        goto failed;
+    dataset->clock_stamps_ns = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_stamps_ns);
+    dataset->clock_row_begin = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_row_begin);
+    dataset->clock_rates = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_rates);
+    if (!dataset->clock_stamps_ns || !dataset->clock_row_begin || !dataset->clock_rates) {
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for dataset %s", options->name);
+        goto failed;
+    }
+    for (uint32_t c = 0; c < dataset->index->clock_count; c++) {
+        dataset->clock_rates[c] = common_rate(dataset->index, c);
+        if (!dataset->clock_rates[c].num && (status = gather_stamps(dataset, c, error)))
+            goto failed;
+    }
+    store.index = dataset->index;
+    if ((status = trajd_store_create(&store, &dataset->store, error)))
+        goto failed;
+    *out = dataset;
+    return TRAJD_OK;
+
+failed:
+    trajd_error_prefix(error, "dataset %s", options->name);
+    trajd_dataset_destroy(&dataset);
+    return status;
+}
+
+void trajd_dataset_destroy(struct trajd_dataset **out)
+{
+    struct trajd_dataset *dataset = *out;
+
+    *out = NULL;
+    if (!dataset)
+        return;
+    trajd_store_destroy(&dataset->store);
+    for (uint32_t c = 0; dataset->index && c < dataset->index->clock_count; c++) {
+        if (dataset->clock_stamps_ns)
+            free(dataset->clock_stamps_ns[c]);
+        if (dataset->clock_row_begin)
+            free(dataset->clock_row_begin[c]);
+    }
+    free(dataset->clock_stamps_ns);
+    free(dataset->clock_row_begin);
+    free(dataset->clock_rates);
+    trajd_index_destroy(&dataset->index);
+    free(dataset->name);
+    free(dataset);
+}

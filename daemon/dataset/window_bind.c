@@ -1,0 +1,188 @@
+/* From windows to what the kernels are asked: the request's constant part once, its per-window arrays batch by batch. */
+#include "daemon/dataset/window_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int64_t mean_width(const struct trajd_spec_output *output, const struct trajd_plan_grid *grid)
+{
+    if (grid->rule == TRAJD_TARGET_ROWS)
+        return 1;
+    return output->mean_width_ns ? output->mean_width_ns
+                                 : grid->rate.num ? trajd_rate_row_ns(grid->rate, 1) : 0;
+}
+
+static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t target_index, uint64_t column,
+                                        struct trajd_error *error)
+{
+    const struct trajd_plan_target *target = &plan->targets[target_index];
+    const struct trajd_plan_output *out = &plan->outputs[target->output_index];
+    const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
+    const struct trajd_index *index = plan->dataset->index;
+    const struct trajd_index_stream *source = &index->streams[target->stream_index];
+    const struct trajd_plan_grid *grid = &plan->grids[plan->brackets[target->bracket_index].grid_index];
+    struct trajd_stream *stream = &plan->request_streams[target_index];
+    const uint64_t element = trajd_dtype_size(out->dtype);
+
+    if (source->feature_count == 0 || source->feature_count > UINT32_MAX)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "outputs.%s: stream %s has %llu features", out->name,
+                               source->name, (unsigned long long)source->feature_count);
+    stream->bracket_index = target->bracket_index;
+    stream->kind = output->kind == TRAJD_SPEC_KIND_FROM_STREAM ? source->kind : output->kind;
+    stream->source_type = source->dtype;
+    stream->feature_count = (uint32_t)source->feature_count;
+    stream->first_column = source->first_column;
+    stream->bases = target->bases;
+    stream->edge = plan->spec->edge;
+    stream->max_gap_ns = output->max_gap_ns >= 0 ? output->max_gap_ns : source->max_gap_ns;
+    stream->max_age_ns = output->max_age_ns >= 0 ? output->max_age_ns
+                         : out->role == TRAJD_ROLE_OBS ? INT64_MAX : -1;
+    stream->mean_width = mean_width(output, grid);
+    if (stream->kind == TRAJD_KIND_MEAN && stream->mean_width <= 0)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "line %u: outputs.%s: mean at the steps of an irregular clock needs width:",
+                               output->line, out->name);
+    stream->angle_period = source->angle_period;
+    stream->angle_low = output->has_range ? output->range_low : NAN;
+    stream->scale = output->norm_count ? output->scale + column : NULL;
+    stream->offset = output->norm_count ? output->offset + column : NULL;
+    stream->output_type = out->dtype;
+    stream->step_stride_bytes = out->feature_count * element;
+    stream->window_stride_bytes = stream->step_stride_bytes * out->step_count;
+    stream->mask_window_stride_bytes = out->step_count;
+    stream->mask_joins_previous = column > 0;
+    return TRAJD_OK;
+}
+
+/* Bytes of a source row as the store keeps it: the whole dataset's row, of which a stream may be some columns. */
+static uint64_t row_stride(const struct trajd_index *index, uint32_t dataset_index)
+{
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_episode *episode = &index->episodes[e];
+        if (!episode->quarantine && episode->arrays[dataset_index].storage != TRAJD_STORAGE_ABSENT &&
+            episode->arrays[dataset_index].size_bytes)
+            return trajd_array_row_bytes(&episode->arrays[dataset_index]);
+    }
+    return 0;
+}
+
+enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    struct trajd_resample_request *request = &plan->request;
+    enum trajd_status status = TRAJD_OK;
+    uint64_t column = 0;
+
+    plan->request_clocks = calloc(index->clock_count + 1, sizeof *plan->request_clocks);
+    plan->request_grids = calloc(plan->grid_count, sizeof *plan->request_grids);
+    plan->request_brackets = calloc(plan->bracket_count, sizeof *plan->request_brackets);
+    plan->request_streams = calloc(plan->target_count, sizeof *plan->request_streams);
+    if (!plan->request_clocks || !plan->request_grids || !plan->request_brackets || !plan->request_streams)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
+    for (uint32_t c = 0; c < index->clock_count; c++)
+        plan->request_clocks[c] = (struct trajd_clock){plan->dataset->clock_stamps_ns[c],
+                                                       plan->dataset->clock_rates[c]};
+    for (uint32_t g = 0; g < plan->grid_count; g++) {
+        const struct trajd_plan_grid *grid = &plan->grids[g];
+        plan->request_grids[g] = (struct trajd_grid){
+            .unit = grid->rule == TRAJD_TARGET_ROWS ? TRAJD_GRID_ROWS : TRAJD_GRID_NS,
+            .step_count = grid->step_count,
+            .offsets = grid->offsets,
+            .offsets_per_window = grid->per_window ? grid->step_count : 0};
+    }
+    for (uint32_t b = 0; b < plan->bracket_count; b++) {
+        const struct trajd_plan_bracket *bracket = &plan->brackets[b];
+        plan->request_brackets[b] = (struct trajd_bracket){
+            .clock_index = bracket->clock_index, .grid_index = bracket->grid_index, .row_begin = bracket->row_begin,
+            .row_count = bracket->row_count, .anchor = bracket->anchor};
+    }
+    for (uint32_t t = 0; t < plan->target_count && !status; t++) {
+        column = t && plan->targets[t].output_index == plan->targets[t - 1].output_index
+                     ? column + plan->request_streams[t - 1].feature_count : 0;
+        status = prepare_stream(plan, t, column, error);
+        plan->request_streams[t].row_stride_bytes =
+            row_stride(index, index->streams[plan->targets[t].stream_index].dataset_index);
+    }
+    *request = (struct trajd_resample_request){
+        .clock_count = index->clock_count, .grid_count = plan->grid_count, .bracket_count = plan->bracket_count,
+        .stream_count = plan->target_count, .clocks = plan->request_clocks, .grids = plan->request_grids,
+        .brackets = plan->request_brackets, .streams = plan->request_streams};
+    return status;
+}
+
+void trajd_window_plan_look_up(struct trajd_window_plan *plan, uint64_t epoch, uint64_t position, uint32_t row_count)
+{
+    for (uint32_t w = 0; w < row_count; w++)
+        trajd_sampler_at(plan->sampler, epoch, position + w, &plan->windows[w]);
+}
+
+/* The offsets of one window from its anchor, where they are not the same for all. */
+static void bind_offsets(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid,
+                         const struct trajd_episode *episode, int64_t j, int64_t anchor_ns, int64_t *offsets)
+{
+    if (grid->rate.num && plan->anchor_rate.num) {
+        const uint64_t whole = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
+        const uint64_t fraction = trajd_plan_rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
+        for (uint32_t t = 0; t < grid->step_count; t++)
+            offsets[t] = grid->step_ns[t] + (fraction + grid->step_fraction[t] >= whole);
+        return;
+    }
+    for (uint32_t t = 0; t < grid->step_count; t++)
+        offsets[t] = trajd_plan_anchor_ns(plan, episode, j + grid->from + t) - anchor_ns;
+}
+
+static void bind_bracket(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket, uint32_t w,
+                         const struct trajd_window *window, int64_t anchor_ns)
+{
+    const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
+    const struct trajd_episode_clock *clock = &episode->clocks[bracket->clock_index];
+    const int64_t *row_begin = plan->dataset->clock_row_begin[bracket->clock_index];
+    const bool in_rows = plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS;
+    int64_t rows = trajd_plan_row_count(plan, bracket, episode);
+
+    if (bracket->clipped) {
+        if (in_rows && bracket->lookahead_ns == 0)
+            rows = rows < window->anchor + 1 ? rows : window->anchor + 1;
+        else
+            rows = trajd_clock_rows_until(clock, rows, anchor_ns + bracket->lookahead_ns);
+    }
+    bracket->row_begin[w] = row_begin ? row_begin[window->episode_index] : 0;
+    bracket->row_count[w] = rows;
+    bracket->anchor[w] = in_rows ? window->anchor : anchor_ns - (clock->stamps_ns ? 0 : clock->start_ns);
+}
+
+static void bind_window(struct trajd_window_plan *plan, uint32_t w, const struct trajd_window *window,
+                        const void *const *rows)
+{
+    const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
+    const int64_t anchor_ns = trajd_plan_anchor_ns(plan, episode, window->anchor);
+
+    for (uint32_t g = 0; g < plan->grid_count; g++)
+        if (plan->grids[g].per_window)
+            bind_offsets(plan, &plan->grids[g], episode, window->anchor, anchor_ns,
+                         plan->grids[g].offsets + (size_t)w * plan->grids[g].step_count);
+    for (uint32_t b = 0; b < plan->bracket_count; b++)
+        bind_bracket(plan, &plan->brackets[b], w, window, anchor_ns);
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        plan->targets[t].bases[w] = rows ? rows[plan->targets[t].piece] : NULL;
+}
+
+void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint32_t count, uint8_t *slot,
+                            trajd_episode_rows rows, void *context)
+{
+    uint64_t column_bytes = 0;
+
+    for (uint32_t w = 0; w < count; w++)
+        bind_window(plan, w, &plan->windows[first + w], rows(context, plan->windows[first + w].episode_index));
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        const struct trajd_plan_output *out = &plan->outputs[plan->targets[t].output_index];
+        struct trajd_stream *stream = &plan->request_streams[t];
+
+        column_bytes = stream->mask_joins_previous
+                           ? column_bytes + plan->request_streams[t - 1].feature_count * (uint64_t)trajd_dtype_size(out->dtype)
+                           : 0;
+        stream->output = slot + out->offset_bytes + column_bytes + first * stream->window_stride_bytes;
+        stream->mask = slot + out->mask_offset_bytes + first * stream->mask_window_stride_bytes;
+    }
+    plan->request.window_count = count;
+}

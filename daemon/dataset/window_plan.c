@@ -1,0 +1,464 @@
+#include "daemon/dataset/window_plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan, const struct trajd_episode *episode, int64_t j)
+{
+    return plan->anchor_clock >= 0 ? trajd_clock_row_ns(&episode->clocks[plan->anchor_clock], j)
+                                   : trajd_rate_row_ns(plan->spec->anchor_rate, j);
+}
+
+int64_t trajd_plan_row_count(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket,
+                             const struct trajd_episode *episode)
+{
+    (void)plan;
+    if (bracket->dataset_index >= 0)
+        return (int64_t)trajd_array_row_count(&episode->arrays[bracket->dataset_index]);
+    return episode->clocks[bracket->clock_index].row_count;
+}
+
+static enum trajd_status no_memory(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
+}
+
+static enum trajd_status output_error(const struct trajd_spec_output *output, struct trajd_error *error,
+                                      enum trajd_status status, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static enum trajd_status output_error(const struct trajd_spec_output *output, struct trajd_error *error,
+                                      enum trajd_status status, const char *format, ...)
+{
+    char text[384];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return trajd_error_set(error, status, 0, "line %u: outputs.%s: %s", output->line, output->name, text);
+}
+
+static enum trajd_status find_stream(const struct trajd_window_plan *plan, const struct trajd_spec_output *output,
+                                     const char *name, uint32_t *stream, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    const int64_t found = trajd_index_find_stream(index, name);
+    const char *names[256], *nearest;
+    uint32_t count = index->stream_count < 256 ? index->stream_count : 256;
+
+    if (found >= 0) {
+        *stream = (uint32_t)found;
+        return TRAJD_OK;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        names[i] = index->streams[i].name;
+    nearest = trajd_yaml_nearest(name, names, count);
+    return output_error(output, error, TRAJD_ERR_NOT_FOUND, "no stream %s in layout %s (%s%s%s%u streams: trajctl inspect)",
+                        name, index->layout->name, nearest ? "did you mean " : "", nearest ? nearest : "",
+                        nearest ? "? " : "", index->stream_count);
+}
+
+/* The kind that is used, and why not where it makes no sense. */
+static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
+                                      const struct trajd_index_stream *stream, enum trajd_kind *kind,
+                                      struct trajd_error *error)
+{
+    const bool blends = output->kind == TRAJD_KIND_LINEAR || output->kind == TRAJD_KIND_MEAN;
+
+    *kind = output->kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : output->kind;
+    if (blends && (stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ ||
+                   stream->kind == TRAJD_KIND_ANGLE))
+        return output_error(output, error, TRAJD_ERR_ARGUMENT,
+                            "%s holds rotations: blended by their own kind, or previous, or nearest", stream->name);
+    if (blends && (stream->dtype == TRAJD_BOOL || (stream->dtype == TRAJD_U8 && stream->rank >= 2)))
+        return output_error(output, error, TRAJD_ERR_ARGUMENT,
+                            "%s holds images or flags: these are never blended; use previous or nearest",
+                            stream->name);
+    return TRAJD_OK;
+}
+
+static bool is_floating(enum trajd_dtype dtype)
+{
+    return dtype == TRAJD_F16 || dtype == TRAJD_BF16 || dtype == TRAJD_F32 || dtype == TRAJD_F64;
+}
+
+static bool kind_blends(enum trajd_kind kind)
+{
+    return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
+}
+
+static bool same_rate(struct trajd_rate a, struct trajd_rate b)
+{
+    return a.num == b.num && a.den == b.den;
+}
+
+uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i)
+{
+    const __int128 product = (__int128)i * 1000000000 * rate.den;
+    return (uint64_t)(product - trajd_floor_div(product, rate.num) * rate.num);
+}
+
+/* Steps from `grid->from`, at `grid->rate` if it has one: what the range says, in whole steps. */
+static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
+                                       const struct trajd_spec_output *output, struct trajd_plan_grid *grid,
+                                       struct trajd_error *error)
+{
+    const struct trajd_spec_range *at = &output->at;
+    int64_t to = at->to;
+
+    grid->from = at->from;
+    grid->rate = at->rate.num ? at->rate : plan->spec->rate.num ? plan->spec->rate : plan->anchor_rate;
+    if (at->in_time) {
+        if (!grid->rate.num)
+            return output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                "a range of times needs a rate here, as in -200ms..0ms @ 100");
+        grid->from = trajd_rate_row_at(grid->rate, at->from - 1) + 1;
+        to = trajd_rate_row_at(grid->rate, at->to);
+    }
+    if (to < grid->from || to - grid->from >= TRAJD_SPEC_MAX_STEPS)
+        return output_error(output, error, TRAJD_ERR_ARGUMENT, "no step, or more than %d, in the range at this rate",
+                            TRAJD_SPEC_MAX_STEPS);
+    grid->step_count = (uint32_t)(to - grid->from + 1);
+    return TRAJD_OK;
+}
+
+/* Targets at a fixed rate around a regular anchor: floor((j / a + k / g) 1e9) is floor(j / a 1e9) + floor(k / g 1e9), and one more
+ * where the two fractions add up to a whole. Prepared here, so that binding a window adds and compares. */
+static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct trajd_plan_grid *grid,
+                                      struct trajd_error *error)
+{
+    const bool exact = plan->anchor_rate.num && grid->rate.num;
+
+    grid->per_window = grid->rule == TRAJD_TARGET_ANCHOR_STEPS || (grid->rule == TRAJD_TARGET_OFFSETS && exact);
+    grid->offsets = calloc((size_t)grid->step_count * (grid->per_window ? plan->spec->global_batch : 1),
+                           sizeof *grid->offsets);
+    grid->step_ns = calloc(grid->step_count, sizeof *grid->step_ns);
+    grid->step_fraction = calloc(grid->step_count, sizeof *grid->step_fraction);
+    if (!grid->offsets || !grid->step_ns || !grid->step_fraction)
+        return no_memory(error);
+    for (uint32_t t = 0; t < grid->step_count; t++) {
+        const int64_t step = grid->from + t;
+        if (grid->rate.num)
+            grid->step_ns[t] = trajd_rate_row_ns(grid->rate, step);
+        if (exact)
+            grid->step_fraction[t] = trajd_plan_rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
+        if (!grid->per_window)
+            grid->offsets[t] = grid->rule == TRAJD_TARGET_ROWS ? step : grid->step_ns[t];
+    }
+    return TRAJD_OK;
+}
+
+/* Which grid an output asks for on a clock; equal grids are one. */
+static enum trajd_status find_grid(struct trajd_window_plan *plan, const struct trajd_spec_output *output,
+                                   uint32_t clock, uint32_t *grid_index, struct trajd_error *error)
+{
+    struct trajd_plan_grid grid = {0};
+    enum trajd_status status = resolve_range(plan, output, &grid, error);
+
+    if (status)
+        return status;
+    if (grid.rate.num && !same_rate(grid.rate, plan->anchor_rate))
+        grid.rule = TRAJD_TARGET_OFFSETS;
+    else
+        grid.rule = (int64_t)clock == plan->anchor_clock ? TRAJD_TARGET_ROWS : TRAJD_TARGET_ANCHOR_STEPS;
+    for (*grid_index = 0; *grid_index < plan->grid_count; (*grid_index)++) {
+        const struct trajd_plan_grid *other = &plan->grids[*grid_index];
+        if (other->rule == grid.rule && other->from == grid.from && other->step_count == grid.step_count &&
+            same_rate(other->rate, grid.rate))
+            return TRAJD_OK;
+    }
+    plan->grids[plan->grid_count] = grid;
+    return prepare_grid(plan, &plan->grids[plan->grid_count++], error);
+}
+
+/* Some streams have rows of their own number on a regular clock: T + 1 observations, say. */
+static bool has_own_rows(const struct trajd_index *index, const struct trajd_index_stream *stream)
+{
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_episode *episode = &index->episodes[e];
+        const struct trajd_array *array = &episode->arrays[stream->dataset_index];
+        if (episode->quarantine || array->storage == TRAJD_STORAGE_ABSENT)
+            continue;
+        if ((int64_t)trajd_array_row_count(array) != episode->clocks[stream->clock_index].row_count)
+            return true;
+    }
+    return false;
+}
+
+static enum trajd_status find_bracket(struct trajd_window_plan *plan, const struct trajd_spec_output *output,
+                                      const struct trajd_index_stream *stream, uint32_t *bracket_index,
+                                      struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    const size_t batch = plan->spec->global_batch;
+    struct trajd_plan_bracket bracket = {.clock_index = stream->clock_index,
+                                         .clipped = output->role == TRAJD_ROLE_OBS,
+                                         .lookahead_ns = output->lookahead_ns,
+                                         .dataset_index = -1};
+    enum trajd_status status = find_grid(plan, output, stream->clock_index, &bracket.grid_index, error);
+
+    if (status)
+        return status;
+    if (index->clocks[stream->clock_index].regular && has_own_rows(index, stream))
+        bracket.dataset_index = stream->dataset_index;
+    for (*bracket_index = 0; *bracket_index < plan->bracket_count; (*bracket_index)++) {
+        const struct trajd_plan_bracket *other = &plan->brackets[*bracket_index];
+        if (other->clock_index == bracket.clock_index && other->grid_index == bracket.grid_index &&
+            other->clipped == bracket.clipped && other->lookahead_ns == bracket.lookahead_ns &&
+            other->dataset_index == bracket.dataset_index)
+            return TRAJD_OK;
+    }
+    bracket.row_begin = calloc(batch, sizeof *bracket.row_begin);
+    bracket.row_count = calloc(batch, sizeof *bracket.row_count);
+    bracket.anchor = calloc(batch, sizeof *bracket.anchor);
+    plan->brackets[plan->bracket_count++] = bracket;
+    return bracket.row_begin && bracket.row_count && bracket.anchor ? TRAJD_OK : no_memory(error);
+}
+
+static uint32_t find_piece(struct trajd_window_plan *plan, uint32_t dataset_index)
+{
+    uint32_t piece = 0;
+
+    while (piece < plan->selection.dataset_count && plan->piece_datasets[piece] != dataset_index)
+        piece++;
+    if (piece == plan->selection.dataset_count)
+        plan->piece_datasets[plan->selection.dataset_count++] = dataset_index;
+    return piece;
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The store wants its selection ascending. */
+static void sort_pieces(struct trajd_window_plan *plan)
+{
+    qsort(plan->piece_datasets, plan->selection.dataset_count, sizeof *plan->piece_datasets, compare_u32);
+    plan->selection.dataset_indexes = plan->piece_datasets;
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        const uint32_t wanted = plan->dataset->index->streams[plan->targets[t].stream_index].dataset_index;
+        plan->targets[t].piece = find_piece(plan, wanted);
+    }
+}
+
+/* The shape of one step: the stream's own where it stands alone, a flat row where several are joined. */
+static void shape_output(struct trajd_plan_output *output, const struct trajd_index_stream *stream, bool alone)
+{
+    output->feature_count += stream->feature_count;
+    if (alone) {
+        output->rank = stream->rank;
+        memcpy(output->shape, stream->shape, sizeof output->shape);
+    } else {
+        output->rank = 1;
+        output->shape[0] = output->feature_count;
+    }
+}
+
+static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
+                                       const struct trajd_index_stream *stream, bool alone,
+                                       struct trajd_plan_output *out, struct trajd_error *error)
+{
+    enum trajd_kind kind;
+    enum trajd_status status = resolve_kind(output, stream, &kind, error);
+
+    if (status)
+        return status;
+    out->dtype = output->dtype;
+    if (!out->dtype)
+        out->dtype = !alone || kind_blends(kind) || is_floating(stream->dtype) || output->norm_count
+                         ? TRAJD_F32
+                         : stream->dtype;
+    return TRAJD_OK;
+}
+
+static enum trajd_status resolve_output(struct trajd_window_plan *plan, uint32_t output_index,
+                                        struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    struct trajd_plan_output *out = &plan->outputs[output_index];
+    const bool alone = output->source_count == 1;
+    enum trajd_status status;
+
+    out->name = output->name;
+    out->role = output->role;
+    for (uint32_t s = 0; s < output->source_count; s++) {
+        struct trajd_plan_target *target = &plan->targets[plan->target_count];
+        const struct trajd_index_stream *stream;
+
+        target->output_index = output_index;
+        target->missing = output->missing;
+        if ((status = find_stream(plan, output, output->sources[s], &target->stream_index, error)))
+            return status;
+        stream = &plan->dataset->index->streams[target->stream_index];
+        if (!alone && stream->rank > 1)
+            return output_error(output, error, TRAJD_ERR_ARGUMENT, "%s is no vector: it cannot be joined with others",
+                                stream->name);
+        if ((status = resolve_dtype(output, stream, alone, out, error)) ||
+            (status = find_bracket(plan, output, stream, &target->bracket_index, error)))
+            return status;
+        find_piece(plan, stream->dataset_index);
+        target->bases = calloc(plan->spec->global_batch, sizeof *target->bases);
+        if (!target->bases)
+            return no_memory(error);
+        plan->target_count++;
+        out->step_count = plan->grids[plan->brackets[target->bracket_index].grid_index].step_count;
+        shape_output(out, stream, alone);
+    }
+    if (output->norm_count && output->norm_count != out->feature_count)
+        return output_error(output, error, TRAJD_ERR_ARGUMENT, "norm: %u numbers for %llu features",
+                            output->norm_count, (unsigned long long)out->feature_count);
+    return TRAJD_OK;
+}
+
+static enum trajd_status resolve_anchor(struct trajd_window_plan *plan, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    const char *names[256], *nearest;
+    uint32_t count = index->clock_count < 256 ? index->clock_count : 256;
+
+    plan->anchor_clock = -1;
+    if (plan->spec->anchor_clock) {
+        plan->anchor_clock = trajd_index_find_clock(index, plan->spec->anchor_clock);
+        if (plan->anchor_clock < 0) {
+            for (uint32_t c = 0; c < count; c++)
+                names[c] = index->clocks[c].name;
+            nearest = trajd_yaml_nearest(plan->spec->anchor_clock, names, count);
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "anchor.clock: no clock %s in layout %s%s%s%s",
+                                   plan->spec->anchor_clock, index->layout->name, nearest ? " (did you mean " : "",
+                                   nearest ? nearest : "", nearest ? "?)" : "");
+        }
+    }
+    plan->anchor_rate = plan->anchor_clock >= 0 ? plan->dataset->clock_rates[plan->anchor_clock]
+                                                : plan->spec->anchor_rate;
+    return TRAJD_OK;
+}
+
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
+{
+    const uint8_t *at = bytes;
+    while (size--)
+        hash = (hash ^ *at++) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    return hash_bytes(hash, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+/* Everything that decides which windows there are and what is in them; not G, slots, tail, seed. */
+static uint64_t hash_spec(const struct trajd_window_spec *spec)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    const uint64_t numbers[] = {(uint64_t)spec->rate.num, (uint64_t)spec->rate.den,
+                                (uint64_t)spec->anchor_rate.num, (uint64_t)spec->anchor_rate.den,
+                                spec->pad_before, spec->pad_after, spec->edge, spec->order,
+                                spec->block_windows, spec->block_neighbours, TRAJD_SAMPLER_VERSION};
+
+    hash = hash_bytes(hash, numbers, sizeof numbers);
+    hash = hash_text(hash_text(hash, spec->filter), spec->anchor_clock);
+    hash = hash_bytes(hash, &spec->split_begin, sizeof spec->split_begin);
+    hash = hash_bytes(hash, &spec->split_end, sizeof spec->split_end);
+    for (uint32_t o = 0; o < spec->output_count; o++) {
+        const struct trajd_spec_output *output = &spec->outputs[o];
+        const uint64_t fields[] = {output->at.in_time, (uint64_t)output->at.from, (uint64_t)output->at.to,
+                                   (uint64_t)output->at.rate.num, (uint64_t)output->at.rate.den, output->role,
+                                   output->kind, output->dtype, (uint64_t)output->max_age_ns,
+                                   (uint64_t)output->max_gap_ns, (uint64_t)output->lookahead_ns,
+                                   (uint64_t)output->mean_width_ns, output->missing, output->norm_count};
+        hash = hash_bytes(hash_text(hash, output->name), fields, sizeof fields);
+        for (uint32_t s = 0; s < output->source_count; s++)
+            hash = hash_text(hash, output->sources[s]);
+        hash = hash_bytes(hash, output->scale, output->norm_count * sizeof *output->scale);
+        hash = hash_bytes(hash, output->offset, output->norm_count * sizeof *output->offset);
+    }
+    return hash;
+}
+
+static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_error *error)
+{
+    size_t targets = 0;
+
+    for (uint32_t o = 0; o < plan->spec->output_count; o++)
+        targets += plan->spec->outputs[o].source_count;
+    plan->output_count = plan->spec->output_count;
+    plan->outputs = calloc(plan->output_count, sizeof *plan->outputs);
+    plan->targets = calloc(targets, sizeof *plan->targets);
+    plan->grids = calloc(targets, sizeof *plan->grids);
+    plan->brackets = calloc(targets, sizeof *plan->brackets);
+    plan->piece_datasets = calloc(targets, sizeof *plan->piece_datasets);
+    plan->windows = calloc(plan->spec->global_batch, sizeof *plan->windows);
+    return plan->outputs && plan->targets && plan->grids && plan->brackets && plan->piece_datasets && plan->windows
+               ? TRAJD_OK
+               : no_memory(error);
+}
+
+enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec, struct trajd_dataset *dataset,
+                                           struct trajd_window_plan **out, struct trajd_error *error)
+{
+    struct trajd_window_plan *plan = calloc(1, sizeof *plan);
+    const uint64_t hashes[] = {dataset->index->fingerprint, hash_spec(spec)};
+    enum trajd_status status;
+
+    *out = NULL;
+    if (!plan)
+        return no_memory(error);
+    plan->spec = spec;
+    plan->dataset = dataset;
+    plan->fingerprint = trajd_mix(hashes, 2);
+    status = allocate(plan, error);
+    if (!status)
+        status = resolve_anchor(plan, error);
+    for (uint32_t o = 0; o < spec->output_count && !status; o++)
+        status = resolve_output(plan, o, error);
+    sort_pieces(plan);
+    if (!status)
+        status = trajd_window_plan_segments(plan, error);
+    if (!status)
+        status = trajd_window_plan_prepare(plan, error);
+    if (status) {
+        trajd_error_prefix(error, "feed %s", spec->feed_name);
+        trajd_window_plan_destroy(&plan);
+    }
+    *out = plan;
+    return status;
+}
+
+void trajd_window_plan_destroy(struct trajd_window_plan **out)
+{
+    struct trajd_window_plan *plan = *out;
+
+    *out = NULL;
+    if (!plan)
+        return;
+    for (uint32_t g = 0; g < plan->grid_count; g++) {
+        free(plan->grids[g].offsets);
+        free(plan->grids[g].step_ns);
+        free(plan->grids[g].step_fraction);
+    }
+    for (uint32_t b = 0; b < plan->bracket_count; b++) {
+        free(plan->brackets[b].row_begin);
+        free(plan->brackets[b].row_count);
+        free(plan->brackets[b].anchor);
+    }
+    for (uint32_t t = 0; plan->targets && t < plan->target_count; t++)
+        free(plan->targets[t].bases);
+    trajd_sampler_destroy(&plan->sampler);
+    free(plan->outputs);
+    free(plan->targets);
+    free(plan->grids);
+    free(plan->brackets);
+    free(plan->piece_datasets);
+    free(plan->windows);
+    free(plan->episodes);
+    free(plan->request_clocks);
+    free(plan->request_grids);
+    free(plan->request_brackets);
+    free(plan->request_streams);
+    free(plan);
+}

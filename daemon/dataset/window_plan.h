@@ -1,0 +1,123 @@
+/* A feed's specification made concrete on a dataset: its tensors, its windows in order, and, batch by batch, the request that
+ * the kernels are asked. One plan serves one feed; it is bound by one thread at a time.
+ *
+ *   spec x index  -> targets (output x source), brackets, grids        window_plan.c
+ *                 -> segments of allowed anchors -> sampler            window_segments.c
+ *   position      -> windows -> per-window arrays of the request       window_bind.c
+ */
+#ifndef TRAJD_DATASET_WINDOW_PLAN_H
+#define TRAJD_DATASET_WINDOW_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/dataset/dataset.h"
+#include "daemon/dataset/sampler.h"
+#include "daemon/dataset/window_spec.h"
+#include "kernels/resample.h"
+
+enum trajd_target_rule {
+    TRAJD_TARGET_ROWS,         /* rows of the anchor's own clock: no search */
+    TRAJD_TARGET_ANCHOR_STEPS, /* the times of anchors j + from .. j + to, seen by another clock */
+    TRAJD_TARGET_OFFSETS,      /* fixed ns offsets from the anchor */
+};
+
+struct trajd_plan_grid {
+    enum trajd_target_rule rule;
+    int64_t from;             /* first step */
+    uint32_t step_count;      /* T */
+    struct trajd_rate rate;   /* of a step; num 0: the anchors', which differ from episode to episode or are irregular */
+    bool per_window;
+    int64_t *offsets;         /* [T], or [G][T] where per_window */
+    int64_t *step_ns;         /* [T]: time of a step from a step 0 at 0 ns */
+    uint64_t *step_fraction;  /* [T]: what floor() cut off it, in units of 1 / (anchor rate num * rate num) ns */
+};
+
+struct trajd_plan_bracket {
+    uint32_t clock_index, grid_index;
+    bool clipped;           /* observations: rows behind anchor + lookahead do not exist */
+    int64_t lookahead_ns;
+    int64_t dataset_index;  /* >= 0: rows are this dataset's (T + 1 rows, say); -1: the clock's */
+    int64_t *row_begin, *row_count, *anchor; /* [G] */
+};
+
+/* One source stream of one output. */
+struct trajd_plan_target {
+    uint32_t output_index;
+    uint32_t stream_index;   /* of the index */
+    uint32_t bracket_index;
+    uint32_t piece;          /* which dataset of the selection */
+    enum trajd_missing missing;
+    const void **bases;      /* [G] */
+};
+
+struct trajd_plan_output {
+    const char *name;
+    enum trajd_role role;
+    enum trajd_dtype dtype;
+    uint32_t step_count;     /* T */
+    uint32_t rank;           /* of one step */
+    uint64_t shape[TRAJD_ARRAY_MAX_RANK];
+    uint64_t feature_count;  /* D over all sources */
+    uint64_t offset_bytes, mask_offset_bytes; /* in the slot; set by the owner of the slot (trajd_window_plan_place) */
+};
+
+struct trajd_window_plan {
+    const struct trajd_window_spec *spec;
+    struct trajd_dataset *dataset;
+    int64_t anchor_clock;    /* index of the clock, or -1: spec->anchor_rate */
+    struct trajd_rate anchor_rate; /* of all anchors; num 0: irregular, or not the same in all episodes */
+    uint32_t grid_count, bracket_count, target_count, output_count;
+    struct trajd_plan_grid *grids;
+    struct trajd_plan_bracket *brackets;
+    struct trajd_plan_target *targets;
+    struct trajd_plan_output *outputs;
+    uint32_t *piece_datasets;
+    struct trajd_selection selection;
+    struct trajd_sampler *sampler;
+    uint32_t episode_count;  /* episodes that have windows */
+    uint32_t *episodes;
+    uint64_t fingerprint;    /* dataset and window specification; independent of G, slots and tail */
+    /* the request that bind fills; its arrays are [..._count], per-window arrays [G] */
+    struct trajd_clock *request_clocks;
+    struct trajd_grid *request_grids;
+    struct trajd_bracket *request_brackets;
+    struct trajd_stream *request_streams;
+    struct trajd_resample_request request;
+    struct trajd_window *windows; /* [G], of the batch bound last */
+};
+
+/* TRAJD_ERR_ARGUMENT with the feed's and the output's name; TRAJD_ERR_NOT_FOUND where a stream, clock or filter does not exist
+ * (nearest names in the message); TRAJD_ERR_DATA where no window is left. spec and dataset must outlive the plan. */
+enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec, struct trajd_dataset *dataset,
+                                           struct trajd_window_plan **plan, struct trajd_error *error);
+void trajd_window_plan_destroy(struct trajd_window_plan **plan);
+
+/* Looks up the windows of [position, position + row_count) of an epoch into plan->windows. */
+void trajd_window_plan_look_up(struct trajd_window_plan *plan, uint64_t epoch, uint64_t position,
+                               uint32_t row_count);
+
+/* First rows of an episode's pieces: rows[k] for selection.dataset_indexes[k]. NULL result: the episode cannot be read, its rows are
+ * masked MISSING. Called once per window. */
+typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
+
+/* Fills plan->request for the windows [first, first + count) of those looked up, with outputs and masks in `slot`, where the
+ * batch's row 0 is windows[0]. */
+void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint32_t count, uint8_t *slot,
+                            trajd_episode_rows rows, void *context);
+
+/* ---- between the three files ---- */
+
+/* (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num ns. */
+uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i);
+/* Time of anchor j of an episode, ns from its origin. */
+int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan, const struct trajd_episode *episode, int64_t j);
+/* Rows of a bracket's streams in that episode, unclipped. */
+int64_t trajd_plan_row_count(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket,
+                             const struct trajd_episode *episode);
+/* The episodes' segments and the sampler. */
+enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan, struct trajd_error *error);
+/* The request's constant part. */
+enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan, struct trajd_error *error);
+
+#endif

@@ -1,0 +1,223 @@
+/* Which anchors of which episodes are windows: filter, split, missing streams, and how much padding is allowed. */
+#include "daemon/dataset/window_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_listed(const struct trajd_episode *episode, const char *filter)
+{
+    for (const char *const *key = episode->filter_keys; key && *key; key++)
+        if (strcmp(*key, filter) == 0)
+            return true;
+    return false;
+}
+
+/* A number in [0, 1) that depends on nothing but the episode's name, so that adding data never moves an episode. */
+static double split_place(const struct trajd_index *index, const struct trajd_episode *episode)
+{
+    const char *const texts[] = {index->files[episode->file_index].relative_path, episode->id};
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (int i = 0; i < 2; i++)
+        for (const char *at = texts[i];; at++) {
+            hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
+            if (!*at)
+                break;
+        }
+    return (double)(trajd_mix(&hash, 1) >> 11) * 0x1p-53;
+}
+
+/* The first and the last row's time of a target's stream; false where it has no rows. */
+static bool target_span(const struct trajd_window_plan *plan, const struct trajd_plan_target *target,
+                        const struct trajd_episode *episode, int64_t *first_ns, int64_t *last_ns)
+{
+    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    const struct trajd_episode_clock *clock = &episode->clocks[bracket->clock_index];
+    const int64_t rows = trajd_plan_row_count(plan, bracket, episode);
+
+    if (rows < 1)
+        return false;
+    *first_ns = trajd_clock_row_ns(clock, 0);
+    *last_ns = trajd_clock_row_ns(clock, rows - 1);
+    return true;
+}
+
+/* Target step t of anchor j, ns from the origin. */
+static int64_t target_ns(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid,
+                         const struct trajd_episode *episode, int64_t j, int64_t t)
+{
+    if (grid->rule == TRAJD_TARGET_OFFSETS)
+        return trajd_plan_anchor_ns(plan, episode, j) + grid->step_ns[t];
+    return trajd_plan_anchor_ns(plan, episode, j + grid->from + t);
+}
+
+static bool is_missing(const struct trajd_window_plan *plan, const struct trajd_plan_target *target,
+                       const struct trajd_episode *episode)
+{
+    const struct trajd_index_stream *stream = &plan->dataset->index->streams[target->stream_index];
+    const struct trajd_array *array = &episode->arrays[stream->dataset_index];
+    return array->storage == TRAJD_STORAGE_ABSENT || array->size_bytes == 0;
+}
+
+/* Targets ascend with t and with j. At most `limit` steps may lie before the first row, so step `limit` (from 0) must not. */
+static bool padding_allows(const struct trajd_window_plan *plan, const struct trajd_episode *episode, int64_t j,
+                           bool at_start)
+{
+    const uint32_t limit = at_start ? plan->spec->pad_before : plan->spec->pad_after;
+
+    if (limit == TRAJD_SPEC_PAD_ANY)
+        return true;
+    for (uint32_t i = 0; i < plan->target_count; i++) {
+        const struct trajd_plan_target *target = &plan->targets[i];
+        const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+        const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+        int64_t first_ns, last_ns;
+
+        if (is_missing(plan, target, episode) || !target_span(plan, target, episode, &first_ns, &last_ns) ||
+            limit >= grid->step_count || (bracket->clipped && !at_start))
+            continue;
+        if (at_start ? target_ns(plan, grid, episode, j, limit) < first_ns
+                     : target_ns(plan, grid, episode, j, (int64_t)grid->step_count - 1 - limit) > last_ns)
+            return false;
+    }
+    return true;
+}
+
+/* Anchors [*begin, *end) of an episode before padding is looked at: a clock's rows, or the steps of a rate in the span that all
+ * streams of the feed share. */
+static void anchor_range(const struct trajd_window_plan *plan, const struct trajd_episode *episode,
+                         int64_t *begin, int64_t *end)
+{
+    int64_t from_ns = INT64_MIN, to_ns = INT64_MAX;
+
+    *begin = *end = 0;
+    if (plan->anchor_clock >= 0) {
+        *end = episode->clocks[plan->anchor_clock].row_count;
+        return;
+    }
+    for (uint32_t i = 0; i < plan->target_count; i++) {
+        int64_t first_ns, last_ns;
+        if (is_missing(plan, &plan->targets[i], episode))
+            continue;
+        if (!target_span(plan, &plan->targets[i], episode, &first_ns, &last_ns))
+            return;
+        from_ns = first_ns > from_ns ? first_ns : from_ns;
+        to_ns = last_ns < to_ns ? last_ns : to_ns;
+    }
+    if (from_ns == INT64_MIN || from_ns > to_ns)
+        return;
+    *begin = trajd_rate_row_at(plan->spec->anchor_rate, from_ns - 1) + 1;
+    *end = trajd_rate_row_at(plan->spec->anchor_rate, to_ns) + 1;
+}
+
+/* Narrows [*begin, *end) to the anchors that padding allows: both conditions are monotonous in j. */
+static void apply_padding(const struct trajd_window_plan *plan, const struct trajd_episode *episode,
+                          int64_t *begin, int64_t *end)
+{
+    int64_t low = *begin, high = *end;
+
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (padding_allows(plan, episode, middle, true))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    *begin = low;
+    high = *end;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (padding_allows(plan, episode, middle, false))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *end = low;
+}
+
+static enum trajd_status check_missing(const struct trajd_window_plan *plan, const struct trajd_episode *episode,
+                                       bool *skip, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+
+    *skip = false;
+    for (uint32_t i = 0; i < plan->target_count; i++) {
+        const struct trajd_plan_target *target = &plan->targets[i];
+        if (!is_missing(plan, target, episode))
+            continue;
+        if (target->missing == TRAJD_MISSING_SKIP)
+            *skip = true;
+        else if (target->missing == TRAJD_MISSING_ERROR)
+            return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                                   "outputs.%s: %s: episode %s has no stream %s (say missing: zero or missing: skip)",
+                                   plan->outputs[target->output_index].name,
+                                   index->files[episode->file_index].relative_path, episode->id,
+                                   index->streams[target->stream_index].name);
+    }
+    return TRAJD_OK;
+}
+
+static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+
+    if (plan->spec->filter) {
+        bool known = false;
+        for (uint32_t e = 0; e < index->episode_count && !known; e++)
+            known = is_listed(&index->episodes[e], plan->spec->filter);
+        if (!known)
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "filter: no mask %s lists an episode of dataset %s",
+                                   plan->spec->filter, plan->dataset->name);
+    }
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "no window is left of %u kept episodes after filter, split and pad", index->kept_count);
+}
+
+enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan, struct trajd_error *error)
+{
+    const struct trajd_window_spec *spec = plan->spec;
+    const struct trajd_index *index = plan->dataset->index;
+    struct trajd_segment *segments = calloc(index->episode_count + 1, sizeof *segments);
+    struct trajd_sampler_options options = {.segments = segments,
+                                            .fingerprint = plan->fingerprint,
+                                            .seed = spec->seed,
+                                            .order = spec->order,
+                                            .block_windows = spec->block_windows,
+                                            .block_neighbours = spec->block_neighbours,
+                                            .tail = spec->tail,
+                                            .global_batch = spec->global_batch};
+    enum trajd_status status = TRAJD_OK;
+
+    plan->episodes = calloc(index->episode_count + 1, sizeof *plan->episodes);
+    if (!segments || !plan->episodes)
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
+    for (uint32_t e = 0; e < index->episode_count && !status; e++) {
+        const struct trajd_episode *episode = &index->episodes[e];
+        int64_t begin, end;
+        double place;
+        bool skip;
+
+        if (episode->quarantine || (spec->filter && !is_listed(episode, spec->filter)))
+            continue;
+        place = split_place(index, episode);
+        if (place < spec->split_begin || place >= spec->split_end)
+            continue;
+        status = check_missing(plan, episode, &skip, error);
+        if (status || skip)
+            continue;
+        anchor_range(plan, episode, &begin, &end);
+        apply_padding(plan, episode, &begin, &end);
+        if (begin >= end)
+            continue;
+        segments[options.segment_count++] = (struct trajd_segment){.episode_index = e,
+                                                                   .first_anchor = begin,
+                                                                   .window_count = (uint64_t)(end - begin)};
+        plan->episodes[plan->episode_count++] = e;
+    }
+    if (!status && !options.segment_count)
+        status = no_windows(plan, error);
+    if (!status)
+        status = trajd_sampler_create(&options, &plan->sampler, error);
+    free(segments);
+    return status;
+}
