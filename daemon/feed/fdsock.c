@@ -2,11 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -39,7 +39,10 @@ static enum trajd_status listen_at(struct trajd_fdsock *fdsock, struct trajd_err
     if (fdsock->listener < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
     unlink(fdsock->path);
-    if (bind(fdsock->listener, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(fdsock->listener, 512) != 0)
+    mode_t before = umask(fdsock->options.group_access ? 0007 : 0077);
+    int bound = bind(fdsock->listener, (struct sockaddr *)&address, sizeof(address));
+    umask(before);
+    if (bound != 0 || listen(fdsock->listener, 512) != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", fdsock->path, strerror(errno));
     return TRAJD_OK;
 }

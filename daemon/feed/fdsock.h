@@ -3,6 +3,7 @@
 #ifndef TRAJD_FEED_FDSOCK_H
 #define TRAJD_FEED_FDSOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -15,6 +16,7 @@ struct trajd_fdsock;
 
 struct trajd_fdsock_options {
     const char *path;
+    bool group_access;        /* the file is 0770, else 0700 */
     uint32_t max_connections; /* more are accepted and closed */
     uint32_t silence_ms;      /* a connection that has shown no token for so long is closed */
     /* The session of that token and uid, which waits for its connection; 0: there is none. */

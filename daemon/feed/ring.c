@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,13 +10,11 @@
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
 #endif
 
-static int open_memfd(uint32_t ring_id)
+static int open_memfd(void)
 {
-    char name[32];
-    snprintf(name, sizeof(name), "trajd-ring-%u", ring_id);
-    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    int fd = memfd_create("trajd-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL) /* an older kernel knows no MFD_NOEXEC_SEAL */
-        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        fd = memfd_create("trajd-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     return fd;
 }
 
@@ -31,19 +28,6 @@ static enum trajd_status allocate(int fd, uint64_t size_bytes, struct trajd_erro
         return trajd_error_set(error, TRAJD_ERR_MEMORY, code, "ring of %llu bytes: %s",
                                (unsigned long long)size_bytes, strerror(code));
     return TRAJD_OK;
-}
-
-static void write_header(const struct trajd_ring *ring, uint64_t instance_id)
-{
-    const struct trajd_ring_header header = {
-        .magic = TRAJD_RING_MAGIC,
-        .version = 1,
-        .slot_count = ring->slot_count,
-        .slot_size_bytes = ring->slot_size_bytes,
-        .instance_id = instance_id,
-        .ring_id = ring->ring_id,
-    };
-    memcpy(ring->memory, &header, sizeof(header));
 }
 
 static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes, uint64_t *size_bytes,
@@ -60,14 +44,14 @@ static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t ring_id, uint32_t slot_count,
-                                    uint64_t slot_size_bytes, uint64_t instance_id, struct trajd_error *error)
+enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes,
+                                    struct trajd_error *error)
 {
-    *ring = (struct trajd_ring){.fd = -1, .slot_count = slot_count, .slot_size_bytes = slot_size_bytes, .ring_id = ring_id};
+    *ring = (struct trajd_ring){.fd = -1, .slot_count = slot_count, .slot_size_bytes = slot_size_bytes};
     enum trajd_status status = ring_size(slot_count, slot_size_bytes, &ring->size_bytes, error);
     if (status != TRAJD_OK)
         return status;
-    ring->fd = open_memfd(ring_id);
+    ring->fd = open_memfd();
     if (ring->fd < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "memfd_create: %s", strerror(errno));
     status = allocate(ring->fd, ring->size_bytes, error);
@@ -84,11 +68,24 @@ enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t ring_id, u
         status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "sealing a ring: %s", strerror(errno));
         goto fail;
     }
-    write_header(ring, instance_id);
     return TRAJD_OK;
 fail:
     trajd_ring_destroy(ring);
     return status;
+}
+
+void trajd_ring_name(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id)
+{
+    ring->ring_id = ring_id;
+    const struct trajd_ring_header header = {
+        .magic = TRAJD_RING_MAGIC,
+        .version = 1,
+        .slot_count = ring->slot_count,
+        .slot_size_bytes = ring->slot_size_bytes,
+        .instance_id = instance_id,
+        .ring_id = ring_id,
+    };
+    memcpy(ring->memory, &header, sizeof(header));
 }
 
 void trajd_ring_destroy(struct trajd_ring *ring)

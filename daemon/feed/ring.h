@@ -19,8 +19,10 @@ struct trajd_ring {
 
 /* Allocates and touches every page now, so that a full machine is an error here and not a SIGBUS later; then seals the
  * size. slot_size_bytes must be a multiple of TRAJD_RING_ALIGNMENT. TRAJD_ERR_MEMORY: overflow, or no room. */
-enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t ring_id, uint32_t slot_count,
-                                    uint64_t slot_size_bytes, uint64_t instance_id, struct trajd_error *error);
+enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes,
+                                    struct trajd_error *error);
+/* Gives the ring its number and writes its header: before its descriptor is handed to anybody. */
+void trajd_ring_name(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id);
 /* The daemon's mapping and descriptor; workers keep theirs. An empty ring (fd -1) is fine. */
 void trajd_ring_destroy(struct trajd_ring *ring);
 

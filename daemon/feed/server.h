@@ -64,6 +64,7 @@ struct trajd_server_options {
     void *context;
     uint32_t feed_idle_ms;
     const char *const *feed_names;   /* told in WELCOME and in "no such feed"; NULL-ended */
+    bool group_access;               /* sockets are 0770: whoever is in the directory's group may connect; else our uid and root */
 };
 
 /* Takes the directory's lock (TRAJD_ERR_BUSY: another daemon has it, its pid in the message), binds both sockets, starts the thread. */
@@ -90,7 +91,8 @@ struct trajd_fill {
     uint64_t epoch;
     uint64_t position;
     uint32_t row_count;
-    void *memory;       /* the slot's first byte (slot header); tensors at the schema's offsets */
+    void *memory;       /* the slot's first byte (slot header, written by publish); tensors at the schema's offsets */
+    uint64_t generation; /* of the slot; the server's own */
 };
 
 /* Waits until a job wants production and a slot is FREE; the slot is FILLING when this returns. One taker per feed at a time may have

@@ -1,0 +1,105 @@
+#include "clients/c/mapping.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "proto/ring.h"
+
+static enum trajd_status check_terms(const struct trajd_ring_terms *terms, struct trajd_error *error)
+{
+    uint64_t size_bytes;
+    if (terms->slot_count == 0 || terms->slot_size_bytes < TRAJD_RING_ALIGNMENT ||
+        terms->slot_size_bytes % TRAJD_RING_ALIGNMENT != 0 ||
+        __builtin_mul_overflow((uint64_t)terms->slot_count, terms->slot_size_bytes, &size_bytes) ||
+        __builtin_add_overflow(size_bytes, TRAJD_RING_ALIGNMENT, &size_bytes) || size_bytes != terms->size_bytes ||
+        size_bytes > INT64_MAX)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: %llu bytes cannot be %u slots of %llu", terms->ring_id,
+                               (unsigned long long)terms->size_bytes, terms->slot_count,
+                               (unsigned long long)terms->slot_size_bytes);
+    return TRAJD_OK;
+}
+
+static enum trajd_status check_file(int fd, const struct trajd_ring_terms *terms, struct trajd_error *error)
+{
+    struct stat file;
+    if (fstat(fd, &file) != 0 || (uint64_t)file.st_size != terms->size_bytes)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: its file has not the %llu bytes that were told",
+                               terms->ring_id, (unsigned long long)terms->size_bytes);
+    const int wanted = F_SEAL_SHRINK | F_SEAL_GROW;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & wanted) != wanted)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: its file is not sealed against resizing",
+                               terms->ring_id);
+    return TRAJD_OK;
+}
+
+static enum trajd_status check_header(const struct trajd_mapping *mapping, struct trajd_error *error)
+{
+    const struct trajd_ring_terms *terms = &mapping->terms;
+    struct trajd_ring_header header;
+    memcpy(&header, mapping->memory, sizeof(header));
+    if (header.magic != TRAJD_RING_MAGIC || header.version != 1)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: no ring of version 1", terms->ring_id);
+    if (header.ring_id != terms->ring_id || header.slot_count != terms->slot_count ||
+        header.slot_size_bytes != terms->slot_size_bytes || header.instance_id != terms->instance_id)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: its header and OPENED disagree", terms->ring_id);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *terms, struct trajd_mapping **out,
+                                       struct trajd_error *error)
+{
+    enum trajd_status status = check_terms(terms, error);
+    if (status == TRAJD_OK)
+        status = check_file(fd, terms, error);
+    if (status != TRAJD_OK)
+        return status;
+    struct trajd_mapping *mapping = calloc(1, sizeof(*mapping));
+    if (mapping == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "ring %u: out of memory", terms->ring_id);
+    mapping->terms = *terms;
+    mapping->references = 1;
+    int protection = terms->writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    void *memory = mmap(NULL, terms->size_bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (memory == MAP_FAILED) {
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, errno, "ring %u: mapping %llu bytes: %s", terms->ring_id,
+                                 (unsigned long long)terms->size_bytes, strerror(errno));
+        free(mapping);
+        return status;
+    }
+    mapping->memory = memory;
+    status = check_header(mapping, error);
+    if (status != TRAJD_OK) {
+        trajd_mapping_drop(mapping);
+        return status;
+    }
+    *out = mapping;
+    return TRAJD_OK;
+}
+
+struct trajd_mapping *trajd_mapping_hold(struct trajd_mapping *mapping)
+{
+    /* relaxed: whoever holds passes on a reference that already keeps the mapping */
+    __atomic_add_fetch(&mapping->references, 1, __ATOMIC_RELAXED);
+    return mapping;
+}
+
+void trajd_mapping_drop(struct trajd_mapping *mapping)
+{
+    if (mapping == NULL)
+        return;
+    /* acquire and release: all other users' reads come before the unmapping */
+    if (__atomic_sub_fetch(&mapping->references, 1, __ATOMIC_ACQ_REL) != 0)
+        return;
+    munmap(mapping->memory, mapping->terms.size_bytes);
+    free(mapping);
+}
+
+unsigned char *trajd_mapping_slot(const struct trajd_mapping *mapping, uint32_t slot)
+{
+    return mapping->memory + TRAJD_RING_ALIGNMENT + slot * mapping->terms.slot_size_bytes;
+}

@@ -1,0 +1,301 @@
+#include "daemon/feed/server_state.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/feed/lock.h"
+
+#define SILENCE_MS 2000u
+#define FD_SOCKET_SPARE 64u /* connections that have shown no token yet */
+
+static uint64_t now(void)
+{
+    return (uint64_t)trajd_now_ns();
+}
+
+/* ---- what the core calls back; the mutex is held ---- */
+
+static bool outbox_grow(struct trajd_outbox *outbox, size_t size)
+{
+    if (outbox->room - outbox->size >= size)
+        return true;
+    size_t room = outbox->room * 2 > outbox->size + size ? outbox->room * 2 : outbox->size + size;
+    unsigned char *bytes = realloc(outbox->bytes, room);
+    if (bytes == NULL)
+        return false;
+    outbox->bytes = bytes;
+    outbox->room = room;
+    return true;
+}
+
+/* A record: route, ready_ns (of a BATCH, else 0), frame length, frame. Without memory the message is lost: its session hears all
+ * again when it comes back. */
+static void send_message(void *context, uint64_t session, void *user, const struct trajd_wire_message *message)
+{
+    struct trajd_server *server = context;
+    struct trajd_outbox *outbox = &server->outbox;
+    const struct trajd_peer *peer = user;
+    const uint64_t ready_ns = message->op == TRAJD_WIRE_BATCH ? message->batch.ready_ns : 0;
+    const size_t prefix = sizeof(peer->route) + sizeof(ready_ns) + sizeof(uint32_t);
+    size_t size;
+    (void)session;
+    if (!outbox_grow(outbox, prefix + TRAJD_WIRE_MAX_FRAME))
+        return;
+    unsigned char *record = outbox->bytes + outbox->size;
+    if (trajd_wire_encode(message, record + prefix, TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK)
+        return;
+    const uint32_t length = (uint32_t)size;
+    memcpy(record, &peer->route, sizeof(peer->route));
+    memcpy(record + sizeof(peer->route), &ready_ns, sizeof(ready_ns));
+    memcpy(record + sizeof(peer->route) + sizeof(ready_ns), &length, sizeof(length));
+    outbox->size += prefix + size;
+}
+
+static void wake_taker(void *context, struct trajd_core_feed *core_feed)
+{
+    struct trajd_feed *feed = trajd_core_feed_user(core_feed);
+    (void)context;
+    if (feed != NULL)
+        pthread_cond_broadcast(&feed->wanted);
+}
+
+void trajd_server_wake(struct trajd_server *server)
+{
+    const uint64_t one = 1;
+    if (server->woken)
+        return;
+    server->woken = true;
+    if (write(server->wake_fd, &one, sizeof(one)) < 0)
+        server->woken = false; /* only a full counter refuses, and that is readable */
+}
+
+/* ---- life ---- */
+
+static enum trajd_status create_core(struct trajd_server *server, struct trajd_error *error)
+{
+    const struct trajd_core_options options = {
+        .instance_id = server->options.instance_id,
+        .max_sessions = server->options.max_sessions,
+        .version = server->version,
+        .feed_names = server->options.feed_names,
+        .send = send_message,
+        .wake = wake_taker,
+        .context = server,
+    };
+    return trajd_core_create(&options, &server->core, error);
+}
+
+/* Identification of fd.sock's connections; the thread's. */
+static uint64_t identify(void *context, const uint8_t token[TRAJD_TOKEN_SIZE], uid_t uid)
+{
+    struct trajd_server *server = context;
+    pthread_mutex_lock(&server->mutex);
+    uint64_t session = trajd_core_find_token(server->core, token);
+    struct trajd_peer *peer = session != 0 ? trajd_peers_by_session(&server->peers, session) : NULL;
+    bool known = peer != NULL && peer->uid == uid && !peer->attached;
+    if (known)
+        peer->attached = true;
+    pthread_mutex_unlock(&server->mutex);
+    return known ? session : 0;
+}
+
+static void gone(void *context, uint64_t session)
+{
+    struct trajd_server *server = context;
+    pthread_mutex_lock(&server->mutex);
+    struct trajd_peer *peer = trajd_peers_by_session(&server->peers, session);
+    if (peer != NULL)
+        trajd_server_end_session(server, peer, now());
+    pthread_mutex_unlock(&server->mutex);
+}
+
+static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_error *error)
+{
+    char path[4096];
+    const char *directory = server->options.runtime_directory;
+    snprintf(path, sizeof(path), "%s/feed.sock", directory);
+    const struct trajd_transport_options transport = {.path = path,
+                                                      .group_access = server->options.group_access,
+                                                      .max_frame_bytes = TRAJD_WIRE_MAX_FRAME,
+                                                      .send_limit = 4 * TRAJD_WIRE_MAX_LEASES,
+                                                      .max_sessions = server->options.max_sessions};
+    enum trajd_status status = trajd_transport_create(&transport, &server->transport, error);
+    if (status != TRAJD_OK)
+        return status;
+    snprintf(path, sizeof(path), "%s/fd.sock", directory);
+    const struct trajd_fdsock_options fdsock = {.path = path,
+                                                .group_access = server->options.group_access,
+                                                .max_connections = server->options.max_sessions + FD_SOCKET_SPARE,
+                                                .silence_ms = SILENCE_MS,
+                                                .identify = identify,
+                                                .gone = gone,
+                                                .context = server};
+    return trajd_fdsock_create(&fdsock, &server->fdsock, error);
+}
+
+static enum trajd_status start_thread(struct trajd_server *server, struct trajd_error *error)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* the thread inherits it */
+    int code = pthread_create(&server->thread, NULL, trajd_server_run, server);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code != 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "pthread_create: %s", strerror(code));
+    pthread_setname_np(server->thread, "trajd-feed");
+    server->running = true;
+    return TRAJD_OK;
+}
+
+static void make_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static enum trajd_status allocate(struct trajd_server *server, struct trajd_error *error)
+{
+    server->version = strdup(server->options.version != NULL ? server->options.version : "");
+    server->frame = malloc(TRAJD_WIRE_MAX_FRAME);
+    server->status = malloc(TRAJD_WIRE_MAX_STATUS);
+    bool good = trajd_peers_create(&server->peers, server->options.max_sessions);
+    if (!good || server->version == NULL || server->frame == NULL || server->status == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "server: out of memory");
+    server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (server->wake_fd < 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "eventfd: %s", strerror(errno));
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_server_create(const struct trajd_server_options *options, struct trajd_server **out,
+                                      struct trajd_error *error)
+{
+    struct trajd_server *server = calloc(1, sizeof(*server));
+    if (server == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "server: out of memory");
+    server->options = *options;
+    server->lock_fd = server->wake_fd = -1;
+    pthread_mutex_init(&server->mutex, NULL);
+    make_condition(&server->changed);
+    __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
+    enum trajd_status status = trajd_lock_take(options->runtime_directory, &server->lock_fd, error);
+    if (status == TRAJD_OK)
+        status = allocate(server, error);
+    if (status == TRAJD_OK)
+        status = create_core(server, error);
+    if (status == TRAJD_OK)
+        status = open_sockets(server, error);
+    if (status == TRAJD_OK)
+        status = start_thread(server, error);
+    if (status != TRAJD_OK) {
+        trajd_server_destroy(&server);
+        return status;
+    }
+    *out = server;
+    return TRAJD_OK;
+}
+
+static void stop_thread(struct trajd_server *server)
+{
+    if (!server->running)
+        return;
+    pthread_mutex_lock(&server->mutex);
+    /* relaxed: the thread looks after it is woken, and joins below */
+    __atomic_store_n(&server->stop, true, __ATOMIC_RELAXED);
+    trajd_server_wake(server);
+    pthread_mutex_unlock(&server->mutex);
+    pthread_join(server->thread, NULL);
+}
+
+void trajd_server_destroy(struct trajd_server **pointer)
+{
+    struct trajd_server *server = *pointer;
+    if (server == NULL)
+        return;
+    stop_thread(server);
+    while (server->feeds != NULL) {
+        struct trajd_feed *feed = server->feeds;
+        trajd_server_remove_feed(server, &feed);
+    }
+    trajd_fdsock_destroy(&server->fdsock);
+    trajd_transport_destroy(&server->transport);
+    if (server->core != NULL)
+        trajd_core_destroy(&server->core);
+    trajd_peers_destroy(&server->peers);
+    if (server->wake_fd >= 0)
+        close(server->wake_fd);
+    trajd_lock_release(&server->lock_fd);
+    pthread_cond_destroy(&server->changed);
+    pthread_mutex_destroy(&server->mutex);
+    free(server->outbox.bytes);
+    free(server->sending.bytes);
+    free(server->frame);
+    free(server->status);
+    free(server->version);
+    free(server);
+    *pointer = NULL;
+}
+
+static struct timespec deadline_in(uint64_t timeout_ms)
+{
+    uint64_t at_ns = now() + timeout_ms * UINT64_C(1000000);
+    return (struct timespec){.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)), .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
+}
+
+void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms)
+{
+    const struct timespec deadline = deadline_in(timeout_ms);
+    pthread_mutex_lock(&server->mutex);
+    server->draining = true;
+    trajd_core_goaway(server->core, "the daemon ends", now());
+    trajd_server_wake(server);
+    while (trajd_core_lease_count(server->core) > 0)
+        if (pthread_cond_timedwait(&server->changed, &server->mutex, &deadline) == ETIMEDOUT)
+            break;
+    pthread_mutex_unlock(&server->mutex);
+}
+
+void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
+                         const struct trajd_error *error)
+{
+    pthread_mutex_lock(&server->mutex);
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
+        struct trajd_request *pending = &server->requests[i];
+        if (request == 0 || pending->id != request)
+            continue;
+        pending->answered = true;
+        pending->feed = feed;
+        if (feed == NULL)
+            pending->error = *error;
+        trajd_server_wake(server);
+    }
+    pthread_mutex_unlock(&server->mutex);
+}
+
+void trajd_server_get_stats(const struct trajd_server *server, struct trajd_server_stats *stats)
+{
+    struct trajd_core_stats core;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&server->mutex; /* locking is no change that a caller sees */
+    pthread_mutex_lock(mutex);
+    trajd_core_get_stats(server->core, &core);
+    pthread_mutex_unlock(mutex);
+    *stats = (struct trajd_server_stats){
+        .sessions = core.sessions,
+        .batches_sent = core.batches_sent,
+        .windows_done = core.windows_done,
+        .late_acks = core.late_acks,
+        .dead_sessions = core.dead_sessions,
+        .dropped_messages = __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED),
+        .last_turn_ns = __atomic_load_n(&server->last_turn_ns, __ATOMIC_RELAXED),
+    };
+}

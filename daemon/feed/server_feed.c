@@ -1,0 +1,215 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/feed/server_state.h"
+
+static uint64_t now(void)
+{
+    return (uint64_t)trajd_now_ns();
+}
+
+static size_t text_size(const char *text)
+{
+    return text != NULL ? strlen(text) + 1 : 0;
+}
+
+static struct trajd_wire_text keep_text(char **room, const char *text)
+{
+    const size_t size = text_size(text);
+    if (size == 0)
+        return (struct trajd_wire_text){0};
+    memcpy(*room, text, size);
+    struct trajd_wire_text kept = trajd_wire_text(*room);
+    *room += size;
+    return kept;
+}
+
+/* The schema as OPENED tells it: tensors, and their texts behind them. */
+static struct trajd_wire_tensor *copy_schema(const struct trajd_feed_schema *schema)
+{
+    size_t size = schema->tensor_count * sizeof(struct trajd_wire_tensor);
+    for (uint32_t i = 0; i < schema->tensor_count; i++)
+        size += text_size(schema->tensors[i].name) + text_size(schema->tensors[i].role) + text_size(schema->tensors[i].of);
+    struct trajd_wire_tensor *tensors = calloc(1, size > 0 ? size : 1);
+    if (tensors == NULL)
+        return NULL;
+    char *room = (char *)(tensors + schema->tensor_count);
+    for (uint32_t i = 0; i < schema->tensor_count; i++) {
+        const struct trajd_feed_tensor *from = &schema->tensors[i];
+        struct trajd_wire_tensor *to = &tensors[i];
+        to->name = keep_text(&room, from->name);
+        to->role = keep_text(&room, from->role);
+        to->of = keep_text(&room, from->of);
+        to->dtype = from->dtype;
+        to->rank = from->rank;
+        memcpy(to->shape, from->shape, sizeof(to->shape));
+        to->offset_bytes = from->offset_bytes;
+    }
+    return tensors;
+}
+
+static enum trajd_status enter_core(struct trajd_server *server, const struct trajd_feed_options *options,
+                                    struct trajd_feed *feed, struct trajd_error *error)
+{
+    const struct trajd_core_feed_options core = {
+        .name = options->name,
+        .slot_count = options->slot_count,
+        .max_credit = options->max_credit,
+        .global_batch = options->schema->global_batch,
+        .fingerprint = options->fingerprint,
+        .seed = options->seed,
+        .window_count = options->window_count,
+        .epoch_length = options->epoch_length,
+        .dropped_count = options->dropped_count,
+        .tail_short = options->tail_short,
+        .journal_directory = options->journal_directory,
+        .ring_size_bytes = feed->ring.size_bytes,
+        .slot_size_bytes = feed->ring.slot_size_bytes,
+        .writable = true, /* a slot has one reader, or readers of rows of their own */
+        .tensor_count = options->schema->tensor_count,
+        .tensors = feed->tensors,
+        .user = feed,
+    };
+    pthread_mutex_lock(&server->mutex);
+    enum trajd_status status = trajd_core_add_feed(server->core, &core, &feed->core, error);
+    if (status == TRAJD_OK) {
+        trajd_ring_name(&feed->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
+        feed->next = server->feeds;
+        server->feeds = feed;
+    }
+    pthread_mutex_unlock(&server->mutex);
+    return status;
+}
+
+static void free_feed(struct trajd_feed *feed)
+{
+    trajd_ring_destroy(&feed->ring);
+    pthread_cond_destroy(&feed->wanted);
+    free(feed->tensors);
+    free(feed);
+}
+
+enum trajd_status trajd_server_add_feed(struct trajd_server *server, const struct trajd_feed_options *options,
+                                        struct trajd_feed **out, struct trajd_error *error)
+{
+    struct trajd_feed *feed = calloc(1, sizeof(*feed));
+    pthread_condattr_t attributes;
+    if (feed == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
+    feed->server = server;
+    feed->ring.fd = -1;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&feed->wanted, &attributes);
+    pthread_condattr_destroy(&attributes);
+    enum trajd_status status;
+    feed->tensors = copy_schema(options->schema);
+    if (feed->tensors == NULL)
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
+    else
+        status = trajd_ring_create(&feed->ring, options->slot_count, options->schema->slot_size_bytes, error);
+    if (status == TRAJD_OK)
+        status = enter_core(server, options, feed, error);
+    if (status != TRAJD_OK) {
+        free_feed(feed);
+        return status;
+    }
+    *out = feed;
+    return TRAJD_OK;
+}
+
+static void forget_answers(struct trajd_server *server, const struct trajd_feed *feed)
+{
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
+        struct trajd_request *request = &server->requests[i];
+        if (request->id == 0 || request->feed != feed)
+            continue;
+        request->feed = NULL;
+        trajd_error_set(&request->error, TRAJD_ERR_CLOSED, 0, "the feed was closed");
+    }
+}
+
+void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **pointer)
+{
+    struct trajd_feed *feed = *pointer;
+    if (feed == NULL)
+        return;
+    pthread_mutex_lock(&server->mutex);
+    feed->closed = true;
+    pthread_cond_broadcast(&feed->wanted);
+    while (feed->users > 0)
+        pthread_cond_wait(&server->changed, &server->mutex);
+    struct trajd_feed **link = &server->feeds;
+    while (*link != feed)
+        link = &(*link)->next;
+    *link = feed->next;
+    forget_answers(server, feed);
+    trajd_core_remove_feed(server->core, &feed->core, now());
+    trajd_server_wake(server);
+    pthread_mutex_unlock(&server->mutex);
+    free_feed(feed);
+    *pointer = NULL;
+}
+
+/* ---- production ---- */
+
+static enum trajd_status wait_for_slot(struct trajd_feed *feed, const struct timespec *deadline, struct trajd_core_fill *fill)
+{
+    struct trajd_server *server = feed->server;
+    for (bool late = false;;) {
+        if (feed->closed)
+            return TRAJD_ERR_CLOSED;
+        if (trajd_core_take(feed->core, now(), fill) == TRAJD_OK)
+            return TRAJD_OK;
+        if (late)
+            return TRAJD_ERR_TIMEOUT;
+        late = pthread_cond_timedwait(&feed->wanted, &server->mutex, deadline) == ETIMEDOUT;
+    }
+}
+
+enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms, struct trajd_fill *fill)
+{
+    struct trajd_server *server = feed->server;
+    struct trajd_core_fill core = {0};
+    const uint64_t at_ns = now() + timeout_ms * UINT64_C(1000000);
+    const struct timespec deadline = {.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)),
+                                      .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
+    pthread_mutex_lock(&server->mutex);
+    feed->users++;
+    enum trajd_status status = wait_for_slot(feed, &deadline, &core);
+    feed->users--;
+    if (feed->closed)
+        pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+    if (status == TRAJD_OK)
+        *fill = (struct trajd_fill){.slot = core.slot,
+                                    .life = core.life,
+                                    .epoch = core.epoch,
+                                    .position = core.position,
+                                    .row_count = core.row_count,
+                                    .memory = trajd_ring_slot(&feed->ring, core.slot),
+                                    .generation = core.generation};
+    return status;
+}
+
+void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill, const struct trajd_error *failure)
+{
+    struct trajd_server *server = feed->server;
+    const struct trajd_slot_header header = {
+        .generation = fill->generation, .epoch = fill->epoch, .position = fill->position, .row_count = fill->row_count};
+    const struct trajd_core_fill core = {.slot = fill->slot,
+                                         .row_count = fill->row_count,
+                                         .generation = fill->generation,
+                                         .life = fill->life,
+                                         .epoch = fill->epoch,
+                                         .position = fill->position};
+    trajd_ring_stamp(&feed->ring, fill->slot, &header);
+    pthread_mutex_lock(&server->mutex);
+    trajd_core_publish(feed->core, &core, failure, now());
+    if (server->outbox.size > 0)
+        trajd_server_wake(server);
+    pthread_mutex_unlock(&server->mutex);
+}

@@ -1,0 +1,155 @@
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/feed/server_state.h"
+
+#define IDLE_MS 250u /* a turn at least so often: the watchdog looks at its stamp */
+#define MESSAGES_A_TURN 256u
+#define TICK_NS (100 * UINT64_C(1000000))
+#define RATE_NS (1000 * UINT64_C(1000000))
+#define MAX_IDLE_FEEDS 64u
+
+static void note_latency(struct trajd_server *server, uint64_t ready_ns)
+{
+    const uint64_t now_ns = (uint64_t)trajd_now_ns();
+    const uint64_t took_ns = now_ns > ready_ns ? now_ns - ready_ns : 0;
+    uint32_t bucket = took_ns > 0 ? 64u - (uint32_t)__builtin_clzll(took_ns) : 0;
+    server->latency[bucket < TRAJD_LATENCY_BUCKETS ? bucket : TRAJD_LATENCY_BUCKETS - 1]++;
+}
+
+/* Each record as send_message wrote it. */
+static void send_outbox(struct trajd_server *server)
+{
+    const unsigned char *at = server->sending.bytes;
+    const unsigned char *end = at + server->sending.size;
+    while (at < end) {
+        struct trajd_route route;
+        uint64_t ready_ns;
+        uint32_t length;
+        memcpy(&route, at, sizeof(route));
+        memcpy(&ready_ns, at + sizeof(route), sizeof(ready_ns));
+        memcpy(&length, at + sizeof(route) + sizeof(ready_ns), sizeof(length));
+        at += sizeof(route) + sizeof(ready_ns) + sizeof(length);
+        if (trajd_transport_send(server->transport, &route, at, length) != TRAJD_OK)
+            server->unsent++; /* the peer comes back with its token, or its end of file ends the session */
+        else if (ready_ns != 0)
+            note_latency(server, ready_ns);
+        at += length;
+    }
+    server->sending.size = 0;
+}
+
+static void take_outbox(struct trajd_server *server, uint64_t now_ns)
+{
+    pthread_mutex_lock(&server->mutex);
+    server->woken = false;
+    trajd_server_finish_requests(server, now_ns);
+    struct trajd_outbox full = server->outbox;
+    server->outbox = server->sending;
+    server->sending = full;
+    if (server->draining && trajd_core_lease_count(server->core) == 0)
+        pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+}
+
+static void receive_all(struct trajd_server *server, uint64_t now_ns)
+{
+    struct trajd_incoming incoming;
+    for (uint32_t i = 0; i < MESSAGES_A_TURN && trajd_transport_receive(server->transport, &incoming); i++)
+        trajd_server_handle(server, &incoming, now_ns);
+}
+
+/* A HELLO that no connection on fd.sock followed. */
+static void forget_unattached(struct trajd_server *server, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < server->peers.capacity; i++) {
+        struct trajd_peer *peer = &server->peers.list[i];
+        if (peer->session != 0 && !peer->attached && now_ns >= peer->attach_by_ns)
+            trajd_server_end_session(server, peer, now_ns);
+    }
+}
+
+/* The feeds that nobody has been on for long, each once; they cannot be removed until told. */
+static uint32_t collect_idle(struct trajd_server *server, struct trajd_feed **idle, uint64_t now_ns)
+{
+    uint32_t count = 0;
+    for (struct trajd_feed *feed = server->feeds; feed != NULL && count < MAX_IDLE_FEEDS; feed = feed->next) {
+        struct trajd_core_feed_info info;
+        trajd_core_feed_info(feed->core, &info);
+        bool over = info.idle_since_ns != 0 &&
+                    now_ns >= info.idle_since_ns + server->options.feed_idle_ms * UINT64_C(1000000);
+        if (over && !feed->idle_told && !feed->closed) {
+            feed->users++;
+            idle[count++] = feed;
+        }
+        feed->idle_told = over;
+    }
+    return count;
+}
+
+static void tell_idle(struct trajd_server *server, struct trajd_feed **idle, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        server->options.feed_idle(server->options.context, idle[i]);
+    if (count == 0)
+        return;
+    pthread_mutex_lock(&server->mutex);
+    for (uint32_t i = 0; i < count; i++)
+        idle[i]->users--;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+}
+
+static void measure_rates(struct trajd_server *server, uint64_t now_ns)
+{
+    struct trajd_core_stats stats;
+    if (now_ns - server->rate_since_ns < RATE_NS)
+        return;
+    trajd_core_tick(server->core, now_ns);
+    trajd_core_get_stats(server->core, &stats);
+    const double seconds = (double)(now_ns - server->rate_since_ns) * 1e-9;
+    server->batch_rate_hz = (double)(stats.batches_done - server->rate_base_batches) / seconds;
+    server->window_rate_hz = (double)(stats.windows_done - server->rate_base_windows) / seconds;
+    server->rate_base_batches = stats.batches_done;
+    server->rate_base_windows = stats.windows_done;
+    server->rate_since_ns = now_ns;
+}
+
+static void tick(struct trajd_server *server, uint64_t now_ns)
+{
+    struct trajd_feed *idle[MAX_IDLE_FEEDS];
+    uint32_t idle_count = 0;
+    if (now_ns < server->tick_at_ns)
+        return;
+    server->tick_at_ns = now_ns + TICK_NS;
+    pthread_mutex_lock(&server->mutex);
+    forget_unattached(server, now_ns);
+    measure_rates(server, now_ns);
+    if (server->options.feed_idle != NULL)
+        idle_count = collect_idle(server, idle, now_ns);
+    pthread_mutex_unlock(&server->mutex);
+    tell_idle(server, idle, idle_count);
+}
+
+void *trajd_server_run(void *context)
+{
+    struct trajd_server *server = context;
+    const int descriptors[] = {trajd_fdsock_poll_fd(server->fdsock), server->wake_fd};
+    uint64_t count;
+    server->rate_since_ns = (uint64_t)trajd_now_ns();
+    while (!__atomic_load_n(&server->stop, __ATOMIC_RELAXED)) { /* relaxed: see stop_thread */
+        trajd_transport_wait(server->transport, descriptors, 2, IDLE_MS);
+        const uint64_t now_ns = (uint64_t)trajd_now_ns();
+        __atomic_store_n(&server->last_turn_ns, now_ns, __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
+        if (read(server->wake_fd, &count, sizeof(count)) < 0)
+            count = 0; /* not woken: something else was readable, or the time was up */
+        trajd_transport_turn(server->transport, now_ns);
+        receive_all(server, now_ns); /* what a worker said before it died counts, so before its end of file */
+        trajd_fdsock_turn(server->fdsock, now_ns);
+        tick(server, now_ns);
+        take_outbox(server, now_ns);
+        send_outbox(server);
+    }
+    return NULL;
+}

@@ -1,0 +1,267 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "daemon/feed/server_state.h"
+
+#define ATTACH_NS (5 * UINT64_C(1000000000))
+
+/* Answers that are no part of a session's state go out at once. */
+static void reply(struct trajd_server *server, const struct trajd_route *route, const struct trajd_wire_message *message)
+{
+    size_t size;
+    if (trajd_wire_encode(message, server->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK ||
+        trajd_transport_send(server->transport, route, server->frame, size) != TRAJD_OK)
+        server->unsent++;
+}
+
+static void reply_error(struct trajd_server *server, const struct trajd_route *route, uint64_t request,
+                        const struct trajd_error *error)
+{
+    const struct trajd_wire_message message = {
+        .op = TRAJD_WIRE_ERROR,
+        .error = {.request = request, .status = error->status, .message = trajd_wire_text(error->message)}};
+    reply(server, route, &message);
+}
+
+void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *peer, uint64_t now_ns)
+{
+    trajd_core_end_session(server->core, peer->session, now_ns);
+    trajd_fdsock_drop(server->fdsock, peer->session);
+    trajd_peers_remove(&server->peers, peer);
+}
+
+/* ---- HELLO ---- */
+
+/* The session that the token names, if it is this instance's and the same user's. */
+static struct trajd_peer *find_resumed(struct trajd_server *server, const struct trajd_wire_hello *hello, uid_t uid)
+{
+    if (!hello->has_token || hello->instance != server->options.instance_id)
+        return NULL;
+    uint64_t session = trajd_core_find_token(server->core, hello->token);
+    struct trajd_peer *peer = session != 0 ? trajd_peers_by_session(&server->peers, session) : NULL;
+    return peer != NULL && peer->uid == uid ? peer : NULL;
+}
+
+static enum trajd_status make_token(uint8_t token[TRAJD_WIRE_TOKEN_SIZE], struct trajd_error *error)
+{
+    if (getrandom(token, TRAJD_WIRE_TOKEN_SIZE, 0) != TRAJD_WIRE_TOKEN_SIZE)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "getrandom: %s", strerror(errno));
+    return TRAJD_OK;
+}
+
+/* A session of this connection's that another HELLO is to follow: one without fd.sock was never used. */
+static enum trajd_status make_way(struct trajd_server *server, const struct trajd_route *route, uint64_t now_ns,
+                                  struct trajd_error *error)
+{
+    struct trajd_peer *peer = trajd_peers_by_route(&server->peers, route);
+    if (peer == NULL)
+        return TRAJD_OK;
+    if (peer->attached)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "HELLO: this connection has a session already");
+    trajd_server_end_session(server, peer, now_ns);
+    return TRAJD_OK;
+}
+
+static enum trajd_status start_session(struct trajd_server *server, const struct trajd_incoming *incoming,
+                                       struct trajd_wire_hello *hello, uint64_t now_ns, struct trajd_error *error)
+{
+    uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
+    uint64_t session;
+    bool resumed;
+    void *replaced;
+    struct trajd_peer *peer = find_resumed(server, hello, incoming->uid);
+    enum trajd_status status = make_token(token, error);
+    if (status == TRAJD_OK && (peer == NULL || peer != trajd_peers_by_route(&server->peers, &incoming->route)))
+        status = make_way(server, &incoming->route, now_ns, error);
+    if (status != TRAJD_OK)
+        return status;
+    const bool known = peer != NULL;
+    if (!known) {
+        hello->has_token = false; /* of another life, or of nobody: a new session */
+        hello->held.count = hello->done.count = 0;
+        peer = trajd_peers_free_entry(&server->peers);
+    }
+    if (peer == NULL)
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "all %u sessions are taken", server->options.max_sessions);
+    status = trajd_core_hello(server->core, hello, token, peer, now_ns, &session, &resumed, &replaced, error);
+    if (status != TRAJD_OK)
+        return status;
+    if (!known) {
+        peer->uid = incoming->uid;
+        peer->attach_by_ns = now_ns + ATTACH_NS;
+    }
+    peer->session = session;
+    trajd_peers_set_route(&server->peers, peer, &incoming->route);
+    trajd_core_welcome(server->core, session, hello, now_ns);
+    return TRAJD_OK;
+}
+
+/* ---- OPEN ---- */
+
+static enum trajd_status enter_feed(struct trajd_server *server, struct trajd_peer *peer, const struct trajd_wire_open *open,
+                                    struct trajd_feed *feed, uint64_t now_ns)
+{
+    enum trajd_status status = trajd_core_open(server->core, peer->session, open, feed->core, now_ns);
+    if (status != TRAJD_OK || !trajd_peer_note_ring(peer, feed->ring.ring_id))
+        return status;
+    /* a worker that does not take its ring waits in vain until its own timeout; its end of file ends all */
+    return trajd_fdsock_send_ring(server->fdsock, peer->session, &feed->ring, NULL);
+}
+
+static struct trajd_request *note_request(struct trajd_server *server, const struct trajd_peer *peer,
+                                          const struct trajd_wire_open *open)
+{
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
+        struct trajd_request *request = &server->requests[i];
+        if (request->id != 0)
+            continue;
+        *request = (struct trajd_request){.id = ++server->last_request, .session = peer->session, .open = *open};
+        trajd_wire_text_copy(open->job, request->job, sizeof(request->job));
+        request->open.job = trajd_wire_text(request->job);
+        request->open.feed = request->open.spec = (struct trajd_wire_text){0};
+        return request;
+    }
+    return NULL;
+}
+
+void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
+        struct trajd_request *request = &server->requests[i];
+        if (request->id == 0 || !request->answered)
+            continue;
+        struct trajd_peer *peer = trajd_peers_by_session(&server->peers, request->session);
+        if (peer != NULL && request->feed != NULL)
+            enter_feed(server, peer, &request->open, request->feed, now_ns);
+        else
+            trajd_core_send_error(server->core, request->session, request->open.request, &request->error);
+        request->id = 0;
+    }
+}
+
+/* Asks the producer, without the mutex: it may answer within the call. */
+static void ask_producer(struct trajd_server *server, uint64_t request, const struct trajd_wire_open *open)
+{
+    char name[TRAJD_WIRE_MAX_NAME + 1];
+    trajd_wire_text_copy(open->feed, name, sizeof(name));
+    char *spec = NULL;
+    if (open->spec.size > 0)
+        spec = strndup(open->spec.data, open->spec.size);
+    if (open->spec.size > 0 && spec == NULL) {
+        struct trajd_error error;
+        trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "OPEN: out of memory");
+        trajd_server_answer(server, request, NULL, &error);
+        return;
+    }
+    server->options.open_feed(server->options.context, request, spec != NULL ? NULL : name, spec,
+                              spec != NULL ? open->spec.size : 0);
+    free(spec);
+}
+
+static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer, const struct trajd_wire_open *open,
+                            uint64_t now_ns)
+{
+    struct trajd_error error;
+    struct trajd_core_feed *feed = open->feed.size > 0 ? trajd_core_find_feed(server->core, open->feed) : NULL;
+    if (!peer->attached) {
+        trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "OPEN: connect to fd.sock first");
+    } else if (feed != NULL) {
+        enter_feed(server, peer, open, trajd_core_feed_user(feed), now_ns);
+        return 0;
+    } else if (server->options.open_feed == NULL) {
+        trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "no feed of that name");
+    } else {
+        struct trajd_request *request = note_request(server, peer, open);
+        if (request != NULL)
+            return request->id;
+        trajd_error_set(&error, TRAJD_ERR_BUSY, 0, "OPEN: too many feeds are being opened");
+    }
+    trajd_core_send_error(server->core, peer->session, open->request, &error);
+    return 0;
+}
+
+/* ---- the rest ---- */
+
+/* False: the connection has no session, and has been told. */
+static bool handle_session_message(struct trajd_server *server, const struct trajd_incoming *incoming,
+                                   const struct trajd_wire_message *message, uint64_t now_ns)
+{
+    uint64_t request = 0;
+    pthread_mutex_lock(&server->mutex);
+    struct trajd_peer *peer = trajd_peers_by_route(&server->peers, &incoming->route);
+    if (peer != NULL) {
+        trajd_core_touch(server->core, peer->session, now_ns);
+        if (message->op == TRAJD_WIRE_OPEN)
+            request = handle_open(server, peer, &message->open, now_ns);
+        else if (message->op == TRAJD_WIRE_ACK)
+            trajd_core_ack(server->core, peer->session, &message->ack, now_ns);
+        else if (message->op == TRAJD_WIRE_BYE)
+            trajd_server_end_session(server, peer, now_ns);
+    }
+    pthread_mutex_unlock(&server->mutex);
+    if (request != 0)
+        ask_producer(server, request, &message->open);
+    if (peer != NULL || message->op == TRAJD_WIRE_BYE)
+        return peer != NULL;
+    struct trajd_error error; /* a reconnected worker hears this, and comes back with its token */
+    trajd_error_set(&error, TRAJD_ERR_CLOSED, 0, "no session on this connection: say HELLO");
+    reply_error(server, &incoming->route, 0, &error);
+    return false;
+}
+
+static void answer_status(struct trajd_server *server, const struct trajd_incoming *incoming, uint64_t request,
+                          uint64_t now_ns)
+{
+    size_t length = trajd_server_write_status(server, server->status, TRAJD_WIRE_MAX_STATUS, now_ns);
+    const struct trajd_wire_message answer = {
+        .op = TRAJD_WIRE_STATE,
+        .state = {.request = request, .status = {.data = server->status, .size = (uint32_t)length}}};
+    reply(server, &incoming->route, &answer);
+}
+
+static void handle_hello(struct trajd_server *server, const struct trajd_incoming *incoming, struct trajd_wire_hello *hello,
+                         uint64_t now_ns)
+{
+    struct trajd_error error;
+    pthread_mutex_lock(&server->mutex);
+    enum trajd_status status = start_session(server, incoming, hello, now_ns, &error);
+    pthread_mutex_unlock(&server->mutex);
+    if (status != TRAJD_OK)
+        reply_error(server, &incoming->route, 0, &error);
+}
+
+static void handle_good(struct trajd_server *server, const struct trajd_incoming *incoming, struct trajd_wire_message *message,
+                        uint64_t now_ns)
+{
+    if (message->op == TRAJD_WIRE_HELLO) {
+        handle_hello(server, incoming, &message->hello, now_ns);
+        return;
+    }
+    if (!handle_session_message(server, incoming, message, now_ns))
+        return;
+    if (message->op == TRAJD_WIRE_PING)
+        reply(server, &incoming->route,
+              &(struct trajd_wire_message){.op = TRAJD_WIRE_PONG, .pong = {.time = message->ping.time}});
+    else if (message->op == TRAJD_WIRE_STATUS)
+        answer_status(server, incoming, message->status.request, now_ns);
+}
+
+void trajd_server_handle(struct trajd_server *server, const struct trajd_incoming *incoming, uint64_t now_ns)
+{
+    struct trajd_wire_message message;
+    struct trajd_error error;
+    uint64_t request;
+    enum trajd_status status =
+        trajd_wire_decode(incoming->frame, incoming->size_bytes, NULL, &message, &request, &error);
+    if (status == TRAJD_OK && message.op < TRAJD_WIRE_WELCOME)
+        handle_good(server, incoming, &message, now_ns);
+    else if (status == TRAJD_OK) {
+        trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "op %d goes from daemon to worker only", (int)message.op);
+        reply_error(server, &incoming->route, 0, &error);
+    } else if (status != TRAJD_ERR_DATA)
+        reply_error(server, &incoming->route, request, &error);
+    else
+        __atomic_add_fetch(&server->dropped_frames, 1, __ATOMIC_RELAXED); /* a counter: nothing is ordered by it */
+}

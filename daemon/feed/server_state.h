@@ -1,0 +1,101 @@
+/* The server's inside, shared by server.c (feeds, producers), server_loop.c (the thread), server_messages.c (what workers say)
+ * and server_status.c.
+ *
+ * One mutex guards the core and all that its callbacks touch: outbox, peers, feeds, requests. Transport and fd socket belong to the
+ * thread alone. Producers never send: what the core says in a publish goes into the outbox, and the thread is woken. */
+#ifndef TRAJD_FEED_SERVER_STATE_H
+#define TRAJD_FEED_SERVER_STATE_H
+
+#include <pthread.h>
+
+#include "daemon/feed/core.h"
+#include "daemon/feed/fdsock.h"
+#include "daemon/feed/peers.h"
+#include "daemon/feed/ring.h"
+#include "daemon/feed/server.h"
+#include "daemon/feed/transport.h"
+#include "proto/wire.h"
+
+#define TRAJD_SERVER_MAX_REQUESTS 64u
+#define TRAJD_LATENCY_BUCKETS 40u
+
+struct trajd_feed {
+    struct trajd_server *server;
+    struct trajd_feed *next;
+    struct trajd_core_feed *core;
+    struct trajd_ring ring;
+    struct trajd_wire_tensor *tensors; /* their texts stand behind them, in the same allocation */
+    pthread_cond_t wanted;             /* a take may succeed, or the feed is closed */
+    bool closed;
+    bool idle_told;
+    uint32_t users; /* threads in take, or the callback feed_idle: removal waits for them */
+    uint64_t rate_base_batches;
+};
+
+/* Encoded messages in the order that the core said them. */
+struct trajd_outbox {
+    unsigned char *bytes;
+    size_t size, room;
+};
+
+/* An OPEN that waits for the producer. */
+struct trajd_request {
+    uint64_t id; /* 0: free */
+    uint64_t session;
+    struct trajd_wire_open open;
+    char job[TRAJD_WIRE_MAX_NAME + 1];
+    bool answered;
+    struct trajd_feed *feed; /* of the answer, or */
+    struct trajd_error error;
+};
+
+struct trajd_server {
+    struct trajd_server_options options;
+    char *version;
+    int lock_fd, wake_fd;
+    pthread_t thread;
+    bool running;
+    bool stop;              /* atomic */
+    uint64_t last_turn_ns;  /* atomic */
+    uint64_t dropped_frames; /* atomic: that were not from a peer of ours */
+
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* leases came back, a feed lost a user */
+    struct trajd_core *core;
+    struct trajd_feed *feeds;
+    struct trajd_peers peers;
+    struct trajd_outbox outbox;
+    bool woken; /* the thread has been woken and has not looked yet */
+    bool draining;
+    struct trajd_request requests[TRAJD_SERVER_MAX_REQUESTS];
+    uint64_t last_request;
+
+    /* the thread's own */
+    struct trajd_transport *transport;
+    struct trajd_fdsock *fdsock;
+    struct trajd_outbox sending;
+    unsigned char *frame; /* TRAJD_WIRE_MAX_FRAME: of direct answers */
+    char *status;         /* TRAJD_WIRE_MAX_STATUS */
+    uint64_t unsent;      /* messages to peers that were gone or did not read */
+    uint64_t tick_at_ns, rate_since_ns;
+    uint64_t rate_base_batches, rate_base_windows;
+    double batch_rate_hz, window_rate_hz;
+    uint64_t latency[TRAJD_LATENCY_BUCKETS]; /* READY to sent: bucket k counts below 2^k ns */
+};
+
+/* The thread: until trajd_server.stop. */
+void *trajd_server_run(void *server);
+/* Makes the thread look. Any thread; the mutex is held. */
+void trajd_server_wake(struct trajd_server *server);
+
+/* A message arrived. Takes the mutex itself. */
+void trajd_server_handle(struct trajd_server *server, const struct trajd_incoming *incoming, uint64_t now_ns);
+/* OPENs whose feed the producer has answered. The mutex is held. */
+void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns);
+/* The session is over: BYE, death, or never attached. The mutex is held. */
+void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *peer, uint64_t now_ns);
+
+/* Writes the status document; its length. The thread's; takes the mutex itself. */
+size_t trajd_server_write_status(struct trajd_server *server, char *json, size_t room, uint64_t now_ns);
+
+#endif
