@@ -73,7 +73,7 @@ static inline uint16_t trajd_bf16_from_double(double value)
     return trajd_narrow(value, 7, 127);
 }
 
-/* Reads through memcpy: the address may be unaligned, and a constant type leaves one load. */
+/* Reads through memcpy: the address may be unaligned. */
 static inline double trajd_element_load(enum trajd_dtype type, const void *address)
 {
     union {
@@ -85,26 +85,21 @@ static inline double trajd_element_load(enum trajd_dtype type, const void *addre
         int64_t i64;
         float f32;
         double f64;
-        uint8_t u8;
-        int8_t i8;
     } e;
 
-    memcpy(&e, address, trajd_dtype_size(type));
     switch (type) {
-    case TRAJD_F16: return trajd_f16_to_double(e.u16);
-    case TRAJD_BF16: return (double)trajd_bf16_to_float(e.u16);
-    case TRAJD_F32: return (double)e.f32;
-    case TRAJD_F64: return e.f64;
-    case TRAJD_I8: return e.i8;
-    case TRAJD_I16: return e.i16;
-    case TRAJD_I32: return e.i32;
-    case TRAJD_I64: return (double)e.i64;
-    case TRAJD_U16: return e.u16;
-    case TRAJD_U32: return e.u32;
-    case TRAJD_U64: return (double)e.u64;
-    case TRAJD_U8:
-    case TRAJD_BOOL:
-    default: return e.u8;
+    case TRAJD_F16: memcpy(&e, address, 2); return trajd_f16_to_double(e.u16);
+    case TRAJD_BF16: memcpy(&e, address, 2); return (double)trajd_bf16_to_float(e.u16);
+    case TRAJD_F32: memcpy(&e, address, 4); return (double)e.f32;
+    case TRAJD_F64: memcpy(&e, address, 8); return e.f64;
+    case TRAJD_I8: return *(const int8_t *)address;
+    case TRAJD_I16: memcpy(&e, address, 2); return e.i16;
+    case TRAJD_I32: memcpy(&e, address, 4); return e.i32;
+    case TRAJD_I64: memcpy(&e, address, 8); return (double)e.i64;
+    case TRAJD_U16: memcpy(&e, address, 2); return e.u16;
+    case TRAJD_U32: memcpy(&e, address, 4); return e.u32;
+    case TRAJD_U64: memcpy(&e, address, 8); return (double)e.u64;
+    default: return *(const uint8_t *)address; /* u8, bool */
     }
 }
 

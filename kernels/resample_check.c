@@ -1,8 +1,8 @@
 #include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "kernels/convert.h"
+#include "kernels/quaternion.h"
 #include "kernels/resample.h"
 
 #define RATE_LIMIT INT32_MAX
@@ -72,11 +72,6 @@ static enum trajd_status check_bracket(const struct trajd_resample_request *requ
     return TRAJD_OK;
 }
 
-static bool is_slerp(enum trajd_kind kind)
-{
-    return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
-}
-
 static bool picks_a_row(enum trajd_kind kind)
 {
     return kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST;
@@ -88,7 +83,7 @@ static enum trajd_status check_kind(const struct trajd_stream *stream, const str
         return wrong(place, "kind is unknown");
     if ((unsigned)stream->edge >= TRAJD_EDGE_COUNT)
         return wrong(place, "edge is unknown");
-    if (is_slerp(stream->kind) && stream->feature_count % 4 != 0)
+    if (trajd_kind_is_slerp(stream->kind) && stream->feature_count % 4 != 0)
         return wrong(place, "feature_count of slerp must be a multiple of 4");
     if (stream->kind == TRAJD_KIND_MEAN && stream->mean_width <= 0)
         return wrong(place, "mean_width must be positive");
@@ -173,7 +168,7 @@ static enum trajd_status check_output(const struct trajd_stream *stream, uint64_
                                       bool pointers, const struct place *place)
 {
     uint64_t size = trajd_dtype_size(stream->output_type);
-    uint64_t slopes = is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
+    uint64_t slopes = trajd_kind_is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
 
     if (pointers && !stream->output)
         return wrong(place, "output is NULL");

@@ -14,14 +14,8 @@
 #include <string.h>
 
 #include "kernels/convert.h"
+#include "kernels/quaternion.h"
 #include "kernels/resample.h"
-
-/* Squared lengths that a quaternion may have, and how far from 1 it may be to be passed on as it is stored. */
-#define QUATERNION_MIN 1e-30
-#define QUATERNION_MAX 1e30
-#define QUATERNION_UNIT_SLACK 1e-5
-/* Below this sine of the half angle the arc is a chord: the weights differ from sin(a h)/sin(h) by less than 1e-12. */
-#define SLERP_PARALLEL 1e-6
 
 /* One target of one stream, resolved. */
 struct target {
@@ -140,6 +134,7 @@ static void resolve_inside(const struct view *view, int64_t x, struct target *ta
     width = target->interval_ns;
     if (past >= width) { /* only where stamps are not ascending, or beyond what 64 bits hold */
         target->mask = TRAJD_MASK_BAD_STAMP;
+        target->interval_row = -1;
         return;
     }
     if (stream->max_gap_ns >= 0 && width > (uint64_t)stream->max_gap_ns)
@@ -243,48 +238,12 @@ static double scalar_value(const struct view *view, const struct target *target,
     return value;
 }
 
-static double dot4(const double p[4], const double q[4])
-{
-    return p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
-}
-
-/* Scales to unit length; NaN where there is no direction. Returns the squared length that it had. */
-static double make_unit(double q[4])
-{
-    double square = dot4(q, q);
-    double factor = square >= QUATERNION_MIN && square <= QUATERNION_MAX ? 1 / sqrt(square) : NAN;
-
-    for (int k = 0; k < 4; k++)
-        q[k] *= factor;
-    return square;
-}
-
 /* Quaternion number d / 4 of a row, scaled to unit length. */
 static void load_unit(const struct view *view, int64_t row, uint32_t d, double q[4])
 {
     for (uint32_t k = 0; k < 4; k++)
         q[k] = element(view, row, d + k);
-    make_unit(q);
-}
-
-/* Of two unit quaternions, the shorter arc. */
-static void slerp(const double p[4], const double q[4], double a, double out[4])
-{
-    double sign = dot4(p, q) < 0 ? -1 : 1;
-    double half_sum = 0, half_difference = 0, angle, weight_p = 1 - a, weight_q = a;
-
-    for (int k = 0; k < 4; k++) {
-        half_sum += (p[k] + sign * q[k]) * (p[k] + sign * q[k]);
-        half_difference += (p[k] - sign * q[k]) * (p[k] - sign * q[k]);
-    }
-    angle = 2 * atan2(sqrt(half_difference), sqrt(half_sum)); /* exact for tiny angles, where acos is not */
-    if (sin(angle) > SLERP_PARALLEL) {
-        weight_p = sin((1 - a) * angle) / sin(angle);
-        weight_q = sin(a * angle) / sin(angle);
-    }
-    for (int k = 0; k < 4; k++)
-        out[k] = weight_p * p[k] + sign * weight_q * q[k];
-    make_unit(out);
+    trajd_quaternion_make_unit(q);
 }
 
 static void quaternion_value(const struct view *view, const struct target *target, uint32_t d, double out[4],
@@ -295,45 +254,20 @@ static void quaternion_value(const struct view *view, const struct target *targe
 
     for (uint32_t k = 0; k < 4; k++)
         p[k] = stored[k] = element(view, target->row, d + k);
-    square = make_unit(p);
+    square = trajd_quaternion_make_unit(p);
     if (target->blends) {
         load_unit(view, target->row + 1, d, q);
-        slerp(p, q, target->a, out);
+        trajd_quaternion_slerp(p, q, target->a, out);
     } else {
-        memcpy(out, fabs(square - 1) <= QUATERNION_UNIT_SLACK ? stored : p, sizeof p);
+        memcpy(out, fabs(square - 1) <= TRAJD_QUATERNION_UNIT_SLACK ? stored : p, sizeof p);
     }
     see_nan(out[0], mask);
-}
-
-/* The rotation vector of q p^-1, fixed frame, the shorter way; unit quaternions. */
-static void rotation_vector(enum trajd_kind kind, const double p[4], const double q[4], double out[3])
-{
-    int w = kind == TRAJD_KIND_SLERP_XYZW ? 3 : 0;
-    const double *u = kind == TRAJD_KIND_SLERP_XYZW ? p : p + 1;
-    const double *v = kind == TRAJD_KIND_SLERP_XYZW ? q : q + 1;
-    double scalar = q[w] * p[w] + u[0] * v[0] + u[1] * v[1] + u[2] * v[2];
-    double x = p[w] * v[0] - q[w] * u[0] - (v[1] * u[2] - v[2] * u[1]);
-    double y = p[w] * v[1] - q[w] * u[1] - (v[2] * u[0] - v[0] * u[2]);
-    double z = p[w] * v[2] - q[w] * u[2] - (v[0] * u[1] - v[1] * u[0]);
-    double sine = sqrt(x * x + y * y + z * z);
-    double factor = sine > 0 ? 2 * atan2(sine, fabs(scalar)) / sine : 2;
-
-    if (scalar < 0)
-        factor = -factor;
-    out[0] = factor * x;
-    out[1] = factor * y;
-    out[2] = factor * z;
-}
-
-static bool is_slerp(enum trajd_kind kind)
-{
-    return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
 }
 
 static void write_derivative(const struct view *view, const struct target *target, float *out)
 {
     const struct trajd_stream *stream = view->stream;
-    uint32_t count = is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
+    uint32_t count = trajd_kind_is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
     double rate = target->interval_ns ? 1e9 / (double)target->interval_ns : 0;
     int64_t row = target->interval_row;
     double p[4], q[4], turn[3];
@@ -343,11 +277,11 @@ static void write_derivative(const struct view *view, const struct target *targe
         return;
     }
     for (uint32_t d = 0; d < count; d++) {
-        if (is_slerp(stream->kind)) {
+        if (trajd_kind_is_slerp(stream->kind)) {
             if (d % 3 == 0) {
                 load_unit(view, row, d / 3 * 4, p);
                 load_unit(view, row + 1, d / 3 * 4, q);
-                rotation_vector(stream->kind, p, q, turn);
+                trajd_quaternion_turn(stream->kind, p, q, turn);
             }
             out[d] = (float)(turn[d % 3] * rate);
         } else {
@@ -401,7 +335,7 @@ static void write_row(const struct view *view, const struct target *target, char
         return;
     }
     for (uint32_t d = 0; d < stream->feature_count; d++) {
-        if (is_slerp(stream->kind)) {
+        if (trajd_kind_is_slerp(stream->kind)) {
             if (d % 4 == 0)
                 quaternion_value(view, target, d, q, mask);
             write_value(stream, out, d, q[d % 4]);

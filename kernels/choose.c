@@ -1,0 +1,148 @@
+#include "kernels/choose.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/quaternion.h"
+
+#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Costs of one thread in ns, for the number of slices only. Origin: bench_cpu on an AMD EPYC (Zen 3, 2.4 GHz), 2 cores. */
+#define FIND_NS 8.0           /* a target found */
+#define MOVE_NS 7.0           /* a step of a stream, whatever D is */
+#define FEATURE_NS 0.6        /* a feature of linear, previous, nearest */
+#define SLOW_FEATURE_NS 5.0   /* a feature of angle and mean */
+#define QUATERNION_NS 40.0
+#define COPY_NS_PER_BYTE 0.1
+
+/* A slice is worth handing over from here on: waking a thread and joining it costs 5 to 10 us on that machine. */
+#define SLICE_NS 25000.0
+#define SLICES_PER_THREAD 4u /* so that an unlucky thread does not make the others wait for long */
+
+/* One way to run a problem. Best first; the last row that `by_itself` may pick needs nothing. */
+struct row {
+    const char *variant;
+    bool by_itself;       /* false: taken when it is named, never else */
+    uint32_t min_threads; /* of the pool */
+    double min_cpu_ns;    /* estimate for one thread */
+    const char *why;
+};
+
+static const struct row table[] = {
+    /* bench_cpu, policy batch of 256 windows: one thread 2 slices cost less than the wake-up below this. */
+    {"cpu_rows", true, 2, 2 * SLICE_NS, "is worth more than one thread"},
+    {"cpu_rows", true, 1, 0, "is too little to wake another thread for"},
+    /* 4 to 20 times slower than cpu_rows on every shape of bench_cpu. */
+    {"reference", false, 1, 0, "was asked for"},
+};
+
+static bool is_copied(const struct trajd_stream *stream)
+{
+    return (stream->kind == TRAJD_KIND_PREVIOUS || stream->kind == TRAJD_KIND_NEAREST) && !stream->scale &&
+           stream->source_type == stream->output_type;
+}
+
+/* ns of one step of a stream. */
+static double step_cost(const struct trajd_stream *stream)
+{
+    double count = stream->feature_count;
+
+    if (is_copied(stream))
+        return MOVE_NS + count * trajd_dtype_size(stream->source_type) * COPY_NS_PER_BYTE;
+    if (trajd_kind_is_slerp(stream->kind))
+        return MOVE_NS + count / 4 * QUATERNION_NS;
+    if (stream->kind == TRAJD_KIND_ANGLE || stream->kind == TRAJD_KIND_MEAN)
+        return MOVE_NS + count * SLOW_FEATURE_NS;
+    return MOVE_NS + count * FEATURE_NS;
+}
+
+static void add_stream(const struct trajd_stream *stream, uint64_t targets, struct trajd_problem *problem)
+{
+    problem->copied_count += is_copied(stream);
+    if (stream->feature_count > problem->feature_count)
+        problem->feature_count = stream->feature_count;
+    problem->output_bytes += targets * stream->feature_count * trajd_dtype_size(stream->output_type);
+    problem->kinds |= 1u << stream->kind;
+    problem->source_types |= 1u << stream->source_type;
+    problem->output_types |= 1u << stream->output_type;
+    problem->has_derivative |= stream->derivative != NULL;
+    problem->cpu_ns += (double)targets * step_cost(stream) * (stream->derivative ? 2 : 1);
+}
+
+void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_count, struct trajd_problem *problem)
+{
+    *problem = (struct trajd_problem){.window_count = shape->window_count,
+                                      .bracket_count = shape->bracket_count,
+                                      .stream_count = shape->stream_count,
+                                      .row_count = row_count};
+    for (uint32_t b = 0; b < shape->bracket_count; b++) {
+        uint32_t steps = shape->grids[shape->brackets[b].grid_index].step_count;
+        if (steps > problem->step_count)
+            problem->step_count = steps;
+        problem->target_count += (uint64_t)shape->window_count * steps;
+    }
+    problem->cpu_ns = (double)problem->target_count * FIND_NS;
+    for (uint32_t s = 0; s < shape->stream_count; s++) {
+        const struct trajd_bracket *bracket = &shape->brackets[shape->streams[s].bracket_index];
+        add_stream(&shape->streams[s], (uint64_t)shape->window_count * shape->grids[bracket->grid_index].step_count,
+                   problem);
+    }
+}
+
+static bool serves(const struct row *row, const struct trajd_problem *problem, const struct trajd_device_facts *facts)
+{
+    return facts->cpu_threads >= row->min_threads && problem->cpu_ns >= row->min_cpu_ns;
+}
+
+/* Slices that are worth it, a few a thread, of whole windows. */
+static void shape_slices(const struct row *row, const struct trajd_problem *problem,
+                         const struct trajd_device_facts *facts, struct trajd_choice *choice)
+{
+    uint32_t most = facts->cpu_threads <= UINT32_MAX / SLICES_PER_THREAD ? facts->cpu_threads * SLICES_PER_THREAD
+                                                                        : UINT32_MAX;
+    double worth = problem->cpu_ns / SLICE_NS;
+    uint32_t slices = worth < (double)most ? (uint32_t)worth : most;
+
+    if (row->min_threads < 2 || slices < 1)
+        slices = 1;
+    choice->slice_windows = problem->window_count / slices + (problem->window_count % slices != 0);
+    if (choice->slice_windows == 0)
+        choice->slice_windows = 1;
+    slices = problem->window_count / choice->slice_windows + (problem->window_count % choice->slice_windows != 0);
+    choice->thread_count = slices < facts->cpu_threads ? slices : facts->cpu_threads;
+    if (choice->thread_count == 0)
+        choice->thread_count = 1;
+}
+
+static void names_that_serve(const struct trajd_problem *problem, const struct trajd_device_facts *facts, char *names,
+                             size_t size)
+{
+    size_t used = 0;
+
+    names[0] = 0;
+    for (size_t i = 0; i < ARRAY_LEN(table) && used < size; i++)
+        if (serves(&table[i], problem, facts) && (i == 0 || strcmp(table[i].variant, table[i - 1].variant) != 0 ||
+                                                  !serves(&table[i - 1], problem, facts)))
+            used += (size_t)snprintf(names + used, size - used, ", %s", table[i].variant);
+}
+
+enum trajd_status trajd_choose(const struct trajd_problem *problem, const struct trajd_device_facts *facts,
+                               const char *wanted, struct trajd_choice *choice, struct trajd_error *error)
+{
+    bool any = !wanted || strcmp(wanted, "auto") == 0;
+    char names[128];
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        const struct row *row = &table[i];
+        if ((any ? !row->by_itself : strcmp(row->variant, wanted) != 0) || !serves(row, problem, facts))
+            continue;
+        *choice = (struct trajd_choice){.variant = row->variant};
+        shape_slices(row, problem, facts, choice);
+        snprintf(choice->reason, sizeof choice->reason, "%.0f us of work %s", problem->cpu_ns / 1000, row->why);
+        return TRAJD_OK;
+    }
+    names_that_serve(problem, facts, names, sizeof names);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "variant %s does not exist or cannot serve this (auto%s)",
+                           wanted ? wanted : "auto", names);
+}

@@ -1,0 +1,166 @@
+#include "kernels/plan.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/choose.h"
+#include "kernels/pool.h"
+#include "kernels/resample_cpu.h"
+
+#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+
+typedef void run_windows(const struct trajd_resample_request *request, uint32_t window_begin, uint32_t window_end);
+
+/* Variants that run on the caller's threads, by the names of choose.c. */
+static const struct {
+    const char *name;
+    run_windows *run;
+} cpu_variants[] = {
+    {"cpu_rows", trajd_resample_cpu},
+    {"reference", trajd_resample_reference},
+};
+
+/* What a run is held against: the numbers of the shape's streams, none of its pointers. */
+struct stream_shape {
+    enum trajd_kind kind;
+    enum trajd_dtype source_type, output_type;
+    enum trajd_grid_unit unit;
+    uint32_t bracket_index;
+    uint32_t feature_count;
+    uint32_t step_count;
+};
+
+struct trajd_plan {
+    struct trajd_choice choice;
+    run_windows *run;
+    char description[256];
+    uint32_t window_count;
+    uint32_t bracket_count;
+    uint32_t stream_count;
+    struct stream_shape streams[];
+};
+
+struct run {
+    const struct trajd_plan *plan;
+    const struct trajd_resample_request *request;
+};
+
+static struct stream_shape shape_of(const struct trajd_resample_request *request, uint32_t index)
+{
+    const struct trajd_stream *stream = &request->streams[index];
+    const struct trajd_grid *grid = &request->grids[request->brackets[stream->bracket_index].grid_index];
+
+    return (struct stream_shape){
+        .kind = stream->kind,
+        .source_type = stream->source_type,
+        .output_type = stream->output_type,
+        .unit = grid->unit,
+        .bracket_index = stream->bracket_index,
+        .feature_count = stream->feature_count,
+        .step_count = grid->step_count,
+    };
+}
+
+static bool same_shape(const struct stream_shape *a, const struct stream_shape *b)
+{
+    return a->kind == b->kind && a->source_type == b->source_type && a->output_type == b->output_type &&
+           a->unit == b->unit && a->bracket_index == b->bracket_index && a->feature_count == b->feature_count &&
+           a->step_count == b->step_count;
+}
+
+static void describe(struct trajd_plan *plan, const struct trajd_problem *problem)
+{
+    snprintf(plan->description, sizeof plan->description, "%s: %u windows x %u streams (%u copied), %u thread%s, %s",
+             plan->choice.variant, problem->window_count, problem->stream_count, problem->copied_count,
+             plan->choice.thread_count, plan->choice.thread_count == 1 ? "" : "s", plan->choice.reason);
+}
+
+enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
+                                    const struct trajd_device_facts *facts, const char *variant,
+                                    struct trajd_plan **out, struct trajd_error *error)
+{
+    enum trajd_status status = trajd_resample_check_shape(shape, error);
+    struct trajd_problem problem;
+    struct trajd_choice choice;
+    struct trajd_plan *plan;
+
+    *out = NULL;
+    if (status != TRAJD_OK)
+        return status;
+    if (shape->window_count == 0)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "plan: a shape of 0 windows");
+    trajd_problem_of(shape, 0, &problem);
+    status = trajd_choose(&problem, facts, variant, &choice, error);
+    if (status != TRAJD_OK)
+        return status;
+    plan = calloc(1, sizeof *plan + shape->stream_count * sizeof plan->streams[0]);
+    if (!plan)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "plan: no memory");
+    plan->choice = choice;
+    for (size_t i = 0; i < ARRAY_LEN(cpu_variants); i++)
+        if (strcmp(cpu_variants[i].name, choice.variant) == 0)
+            plan->run = cpu_variants[i].run;
+    plan->window_count = shape->window_count;
+    plan->bracket_count = shape->bracket_count;
+    plan->stream_count = shape->stream_count;
+    for (uint32_t s = 0; s < shape->stream_count; s++)
+        plan->streams[s] = shape_of(shape, s);
+    describe(plan, &problem);
+    *out = plan;
+    return TRAJD_OK;
+}
+
+const char *trajd_plan_describe(const struct trajd_plan *plan)
+{
+    return plan->description;
+}
+
+static enum trajd_status check_run(const struct trajd_plan *plan, const struct trajd_resample_request *request,
+                                   struct trajd_error *error)
+{
+    enum trajd_status status = trajd_resample_check(request, error);
+
+    if (status != TRAJD_OK || request->window_count == 0)
+        return status;
+    if (request->window_count > plan->window_count)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run of %u windows: the plan is for %u at most",
+                               request->window_count, plan->window_count);
+    if (request->stream_count != plan->stream_count || request->bracket_count != plan->bracket_count)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: number of streams or brackets differs from the plan's");
+    for (uint32_t s = 0; s < plan->stream_count; s++) {
+        struct stream_shape shape = shape_of(request, s);
+        if (!same_shape(&shape, &plan->streams[s]))
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "streams[%u]: not of the plan's shape", s);
+    }
+    return TRAJD_OK;
+}
+
+static void run_slice(void *context, uint32_t index)
+{
+    const struct run *run = context;
+    uint32_t begin = index * run->plan->choice.slice_windows;
+    uint32_t rest = run->request->window_count - begin;
+    uint32_t count = rest < run->plan->choice.slice_windows ? rest : run->plan->choice.slice_windows;
+
+    run->plan->run(run->request, begin, begin + count);
+}
+
+enum trajd_status trajd_plan_run(struct trajd_plan *plan, const struct trajd_resample_request *request,
+                                 struct trajd_pool *pool, struct trajd_error *error)
+{
+    enum trajd_status status = check_run(plan, request, error);
+    struct run run = {plan, request};
+
+    if (status != TRAJD_OK || request->window_count == 0)
+        return status;
+    trajd_pool_run(pool, (request->window_count - 1) / plan->choice.slice_windows + 1, run_slice, &run);
+    return TRAJD_OK;
+}
+
+void trajd_plan_destroy(struct trajd_plan **plan)
+{
+    free(*plan);
+    *plan = NULL;
+}

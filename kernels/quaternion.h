@@ -1,0 +1,78 @@
+/* Quaternions in double, for the reference and the CPU variants. Arrays of four in either order where the order does not matter. */
+#ifndef TRAJD_KERNELS_QUATERNION_H
+#define TRAJD_KERNELS_QUATERNION_H
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "kernels/resample.h"
+
+/* Squared lengths that a quaternion may have, and how far from 1 it may be to be passed on as it is stored. */
+#define TRAJD_QUATERNION_MIN 1e-30
+#define TRAJD_QUATERNION_MAX 1e30
+#define TRAJD_QUATERNION_UNIT_SLACK 1e-5
+/* Below this sine of the angle the arc is a chord: the weights differ from sin(a h)/sin(h) by less than 1e-12. */
+#define TRAJD_SLERP_PARALLEL 1e-6
+
+static inline bool trajd_kind_is_slerp(enum trajd_kind kind)
+{
+    return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
+}
+
+static inline double trajd_quaternion_dot(const double p[4], const double q[4])
+{
+    return p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
+}
+
+/* Scales to unit length; NaN where there is no direction. Returns the squared length that it had. */
+static inline double trajd_quaternion_make_unit(double q[4])
+{
+    double square = trajd_quaternion_dot(q, q);
+    double factor = square >= TRAJD_QUATERNION_MIN && square <= TRAJD_QUATERNION_MAX ? 1 / sqrt(square) : NAN;
+
+    for (int k = 0; k < 4; k++)
+        q[k] *= factor;
+    return square;
+}
+
+/* From unit p to unit q by the shorter arc; unit output. */
+static inline void trajd_quaternion_slerp(const double p[4], const double q[4], double a, double out[4])
+{
+    double sign = trajd_quaternion_dot(p, q) < 0 ? -1 : 1;
+    double sum = 0, difference = 0, angle, weight_p = 1 - a, weight_q = a;
+
+    for (int k = 0; k < 4; k++) {
+        sum += (p[k] + sign * q[k]) * (p[k] + sign * q[k]);
+        difference += (p[k] - sign * q[k]) * (p[k] - sign * q[k]);
+    }
+    angle = 2 * atan2(sqrt(difference), sqrt(sum)); /* exact for tiny angles, where acos is not */
+    if (sin(angle) > TRAJD_SLERP_PARALLEL) {
+        weight_p = sin((1 - a) * angle) / sin(angle);
+        weight_q = sin(a * angle) / sin(angle);
+    }
+    for (int k = 0; k < 4; k++)
+        out[k] = weight_p * p[k] + sign * weight_q * q[k];
+    trajd_quaternion_make_unit(out);
+}
+
+/* The rotation vector of q p^-1, fixed frame, the shorter way; unit quaternions. */
+static inline void trajd_quaternion_turn(enum trajd_kind kind, const double p[4], const double q[4], double out[3])
+{
+    int w = kind == TRAJD_KIND_SLERP_XYZW ? 3 : 0;
+    const double *u = kind == TRAJD_KIND_SLERP_XYZW ? p : p + 1;
+    const double *v = kind == TRAJD_KIND_SLERP_XYZW ? q : q + 1;
+    double scalar = q[w] * p[w] + u[0] * v[0] + u[1] * v[1] + u[2] * v[2];
+    double x = p[w] * v[0] - q[w] * u[0] - (v[1] * u[2] - v[2] * u[1]);
+    double y = p[w] * v[1] - q[w] * u[1] - (v[2] * u[0] - v[0] * u[2]);
+    double z = p[w] * v[2] - q[w] * u[2] - (v[0] * u[1] - v[1] * u[0]);
+    double sine = sqrt(x * x + y * y + z * z);
+    double factor = sine > 0 ? 2 * atan2(sine, fabs(scalar)) / sine : 2;
+
+    if (scalar < 0)
+        factor = -factor;
+    out[0] = factor * x;
+    out[1] = factor * y;
+    out[2] = factor * z;
+}
+
+#endif

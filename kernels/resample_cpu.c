@@ -1,0 +1,234 @@
+/* cpu_rows: every kind, in double, bit for bit the reference's result (slerp: within its error bound).
+ *
+ * Math      resample.h.
+ * Shapes    any.
+ * Requires  nothing.
+ * Moves     stamps once a bracket, source rows once a step that uses them, outputs once.
+ * Threads   a caller takes a range of windows. Per bracket it finds up to TRAJD_CPU_CHUNK_STEPS targets, windows first and then
+ *           pieces of long windows, and lets every stream of the bracket make its moves while they lie in L1.
+ * Numerics  as the reference; nothing depends on how windows are spread over threads.
+ * Chosen    for everything that runs on the CPU; measurements in README.md.
+ */
+#include "kernels/resample_cpu.h"
+
+#include <string.h>
+
+#include "kernels/convert.h"
+
+/* The part of a bracket that is at work: windows [window, window + window_count) at steps [step, step + step_count). */
+struct chunk {
+    const struct trajd_resample_request *request;
+    const struct trajd_bracket *bracket;
+    const struct trajd_clock *clock;
+    const struct trajd_grid *grid;
+    uint32_t window, window_count;
+    uint32_t step, step_count;
+    struct trajd_cpu_step steps[TRAJD_CPU_CHUNK_STEPS];
+};
+
+static struct trajd_cpu_window window_of(const struct chunk *chunk, uint32_t w)
+{
+    const struct trajd_bracket *bracket = chunk->bracket;
+    const int64_t *stamps_ns = chunk->clock->stamps_ns;
+
+    return (struct trajd_cpu_window){
+        .stamps_ns = stamps_ns ? stamps_ns + bracket->row_begin[w] : NULL,
+        .rate = chunk->clock->rate,
+        .row_count = bracket->row_count[w],
+        .anchor = bracket->anchor[w],
+    };
+}
+
+static const int64_t *offsets_of(const struct chunk *chunk, uint32_t w)
+{
+    return chunk->grid->offsets + w * chunk->grid->offsets_per_window + chunk->step;
+}
+
+static const char *rows_of(const struct chunk *chunk, const struct trajd_stream *stream, uint32_t w)
+{
+    const char *rows = stream->bases ? stream->bases[w] : stream->base;
+
+    if (!rows)
+        return NULL;
+    if (!stream->bases)
+        rows += chunk->bracket->row_begin[w] * (int64_t)stream->row_stride_bytes;
+    return rows + (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
+}
+
+/* What the edge rule, the age and the hole make of a step: the mask's code, and whether a row is read. */
+static uint8_t judge(const struct trajd_stream *stream, const struct trajd_cpu_window *window,
+                     enum trajd_grid_unit unit, const struct trajd_cpu_step *step, bool *reads)
+{
+    switch (step->mask) {
+    case TRAJD_MASK_VALID:
+        *reads = true;
+        return step->a > 0 && stream->max_gap_ns >= 0 && step->ns > (uint64_t)stream->max_gap_ns
+                   ? TRAJD_MASK_GAP
+                   : TRAJD_MASK_VALID;
+    case TRAJD_MASK_BEFORE_START:
+        *reads = stream->edge == TRAJD_EDGE_HOLD && window->row_count > 0;
+        return TRAJD_MASK_BEFORE_START;
+    case TRAJD_MASK_AFTER_END:
+        *reads = stream->edge == TRAJD_EDGE_HOLD || stream->max_age_ns >= 0;
+        if (stream->max_age_ns < 0)
+            return TRAJD_MASK_AFTER_END;
+        return unit == TRAJD_GRID_NS && step->ns > (uint64_t)stream->max_age_ns ? TRAJD_MASK_TOO_OLD
+                                                                                 : TRAJD_MASK_VALID;
+    default:
+        *reads = step->has_target;
+        return TRAJD_MASK_BAD_STAMP;
+    }
+}
+
+/* The rows of a mean: from the first one after x - mean_width to the step's row. */
+static int64_t mean_first(const struct trajd_stream *stream, const struct trajd_cpu_window *window,
+                          enum trajd_grid_unit unit, int64_t x, int64_t row)
+{
+    int64_t before;
+
+    if (unit == TRAJD_GRID_ROWS) {
+        if (__builtin_sub_overflow(x, stream->mean_width - 1, &before))
+            return 0;
+        return before > 0 ? before : 0;
+    }
+    if (__builtin_sub_overflow(x, stream->mean_width, &before))
+        before = INT64_MIN;
+    return trajd_cpu_row_at(window, before, row) + 1;
+}
+
+static void place_mean(const struct trajd_stream *stream, const struct trajd_cpu_window *window,
+                       const struct chunk *chunk, const struct trajd_cpu_step *step, int64_t offset,
+                       struct trajd_cpu_move *move)
+{
+    int64_t x = (int64_t)((uint64_t)window->anchor + (uint64_t)offset);
+    int64_t first = step->mask == TRAJD_MASK_BEFORE_START ? 0 : mean_first(stream, window, chunk->grid->unit, x, step->row);
+
+    if (first >= step->row)
+        return;
+    move->row -= (step->row - first) * (int64_t)stream->row_stride_bytes;
+    move->row_count = step->row - first + 1;
+}
+
+static void place_row(const struct trajd_stream *stream, const struct trajd_cpu_step *step, const char *rows,
+                      struct trajd_cpu_move *move)
+{
+    int64_t row = step->mask == TRAJD_MASK_BEFORE_START ? 0 : step->row;
+
+    if (stream->kind == TRAJD_KIND_NEAREST)
+        row += step->upper_nearer;
+    else if (stream->kind != TRAJD_KIND_PREVIOUS && stream->kind != TRAJD_KIND_MEAN)
+        move->a = step->a;
+    move->row = rows + row * (int64_t)stream->row_stride_bytes;
+}
+
+static void plan_window(const struct chunk *chunk, const struct trajd_stream *stream, uint32_t w,
+                        const struct trajd_cpu_step *steps, struct trajd_cpu_move *moves)
+{
+    struct trajd_cpu_window window = window_of(chunk, w);
+    const int64_t *offsets = offsets_of(chunk, w);
+    const char *rows = rows_of(chunk, stream, w);
+    char *out = (char *)stream->output + w * stream->window_stride_bytes + chunk->step * stream->step_stride_bytes;
+
+    for (uint32_t t = 0; t < chunk->step_count; t++, out += stream->step_stride_bytes) {
+        bool reads = false;
+
+        moves[t] = (struct trajd_cpu_move){.out = out, .row_count = 1, .code = TRAJD_MASK_MISSING};
+        if (!rows)
+            continue;
+        moves[t].code = judge(stream, &window, chunk->grid->unit, &steps[t], &reads);
+        if (!reads)
+            continue;
+        place_row(stream, &steps[t], rows, &moves[t]);
+        if (stream->kind == TRAJD_KIND_MEAN)
+            place_mean(stream, &window, chunk, &steps[t], offsets[t], &moves[t]);
+    }
+    if (stream->derivative)
+        trajd_cpu_derivatives(stream, &window, rows, steps, chunk->step_count,
+                              (char *)stream->derivative + w * stream->derivative_window_stride_bytes +
+                                  chunk->step * stream->derivative_step_stride_bytes);
+}
+
+static void write_masks(const struct chunk *chunk, const struct trajd_stream *stream,
+                        const struct trajd_cpu_move *moves)
+{
+    for (uint32_t w = 0; w < chunk->window_count; w++) {
+        uint8_t *mask = stream->mask + (chunk->window + w) * stream->mask_window_stride_bytes + chunk->step;
+        for (uint32_t t = 0; t < chunk->step_count; t++, moves++)
+            if (moves->code > mask[t])
+                mask[t] = moves->code;
+    }
+}
+
+static void run_stream(const struct chunk *chunk, const struct trajd_stream *stream)
+{
+    struct trajd_cpu_move moves[TRAJD_CPU_CHUNK_STEPS];
+
+    for (uint32_t w = 0; w < chunk->window_count; w++)
+        plan_window(chunk, stream, chunk->window + w, chunk->steps + w * chunk->step_count,
+                    moves + w * chunk->step_count);
+    trajd_cpu_mover_of(stream)(stream, moves, chunk->window_count * chunk->step_count);
+    if (stream->mask)
+        write_masks(chunk, stream, moves);
+}
+
+static void run_chunk(struct chunk *chunk)
+{
+    const struct trajd_resample_request *request = chunk->request;
+    uint32_t bracket_index = (uint32_t)(chunk->bracket - request->brackets);
+
+    for (uint32_t w = 0; w < chunk->window_count; w++) {
+        struct trajd_cpu_window window = window_of(chunk, chunk->window + w);
+        trajd_cpu_find_steps(&window, chunk->grid->unit, offsets_of(chunk, chunk->window + w), chunk->step_count,
+                             chunk->steps + w * chunk->step_count);
+    }
+    for (uint32_t s = 0; s < request->stream_count; s++)
+        if (request->streams[s].bracket_index == bracket_index)
+            run_stream(chunk, &request->streams[s]);
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static void run_bracket(const struct trajd_resample_request *request, const struct trajd_bracket *bracket,
+                        uint32_t window_begin, uint32_t window_end)
+{
+    struct chunk chunk = {.request = request,
+                          .bracket = bracket,
+                          .clock = &request->clocks[bracket->clock_index],
+                          .grid = &request->grids[bracket->grid_index]};
+    uint32_t step_count = chunk.grid->step_count;
+    uint32_t windows = step_count < TRAJD_CPU_CHUNK_STEPS ? TRAJD_CPU_CHUNK_STEPS / step_count : 1;
+
+    for (uint32_t w = window_begin; w < window_end; w += chunk.window_count) {
+        chunk.window = w;
+        chunk.window_count = least(windows, window_end - w);
+        for (uint32_t t = 0; t < step_count; t += chunk.step_count) {
+            chunk.step = t;
+            chunk.step_count = least(TRAJD_CPU_CHUNK_STEPS, step_count - t);
+            run_chunk(&chunk);
+        }
+    }
+}
+
+/* Masks are raised, never lowered, so that streams of a shared one may come in any order: they begin as VALID. */
+static void clear_masks(const struct trajd_resample_request *request, uint32_t window_begin, uint32_t window_end)
+{
+    for (uint32_t s = 0; s < request->stream_count; s++) {
+        const struct trajd_stream *stream = &request->streams[s];
+        uint32_t step_count = request->grids[request->brackets[stream->bracket_index].grid_index].step_count;
+
+        if (!stream->mask || stream->mask_joins_previous)
+            continue;
+        for (uint32_t w = window_begin; w < window_end; w++)
+            memset(stream->mask + w * stream->mask_window_stride_bytes, TRAJD_MASK_VALID, step_count);
+    }
+}
+
+void trajd_resample_cpu(const struct trajd_resample_request *request, uint32_t window_begin, uint32_t window_end)
+{
+    clear_masks(request, window_begin, window_end);
+    for (uint32_t b = 0; b < request->bracket_count; b++)
+        run_bracket(request, &request->brackets[b], window_begin, window_end);
+}

@@ -1,0 +1,64 @@
+/* Between the files of the CPU variant: what a bracket finds, and the moves that a stream makes of it. */
+#ifndef TRAJD_KERNELS_RESAMPLE_CPU_H
+#define TRAJD_KERNELS_RESAMPLE_CPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/resample.h"
+
+/* Steps that are resolved at once, on the stack: 8 KB of steps and 10 KB of moves stay in L1. */
+#define TRAJD_CPU_CHUNK_STEPS 256
+
+/* One target, found: the same for every stream on the bracket. */
+struct trajd_cpu_step {
+    int64_t row;       /* the row at or before x, held inside the rows; unused where there is none */
+    double a;          /* 0: row alone */
+    uint64_t ns;       /* VALID: from row to row + 1, 0 at the last row and on a ROWS grid. AFTER_END: from the last row to x */
+    uint8_t mask;      /* VALID, BEFORE_START, AFTER_END or BAD_STAMP */
+    bool upper_nearer; /* row + 1 is the nearest */
+    bool has_target;   /* false: TRAJD_NO_TARGET */
+};
+
+/* One step of one stream: rows in, one row out. */
+struct trajd_cpu_move {
+    const char *row;   /* NULL: the edge's constant */
+    char *out;
+    double a;          /* > 0: with the row after it */
+    int64_t row_count; /* of kind mean: how many rows from `row` on */
+    uint8_t code;      /* the mask's */
+};
+
+/* One window of a bracket. */
+struct trajd_cpu_window {
+    const int64_t *stamps_ns; /* of local row 0; NULL on a regular clock */
+    struct trajd_rate rate;
+    int64_t row_count;
+    int64_t anchor;
+};
+
+/* The last row at or before x, -1 if there is none. `guess` is any row; a near one makes it quick. row_count > 0. */
+int64_t trajd_cpu_row_at(const struct trajd_cpu_window *window, int64_t x, int64_t guess);
+
+/* The stamp of a local row. */
+int64_t trajd_cpu_stamp_of(const struct trajd_cpu_window *window, int64_t row);
+
+/* Finds the targets at offsets[0..count). */
+void trajd_cpu_find_steps(const struct trajd_cpu_window *window, enum trajd_grid_unit unit, const int64_t *offsets,
+                          uint32_t count, struct trajd_cpu_step *steps);
+
+/* Makes the moves of a stream and raises their codes to NAN where a used element is NaN and the stream wants a mask. */
+typedef void trajd_cpu_mover(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count);
+trajd_cpu_mover trajd_cpu_copy, trajd_cpu_rows, trajd_cpu_slerp;
+
+/* The mover that serves a stream. */
+trajd_cpu_mover *trajd_cpu_mover_of(const struct trajd_stream *stream);
+
+/* Derivatives of `count` steps of one window, whose rows begin at `rows` (NULL: missing), to out with the stream's step stride. */
+void trajd_cpu_derivatives(const struct trajd_stream *stream, const struct trajd_cpu_window *window, const char *rows,
+                           const struct trajd_cpu_step *steps, uint32_t count, char *out);
+
+/* Windows [window_begin, window_end) of a request that passed trajd_resample_check. */
+void trajd_resample_cpu(const struct trajd_resample_request *request, uint32_t window_begin, uint32_t window_end);
+
+#endif

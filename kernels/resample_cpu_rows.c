@@ -1,0 +1,318 @@
+/* Movers that work feature by feature: copy, and linear, previous, nearest, angle and mean with conversion.
+ *
+ * Math      v = p + a (q - p), and so on; value * scale + offset; one rounding at the store.
+ * Shapes    any D. A row is worked on in tiles of TILE features, in double: load, blend, normalise, store, each a loop
+ *           that the compiler vectorises. f32 and f64 rows to f32 by linear, previous or nearest take one fused loop.
+ * Requires  nothing. On x86-64 the hot functions exist for AVX2 too, picked when the program is loaded.
+ * Moves     each row that is used once, each output row once.
+ * Numerics  the reference's operations in the reference's order: the same bits.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/convert.h"
+#include "kernels/resample_cpu.h"
+
+#define TILE 64
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define FOR_EACH_CPU __attribute__((target_clones("arch=haswell", "default")))
+#else
+#define FOR_EACH_CPU
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+/* A constant type leaves one loop. */
+INLINE void load(enum trajd_dtype type, const void *row, uint32_t count, double *restrict out)
+{
+    switch (type) {
+    case TRAJD_F16:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = trajd_f16_to_double(((const uint16_t *)row)[d]);
+        break;
+    case TRAJD_BF16:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = (double)trajd_bf16_to_float(((const uint16_t *)row)[d]);
+        break;
+    case TRAJD_F32:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = (double)((const float *)row)[d];
+        break;
+    case TRAJD_F64:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = ((const double *)row)[d];
+        break;
+    case TRAJD_I8:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = ((const int8_t *)row)[d];
+        break;
+    case TRAJD_I16:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = ((const int16_t *)row)[d];
+        break;
+    case TRAJD_I32:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = ((const int32_t *)row)[d];
+        break;
+    case TRAJD_I64:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = (double)((const int64_t *)row)[d];
+        break;
+    case TRAJD_U16:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = ((const uint16_t *)row)[d];
+        break;
+    case TRAJD_U32:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = ((const uint32_t *)row)[d];
+        break;
+    case TRAJD_U64:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = (double)((const uint64_t *)row)[d];
+        break;
+    default:
+        for (uint32_t d = 0; d < count; d++)
+            out[d] = ((const uint8_t *)row)[d];
+    }
+}
+
+INLINE void store(enum trajd_dtype type, void *row, uint32_t count, const double *restrict values)
+{
+    switch (type) {
+    case TRAJD_F16:
+        for (uint32_t d = 0; d < count; d++)
+            ((uint16_t *)row)[d] = trajd_f16_from_double(values[d]);
+        break;
+    case TRAJD_BF16:
+        for (uint32_t d = 0; d < count; d++)
+            ((uint16_t *)row)[d] = trajd_bf16_from_double(values[d]);
+        break;
+    case TRAJD_F64:
+        memcpy(row, values, count * sizeof *values);
+        break;
+    default:
+        for (uint32_t d = 0; d < count; d++)
+            ((float *)row)[d] = (float)values[d];
+    }
+}
+
+INLINE bool has_nan(const double *values, uint32_t count)
+{
+    int64_t found = 0;
+
+    for (uint32_t d = 0; d < count; d++)
+        found |= -(int64_t)(values[d] != values[d]);
+    return found != 0;
+}
+
+static void write_edge(const struct trajd_stream *stream, char *out)
+{
+    double constant = stream->edge == TRAJD_EDGE_NAN ? NAN : 0;
+    uint32_t size = trajd_dtype_size(stream->output_type);
+
+    if (!trajd_dtype_is_float(stream->output_type)) {
+        memset(out, 0, (uint64_t)stream->feature_count * size);
+        return;
+    }
+    for (uint32_t d = 0; d < stream->feature_count; d++, out += size)
+        trajd_element_store(stream->output_type, out,
+                            stream->scale ? constant * (double)stream->scale[d] + (double)stream->offset[d] : constant);
+}
+
+INLINE void blend_angles(const struct trajd_stream *stream, double a, const double *next, uint32_t count, double *values)
+{
+    double period = stream->angle_period;
+
+    for (uint32_t d = 0; d < count; d++) {
+        double difference = next[d] - values[d];
+        values[d] += a * (difference - period * floor((difference + period / 2) / period));
+    }
+}
+
+INLINE void limit_angles(double low, double period, uint32_t count, double *values)
+{
+    for (uint32_t d = 0; d < count; d++) {
+        double value = values[d] - period * floor((values[d] - low) / period);
+        values[d] = value < low || value >= low + period ? low : value;
+    }
+}
+
+/* The average of the rows from `row` on into values; NaN where a feature has none. */
+INLINE void average(const struct trajd_stream *stream, const char *row, int64_t row_count, uint32_t count, double *values)
+{
+    double next[TILE], seen[TILE];
+
+    for (uint32_t d = 0; d < count; d++)
+        values[d] = seen[d] = 0;
+    for (int64_t r = 0; r < row_count; r++, row += stream->row_stride_bytes) {
+        load(stream->source_type, row, count, next);
+        for (uint32_t d = 0; d < count; d++) {
+            values[d] += next[d] == next[d] ? next[d] : 0;
+            seen[d] += next[d] == next[d] ? 1 : 0;
+        }
+    }
+    for (uint32_t d = 0; d < count; d++)
+        values[d] = seen[d] > 0 ? values[d] / seen[d] : NAN;
+}
+
+/* One tile of one move; `at` is its address in the first row. Returns whether a NaN was used. */
+INLINE bool form_tile(const struct trajd_stream *stream, const struct trajd_cpu_move *move, const char *at,
+                      uint32_t count, double *values)
+{
+    double next[TILE];
+    bool nan;
+
+    if (stream->kind == TRAJD_KIND_MEAN && move->row_count > 1) {
+        average(stream, at, move->row_count, count, values);
+        return has_nan(values, count);
+    }
+    load(stream->source_type, at, count, values);
+    nan = has_nan(values, count);
+    if (move->a > 0) {
+        load(stream->source_type, at + stream->row_stride_bytes, count, next);
+        nan |= has_nan(next, count);
+        if (stream->kind == TRAJD_KIND_ANGLE)
+            blend_angles(stream, move->a, next, count, values);
+        else
+            for (uint32_t d = 0; d < count; d++)
+                values[d] += move->a * (next[d] - values[d]);
+    }
+    if (stream->kind == TRAJD_KIND_ANGLE && !isnan(stream->angle_low))
+        limit_angles(stream->angle_low, stream->angle_period, count, values);
+    return nan;
+}
+
+FOR_EACH_CPU static void move_tiles(const struct trajd_stream *stream, struct trajd_cpu_move *move)
+{
+    uint64_t source_size = trajd_dtype_size(stream->source_type), output_size = trajd_dtype_size(stream->output_type);
+    double values[TILE];
+
+    for (uint32_t d = 0; d < stream->feature_count; d += TILE) {
+        uint32_t count = stream->feature_count - d < TILE ? stream->feature_count - d : TILE;
+        if (form_tile(stream, move, move->row + d * source_size, count, values) && move->code < TRAJD_MASK_NAN)
+            move->code = TRAJD_MASK_NAN;
+        if (stream->scale)
+            for (uint32_t k = 0; k < count; k++)
+                values[k] = values[k] * (double)stream->scale[d + k] + (double)stream->offset[d + k];
+        store(stream->output_type, move->out + d * output_size, count, values);
+    }
+}
+
+INLINE double element(enum trajd_dtype type, const void *row, uint32_t d)
+{
+    return type == TRAJD_F64 ? ((const double *)row)[d] : (double)((const float *)row)[d];
+}
+
+/* One loop a row for f32 and f64 to f32. Returns whether a NaN was used. */
+INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream, const struct trajd_cpu_move *move)
+{
+    const char *next = move->row + stream->row_stride_bytes;
+    const float *scale = stream->scale, *offset = stream->offset;
+    float *out = (float *)move->out;
+    uint32_t count = stream->feature_count;
+    int64_t nan = 0;
+
+    if (move->a > 0 && scale) {
+        for (uint32_t d = 0; d < count; d++) {
+            double p = element(type, move->row, d), q = element(type, next, d);
+            nan |= -(int64_t)(p != p) | -(int64_t)(q != q);
+            out[d] = (float)((p + move->a * (q - p)) * (double)scale[d] + (double)offset[d]);
+        }
+    } else if (move->a > 0) {
+        for (uint32_t d = 0; d < count; d++) {
+            double p = element(type, move->row, d), q = element(type, next, d);
+            nan |= -(int64_t)(p != p) | -(int64_t)(q != q);
+            out[d] = (float)(p + move->a * (q - p));
+        }
+    } else {
+        for (uint32_t d = 0; d < count; d++) {
+            double p = element(type, move->row, d);
+            nan |= -(int64_t)(p != p);
+            out[d] = (float)(scale ? p * (double)scale[d] + (double)offset[d] : p);
+        }
+    }
+    return nan != 0;
+}
+
+INLINE void fused_rows(enum trajd_dtype type, const struct trajd_stream *stream, struct trajd_cpu_move *moves,
+                       uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!moves[i].row)
+            write_edge(stream, moves[i].out);
+        else if (fused_row(type, stream, &moves[i]) && moves[i].code < TRAJD_MASK_NAN)
+            moves[i].code = TRAJD_MASK_NAN;
+    }
+}
+
+FOR_EACH_CPU static void fused_f32(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+{
+    fused_rows(TRAJD_F32, stream, moves, count);
+}
+
+FOR_EACH_CPU static void fused_f64(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+{
+    fused_rows(TRAJD_F64, stream, moves, count);
+}
+
+void trajd_cpu_rows(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (moves[i].row)
+            move_tiles(stream, &moves[i]);
+        else
+            write_edge(stream, moves[i].out);
+    }
+}
+
+static void see_nan(const struct trajd_stream *stream, struct trajd_cpu_move *move)
+{
+    uint64_t size = trajd_dtype_size(stream->source_type);
+    double values[TILE];
+
+    for (uint32_t d = 0; d < stream->feature_count; d += TILE) {
+        uint32_t count = stream->feature_count - d < TILE ? stream->feature_count - d : TILE;
+        load(stream->source_type, move->row + d * size, count, values);
+        if (has_nan(values, count) && move->code < TRAJD_MASK_NAN)
+            move->code = TRAJD_MASK_NAN;
+    }
+}
+
+/* Bytes as they are; rows that follow each other on both sides go in one piece. */
+void trajd_cpu_copy(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+{
+    uint64_t size = (uint64_t)stream->feature_count * trajd_dtype_size(stream->source_type);
+    bool looks = stream->mask && trajd_dtype_is_float(stream->source_type);
+    uint32_t end;
+
+    for (uint32_t begin = 0; begin < count; begin = end) {
+        end = begin + 1;
+        if (!moves[begin].row) {
+            write_edge(stream, moves[begin].out);
+            continue;
+        }
+        while (end < count && moves[end].row && moves[end].row == moves[end - 1].row + size &&
+               moves[end].out == moves[end - 1].out + size)
+            end++;
+        memcpy(moves[begin].out, moves[begin].row, (end - begin) * size);
+        for (uint32_t i = begin; looks && i < end; i++)
+            see_nan(stream, &moves[i]);
+    }
+}
+
+trajd_cpu_mover *trajd_cpu_mover_of(const struct trajd_stream *stream)
+{
+    bool picks = stream->kind == TRAJD_KIND_PREVIOUS || stream->kind == TRAJD_KIND_NEAREST;
+
+    if (stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ)
+        return trajd_cpu_slerp;
+    if (picks && stream->source_type == stream->output_type && !stream->scale)
+        return trajd_cpu_copy;
+    if ((picks || stream->kind == TRAJD_KIND_LINEAR) && stream->output_type == TRAJD_F32) {
+        if (stream->source_type == TRAJD_F32)
+            return fused_f32;
+        if (stream->source_type == TRAJD_F64)
+            return fused_f64;
+    }
+    return trajd_cpu_rows;
+}

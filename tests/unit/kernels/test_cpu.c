@@ -1,0 +1,279 @@
+/* CPU variants against the reference: bit for bit, and within a bound for slerp. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/convert.h"
+#include "kernels/plan.h"
+#include "kernels/pool.h"
+#include "kernels/quaternion.h"
+#include "unit/kernels/problem.h"
+
+static const uint32_t sizes[] = {1, 2, 7, 31, 32, 33, 1000};
+static const struct trajd_device_facts one_thread = {.cpu_threads = 1};
+
+/* The same bytes, or both NaN, or floats within the slack. */
+static bool close_enough(enum trajd_dtype type, const void *a, const void *b, uint64_t count, double slack)
+{
+    uint32_t size = trajd_dtype_size(type);
+
+    for (uint64_t i = 0; i < count; i++) {
+        const char *p = (const char *)a + i * size, *q = (const char *)b + i * size;
+        double x, y;
+
+        if (memcmp(p, q, size) == 0)
+            continue;
+        if (!trajd_dtype_is_float(type))
+            return false;
+        x = trajd_element_load(type, p);
+        y = trajd_element_load(type, q);
+        if (!(isnan(x) && isnan(y)) && !(fabs(x - y) <= slack))
+            return false;
+    }
+    return true;
+}
+
+/* One unit in the last place of the largest value that a slerp with scale and offset in [-1, 1] gives, which is below 4. */
+static double slerp_slack(enum trajd_dtype type)
+{
+    switch (type) {
+    case TRAJD_F16: return 0x1p-9;
+    case TRAJD_BF16: return 0x1p-6;
+    case TRAJD_F32: return 0x1p-22;
+    default: return 4e-13;
+    }
+}
+
+static void run_plan(struct problem *problem, const char *variant, uint32_t threads, struct trajd_pool *pool)
+{
+    struct trajd_device_facts facts = {.cpu_threads = threads};
+    struct trajd_error error = {0};
+    struct trajd_plan *plan;
+
+    if (trajd_plan_create(&problem->request, &facts, variant, &plan, &error) != TRAJD_OK ||
+        trajd_plan_run(plan, &problem->request, pool, &error) != TRAJD_OK)
+        fail_msg("%s", error.message);
+    trajd_plan_destroy(&plan);
+    assert_null(plan);
+}
+
+/* Where stamps are not ascending, which row is found is not defined: then only what is written outside is looked at. */
+static void compare(const struct problem_spec *spec)
+{
+    struct problem problem;
+    struct trajd_stream wanted;
+    double slack = trajd_kind_is_slerp(spec->kind) ? slerp_slack(spec->output) : 0;
+    bool defined = spec->unit == TRAJD_GRID_ROWS || (spec->stamps != STAMPS_REVERSED && spec->stamps != STAMPS_WILD);
+    char name[256];
+
+    problem_create(&problem, spec);
+    trajd_resample_reference(&problem.request, 0, spec->windows);
+    if (!problem_canaries_live(&problem))
+        fail_msg("reference writes outside: %s", problem_name(&problem, name, sizeof name));
+    wanted = problem.stream;
+    problem_new_outputs(&problem);
+    run_plan(&problem, "cpu_rows", 1, NULL);
+    if (!problem_canaries_live(&problem))
+        fail_msg("cpu_rows writes outside: %s", problem_name(&problem, name, sizeof name));
+    if (defined && !close_enough(spec->output, wanted.output, problem.stream.output,
+                      problem.output_bytes / trajd_dtype_size(spec->output), slack))
+        fail_msg("values differ: %s", problem_name(&problem, name, sizeof name));
+    if (defined && wanted.mask && memcmp(wanted.mask, problem.stream.mask, problem.mask_bytes) != 0)
+        fail_msg("masks differ: %s", problem_name(&problem, name, sizeof name));
+    if (defined && wanted.derivative && !close_enough(TRAJD_F32, wanted.derivative, problem.stream.derivative,
+                                           problem.derivative_bytes / 4, 0))
+        fail_msg("derivatives differ: %s", problem_name(&problem, name, sizeof name));
+    problem_destroy(&problem);
+}
+
+static bool pair_exists(enum trajd_kind kind, enum trajd_dtype source, enum trajd_dtype output)
+{
+    if (output == TRAJD_F64)
+        return source == TRAJD_F64;
+    if (trajd_dtype_is_float(output))
+        return true;
+    return output == source && (kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST);
+}
+
+/* Every kind and pair of types at one size, all flavours of stamps and both grids in turn. */
+static void compare_types(enum trajd_kind kind, uint32_t features, uint64_t seed)
+{
+    if (trajd_kind_is_slerp(kind))
+        features = (features + 3) / 4 * 4;
+    for (int source = TRAJD_F16; source < TRAJD_DTYPE_COUNT; source++)
+        for (int output = TRAJD_F16; output < TRAJD_DTYPE_COUNT; output++) {
+            struct problem_spec spec = {
+                .seed = ++seed,
+                .windows = 1 + (uint32_t)(seed % 5),
+                .rows = 1 + (uint32_t)(seed % 37),
+                .steps = sizes[seed % 6],
+                .features = features,
+                .kind = kind,
+                .source = (enum trajd_dtype)source,
+                .output = (enum trajd_dtype)output,
+                .stamps = (enum stamps_flavour)(seed % STAMPS_COUNT),
+                .unit = seed % 4 == 0 ? TRAJD_GRID_ROWS : TRAJD_GRID_NS,
+            };
+            if (pair_exists(kind, spec.source, spec.output))
+                compare(&spec);
+        }
+}
+
+static void test_every_type_kind_and_size(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < TRAJD_KIND_COUNT; kind++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+            compare_types((enum trajd_kind)kind, sizes[i], (uint64_t)kind * 1000003 + i * 997);
+}
+
+static void test_many_random_problems(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6000; seed++) {
+        enum trajd_kind kind = (enum trajd_kind)(seed % TRAJD_KIND_COUNT);
+        struct problem_spec spec = {
+            .seed = seed * 7919,
+            .windows = 1 + (uint32_t)(seed % 7),
+            .rows = (uint32_t)(seed % 61) + (seed % 5 == 0 ? 500 : 1),
+            .steps = 1 + (uint32_t)(seed % 19),
+            .features = trajd_kind_is_slerp(kind) ? 4 : 1 + (uint32_t)(seed % 9),
+            .kind = kind,
+            .source = seed % 3 ? TRAJD_F32 : TRAJD_F64,
+            .output = seed % 6 ? TRAJD_F32 : TRAJD_F64,
+            .stamps = (enum stamps_flavour)(seed / 7 % STAMPS_COUNT),
+            .unit = seed % 11 < 3 ? TRAJD_GRID_ROWS : TRAJD_GRID_NS,
+        };
+        compare(&spec);
+    }
+}
+
+static void test_longer_than_a_chunk(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < TRAJD_KIND_COUNT; kind++)
+        for (uint32_t steps = 255; steps <= 1000; steps += 255) {
+            struct problem_spec spec = {steps, 3, 300, steps, 4, (enum trajd_kind)kind, TRAJD_F32, TRAJD_F32,
+                                        STAMPS_JITTER, TRAJD_GRID_NS};
+            compare(&spec);
+        }
+}
+
+/* The same bits whatever the number of threads, windows enough for several slices. */
+static void test_threads_change_nothing(void **state)
+{
+    struct trajd_pool *pool;
+
+    (void)state;
+    assert_int_equal(trajd_pool_create(4, "test", &pool, NULL), TRAJD_OK);
+    for (int kind = 0; kind < TRAJD_KIND_COUNT; kind++) {
+        struct problem_spec spec = {(uint64_t)kind + 5, 700, 40, 33, 8, (enum trajd_kind)kind, TRAJD_F64, TRAJD_F32,
+                                    STAMPS_JITTER, TRAJD_GRID_NS};
+        struct problem problem;
+        struct trajd_stream alone;
+
+        problem_create(&problem, &spec);
+        run_plan(&problem, NULL, 1, NULL);
+        alone = problem.stream;
+        problem_new_outputs(&problem);
+        run_plan(&problem, "auto", 4, pool);
+        assert_memory_equal(alone.output, problem.stream.output, problem.output_bytes);
+        if (alone.mask)
+            assert_memory_equal(alone.mask, problem.stream.mask, problem.mask_bytes);
+        problem_destroy(&problem);
+    }
+    trajd_pool_destroy(&pool);
+}
+
+/* Two streams of different brackets share a mask: the largest code wins, whichever is worked on first. */
+static void test_joined_masks(void **state)
+{
+    int64_t stamps[] = {0, 10, 20}, begin = 0, three = 3, one = 1, anchor = 20, offsets[] = {-30, -10, 0};
+    float v[] = {1, NAN, 3}, out[2][3];
+    uint8_t mask[3], wanted[] = {TRAJD_MASK_BEFORE_START, TRAJD_MASK_NAN, TRAJD_MASK_AFTER_END};
+    struct trajd_clock clock = {stamps, {0, 0}};
+    struct trajd_grid grid = {TRAJD_GRID_NS, 3, offsets, 0};
+    struct trajd_bracket brackets[] = {{0, 0, &begin, &three, &anchor}, {0, 0, &begin, &one, &anchor}};
+    struct trajd_stream streams[2];
+    struct trajd_resample_request request = {1, 1, 1, 2, 2, &clock, &grid, brackets, streams};
+    struct trajd_plan *plan;
+
+    (void)state;
+    for (uint32_t s = 0; s < 2; s++)
+        streams[s] = (struct trajd_stream){.bracket_index = 1 - s, .source_type = TRAJD_F32, .feature_count = 1,
+                                           .row_stride_bytes = 4, .base = v, .max_gap_ns = -1, .max_age_ns = -1,
+                                           .output_type = TRAJD_F32, .output = out[s], .window_stride_bytes = 12,
+                                           .step_stride_bytes = 4, .mask = mask, .mask_window_stride_bytes = 3,
+                                           .mask_joins_previous = (uint8_t)s};
+    for (int variant = 0; variant < 2; variant++) {
+        memset(mask, 0xee, sizeof mask);
+        assert_int_equal(trajd_plan_create(&request, &one_thread, variant ? "reference" : "cpu_rows", &plan, NULL), 0);
+        assert_int_equal(trajd_plan_run(plan, &request, NULL, NULL), TRAJD_OK);
+        assert_memory_equal(mask, wanted, sizeof mask);
+        assert_true(out[0][2] == 1 && out[1][2] == 3);
+        trajd_plan_destroy(&plan);
+    }
+}
+
+static void test_plan_refuses(void **state)
+{
+    struct problem_spec spec = {1, 4, 10, 5, 3, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, STAMPS_JITTER, TRAJD_GRID_NS};
+    struct problem problem;
+    struct trajd_error error;
+    struct trajd_plan *plan;
+
+    (void)state;
+    problem_create(&problem, &spec);
+    assert_int_equal(trajd_plan_create(&problem.request, &one_thread, "cpu_rowz", &plan, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "cpu_rows"));
+    assert_null(plan);
+    assert_int_equal(trajd_plan_create(&problem.request, &one_thread, NULL, &plan, &error), TRAJD_OK);
+    assert_non_null(strstr(trajd_plan_describe(plan), "cpu_rows"));
+    problem.request.window_count = 5;
+    assert_int_equal(trajd_plan_run(plan, &problem.request, NULL, &error), TRAJD_ERR_ARGUMENT);
+    problem.request.window_count = 0;
+    assert_int_equal(trajd_plan_run(plan, &problem.request, NULL, &error), TRAJD_OK);
+    problem.request.window_count = 3;
+    assert_int_equal(trajd_plan_run(plan, &problem.request, NULL, &error), TRAJD_OK);
+    problem.stream.kind = TRAJD_KIND_ANGLE;
+    problem.stream.derivative = NULL;
+    assert_int_equal(trajd_plan_run(plan, &problem.request, NULL, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "streams[0]"));
+    trajd_plan_destroy(&plan);
+    trajd_plan_destroy(&plan);
+    problem_destroy(&problem);
+}
+
+/* A plan is made before there are buffers. */
+static void test_plan_from_shape_alone(void **state)
+{
+    struct trajd_clock clock = {NULL, {0, 0}};
+    struct trajd_grid grid = {TRAJD_GRID_NS, 4, NULL, 0};
+    struct trajd_bracket bracket = {0};
+    struct trajd_stream stream = {.source_type = TRAJD_F32, .output_type = TRAJD_F32, .feature_count = 2,
+                                  .row_stride_bytes = 8, .window_stride_bytes = 32, .step_stride_bytes = 8};
+    struct trajd_resample_request shape = {16, 1, 1, 1, 1, &clock, &grid, &bracket, &stream};
+    struct trajd_error error;
+    struct trajd_plan *plan;
+
+    (void)state;
+    assert_int_equal(trajd_plan_create(&shape, &one_thread, "auto", &plan, &error), TRAJD_OK);
+    assert_int_equal(trajd_plan_run(plan, &shape, NULL, &error), TRAJD_ERR_ARGUMENT);
+    trajd_plan_destroy(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_type_kind_and_size), cmocka_unit_test(test_many_random_problems),
+        cmocka_unit_test(test_longer_than_a_chunk),      cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_joined_masks),             cmocka_unit_test(test_plan_refuses),
+        cmocka_unit_test(test_plan_from_shape_alone),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
