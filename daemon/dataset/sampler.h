@@ -14,7 +14,7 @@
 
 enum trajd_order {
     TRAJD_ORDER_GLOBAL = 0,     /* any window at any position: for what is resident */
-    TRAJD_ORDER_BLOCKED = 1,    /* blocks of episodes permuted, then windows inside K neighbouring blocks: for what is not */
+    TRAJD_ORDER_BLOCKED = 1,    /* blocks permuted, then windows inside K neighbouring ones: for what is not resident */
     TRAJD_ORDER_SEQUENTIAL = 2, /* as numbered */
 };
 
@@ -37,7 +37,8 @@ struct trajd_sampler_options {
     uint64_t fingerprint;     /* of dataset and window specification: part of the key */
     uint64_t seed;
     enum trajd_order order;
-    uint32_t block_windows;   /* blocked: segments are gathered into blocks of at least this many windows */
+    uint32_t block_windows;   /* blocked: a block is this many windows in a row, so an episode that lies across a border is
+                                 read for two blocks: choose a few episodes' worth */
     uint32_t block_neighbours;/* blocked: K */
     enum trajd_tail tail;
     uint32_t global_batch;    /* G >= 1 */
@@ -53,6 +54,7 @@ struct trajd_window {
 
 struct trajd_sampler;
 
+/* TRAJD_ERR_ARGUMENT also where `drop` would leave no batch at all (N < G). */
 enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *options, struct trajd_sampler **sampler,
                                        struct trajd_error *error);
 void trajd_sampler_destroy(struct trajd_sampler **sampler);
@@ -60,10 +62,12 @@ void trajd_sampler_destroy(struct trajd_sampler **sampler);
 uint64_t trajd_sampler_window_count(const struct trajd_sampler *sampler); /* N */
 /* Positions in an epoch: N for short, N rounded down to G for drop, up to G for wrap. */
 uint64_t trajd_sampler_epoch_length(const struct trajd_sampler *sampler);
+/* Batches from begin_position to the epoch's end. Where G does not divide begin_position (an epoch begun with another G),
+ * positions run on to begin + count * G for wrap, and drop leaves out (N - begin) mod G. */
 uint64_t trajd_sampler_batch_count(const struct trajd_sampler *sampler, uint64_t begin_position);
 uint64_t trajd_sampler_dropped_count(const struct trajd_sampler *sampler);
 
-/* The window at `position` (< epoch length) of an epoch. O(log segments), no allocation. */
+/* The window at `position` of an epoch; from N on the order begins again and rows are `wrapped`. O(log segments), no allocation. */
 void trajd_sampler_at(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position,
                       struct trajd_window *window);
 /* The window with that number: the inverse look-up for explain. window_id < N. */

@@ -1,0 +1,69 @@
+/* The keyed permutation and the mixing under it. Version 1: what these yield is recorded in tests/golden/sampler and never changes. */
+#include <math.h>
+
+#include "daemon/dataset/sampler.h"
+
+#define ROUND_COUNT 8
+#define GOLDEN UINT64_C(0x9e3779b97f4a7c15) /* 2^64 over the golden ratio: successive multiples are far apart */
+
+/* A bijection of 64-bit words that changes each output bit with each input bit (the finaliser of splitmix64). */
+static uint64_t scramble(uint64_t x)
+{
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+uint64_t trajd_mix(const uint64_t *words, uint32_t count)
+{
+    uint64_t mixed = count;
+
+    for (uint32_t i = 0; i < count; i++)
+        mixed = scramble((mixed + GOLDEN) ^ words[i]);
+    return scramble(mixed + GOLDEN);
+}
+
+/* The smallest a with a * a >= n; n >= 1. */
+static uint64_t square_root_up(uint64_t n)
+{
+    uint64_t a = (uint64_t)sqrt((double)n); /* a first guess: the two loops make it exact whatever the rounding */
+
+    while ((unsigned __int128)a * a >= n)
+        a--;
+    while ((unsigned __int128)a * a < n)
+        a++;
+    return a;
+}
+
+/* x + y mod n for x, y < n <= 2^32. */
+static uint64_t add_within(uint64_t n, uint64_t x, uint64_t y)
+{
+    return x + y < n ? x + y : x + y - n;
+}
+
+/* A number below n from a scrambled word, by its upper bits. */
+static uint64_t scale_below(uint64_t n, uint64_t word)
+{
+    return (uint64_t)((unsigned __int128)word * n >> 64);
+}
+
+/* [0, n) is laid out as a rectangle of a rows of b, of which fewer than a cells are too many. Each round moves a cell
+ * along its row by an amount that its row's number decides, or along its column likewise: a bijection of the rectangle. A
+ * cell that ends outside [0, n) goes through again, which happens once in sqrt(n) cells. */
+uint64_t trajd_permute(uint64_t key, uint64_t n, uint64_t position)
+{
+    uint64_t a = square_root_up(n);
+    uint64_t b = n / a + (n % a != 0);
+    uint64_t cell = position;
+
+    do {
+        uint64_t row = cell / b, column = cell % b;
+        for (uint64_t round = 1; round <= ROUND_COUNT; round += 2) {
+            uint64_t here = scramble(key + round * GOLDEN), next = scramble(key + (round + 1) * GOLDEN);
+            row = add_within(a, row, scale_below(a, scramble(here + column)));
+            column = add_within(b, column, scale_below(b, scramble(next + row)));
+        }
+        cell = row * b + column;
+    } while (cell >= n);
+    return cell;
+}

@@ -1,0 +1,196 @@
+#include "daemon/dataset/sampler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a key is for: the words below stand in it so that no two permutations of an epoch share one. */
+enum purpose { PURPOSE_GLOBAL = 1, PURPOSE_SHIFT = 2, PURPOSE_BLOCKS = 3, PURPOSE_GROUP = 4 };
+
+struct trajd_sampler {
+    struct trajd_segment *segments;
+    uint64_t *first_window; /* [segment_count]: number of each segment's first window */
+    uint32_t segment_count;
+    uint64_t window_count;
+    uint64_t fingerprint;
+    uint64_t seed;
+    enum trajd_order order;
+    uint64_t block_windows;
+    uint64_t block_neighbours;
+    enum trajd_tail tail;
+    uint64_t global_batch;
+};
+
+static enum trajd_status check_options(const struct trajd_sampler_options *options, struct trajd_error *error)
+{
+    uint64_t total = 0;
+
+    if (options->segment_count == 0)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "no windows: nothing is left to sample from");
+    for (uint32_t i = 0; i < options->segment_count; i++) {
+        uint64_t count = options->segments[i].window_count;
+        if (count == 0)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "segment %u has no windows", i);
+        if (count > INT64_MAX - total) /* positions of a wrapped epoch, N + G, must fit 64 bits as well */
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "more than 2^63 windows");
+        if (options->segments[i].first_anchor > INT64_MAX - (int64_t)count)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "segment %u: anchors beyond 2^63", i);
+        total += count;
+    }
+    if (options->global_batch == 0)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "global_batch is 0 (at least 1)");
+    if ((unsigned)options->order > TRAJD_ORDER_SEQUENTIAL || (unsigned)options->tail > TRAJD_TAIL_SHORT)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "order %d or tail %d is unknown", (int)options->order,
+                               (int)options->tail);
+    if (options->order == TRAJD_ORDER_BLOCKED && (options->block_windows == 0 || options->block_neighbours == 0))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "order blocked: block windows and neighbours are at least 1");
+    if (options->tail == TRAJD_TAIL_DROP && total < options->global_batch)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%llu windows are fewer than a global batch of %u, and tail: drop leaves none (wrap, short)",
+                               (unsigned long long)total, options->global_batch);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *options, struct trajd_sampler **sampler,
+                                       struct trajd_error *error)
+{
+    enum trajd_status status = check_options(options, error);
+    struct trajd_sampler *made;
+
+    *sampler = NULL;
+    if (status != TRAJD_OK)
+        return status;
+    made = calloc(1, sizeof *made);
+    if (made) {
+        made->segments = calloc(options->segment_count, sizeof *made->segments);
+        made->first_window = calloc(options->segment_count, sizeof *made->first_window);
+    }
+    if (!made || !made->segments || !made->first_window) {
+        trajd_sampler_destroy(&made);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %u segments", options->segment_count);
+    }
+    memcpy(made->segments, options->segments, options->segment_count * sizeof *made->segments);
+    for (uint32_t i = 0; i < options->segment_count; i++) {
+        made->first_window[i] = made->window_count;
+        made->window_count += options->segments[i].window_count;
+    }
+    made->segment_count = options->segment_count;
+    made->fingerprint = options->fingerprint;
+    made->seed = options->seed;
+    made->order = options->order;
+    made->block_windows = options->block_windows;
+    made->block_neighbours = options->block_neighbours;
+    made->tail = options->tail;
+    made->global_batch = options->global_batch;
+    *sampler = made;
+    return TRAJD_OK;
+}
+
+void trajd_sampler_destroy(struct trajd_sampler **sampler)
+{
+    struct trajd_sampler *made = *sampler;
+
+    *sampler = NULL;
+    if (!made)
+        return;
+    free(made->segments);
+    free(made->first_window);
+    free(made);
+}
+
+uint64_t trajd_sampler_window_count(const struct trajd_sampler *sampler)
+{
+    return sampler->window_count;
+}
+
+uint64_t trajd_sampler_epoch_length(const struct trajd_sampler *sampler)
+{
+    uint64_t over = sampler->window_count % sampler->global_batch;
+
+    switch (sampler->tail) {
+    case TRAJD_TAIL_DROP: return sampler->window_count - over;
+    case TRAJD_TAIL_WRAP: return sampler->window_count + (over ? sampler->global_batch - over : 0);
+    case TRAJD_TAIL_SHORT: break;
+    }
+    return sampler->window_count;
+}
+
+uint64_t trajd_sampler_batch_count(const struct trajd_sampler *sampler, uint64_t begin_position)
+{
+    uint64_t left;
+
+    if (begin_position >= sampler->window_count)
+        return 0;
+    left = sampler->window_count - begin_position;
+    return left / sampler->global_batch +
+           (sampler->tail != TRAJD_TAIL_DROP && left % sampler->global_batch != 0);
+}
+
+uint64_t trajd_sampler_dropped_count(const struct trajd_sampler *sampler)
+{
+    return sampler->tail == TRAJD_TAIL_DROP ? sampler->window_count % sampler->global_batch : 0;
+}
+
+static uint64_t key_for(const struct trajd_sampler *sampler, uint64_t epoch, enum purpose purpose, uint64_t number)
+{
+    const uint64_t words[] = {TRAJD_SAMPLER_VERSION, sampler->fingerprint, sampler->seed, epoch, purpose, number};
+
+    return trajd_mix(words, sizeof words / sizeof words[0]);
+}
+
+/* Blocks are equal runs of window numbers, so that where the g-th group of K permuted blocks begins is a product and not a sum
+ * over the blocks before it. The N mod `block_windows` windows left over are a short block, which ends the last group. So that
+ * they are not the same windows in every epoch, the numbering is turned by a keyed amount first. */
+static uint64_t blocked_window(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position)
+{
+    uint64_t n = sampler->window_count, block_windows = sampler->block_windows;
+    uint64_t full_blocks = n / block_windows;
+    uint64_t group_windows = block_windows * sampler->block_neighbours; /* both below 2^32 */
+    uint64_t group = position / group_windows;
+    uint64_t left = n - group * group_windows;
+    uint64_t inside = trajd_permute(key_for(sampler, epoch, PURPOSE_GROUP, group),
+                                    left < group_windows ? left : group_windows, position % group_windows);
+    uint64_t block = group * sampler->block_neighbours + inside / block_windows;
+    uint64_t shift = key_for(sampler, epoch, PURPOSE_SHIFT, 0) % n;
+    uint64_t window;
+
+    if (block < full_blocks)
+        block = trajd_permute(key_for(sampler, epoch, PURPOSE_BLOCKS, 0), full_blocks, block);
+    window = block * block_windows + inside % block_windows;
+    return window < n - shift ? window + shift : window - (n - shift);
+}
+
+void trajd_sampler_at(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position,
+                      struct trajd_window *window)
+{
+    uint64_t n = sampler->window_count;
+    uint64_t within = position % n; /* beyond N only `wrap` asks: the order begins again */
+    uint64_t window_id = within;
+
+    if (sampler->order == TRAJD_ORDER_GLOBAL)
+        window_id = trajd_permute(key_for(sampler, epoch, PURPOSE_GLOBAL, 0), n, within);
+    else if (sampler->order == TRAJD_ORDER_BLOCKED)
+        window_id = blocked_window(sampler, epoch, within);
+    trajd_sampler_window(sampler, window_id, window);
+    window->wrapped = position >= n;
+}
+
+void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id, struct trajd_window *window)
+{
+    uint32_t low = 0, high = sampler->segment_count; /* the segment is in [low, high) */
+    const struct trajd_segment *segment;
+
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (sampler->first_window[middle] <= window_id)
+            low = middle;
+        else
+            high = middle;
+    }
+    segment = &sampler->segments[low];
+    *window = (struct trajd_window){
+        .window_id = window_id,
+        .dataset_index = segment->dataset_index,
+        .episode_index = segment->episode_index,
+        .anchor = segment->first_anchor + (int64_t)(window_id - sampler->first_window[low]),
+    };
+}

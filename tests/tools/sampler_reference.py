@@ -1,0 +1,202 @@
+"""The sampler's order and the rational clocks once more, by Python's big integers, and the golden vectors made from them.
+
+usage: sampler_reference.py write FOLDER     writes vectors.json, vectors.txt (the same for C) and timebase.txt
+       sampler_reference.py check FOLDER     compares the files there with what this program yields
+
+Version 1 is for ever: if `check` fails after a change of the sampler, that change needs a new version.
+"""
+
+import json
+import math
+import os
+import sys
+from bisect import bisect_right
+
+M64 = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+ROUNDS = 8
+GLOBAL, BLOCKED, SEQUENTIAL = 0, 1, 2
+DROP, WRAP, SHORT = 0, 1, 2
+
+
+def scramble(x):
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & M64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & M64
+    return x ^ (x >> 31)
+
+
+def mix(words):
+    mixed = len(words)
+    for word in words:
+        mixed = scramble(((mixed + GOLDEN) & M64) ^ word)
+    return scramble((mixed + GOLDEN) & M64)
+
+
+def permute(key, n, position):
+    a = math.isqrt(n - 1) + 1
+    b = -(-n // a)
+    assert a * b >= n and a * b - n < a
+    cell = position
+    while True:
+        row, column = divmod(cell, b)
+        for r in range(1, ROUNDS + 1):
+            round_key = scramble((key + r * GOLDEN) & M64)
+            if r % 2:
+                row = (row + (scramble((round_key + column) & M64) * a >> 64)) % a
+            else:
+                column = (column + (scramble((round_key + row) & M64) * b >> 64)) % b
+        cell = row * b + column
+        if cell < n:
+            return cell
+
+
+class Sampler:
+    def __init__(self, options):
+        self.__dict__.update(options)
+        self.first = [0]
+        for segment in self.segments:
+            self.first.append(self.first[-1] + segment["window_count"])
+        self.n = self.first.pop()
+
+    def key(self, epoch, purpose, number=0):
+        return mix([1, self.fingerprint, self.seed, epoch, purpose, number])
+
+    def epoch_length(self):
+        whole, over = divmod(self.n, self.global_batch)
+        return [whole * self.global_batch, (whole + bool(over)) * self.global_batch, self.n][self.tail]
+
+    def dropped(self):
+        return self.n % self.global_batch if self.tail == DROP else 0
+
+    def batches(self, begin):
+        left = max(0, self.n - begin)
+        return left // self.global_batch if self.tail == DROP else -(-left // self.global_batch)
+
+    def blocked(self, epoch, position):
+        size = self.block_windows * self.block_neighbours
+        group, inside = divmod(position, size)
+        inside = permute(self.key(epoch, 4, group), min(size, self.n - group * size), inside)
+        block, offset = divmod(inside, self.block_windows)
+        block += group * self.block_neighbours
+        full = self.n // self.block_windows
+        if block < full:
+            block = permute(self.key(epoch, 3), full, block)
+        return (block * self.block_windows + offset + self.key(epoch, 2) % self.n) % self.n
+
+    def at(self, epoch, position):
+        within = position % self.n
+        window = within
+        if self.order == GLOBAL:
+            window = permute(self.key(epoch, 1), self.n, within)
+        elif self.order == BLOCKED:
+            window = self.blocked(epoch, within)
+        index = bisect_right(self.first, window) - 1
+        segment = self.segments[index]
+        return {"epoch": epoch, "position": position, "window_id": window, "dataset_index": segment["dataset_index"],
+                "episode_index": segment["episode_index"],
+                "anchor": segment["first_anchor"] + window - self.first[index], "wrapped": int(position >= self.n)}
+
+
+def segments_of(counts):
+    return [{"dataset_index": i % 3, "episode_index": i * 7 + 1, "first_anchor": i - 2, "window_count": count}
+            for i, count in enumerate(counts)]
+
+
+def sampler_cases():
+    shapes = [[1], [2], [3], [1, 1, 5], [97], [100, 1, 250, 33, 616], [10**9 + 7, 5 * 10**9, 3, 4 * 10**9],
+              [2**62 - 12345, 2**62 - 12345]]
+    for counts in shapes:
+        n = sum(counts)
+        for order in (GLOBAL, BLOCKED, SEQUENTIAL):
+            for tail, batch in ((DROP, 1), (DROP, min(n, 7)), (WRAP, 32), (SHORT, 16)):
+                options = {"seed": 42 + order, "fingerprint": 0xFEDCBA9876543210, "order": order, "block_windows": 10,
+                           "block_neighbours": 4, "tail": tail, "global_batch": batch, "segments": segments_of(counts)}
+                sampler = Sampler(options)
+                length = sampler.epoch_length()
+                positions = sorted({p for p in (0, 1, 2, 39, 40, 41, n // 2, n - 1, n, length - 1, 10**9)
+                                    if 0 <= p < length})
+                yield {"options": options, "window_count": n, "epoch_length": length, "dropped": sampler.dropped(),
+                       "batches": [[p, sampler.batches(p)] for p in positions + [length]],
+                       "at": [sampler.at(epoch, p) for epoch in (0, 1, M64) for p in positions]}
+
+
+def permute_cases():
+    for n in (1, 2, 3, 4, 5, 6, 7, 97, 1000, 4999, 65536, 10**6 + 3, 2**32 - 1, 2**32, 2**32 + 1, 10**10, 2**53 + 1,
+              2**62 + 1, 2**63 - 25, 2**63, M64):
+        for key in (0, 1, 0xDEADBEEFCAFEF00D, M64):
+            for position in sorted({0, 1 % n, n // 3, n - 1}):
+                yield {"key": key, "n": n, "position": position, "result": permute(key, n, position)}
+
+
+def mix_cases():
+    for words in ([], [0], [0, 0], [1, 2], [2, 1], [M64, 0, 5], list(range(8))):
+        yield {"words": words, "result": mix(words)}
+
+
+def sampler_text(case):
+    o = case["options"]
+    words = ["sampler", o["seed"], o["fingerprint"], o["order"], o["block_windows"], o["block_neighbours"], o["tail"],
+             o["global_batch"], len(o["segments"])]
+    for s in o["segments"]:
+        words += [s["dataset_index"], s["episode_index"], s["first_anchor"], s["window_count"]]
+    yield words
+    yield ["length", case["window_count"], case["epoch_length"], case["dropped"]]
+    for begin, count in case["batches"]:
+        yield ["batches", begin, count]
+    for at in case["at"]:
+        yield ["at", *at.values()]
+
+
+def timebase_lines():
+    """rate, row -> its time; rate, time -> the last row at or before it. Only what fits int64."""
+    rows = [0, 1, 2, 3, 14, 15, 29, 30, 59, 1000, 10**6 + 1, 10**9, 10**10, 3 * 10**12 + 7]
+    for num, den in ((15, 1), (30, 1), (30000, 1001), (60, 1), (500, 1), (1, 1), (1, 3), (2**31 - 1, 1), (2**31 - 1, 2**31 - 2)):
+        for row in sorted({sign * r for r in rows for sign in (1, -1)}):
+            ns = row * 10**9 * den // num
+            if not -(2**63) <= ns < 2**63 - 2:
+                continue
+            yield ["row_ns", num, den, row, ns]
+            for x in (ns - 1, ns, ns + 1):
+                yield ["row_at", num, den, x, ((x + 1) * num - 1) // (10**9 * den)]
+        for x in (-(2**63), 2**63 - 2, 10**18, -(10**18) - 1):
+            yield ["row_at", num, den, x, ((x + 1) * num - 1) // (10**9 * den)]
+
+
+def check_inverse(lines):
+    """row_at above is itself a formula: the definition is row_ns(i) <= x < row_ns(i + 1)."""
+    for word, num, den, x, row in lines:
+        if word == "row_at":
+            assert row * 10**9 * den // num <= x < (row + 1) * 10**9 * den // num, (num, den, x)
+
+
+def files():
+    content = {"mix": list(mix_cases()), "permute": list(permute_cases()), "sampler": list(sampler_cases())}
+    lines = [["mix", len(c["words"]), *c["words"], c["result"]] for c in content["mix"]]
+    lines += [["permute", *c.values()] for c in content["permute"]]
+    for case in content["sampler"]:
+        lines += sampler_text(case)
+    timebase = list(timebase_lines())
+    check_inverse(timebase)
+
+    def text(rows):
+        return "".join(" ".join(str(word) for word in row) + "\n" for row in rows)
+
+    return {"vectors.json": json.dumps(content, indent=None, separators=(",", ":")).replace("},{\"", "},\n{\"") + "\n",
+            "vectors.txt": text(lines), "timebase.txt": text(timebase)}
+
+
+def main():
+    action, folder = sys.argv[1:]
+    for name, text in files().items():
+        path = os.path.join(folder, name)
+        if action == "write":
+            with open(path, "w", encoding="ascii") as out:
+                out.write(text)
+        else:
+            with open(path, encoding="ascii") as there:
+                if there.read() != text:
+                    sys.exit(f"{path}: differs from the reference")
+
+
+if __name__ == "__main__":
+    main()
