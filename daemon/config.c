@@ -1,0 +1,333 @@
+#include "daemon/config.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define SECOND INT64_C(1000000000)
+
+enum key_type { KEY_STRING, KEY_SIZE, KEY_COUNT, KEY_DURATION };
+
+/* One row a key: where it stands, what it is, where it goes, what it may be. */
+static const struct config_key {
+    const char *section; /* NULL: the top level */
+    const char *name;
+    enum key_type type;
+    size_t offset;
+    int64_t low, high, preset;
+} config_keys[] = {
+    {NULL, "runtime", KEY_STRING, offsetof(struct trajd_config, runtime), 0, 0, 0},
+    {NULL, "cache", KEY_STRING, offsetof(struct trajd_config, cache), 0, 0, 0},
+    {NULL, "state", KEY_STRING, offsetof(struct trajd_config, state), 0, 0, 0},
+    {NULL, "feed_idle", KEY_DURATION, offsetof(struct trajd_config, feed_idle_ns), SECOND / 10, 86400 * SECOND, 60 * SECOND},
+    {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, store_bytes), 1 << 16, INT64_MAX, 1024 * MIB},
+    {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16, INT64_MAX, 1024 * MIB},
+    {"memory", "reserve", KEY_SIZE, offsetof(struct trajd_config, reserve_bytes), 0, INT64_MAX, 256 * MIB},
+    {"threads", "readers", KEY_COUNT, offsetof(struct trajd_config, reader_threads), 1, 256, 2},
+    {"threads", "resample", KEY_COUNT, offsetof(struct trajd_config, resample_threads), 0, 1024, 0},
+    {"index", "children", KEY_COUNT, offsetof(struct trajd_config, index_children), 0, 256, 0},
+    {"index", "file_timeout", KEY_DURATION, offsetof(struct trajd_config, index_file_timeout_ns), SECOND, 3600 * SECOND, 60 * SECOND},
+    {"limits", "sessions", KEY_COUNT, offsetof(struct trajd_config, max_sessions), 1, 65536, 256},
+    {"limits", "feeds", KEY_COUNT, offsetof(struct trajd_config, max_feeds), 1, 1024, 16},
+    {"limits", "credit", KEY_COUNT, offsetof(struct trajd_config, max_credit), 2, 1024, 16},
+};
+#define CONFIG_KEY_COUNT (sizeof config_keys / sizeof config_keys[0])
+static const char *const sections[] = {"memory", "threads", "index", "limits", NULL};
+
+static enum trajd_status read_key(struct trajd_config *config, const struct config_key *key,
+                                  const struct trajd_yaml_node *node, struct trajd_error *error)
+{
+    void *field = (char *)config + key->offset;
+    enum trajd_status status = TRAJD_OK;
+    int64_t number;
+
+    switch (key->type) {
+    case KEY_STRING:
+        return trajd_yaml_string(config->yaml, node, field, error);
+    case KEY_COUNT:
+        status = trajd_yaml_int(config->yaml, node, key->low, key->high, &number, error);
+        if (!status)
+            *(uint32_t *)field = (uint32_t)number;
+        return status;
+    case KEY_SIZE:
+        status = trajd_yaml_size(config->yaml, node, field, error);
+        if (!status && (*(uint64_t *)field < (uint64_t)key->low || *(uint64_t *)field > (uint64_t)key->high))
+            return trajd_yaml_error(config->yaml, node, error, "%s: at least %lld bytes", node->value,
+                                    (long long)key->low);
+        return status;
+    case KEY_DURATION:
+        status = trajd_yaml_duration(config->yaml, node, field, error);
+        if (!status && (*(int64_t *)field < key->low || *(int64_t *)field > key->high))
+            return trajd_yaml_error(config->yaml, node, error, "%s: between %g s and %g s", node->value,
+                                    (double)key->low / SECOND, (double)key->high / SECOND);
+        return status;
+    }
+    return status;
+}
+
+static void set_preset(struct trajd_config *config, const struct config_key *key)
+{
+    void *field = (char *)config + key->offset;
+
+    if (key->type == KEY_COUNT)
+        *(uint32_t *)field = (uint32_t)key->preset;
+    else if (key->type == KEY_SIZE)
+        *(uint64_t *)field = (uint64_t)key->preset;
+    else if (key->type == KEY_DURATION)
+        *(int64_t *)field = key->preset;
+}
+
+/* The keys of one section (NULL: the top level, whose other keys are the sections, datasets and feeds). */
+static enum trajd_status read_section(struct trajd_config *config, const char *section,
+                                      const struct trajd_yaml_node *node, struct trajd_error *error)
+{
+    const char *allowed[CONFIG_KEY_COUNT + sizeof sections / sizeof sections[0] + 4] = {NULL};
+    size_t count = 0;
+    enum trajd_status status;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(config->yaml, node, error, "a mapping of keys");
+    for (size_t k = 0; k < CONFIG_KEY_COUNT; k++)
+        if (config_keys[k].section == section ||
+            (section && config_keys[k].section && strcmp(config_keys[k].section, section) == 0))
+            allowed[count++] = config_keys[k].name;
+    if (!section) {
+        for (size_t s = 0; sections[s]; s++)
+            allowed[count++] = sections[s];
+        allowed[count++] = "version";
+        allowed[count++] = "datasets";
+        allowed[count++] = "feeds";
+    }
+    if ((status = trajd_yaml_check_keys(config->yaml, node, allowed, error)))
+        return status;
+    for (size_t k = 0; k < CONFIG_KEY_COUNT; k++) {
+        const struct config_key *key = &config_keys[k];
+        const struct trajd_yaml_node *child;
+        if (key->section != section && !(section && key->section && strcmp(key->section, section) == 0))
+            continue;
+        child = trajd_yaml_get(node, key->name);
+        if (child && (status = read_key(config, key, child, error)))
+            return status;
+    }
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_dataset(struct trajd_config *config, const struct trajd_yaml_node *node,
+                                      struct trajd_error *error)
+{
+    static const char *const keys[] = {"path", "layout", NULL};
+    struct trajd_config_dataset *dataset = &config->datasets[config->dataset_count];
+    const struct trajd_yaml_node *path, *layout;
+    enum trajd_status status;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(config->yaml, node, error, "{path: FILE OR FOLDER, layout: NAME}");
+    if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
+        return status;
+    path = trajd_yaml_get(node, "path");
+    layout = trajd_yaml_get(node, "layout");
+    if (!path || !layout)
+        return trajd_yaml_error(config->yaml, node, error, "no `%s:`", path ? "layout" : "path");
+    dataset->name = node->key;
+    config->dataset_count++;
+    status = trajd_yaml_string(config->yaml, path, &dataset->path, error);
+    return status ? status : trajd_yaml_string(config->yaml, layout, &dataset->layout, error);
+}
+
+static enum trajd_status read_datasets(struct trajd_config *config, const struct trajd_yaml_node *node,
+                                       struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (!node || node->kind != TRAJD_YAML_MAPPING || !node->child_count ||
+        node->child_count > TRAJD_CONFIG_MAX_DATASETS)
+        return trajd_yaml_error(config->yaml, node ? node : trajd_yaml_root(config->yaml), error,
+                                "`datasets:` names 1 to %d datasets", TRAJD_CONFIG_MAX_DATASETS);
+    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+        status = read_dataset(config, child, error);
+    return status;
+}
+
+static enum trajd_status read_feed(struct trajd_config *config, const struct trajd_yaml_node *node,
+                                   struct trajd_error *error)
+{
+    const char *names[TRAJD_CONFIG_MAX_DATASETS], *nearest;
+    struct trajd_window_spec **spec = &config->feeds[config->feed_count];
+    enum trajd_status status = trajd_window_spec_parse(config->yaml, node, node->key, spec, error);
+
+    if (status)
+        return status;
+    config->feed_count++;
+    for (uint32_t d = 0; d < config->dataset_count; d++) {
+        names[d] = config->datasets[d].name;
+        if (strcmp(names[d], (*spec)->dataset) == 0)
+            return TRAJD_OK;
+    }
+    nearest = trajd_yaml_nearest((*spec)->dataset, names, config->dataset_count);
+    return trajd_yaml_error(config->yaml, trajd_yaml_get(node, "dataset"), error, "no dataset %s%s%s%s",
+                            (*spec)->dataset, nearest ? " (did you mean " : "", nearest ? nearest : "",
+                            nearest ? "?)" : "");
+}
+
+static enum trajd_status read_feeds(struct trajd_config *config, const struct trajd_yaml_node *node,
+                                    struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (!node) /* all feeds come from jobs */
+        return TRAJD_OK;
+    if (node->kind != TRAJD_YAML_MAPPING || node->child_count > config->max_feeds ||
+        node->child_count > TRAJD_CONFIG_MAX_FEEDS)
+        return trajd_yaml_error(config->yaml, node, error, "a mapping of at most %u feeds (limits.feeds)",
+                                config->max_feeds);
+    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+        status = read_feed(config, child, error);
+    return status;
+}
+
+static enum trajd_status read_config(struct trajd_config *config, struct trajd_error *error)
+{
+    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml), *node;
+    enum trajd_status status;
+    int64_t version;
+
+    for (size_t k = 0; k < CONFIG_KEY_COUNT; k++)
+        set_preset(config, &config_keys[k]);
+    if ((status = read_section(config, NULL, root, error)))
+        return status;
+    node = trajd_yaml_get(root, "version");
+    if (!node)
+        return trajd_yaml_error(config->yaml, root, error, "no `version: 1`");
+    if ((status = trajd_yaml_int(config->yaml, node, 1, 1, &version, error)))
+        return status;
+    for (size_t s = 0; sections[s]; s++)
+        if ((node = trajd_yaml_get(root, sections[s])) && (status = read_section(config, sections[s], node, error)))
+            return status;
+    if ((status = read_datasets(config, trajd_yaml_get(root, "datasets"), error)))
+        return status;
+    return read_feeds(config, trajd_yaml_get(root, "feeds"), error);
+}
+
+/* A path in the file is relative to the file: `*text` becomes a string of its own, which the configuration frees. */
+static enum trajd_status resolve_path(struct trajd_config *config, const char *file, const char **text,
+                                      struct trajd_error *error)
+{
+    const char *slash = strrchr(file, '/');
+    const int folder = slash && **text != '/' ? (int)(slash - file) + 1 : 0;
+    char *resolved = NULL;
+
+    if (asprintf(&resolved, "%.*s%s", folder, file, *text) < 0)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the configuration");
+    config->resolved[config->resolved_count++] = resolved;
+    *text = resolved;
+    return TRAJD_OK;
+}
+
+static enum trajd_status resolve_paths(struct trajd_config *config, const char *file, struct trajd_error *error)
+{
+    const char **directories[] = {&config->runtime, &config->cache, &config->state};
+    enum trajd_status status = TRAJD_OK;
+
+    for (size_t i = 0; i < 3 && !status; i++)
+        if (*directories[i])
+            status = resolve_path(config, file, directories[i], error);
+    for (uint32_t d = 0; d < config->dataset_count && !status; d++)
+        status = resolve_path(config, file, &config->datasets[d].path, error);
+    return status;
+}
+
+enum trajd_status trajd_config_load(const char *path, struct trajd_config **out, struct trajd_error *error)
+{
+    struct trajd_config *config = calloc(1, sizeof *config);
+    enum trajd_status status;
+
+    *out = NULL;
+    if (!config)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the configuration");
+    status = trajd_yaml_load(path, &config->yaml, error);
+    if (!status)
+        status = read_config(config, error);
+    if (!status)
+        status = resolve_paths(config, path, error);
+    if (status)
+        trajd_config_destroy(&config);
+    *out = config;
+    return status;
+}
+
+void trajd_config_destroy(struct trajd_config **out)
+{
+    struct trajd_config *config = *out;
+
+    *out = NULL;
+    if (!config)
+        return;
+    for (uint32_t f = 0; f < config->feed_count; f++)
+        trajd_window_spec_destroy(&config->feeds[f]);
+    for (uint32_t i = 0; i < config->resolved_count; i++)
+        free(config->resolved[i]);
+    trajd_yaml_destroy(&config->yaml);
+    free(config);
+}
+
+static void print_key(const struct trajd_config *config, const struct config_key *key, FILE *out)
+{
+    const void *field = (const char *)config + key->offset;
+
+    if (key->type == KEY_STRING && !*(const char *const *)field)
+        return; /* comes from the service manager's environment */
+    fprintf(out, "%s%s: ", key->section ? "  " : "", key->name);
+    switch (key->type) {
+    case KEY_STRING:
+        fprintf(out, "%s\n", *(const char *const *)field);
+        break;
+    case KEY_COUNT:
+        fprintf(out, "%u\n", *(const uint32_t *)field);
+        break;
+    case KEY_SIZE:
+        fprintf(out, "%llu\n", (unsigned long long)*(const uint64_t *)field);
+        break;
+    case KEY_DURATION:
+        fprintf(out, "%lldns\n", (long long)*(const int64_t *)field);
+        break;
+    }
+}
+
+static void print_node(const struct trajd_yaml_node *node, int depth, FILE *out)
+{
+    const char *quote = node->quoted ? "\"" : "";
+
+    fprintf(out, "%*s", 2 * depth, "");
+    if (node->key)
+        fprintf(out, "%s: ", node->key);
+    else
+        fprintf(out, "- ");
+    if (node->kind == TRAJD_YAML_SCALAR) {
+        fprintf(out, "%s%s%s\n", quote, node->value, quote);
+        return;
+    }
+    fputc('\n', out);
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
+        print_node(child, depth + 1, out);
+}
+
+void trajd_config_print(const struct trajd_config *config, FILE *out)
+{
+    const struct trajd_yaml_node *feeds = trajd_yaml_get(trajd_yaml_root(config->yaml), "feeds");
+    const char *section = NULL;
+
+    fprintf(out, "version: 1\n");
+    for (size_t k = 0; k < CONFIG_KEY_COUNT; k++) {
+        if (config_keys[k].section && config_keys[k].section != section)
+            fprintf(out, "%s:\n", config_keys[k].section);
+        section = config_keys[k].section;
+        print_key(config, &config_keys[k], out);
+    }
+    fprintf(out, "datasets:\n");
+    for (uint32_t d = 0; d < config->dataset_count; d++)
+        fprintf(out, "  %s: {path: %s, layout: %s}\n", config->datasets[d].name, config->datasets[d].path,
+                config->datasets[d].layout);
+    if (feeds)
+        print_node(feeds, 0, out);
+}

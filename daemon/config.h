@@ -1,0 +1,48 @@
+/* The daemon's configuration: trajd.yaml, checked against its own rules. configs/trajd.yaml shows every key at its default. */
+#ifndef TRAJD_DAEMON_CONFIG_H
+#define TRAJD_DAEMON_CONFIG_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "daemon/base/yaml.h"
+#include "daemon/dataset/window_spec.h"
+
+#define TRAJD_CONFIG_MAX_DATASETS 64
+#define TRAJD_CONFIG_MAX_FEEDS 64
+
+struct trajd_config_dataset {
+    const char *name;
+    const char *path;
+    const char *layout;
+};
+
+struct trajd_config {
+    const char *runtime;          /* directory of the sockets; NULL: $RUNTIME_DIRECTORY, else /run/trajd/main */
+    const char *cache;            /* directory of index caches; NULL: $CACHE_DIRECTORY, else none */
+    const char *state;            /* directory of journals; NULL: $STATE_DIRECTORY, else none */
+    uint64_t store_bytes;         /* of resident rows, over all datasets */
+    uint64_t rings_bytes;         /* of all rings */
+    uint64_t reserve_bytes;       /* that must stay free on the machine, and in the cgroup, beside store and rings */
+    uint32_t reader_threads;      /* per dataset */
+    uint32_t resample_threads;    /* 0: one per processor */
+    uint32_t index_children;      /* 0: one per processor */
+    int64_t index_file_timeout_ns;
+    uint32_t max_sessions, max_feeds, max_credit;
+    int64_t feed_idle_ns;         /* a feed that a job sent is closed after that long without a session */
+    uint32_t dataset_count, feed_count;
+    struct trajd_config_dataset datasets[TRAJD_CONFIG_MAX_DATASETS];
+    struct trajd_window_spec *feeds[TRAJD_CONFIG_MAX_FEEDS];
+    struct trajd_yaml *yaml;      /* owns all strings but the paths, which are */
+    char *resolved[TRAJD_CONFIG_MAX_DATASETS + 3]; /* relative to the file's folder */
+    uint32_t resolved_count;
+};
+
+/* Reads and checks `path`. TRAJD_ERR_ARGUMENT: "FILE:LINE: KEY: what". The caller destroys. */
+enum trajd_status trajd_config_load(const char *path, struct trajd_config **config, struct trajd_error *error);
+void trajd_config_destroy(struct trajd_config **config);
+
+/* Every key with the value in force, as YAML (feeds as they were written). */
+void trajd_config_print(const struct trajd_config *config, FILE *out);
+
+#endif

@@ -1,0 +1,99 @@
+#include "daemon/dataset/window_report.h"
+
+#include <string.h>
+
+static const char *const kind_names[TRAJD_KIND_COUNT] = {"linear", "previous", "nearest", "slerp xyzw",
+                                                         "slerp wxyz", "angle", "mean"};
+
+static void write_clock(const struct trajd_window_plan *plan, uint32_t clock, char *text, size_t size)
+{
+    const struct trajd_rate rate = plan->dataset->clock_rates[clock];
+    const char *name = plan->dataset->index->clocks[clock].name;
+
+    if (rate.num)
+        snprintf(text, size, "%s %.6g Hz", name, (double)rate.num / (double)rate.den);
+    else
+        snprintf(text, size, "%s stamped", name);
+}
+
+/* The mean rate of a clock over the first episode of the feed; 0 where it has no span. */
+static double mean_rate_hz(const struct trajd_window_plan *plan, uint32_t clock)
+{
+    const struct trajd_episode_clock *view =
+        &plan->dataset->index->episodes[plan->episodes[0]].clocks[clock];
+    const int64_t last = view->row_count - 1;
+    int64_t span_ns;
+
+    if (last < 1)
+        return 0;
+    span_ns = trajd_clock_row_ns(view, last) - trajd_clock_row_ns(view, 0);
+    return span_ns > 0 ? (double)last * 1e9 / (double)span_ns : 0;
+}
+
+static void write_grid(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, char *text,
+                       size_t size)
+{
+    const long long from = grid->from, to = grid->from + grid->step_count - 1;
+
+    if (grid->rule == TRAJD_TARGET_ROWS)
+        snprintf(text, size, "rows %lld..%lld", from, to);
+    else if (grid->rule == TRAJD_TARGET_OFFSETS)
+        snprintf(text, size, "%lld..%lld @ %.6g Hz", from, to, (double)grid->rate.num / (double)grid->rate.den);
+    else
+        snprintf(text, size, "%lld..%lld of %s", from, to,
+                 plan->spec->anchor_clock ? plan->spec->anchor_clock : "the anchors");
+}
+
+static void write_shape(const struct trajd_window_plan *plan, const struct trajd_plan_output *output, char *text,
+                        size_t size)
+{
+    int used = snprintf(text, size, "%s [%u,%u", trajd_dtype_name(output->dtype), plan->spec->global_batch,
+                        output->step_count);
+
+    for (uint32_t i = 0; i < output->rank && used > 0 && (size_t)used < size; i++)
+        used += snprintf(text + used, size - (size_t)used, ",%llu", (unsigned long long)output->shape[i]);
+    if (used > 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, "]");
+}
+
+/* Fast streams onto slow grids without an average keep few of their rows: people want to know. */
+static void warn(const struct trajd_window_plan *plan, const struct trajd_plan_target *target,
+                 enum trajd_kind kind, FILE *out)
+{
+    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+    const double source_hz = mean_rate_hz(plan, bracket->clock_index);
+    const double anchor_hz = plan->anchor_clock >= 0 ? mean_rate_hz(plan, (uint32_t)plan->anchor_clock)
+                                                     : (double)plan->anchor_rate.num / (double)plan->anchor_rate.den;
+    const double grid_hz = grid->rate.num ? (double)grid->rate.num / (double)grid->rate.den : anchor_hz;
+
+    if (kind == TRAJD_KIND_LINEAR && grid->rule != TRAJD_TARGET_ROWS && grid_hz > 0 && source_hz > 4 * grid_hz)
+        fprintf(out, "  warning: %s: %.4g Hz onto %.4g Hz by linear keeps 2 rows of %.0f; kind: mean averages them\n",
+                plan->outputs[target->output_index].name, source_hz, grid_hz, source_hz / grid_hz);
+}
+
+void trajd_window_report(const struct trajd_window_plan *plan, FILE *out)
+{
+    const struct trajd_index *index = plan->dataset->index;
+
+    fprintf(out, "feed %s: %llu windows of %u episodes (%u of %u kept), batches of %u, %llu left over, fingerprint %016llx\n",
+            plan->spec->feed_name, (unsigned long long)trajd_sampler_window_count(plan->sampler), plan->episode_count,
+            index->kept_count, index->episode_count, plan->spec->global_batch,
+            (unsigned long long)trajd_sampler_dropped_count(plan->sampler), (unsigned long long)plan->fingerprint);
+    fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", "output", "stream", "clock", "kind", "grid", "role", "tensor");
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        const struct trajd_plan_target *target = &plan->targets[t];
+        const struct trajd_plan_output *output = &plan->outputs[target->output_index];
+        const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+        const enum trajd_kind kind = plan->request_streams[t].kind;
+        char clock[96], grid[96], shape[128];
+
+        write_clock(plan, bracket->clock_index, clock, sizeof clock);
+        write_grid(plan, &plan->grids[bracket->grid_index], grid, sizeof grid);
+        write_shape(plan, output, shape, sizeof shape);
+        fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", output->name, index->streams[target->stream_index].name,
+                clock, kind_names[kind], grid, output->role == TRAJD_ROLE_OBS ? "obs" : "action", shape);
+    }
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        warn(plan, &plan->targets[t], plan->request_streams[t].kind, out);
+}

@@ -1,0 +1,13 @@
+/* A window plan in words, for people: --check, the demo, the log. */
+#ifndef TRAJD_DATASET_WINDOW_REPORT_H
+#define TRAJD_DATASET_WINDOW_REPORT_H
+
+#include <stdio.h>
+
+#include "daemon/dataset/window_plan.h"
+
+/* A line for the windows, then one per source of each output: output, stream, clock, kind, grid, role, type and shape; behind them
+ * warnings about resampling that loses or invents rows. */
+void trajd_window_report(const struct trajd_window_plan *plan, FILE *out);
+
+#endif

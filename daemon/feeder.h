@@ -1,0 +1,50 @@
+/* One feed's production: a thread that takes free slots in order of positions, has them filled, publishes them.
+ *
+ *   take (slot, epoch, position) -> sampler -> store: rows pinned -> request -> kernels -> slot -> publish
+ */
+#ifndef TRAJD_DAEMON_FEEDER_H
+#define TRAJD_DAEMON_FEEDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "daemon/base/log.h"
+#include "daemon/dataset/dataset.h"
+#include "daemon/dataset/window_spec.h"
+#include "daemon/feed/server.h"
+#include "kernels/pool.h"
+
+struct trajd_feeder;
+
+struct trajd_feeder_options {
+    const char *name;                     /* of the feed, as OPEN names it */
+    struct trajd_window_spec *spec;       /* owned by the feeder from a successful create on, if owns_spec */
+    bool owns_spec;
+    struct trajd_dataset *dataset;        /* must outlive the feeder */
+    struct trajd_pool *pool;              /* shared with other feeders; NULL: the feeder's thread alone */
+    struct trajd_server *server;          /* NULL: nothing is served, the plan is only made (--check) */
+    const char *journal_directory;        /* or NULL */
+    uint32_t max_credit;
+    uint64_t rings_left_bytes;            /* the ring must fit */
+    const struct trajd_log *log;
+};
+
+/* Plans, sizes and adds the feed, fills the store as far as it fits, starts the thread. Blocks for as long as reading takes. */
+enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options, struct trajd_feeder **feeder,
+                                      struct trajd_error *error);
+/* Asks the thread to end, without waiting: for stopping several at once. */
+void trajd_feeder_stop(struct trajd_feeder *feeder);
+/* Stops and joins the thread, removes the feed, frees all. Before the server is destroyed. NULL is fine. */
+void trajd_feeder_destroy(struct trajd_feeder **feeder);
+
+struct trajd_feed *trajd_feeder_feed(const struct trajd_feeder *feeder);
+const char *trajd_feeder_name(const struct trajd_feeder *feeder);
+uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder);
+/* CLOCK_MONOTONIC of the thread's last turn: for the watchdog. */
+int64_t trajd_feeder_last_turn_ns(const struct trajd_feeder *feeder);
+
+/* The feed in words: windows, outputs with source, clock, kind, grid, type, shape. One line each, to `out` (with `json`: one object). */
+void trajd_feeder_describe(const struct trajd_feeder *feeder, FILE *out, bool json);
+
+#endif

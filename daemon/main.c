@@ -1,0 +1,183 @@
+/* trajd: the daemon. Reads its configuration, brings the pipeline up, says READY, waits for signals. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/log.h"
+#include "daemon/base/notify.h"
+#include "daemon/config.h"
+#include "daemon/pipeline.h"
+
+#define DRAIN_MS 5000
+#define TURN_MS 1000
+#define STUCK_NS INT64_C(30000000000)
+
+struct command_line {
+    const char *config;
+    bool check, print;
+    enum trajd_log_level level;
+};
+
+static const char usage[] =
+    "usage: trajd --config FILE [--check | --print-config] [--log-level error|warning|info|debug]\n"
+    "\n"
+    "Feeds training jobs with resampled windows of robot trajectories.\n"
+    "\n"
+    "  --config FILE    the configuration (trajd.yaml); configs/trajd.yaml shows every key\n"
+    "  --check          open and plan everything, print the feeds, serve nothing\n"
+    "  --print-config   print every key with the value in force\n"
+    "  --version        print the version\n";
+
+/* 0: go on; else the exit status is *status. */
+static int parse_arguments(int argc, char **argv, struct command_line *line, int *status)
+{
+    static const struct option options[] = {
+        {"config", required_argument, NULL, 'c'},       {"check", no_argument, NULL, 'k'},
+        {"print-config", no_argument, NULL, 'p'},       {"log-level", required_argument, NULL, 'l'},
+        {"version", no_argument, NULL, 'v'},            {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    int option, level;
+
+    *line = (struct command_line){.level = TRAJD_LOG_INFO};
+    *status = EX_USAGE;
+    while ((option = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
+        switch (option) {
+        case 'c':
+            line->config = optarg;
+            break;
+        case 'k':
+            line->check = true;
+            break;
+        case 'p':
+            line->print = true;
+            break;
+        case 'l':
+            for (level = 0; trajd_log_levels[level] && strcmp(trajd_log_levels[level], optarg); level++)
+                ;
+            if (!trajd_log_levels[level]) {
+                fprintf(stderr, "trajd: --log-level %s: error, warning, info or debug\n", optarg);
+                return 1;
+            }
+            line->level = (enum trajd_log_level)level;
+            break;
+        case 'v':
+            *status = printf("trajd %s\n", TRAJD_VERSION) < 0;
+            return 1;
+        case 'h':
+            *status = fputs(usage, stdout) < 0;
+            return 1;
+        default:
+            fputs(usage, stderr);
+            return 1;
+        }
+    }
+    if (optind < argc || !line->config) {
+        fputs(usage, stderr);
+        return 1;
+    }
+    return 0;
+}
+
+/* What the service manager does next depends on whose mistake it was: a bad configuration is not started again. */
+static int exit_status(enum trajd_status status)
+{
+    return status == TRAJD_OK ? EXIT_SUCCESS : status == TRAJD_ERR_ARGUMENT || status == TRAJD_ERR_NOT_FOUND ? EX_CONFIG
+                                                                                                             : EXIT_FAILURE;
+}
+
+/* Until SIGTERM or SIGINT: keeps the watchdog fed as long as every thread turns. */
+static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_notify *notify, const struct trajd_log *log,
+                         const sigset_t *signals)
+{
+    const int64_t turn_ns = notify->watchdog_ns && notify->watchdog_ns / 3 < TURN_MS * INT64_C(1000000)
+                                ? notify->watchdog_ns / 3 : TURN_MS * INT64_C(1000000);
+    const struct timespec turn = {turn_ns / 1000000000, turn_ns % 1000000000};
+    bool told = false;
+
+    for (;;) {
+        const int signal = sigtimedwait(signals, NULL, &turn);
+        char line[160];
+
+        if (signal == SIGTERM || signal == SIGINT)
+            return;
+        if (signal == SIGHUP)
+            LOG(log, WARNING, "SIGHUP: a running feed is never changed; restart to take up a new configuration");
+        if (!trajd_pipeline_is_alive(pipeline, STUCK_NS, line, sizeof line)) {
+            if (!told)
+                LOG(log, ERROR, "%s has not turned for %lld s: the watchdog is not fed", line,
+                    (long long)(STUCK_NS / 1000000000));
+            told = true;
+            continue;
+        }
+        told = false;
+        trajd_notify_send(notify, NULL, "WATCHDOG=1");
+        trajd_pipeline_status_line(pipeline, line, sizeof line);
+        trajd_notify_send(notify, NULL, "STATUS=%s", line);
+    }
+}
+
+static enum trajd_status serve(const struct trajd_config *config, const struct trajd_log *log,
+                               struct trajd_error *error)
+{
+    struct trajd_pipeline *pipeline = NULL;
+    struct trajd_notify notify;
+    const int64_t begin_ns = trajd_now_ns();
+    enum trajd_status status;
+    sigset_t signals;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    status = trajd_notify_open(&notify, error);
+    if (status)
+        return status;
+    status = trajd_pipeline_create(config, log, true, log->level >= TRAJD_LOG_INFO && !log->journal ? stderr : NULL,
+                                   &pipeline, error);
+    if (!status) {
+        LOG(log, INFO, "ready after %.1f ms", (double)(trajd_now_ns() - begin_ns) / 1e6);
+        trajd_notify_send(&notify, NULL, "READY=1");
+        wait_for_end(pipeline, &notify, log, &signals);
+        LOG(log, INFO, "stopping");
+        trajd_notify_send(&notify, NULL, "STOPPING=1");
+        trajd_pipeline_drain(pipeline, DRAIN_MS);
+        trajd_pipeline_destroy(&pipeline);
+    }
+    trajd_notify_close(&notify);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct trajd_config *config = NULL;
+    struct trajd_pipeline *pipeline = NULL;
+    struct command_line line;
+    struct trajd_error error;
+    struct trajd_log log;
+    enum trajd_status status;
+    int result;
+
+    if (parse_arguments(argc, argv, &line, &result))
+        return result;
+    trajd_log_init(&log, STDERR_FILENO, line.level, getenv("JOURNAL_STREAM"));
+    status = trajd_config_load(line.config, &config, &error);
+    if (!status && line.print)
+        trajd_config_print(config, stdout);
+    else if (!status && line.check) {
+        status = trajd_pipeline_create(config, &log, false, stdout, &pipeline, &error);
+        trajd_pipeline_destroy(&pipeline);
+    } else if (!status)
+        status = serve(config, &log, &error);
+    if (status)
+        LOG(&log, ERROR, "%s", error.message);
+    trajd_config_destroy(&config);
+    return exit_status(status);
+}

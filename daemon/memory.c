@@ -1,0 +1,93 @@
+#include "daemon/memory.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int read_number(const char *folder, const char *name, uint64_t *value)
+{
+    char path[PATH_MAX], text[64] = "";
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    file = fopen(path, "re");
+    if (!file)
+        return 0;
+    if (!fgets(text, sizeof text, file))
+        text[0] = 0;
+    fclose(file);
+    if (text[0] < '0' || text[0] > '9') /* "max" */
+        return 0;
+    *value = strtoull(text, NULL, 10);
+    return 1;
+}
+
+/* The rest of the limits of a group and of all above it. */
+static uint64_t walk_groups(const char *mount, const char *group, const char *limit_name, const char *usage_name)
+{
+    char folder[PATH_MAX];
+    uint64_t rest = UINT64_MAX, limit, used;
+
+    snprintf(folder, sizeof folder, "%s%s", mount, group);
+    for (;;) {
+        char *slash;
+        if (read_number(folder, limit_name, &limit) && read_number(folder, usage_name, &used)) {
+            const uint64_t here = limit > used ? limit - used : 0;
+            rest = here < rest ? here : rest;
+        }
+        slash = strrchr(folder, '/');
+        if (!slash || (size_t)(slash - folder) < strlen(mount))
+            return rest;
+        *slash = 0;
+    }
+}
+
+static uint64_t read_cgroup(void)
+{
+    char line[PATH_MAX];
+    uint64_t rest = UINT64_MAX;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+
+    while (file && fgets(line, sizeof line, file)) {
+        char *group = strrchr(line, ':');
+        uint64_t here = UINT64_MAX;
+        if (!group)
+            continue;
+        group[strcspn(group, "\n")] = 0;
+        if (strncmp(line, "0::", 3) == 0)
+            here = walk_groups("/sys/fs/cgroup", group + 1, "memory.max", "memory.current");
+        else if (strstr(line, ":memory:"))
+            here = walk_groups("/sys/fs/cgroup/memory", group + 1, "memory.limit_in_bytes", "memory.usage_in_bytes");
+        rest = here < rest ? here : rest;
+    }
+    if (file)
+        fclose(file);
+    return rest;
+}
+
+static uint64_t read_machine(void)
+{
+    char line[128];
+    unsigned long long kib;
+    uint64_t bytes = UINT64_MAX;
+    FILE *file = fopen("/proc/meminfo", "re");
+
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            bytes = (uint64_t)kib << 10;
+    if (file)
+        fclose(file);
+    return bytes;
+}
+
+void trajd_memory_read(struct trajd_memory *memory)
+{
+    memory->machine_bytes = read_machine();
+    memory->cgroup_bytes = read_cgroup();
+}
+
+uint64_t trajd_memory_available(const struct trajd_memory *memory)
+{
+    return memory->machine_bytes < memory->cgroup_bytes ? memory->machine_bytes : memory->cgroup_bytes;
+}

@@ -1,0 +1,35 @@
+/* The daemon's one place that knows threads and joins dataset/ to feed/: datasets, feeders, the server, and feeds that jobs send.
+ *
+ *   main thread            signals, watchdog, status line
+ *   server thread          sessions and leases (feed/server.h)
+ *   one thread a feed      production (feeder.h)
+ *   opener thread          feeds that jobs send in OPEN: indexing and loading take time
+ *   reader threads         rows (dataset/store.h), resampling threads (kernels/pool.h)
+ */
+#ifndef TRAJD_DAEMON_PIPELINE_H
+#define TRAJD_DAEMON_PIPELINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "daemon/base/log.h"
+#include "daemon/config.h"
+
+struct trajd_pipeline;
+
+/* Opens every dataset that a feed of the config uses and, with `serve`, the sockets; makes and starts the feeds. Returns when a worker
+ * could be served. Without `serve` (--check) it opens and plans everything and serves nothing. `report` gets the feeds in words. */
+enum trajd_status trajd_pipeline_create(const struct trajd_config *config, const struct trajd_log *log, bool serve,
+                                        FILE *report, struct trajd_pipeline **pipeline, struct trajd_error *error);
+
+/* Tells workers to stop and waits up to timeout_ms for leases to come back. */
+void trajd_pipeline_drain(struct trajd_pipeline *pipeline, uint32_t timeout_ms);
+void trajd_pipeline_destroy(struct trajd_pipeline **pipeline);
+
+/* True while every thread has taken a turn within the last limit_ns; else the name of one that has not is written to `stuck`. */
+bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, char *stuck, size_t size);
+/* "2 feeds, 12 workers, 41 k windows/s": for the service manager's status line. */
+void trajd_pipeline_status_line(struct trajd_pipeline *pipeline, char *line, size_t size);
+
+#endif
