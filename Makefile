@@ -1,0 +1,34 @@
+# A thin front to CMake: what to type. See README.md.
+BUILD   := build/release
+DATA    ?=
+JOBS    := $(shell nproc)
+
+.PHONY: all build demo test test-quick bench clean setup
+
+all: build
+
+setup:
+	@.ci/setup
+
+build: setup
+	@cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@cmake --build --preset release -j $(JOBS)
+
+# A dataset, the daemon, a worker, one window raw and resampled. DATA=/path/to/file.hdf5 takes your own robomimic-style file.
+demo: build
+	@build/venv/bin/python tests/demo/demo.py --build $(BUILD) $(if $(DATA),--data "$(DATA)")
+
+# Everything: unit, model, golden and integration tests, then again under sanitizers, fuzzers for a few seconds each.
+test: build
+	@.ci/test
+
+# Only the ordinary build's tests.
+test-quick: build
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	@build/venv/bin/python -m pytest -q tests
+
+bench: build
+	@build/venv/bin/python tests/bench/run.py --build $(BUILD)
+
+clean:
+	rm -rf build
