@@ -1,0 +1,514 @@
+/* OPEN and the epochs of a job: who may begin one, who joins, when it runs and when it is over. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/feed/state.h"
+
+_Static_assert(TRAJD_JOURNAL_MAX_UNDONE >= TRAJD_CORE_MAX_SLOTS, "what is in slots fits a journal");
+
+uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position)
+{
+    uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
+    uint64_t rest = position < length ? length - position : 0;
+
+    return rest / batch + (feed->options.tail_short && rest % batch != 0);
+}
+
+uint64_t trajd_job_end(const struct trajd_core_feed *feed, uint64_t begin)
+{
+    return begin + trajd_batches_from(feed, begin) * feed->options.global_batch;
+}
+
+/* ---- what members are told ---- */
+
+/* Where a rank goes on: at the first part that is not DONE. */
+static uint64_t rank_position(const struct trajd_core_feed *feed, uint32_t rank)
+{
+    const struct cursor *cursor = &feed->cursor;
+    uint64_t position = feed->job.ranks[rank].next;
+
+    if (feed->job.phase == JOB_ENDED)
+        return feed->options.epoch_length;
+    if (feed->job.phase != JOB_RUNNING)
+        return position;
+    if (cursor->epoch == feed->job.epoch && cursor->position > position)
+        position = cursor->position;
+    else if (cursor->epoch > feed->job.epoch)
+        position = feed->options.epoch_length;
+    for (uint32_t i = 0; i < feed->options.slot_count; i++) {
+        const struct slot *slot = &feed->slots[i];
+        if (slot->state != SLOT_FREE && slot->life == cursor->life && slot->epoch == feed->job.epoch &&
+            (slot->parts[rank].state == PART_PENDING || slot->parts[rank].state == PART_LEASED) &&
+            slot->position < position)
+            position = slot->position;
+    }
+    return position < feed->options.epoch_length ? position : feed->options.epoch_length;
+}
+
+void trajd_job_send_opened(struct trajd_core_feed *feed, struct session *session)
+{
+    const struct trajd_core_feed_options *options = &feed->options;
+    const struct job *job = &feed->job;
+    bool is_shard = job->mode == TRAJD_WIRE_SHARD;
+    struct trajd_wire_message message;
+
+    message.op = TRAJD_WIRE_OPENED;
+    message.opened = (struct trajd_wire_opened){
+        .request = session->request,
+        .feed_id = feed->id,
+        .ring = feed->id,
+        .ring_size_bytes = options->ring_size_bytes,
+        .slot_count = options->slot_count,
+        .slot_size_bytes = options->slot_size_bytes,
+        .writable = options->writable,
+        .batch = options->global_batch,
+        .part = session->rank,
+        .credit = session->credit,
+        .epoch = job->epoch,
+        .next = is_shard ? rank_position(feed, session->rank) : job->begin,
+        .length = options->epoch_length,
+        .windows = options->window_count,
+        .dropped = options->dropped_count,
+        .fingerprint = options->fingerprint,
+        .seed = options->seed,
+        .tensor_count = options->tensor_count,
+        .tensors = options->tensors,
+    };
+    trajd_part_rows(job, options->global_batch, session->rank, &message.opened.row_begin, &message.opened.row_count);
+    trajd_core_send(session, feed->core, &message);
+}
+
+void trajd_job_send_end(struct trajd_core_feed *feed, struct session *session)
+{
+    const struct trajd_core_feed_options *options = &feed->options;
+    uint64_t behind = trajd_job_end(feed, feed->job.begin);
+    struct trajd_wire_message message;
+
+    if (behind > options->epoch_length)
+        behind = options->epoch_length;
+    message.op = TRAJD_WIRE_EPOCH_END;
+    message.epoch_end = (struct trajd_wire_epoch_end){
+        .feed_id = feed->id,
+        .epoch = feed->job.epoch,
+        .batches = trajd_batches_from(feed, feed->job.begin),
+        .windows = behind - feed->job.begin,
+        .dropped = options->dropped_count + options->epoch_length - behind,
+    };
+    trajd_core_send(session, feed->core, &message);
+}
+
+/* ---- the course of an epoch ---- */
+
+/* Every part that is not DONE, which is all from each rank's own position on. */
+static uint64_t count_parts(const struct trajd_core_feed *feed)
+{
+    uint64_t parts = 0;
+
+    if (feed->job.mode == TRAJD_WIRE_SHARE)
+        return trajd_batches_from(feed, feed->job.begin);
+    for (uint32_t r = 0; r < feed->job.world; r++)
+        parts += trajd_batches_from(feed, feed->job.ranks[r].next);
+    return parts;
+}
+
+/* The rank does not need what lies before `next`: neither what is in slots nor what will be. */
+static void skip_parts(struct trajd_core_feed *feed, uint32_t rank, uint64_t next)
+{
+    for (uint32_t i = 0; i < feed->options.slot_count; i++) {
+        struct slot *slot = &feed->slots[i];
+        if (slot->state == SLOT_FREE || slot->life != feed->cursor.life || slot->epoch != feed->job.epoch ||
+            slot->position >= next || slot->parts[rank].state != PART_PENDING)
+            continue;
+        slot->parts[rank].state = PART_RELEASED;
+        trajd_slot_settle(feed, i);
+    }
+}
+
+static void move_production(struct trajd_core_feed *feed, uint64_t position)
+{
+    trajd_slots_retire(feed);
+    feed->cursor.active = true;
+    feed->cursor.epoch = feed->job.epoch;
+    feed->cursor.position = position;
+    feed->cursor.todo_count = feed->cursor.todo_next = 0;
+}
+
+/* What was produced ahead can be kept if the epoch begins where it began. */
+static bool is_prefetched(const struct trajd_core_feed *feed)
+{
+    return feed->cursor.active && feed->cursor.epoch == feed->job.epoch && feed->job.begin == 0;
+}
+
+static void run_sharded(struct trajd_core_feed *feed)
+{
+    struct job *job = &feed->job;
+
+    job->begin = UINT64_MAX;
+    for (uint32_t r = 0; r < job->world; r++)
+        if (job->ranks[r].next < job->begin)
+            job->begin = job->ranks[r].next;
+    if (!is_prefetched(feed))
+        move_production(feed, job->begin);
+    job->phase = JOB_RUNNING;
+    job->parts_left = count_parts(feed);
+    for (uint32_t r = 0; r < job->world; r++)
+        skip_parts(feed, r, job->ranks[r].next);
+    trajd_feed_wake(feed);
+}
+
+static void journal_slots(struct trajd_core_feed *feed, struct trajd_journal_state *state)
+{
+    for (uint32_t i = 0; i < feed->options.slot_count; i++) {
+        const struct slot *slot = &feed->slots[i];
+        if (slot->state != SLOT_FREE && slot->life == feed->cursor.life && slot->epoch == feed->job.epoch)
+            state->undone[state->undone_count++] = slot->position / feed->options.global_batch;
+    }
+    state->high = feed->cursor.position / feed->options.global_batch;
+}
+
+/* `found`: what a journal says of this epoch, NULL: nothing. */
+static void run_shared(struct trajd_core_feed *feed, const struct trajd_journal_state *found)
+{
+    struct trajd_journal_state *state = &feed->core->recorded;
+    struct cursor *cursor = &feed->cursor;
+    struct job *job = &feed->job;
+    uint64_t batch = feed->options.global_batch;
+
+    if (found) {
+        *state = *found;
+        move_production(feed, job->begin + found->high * batch);
+        for (uint32_t i = 0; i < found->undone_count; i++)
+            cursor->todo[cursor->todo_count++] = job->begin + found->undone[i] * batch;
+        job->parts_left = count_parts(feed) - found->high + found->undone_count;
+    } else {
+        *state = (struct trajd_journal_state){.undone_count = 0};
+        if (is_prefetched(feed))
+            journal_slots(feed, state);
+        else
+            move_production(feed, job->begin);
+        job->parts_left = count_parts(feed);
+    }
+    state->key = (struct trajd_journal_key){
+        feed->options.fingerprint,  feed->options.seed, job->epoch, job->asked, job->begin,
+        feed->options.epoch_length, batch};
+    if (feed->journal)
+        trajd_journal_begin(feed->journal, state);
+    job->phase = JOB_RUNNING;
+    trajd_feed_wake(feed);
+}
+
+static bool has_all_ranks(const struct job *job)
+{
+    for (uint32_t r = 0; r < job->world; r++)
+        if (!job->ranks[r].session)
+            return false;
+    return true;
+}
+
+static void end_epoch(struct trajd_core_feed *feed)
+{
+    feed->job.phase = JOB_ENDED;
+    for (uint32_t i = 0; i < feed->member_count; i++)
+        if (feed->members[i]->joined)
+            trajd_job_send_end(feed, feed->members[i]);
+}
+
+void trajd_job_advance(struct trajd_core_feed *feed)
+{
+    if (feed->core->going_away)
+        return;
+    if (feed->job.phase == JOB_GATHERING && has_all_ranks(&feed->job))
+        run_sharded(feed);
+    if (feed->job.phase == JOB_RUNNING && feed->job.parts_left == 0)
+        end_epoch(feed);
+    trajd_slots_deliver(feed);
+}
+
+/* ---- OPEN ---- */
+
+static uint32_t count_others(const struct trajd_core_feed *feed, const struct session *session)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < feed->member_count; i++)
+        count += feed->members[i] != session;
+    return count;
+}
+
+static bool is_same_job(const struct job *job, const struct trajd_wire_open *open)
+{
+    return job->phase != JOB_NONE && trajd_wire_text_equals(open->job, job->name) && open->mode == job->mode &&
+           open->world == job->world;
+}
+
+enum verdict { VERDICT_JOIN, VERDICT_BEGIN, VERDICT_REFUSED };
+
+/* Ranks must agree: fresh ones on the position, others on the grid of batches that it lies on. */
+static bool agrees(const struct trajd_core_feed *feed, const struct session *session, const struct trajd_wire_open *open)
+{
+    uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
+
+    for (uint32_t r = 0; r < feed->job.world; r++) {
+        const struct rank *other = &feed->job.ranks[r];
+        uint64_t apart = other->next > open->next ? other->next - open->next : open->next - other->next;
+        if (!other->session || other->session == session)
+            continue;
+        if (open->fresh && other->fresh && apart)
+            return false;
+        if (apart % batch && open->next != length && other->next != length)
+            return false;
+    }
+    return true;
+}
+
+static enum verdict judge_join(struct trajd_core_feed *feed, struct session *session,
+                               const struct trajd_wire_open *open, bool is_alone)
+{
+    const struct job *job = &feed->job;
+
+    if (job->mode == TRAJD_WIRE_SHARE) {
+        if (open->next == 0 || open->next == job->asked || open->next == job->begin)
+            return VERDICT_JOIN;
+        if (is_alone)
+            return VERDICT_BEGIN;
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "next: %llu, but the job's epoch %llu began at %llu", (unsigned long long)open->next,
+                             (unsigned long long)job->epoch, (unsigned long long)job->asked);
+        return VERDICT_REFUSED;
+    }
+    if (job->ranks[open->rank].session && job->ranks[open->rank].session != session) {
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
+                             "rank: %u of job \"%s\" is session %llu (pid %llu)", open->rank, job->name,
+                             (unsigned long long)job->ranks[open->rank].session->id,
+                             (unsigned long long)job->ranks[open->rank].session->pid);
+        return VERDICT_REFUSED;
+    }
+    if (is_alone && job->phase == JOB_RUNNING && open->next < rank_position(feed, open->rank))
+        return VERDICT_BEGIN; /* nobody is left to disagree with where the rank stands */
+    if ((job->phase == JOB_GATHERING && !agrees(feed, session, open)) ||
+        (job->phase == JOB_RUNNING && open->next > job->begin && open->next != feed->options.epoch_length &&
+         (open->next - job->begin) % feed->options.global_batch)) {
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "next: %llu, which the other ranks do not agree with", (unsigned long long)open->next);
+        return VERDICT_REFUSED;
+    }
+    return VERDICT_JOIN;
+}
+
+static enum verdict judge(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+{
+    const struct job *job = &feed->job;
+    bool is_alone = count_others(feed, session) == 0;
+
+    if (!is_alone && !trajd_wire_text_equals(open->job, job->name)) {
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
+                             "feed %s is in use by job \"%s\"; one job reads a feed at a time", feed->options.name,
+                             job->name);
+        return VERDICT_REFUSED;
+    }
+    if (!is_alone && !is_same_job(job, open)) {
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "mode, world: job \"%s\" runs as %s with world %u", job->name,
+                             job->mode == TRAJD_WIRE_SHARD ? "shard" : "share", job->world);
+        return VERDICT_REFUSED;
+    }
+    if (is_same_job(job, open) && open->epoch == job->epoch)
+        return is_alone && open->fresh ? VERDICT_BEGIN : judge_join(feed, session, open, is_alone);
+    if (is_alone || job->phase == JOB_ENDED)
+        return VERDICT_BEGIN;
+    trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
+                         "epoch: %llu, but job \"%s\" is in epoch %llu and not all of its sessions have seen the end",
+                         (unsigned long long)open->epoch, job->name, (unsigned long long)job->epoch);
+    return VERDICT_REFUSED;
+}
+
+/* A feed without its journal still feeds; what is lost is told by a counter. */
+static void use_journal(struct trajd_core_feed *feed)
+{
+    struct trajd_core_stats *stats = &feed->core->stats;
+    const struct trajd_core_feed_options *options = &feed->options;
+    bool damaged = false;
+
+    if (feed->journal && strcmp(feed->journal_job, feed->job.name) == 0)
+        return;
+    trajd_journal_close(&feed->journal);
+    if (!options->journal_directory)
+        return;
+    if (options->epoch_length / options->global_batch > TRAJD_JOURNAL_MAX_BATCH ||
+        trajd_journal_open(options->journal_directory, options->name, feed->job.name, &feed->journal, &damaged, NULL))
+        stats->journals_refused++;
+    stats->damaged_journals += damaged;
+    strcpy(feed->journal_job, feed->job.name);
+}
+
+/* What a journal says of the epoch that begins, or NULL. With another G batches are other rows: then it goes on at the first window
+ * that is not DONE, and what was DONE behind it comes again. */
+static const struct trajd_journal_state *recall(struct trajd_core_feed *feed, const struct trajd_wire_open *open)
+{
+    struct trajd_journal_state *state = &feed->core->recalled;
+
+    if (open->fresh || !feed->journal || !trajd_journal_load(feed->journal, state))
+        return NULL;
+    if (state->key.fingerprint != feed->options.fingerprint || state->key.seed != feed->options.seed ||
+        state->key.epoch != open->epoch || state->key.begin > feed->options.epoch_length)
+        return NULL;
+    if (open->next != 0 && open->next != state->key.asked && open->next != state->key.begin)
+        return NULL;
+    feed->job.asked = state->key.asked;
+    if (state->key.batch == feed->options.global_batch && state->key.length == feed->options.epoch_length) {
+        feed->job.begin = state->key.begin;
+        return state;
+    }
+    feed->job.begin = state->key.begin + (state->undone_count ? state->undone[0] : state->high) * state->key.batch;
+    if (feed->job.begin > feed->options.epoch_length)
+        feed->job.begin = feed->options.epoch_length;
+    return NULL;
+}
+
+/* Ranks for another job, mode or world; false without memory. */
+static bool size_ranks(struct job *job, const struct trajd_wire_open *open)
+{
+    struct rank *ranks;
+
+    if (open->mode != TRAJD_WIRE_SHARD)
+        return true;
+    ranks = calloc(open->world, sizeof *ranks);
+    if (!ranks)
+        return false;
+    free(job->ranks);
+    job->ranks = ranks;
+    return true;
+}
+
+static void begin(struct trajd_core_feed *feed, const struct trajd_wire_open *open)
+{
+    struct job *job = &feed->job;
+    bool is_next = is_same_job(job, open) && job->phase == JOB_ENDED && open->epoch == job->epoch + 1;
+
+    if (!is_next) {
+        trajd_slots_retire(feed);
+        feed->cursor.active = false;
+    }
+    for (uint32_t i = 0; i < feed->member_count; i++)
+        feed->members[i]->joined = false;
+    trajd_wire_text_copy(open->job, job->name, sizeof job->name);
+    job->mode = open->mode;
+    job->world = open->world;
+    job->epoch = open->epoch;
+    job->asked = job->begin = open->next;
+    job->parts_left = 0;
+    if (job->mode == TRAJD_WIRE_SHARD) {
+        job->phase = JOB_GATHERING;
+        return;
+    }
+    use_journal(feed);
+    run_shared(feed, recall(feed, open));
+}
+
+static void join(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+{
+    struct job *job = &feed->job;
+
+    session->feed = feed;
+    session->joined = true;
+    session->request = open->request;
+    session->rank = open->rank;
+    session->credit = open->credit < feed->options.max_credit ? open->credit : feed->options.max_credit;
+    feed->members[feed->member_count++] = session;
+    feed->idle_since_ns = 0;
+    if (job->mode != TRAJD_WIRE_SHARD)
+        return;
+    job->ranks[open->rank].session = session;
+    job->ranks[open->rank].fresh = open->fresh;
+    if (job->phase == JOB_GATHERING) {
+        job->ranks[open->rank].next = open->next;
+    } else if (job->phase == JOB_RUNNING && open->next > rank_position(feed, open->rank)) {
+        uint64_t next = open->next, here = feed->cursor.epoch == job->epoch ? feed->cursor.position : next;
+        for (uint32_t i = 0; i < feed->options.slot_count; i++) {
+            const struct slot *slot = &feed->slots[i];
+            job->parts_left -= slot->state != SLOT_FREE && slot->life == feed->cursor.life &&
+                               slot->epoch == job->epoch && slot->position < next &&
+                               slot->parts[open->rank].state == PART_PENDING;
+        }
+        if (here < next)
+            job->parts_left -= trajd_batches_from(feed, here) - trajd_batches_from(feed, next);
+        skip_parts(feed, open->rank, next);
+        job->ranks[open->rank].next = next;
+    }
+}
+
+static bool check(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+{
+    const struct trajd_core_feed_options *options = &feed->options;
+    struct trajd_core *core = feed->core;
+
+    if (core->going_away)
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_CLOSED, "the daemon is ending");
+    else if (open->fingerprint && open->fingerprint != options->fingerprint)
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "fingerprint: %016llx is asked for, feed %s is %016llx (another dataset, or other windows)",
+                             (unsigned long long)open->fingerprint, options->name,
+                             (unsigned long long)options->fingerprint);
+    else if (open->next > options->epoch_length)
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT, "next: %llu, an epoch has %llu windows",
+                             (unsigned long long)open->next, (unsigned long long)options->epoch_length);
+    else if (open->world > options->global_batch || open->world > TRAJD_CORE_MAX_WORLD)
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "world: %u ranks cannot share a batch of %u windows (at most %u ranks)", open->world,
+                             options->global_batch, TRAJD_CORE_MAX_WORLD);
+    else
+        return true;
+    return false;
+}
+
+enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id, const struct trajd_wire_open *open,
+                                  struct trajd_core_feed *feed, uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+    enum verdict verdict;
+
+    if (!session)
+        return TRAJD_ERR_CLOSED;
+    session->last_message_ns = now_ns;
+    if (session->feed == feed && session->joined && session->request == open->request &&
+        !core->going_away) {
+        trajd_job_send_opened(feed, session); /* it asked again because the answer was lost */
+        return TRAJD_OK;
+    }
+    trajd_feed_account(feed, now_ns);
+    if (!check(feed, session, open))
+        return TRAJD_ERR_ARGUMENT;
+    verdict = judge(feed, session, open);
+    if (verdict == VERDICT_REFUSED)
+        return TRAJD_ERR_BUSY;
+    if (session->feed)
+        trajd_job_leave(session->feed, session, now_ns);
+    if (verdict == VERDICT_BEGIN && !size_ranks(&feed->job, open)) {
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_MEMORY, "no memory for %u ranks", open->world);
+        return TRAJD_ERR_MEMORY;
+    }
+    if (verdict == VERDICT_BEGIN)
+        begin(feed, open);
+    join(feed, session, open);
+    trajd_job_send_opened(feed, session);
+    if (feed->job.phase == JOB_ENDED)
+        trajd_job_send_end(feed, session);
+    trajd_job_advance(feed);
+    trajd_feed_wake(feed);
+    return TRAJD_OK;
+}
+
+void trajd_job_leave(struct trajd_core_feed *feed, struct session *session, uint64_t now_ns)
+{
+    trajd_feed_account(feed, now_ns);
+    trajd_leases_abandon(feed, session);
+    if (feed->job.mode == TRAJD_WIRE_SHARD && session->joined && feed->job.ranks[session->rank].session == session)
+        feed->job.ranks[session->rank].session = NULL;
+    for (uint32_t i = 0; i < feed->member_count; i++)
+        if (feed->members[i] == session)
+            feed->members[i--] = feed->members[--feed->member_count];
+    session->feed = NULL;
+    session->joined = false;
+    if (!feed->member_count)
+        feed->idle_since_ns = now_ns;
+}

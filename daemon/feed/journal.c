@@ -1,0 +1,276 @@
+#include "daemon/feed/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define JOURNAL_MAGIC UINT64_C(0x314c4e524a4a5254) /* "TRJJRNL1" */
+#define JOURNAL_VERSION 1u
+#define RECORD_NONE 2u
+#define VALUE_BITS 48
+
+struct record {
+    struct trajd_journal_key key;
+    uint64_t key_check;
+    uint64_t high;        /* sealed */
+    uint64_t reserved[23];
+    uint64_t undone[TRAJD_JOURNAL_MAX_UNDONE]; /* sealed: batch + 1, or 0 */
+};
+
+struct file {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t active; /* which record; RECORD_NONE: neither */
+    uint8_t reserved[4080];
+    struct record records[2];
+};
+
+_Static_assert(sizeof(struct record) == 4096, "a record is one page");
+_Static_assert(sizeof(struct file) == 3 * 4096, "a journal is three pages");
+
+struct trajd_journal {
+    int fd;
+    struct file *file;
+};
+
+static uint64_t mix(uint64_t value)
+{
+    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
+    return value ^ value >> 31;
+}
+
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
+{
+    const uint8_t *at = bytes;
+
+    for (size_t i = 0; i < size; i++)
+        hash = mix(hash + at[i] + 1);
+    return hash;
+}
+
+/* A word's check depends on its place and its record, so that no word can stand in for another. */
+static uint64_t seal(const struct record *record, const uint64_t *place, uint64_t value)
+{
+    uint64_t index = (uint64_t)(place - (const uint64_t *)(const void *)record);
+
+    return value | mix(record->key_check + mix(value << 10 | index)) << VALUE_BITS;
+}
+
+static bool unseal(const struct record *record, const uint64_t *place, uint64_t *value)
+{
+    *value = *place & ((UINT64_C(1) << VALUE_BITS) - 1);
+    return seal(record, place, *value) == *place;
+}
+
+/* The store happens here and now: the order of these is what a killed process leaves behind. */
+static void store(struct record *record, uint64_t *place, uint64_t value)
+{
+    __atomic_store_n(place, seal(record, place, value), __ATOMIC_RELEASE);
+}
+
+static uint64_t key_check(const struct trajd_journal_key *key)
+{
+    return hash_bytes(JOURNAL_MAGIC, key, sizeof *key);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+/* False for a record that breaks any rule. */
+static bool read_record(const struct record *record, struct trajd_journal_state *state)
+{
+    uint64_t value;
+
+    if (record->key_check != key_check(&record->key) || !record->key.batch || record->key.begin > record->key.length)
+        return false;
+    state->key = record->key;
+    state->undone_count = 0;
+    if (!unseal(record, &record->high, &state->high) ||
+        state->high > (record->key.length - record->key.begin + record->key.batch - 1) / record->key.batch)
+        return false;
+    for (uint32_t i = 0; i < TRAJD_JOURNAL_MAX_UNDONE; i++) {
+        if (!unseal(record, &record->undone[i], &value))
+            return false;
+        if (value)
+            state->undone[state->undone_count++] = value - 1;
+    }
+    qsort(state->undone, state->undone_count, sizeof state->undone[0], compare_numbers);
+    for (uint32_t i = 1; i < state->undone_count; i++)
+        if (state->undone[i] == state->undone[i - 1])
+            return false;
+    /* A batch whose number was noted, and high not yet when the process died, counts as not produced. */
+    while (state->undone_count && state->undone[state->undone_count - 1] >= state->high)
+        state->undone_count--;
+    return true;
+}
+
+static bool is_sound(const struct file *file)
+{
+    struct trajd_journal_state state;
+
+    if (file->magic != JOURNAL_MAGIC || file->version != JOURNAL_VERSION || file->active > RECORD_NONE)
+        return false;
+    return file->active == RECORD_NONE || read_record(&file->records[file->active], &state);
+}
+
+/* Readable where it can be; the hash makes it unique. */
+static void make_name(char *name, size_t room, const char *feed, const char *job)
+{
+    uint64_t hash = hash_bytes(hash_bytes(0, job, strlen(job) + 1), feed, strlen(feed));
+    int length = snprintf(name, room, "%.64s@%.64s-%016llx.journal", job, feed, (unsigned long long)hash);
+
+    for (int i = 0; i < length; i++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-", name[i]) ||
+            (i == 0 && name[i] == '.'))
+            name[i] = '_';
+}
+
+static enum trajd_status open_file(const char *directory, const char *name, int *fd, bool *damaged, bool *is_new,
+                                   struct trajd_error *error)
+{
+    struct stat status;
+    int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (folder < 0)
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", directory, strerror(errno));
+    *fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    close(folder);
+    if (*fd < 0)
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name, strerror(errno));
+    if (flock(*fd, LOCK_EX | LOCK_NB))
+        return trajd_error_set(error, errno == EWOULDBLOCK ? TRAJD_ERR_BUSY : TRAJD_ERR_IO, errno,
+                               "%s/%s: another process keeps this journal", directory, name);
+    if (fstat(*fd, &status) || !S_ISREG(status.st_mode))
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: not a plain file", directory, name);
+    *is_new = status.st_size == 0;
+    *damaged = !*is_new && status.st_size != (off_t)sizeof(struct file);
+    if (*damaged && ftruncate(*fd, 0))
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name, strerror(errno));
+    errno = posix_fallocate(*fd, 0, sizeof(struct file)); /* a full disk is an error here, and not a SIGBUS later */
+    if (errno)
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name, strerror(errno));
+    *is_new |= *damaged;
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_journal_open(const char *directory, const char *feed, const char *job,
+                                     struct trajd_journal **journal, bool *damaged, struct trajd_error *error)
+{
+    struct trajd_journal *made = calloc(1, sizeof *made);
+    enum trajd_status status;
+    bool is_new = false;
+    char name[200];
+
+    if (!made)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM, "journal: no memory");
+    made->fd = -1;
+    make_name(name, sizeof name, feed, job);
+    status = open_file(directory, name, &made->fd, damaged, &is_new, error);
+    if (status)
+        goto failed;
+    made->file = mmap(NULL, sizeof *made->file, PROT_READ | PROT_WRITE, MAP_SHARED, made->fd, 0);
+    if (made->file == MAP_FAILED) {
+        made->file = NULL;
+        status = trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: mmap: %s", directory, name, strerror(errno));
+        goto failed;
+    }
+    if (!is_new && !is_sound(made->file))
+        *damaged = true;
+    if (is_new || *damaged) {
+        memset(made->file, 0, sizeof *made->file);
+        made->file->active = RECORD_NONE;
+        made->file->version = JOURNAL_VERSION;
+        made->file->magic = JOURNAL_MAGIC;
+    }
+    *journal = made;
+    return TRAJD_OK;
+failed:
+    trajd_journal_close(&made);
+    return status;
+}
+
+void trajd_journal_close(struct trajd_journal **journal)
+{
+    struct trajd_journal *closing = *journal;
+
+    *journal = NULL;
+    if (!closing)
+        return;
+    if (closing->file)
+        munmap(closing->file, sizeof *closing->file);
+    if (closing->fd >= 0)
+        close(closing->fd);
+    free(closing);
+}
+
+bool trajd_journal_load(const struct trajd_journal *journal, struct trajd_journal_state *state)
+{
+    uint32_t active = journal->file->active;
+
+    return active < RECORD_NONE && read_record(&journal->file->records[active], state);
+}
+
+void trajd_journal_begin(struct trajd_journal *journal, const struct trajd_journal_state *state)
+{
+    uint32_t next = journal->file->active == 0 ? 1 : 0;
+    struct record *record = &journal->file->records[next];
+
+    memset(record, 0, sizeof *record);
+    record->key = state->key;
+    record->key_check = key_check(&state->key);
+    for (uint32_t i = 0; i < TRAJD_JOURNAL_MAX_UNDONE; i++)
+        store(record, &record->undone[i], i < state->undone_count ? state->undone[i] + 1 : 0);
+    store(record, &record->high, state->high);
+    __atomic_store_n(&journal->file->active, next, __ATOMIC_RELEASE); /* only now does the record count */
+}
+
+static uint64_t *find_entry(struct record *record, uint64_t value)
+{
+    for (uint32_t i = 0; i < TRAJD_JOURNAL_MAX_UNDONE; i++)
+        if ((record->undone[i] & ((UINT64_C(1) << VALUE_BITS) - 1)) == value)
+            return &record->undone[i];
+    return NULL;
+}
+
+void trajd_journal_produce(struct trajd_journal *journal, uint64_t batch)
+{
+    struct record *record = &journal->file->records[journal->file->active & 1];
+    uint64_t *entry, high;
+
+    if (journal->file->active == RECORD_NONE || find_entry(record, batch + 1))
+        return; /* left undone by an earlier life: it is noted already */
+    entry = find_entry(record, 0);
+    unseal(record, &record->high, &high);
+    if (!entry || batch < high)
+        return;
+    store(record, entry, batch + 1); /* first not DONE, then produced: never the other way round */
+    store(record, &record->high, batch + 1);
+}
+
+void trajd_journal_done(struct trajd_journal *journal, uint64_t batch)
+{
+    struct record *record = &journal->file->records[journal->file->active & 1];
+    uint64_t *entry;
+
+    if (journal->file->active == RECORD_NONE)
+        return;
+    entry = find_entry(record, batch + 1);
+    if (entry)
+        store(record, entry, 0);
+}
+
+void trajd_journal_flush(struct trajd_journal *journal)
+{
+    sync_file_range(journal->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+}

@@ -1,0 +1,160 @@
+/* The core's insides, shared by core.c, slots.c, leases.c, jobs.c and sessions.c. Nobody else includes this.
+ *
+ * Calls go one way: sessions -> jobs -> leases -> slots -> trajd_core_send. What ends an epoch (a part that is DONE) is told upwards by
+ * numbers (job.parts_left), looked at by trajd_job_advance at the end of every public call. */
+#ifndef TRAJD_FEED_STATE_H
+#define TRAJD_FEED_STATE_H
+
+#include "daemon/feed/core.h"
+#include "daemon/feed/journal.h"
+
+enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY };
+enum part_state { PART_PENDING, PART_LEASED, PART_DONE, PART_RELEASED, PART_VOID };
+
+struct part {
+    enum part_state state;
+    bool abandoned;   /* LEASED, and its session has opened something else since: a release gives it back undone */
+    uint64_t session; /* of LEASED and DONE */
+    uint64_t seq;     /* of the BATCH that leased it */
+};
+
+struct slot {
+    enum slot_state state;
+    bool published;      /* FILLING, and only waits for earlier ones to be READY */
+    bool failed;
+    uint64_t generation; /* of this use, from 1 */
+    uint64_t life, epoch, position;
+    uint32_t row_count;
+    uint32_t part_count, part_room;
+    struct part *parts;  /* share: one; shard: one a rank */
+    uint64_t ready_ns;
+    char failure[TRAJD_WIRE_MAX_REASON];
+};
+
+/* Slots in the order of their takes. */
+struct slot_queue {
+    uint32_t count;
+    uint32_t slots[TRAJD_CORE_MAX_SLOTS];
+};
+
+struct rank {
+    struct session *session; /* NULL: away */
+    uint64_t next;           /* parts below are RELEASED from the start */
+    bool fresh;
+};
+
+enum job_phase {
+    JOB_NONE,      /* no epoch yet */
+    JOB_GATHERING, /* shard: not all ranks have opened the epoch */
+    JOB_RUNNING,
+    JOB_ENDED,     /* every part is DONE; the next epoch may be produced ahead */
+};
+
+/* One job reads a feed at a time; several (fan-out) would make this an array and parts' numbers ranges of it. */
+struct job {
+    char name[TRAJD_WIRE_MAX_NAME + 1];
+    enum trajd_wire_mode mode;
+    uint32_t world;
+    enum job_phase phase;
+    uint64_t epoch;
+    uint64_t asked;      /* `next` of the OPEN that began the epoch */
+    uint64_t begin;      /* where batches are counted from */
+    uint64_t parts_left; /* not DONE */
+    struct rank *ranks;  /* shard: world of them */
+};
+
+/* Where production stands. Batches that a journal found undone come first. */
+struct cursor {
+    bool active;
+    uint64_t life;
+    uint64_t epoch;
+    uint64_t position; /* of the next new batch */
+    uint32_t todo_count, todo_next;
+    uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE]; /* positions */
+};
+
+struct trajd_core_feed {
+    struct trajd_core *core;
+    struct trajd_core_feed *next;
+    struct trajd_core_feed_options options; /* name and journal_directory are owned */
+    uint32_t id;
+    struct job job;
+    struct cursor cursor;
+    struct trajd_journal *journal;
+    char journal_job[TRAJD_WIRE_MAX_NAME + 1];
+    uint32_t member_count;
+    struct session **members; /* room for max_sessions */
+    struct slot *slots;
+    struct slot_queue filling, ready;
+    uint64_t idle_since_ns;
+    uint64_t accounted_ns; /* stalls are accounted up to here */
+    uint64_t stalled_ns, absent_ns;
+    uint32_t absent_rank;
+};
+
+struct session {
+    uint64_t id; /* 0: free */
+    uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
+    void *user;
+    char client[TRAJD_WIRE_MAX_CLIENT + 1];
+    uint64_t pid;
+    struct trajd_core_feed *feed; /* the one it opened last, or NULL */
+    bool joined;                  /* it has opened the epoch that the job is in */
+    uint64_t request;             /* of its last OPEN that was granted */
+    uint32_t rank;
+    uint32_t credit, held;
+    uint64_t seq;    /* of the last BATCH */
+    uint64_t turn;   /* when it was last served, for fairness */
+    uint64_t batches_sent, batches_done, stalled_ns, last_message_ns;
+};
+
+struct trajd_core {
+    struct trajd_core_options options;
+    bool going_away;
+    uint32_t last_feed_id;
+    uint64_t serial;
+    uint64_t turn;
+    uint32_t session_count;
+    struct session *sessions; /* max_sessions; session i's ids are i modulo that */
+    struct trajd_core_feed *feeds;
+    struct trajd_core_stats stats;
+    struct trajd_journal_state recalled, recorded; /* room for one OPEN's work, too large for a stack frame to be nice */
+};
+
+/* sessions.c */
+struct session *trajd_session_find(const struct trajd_core *core, uint64_t id);
+void trajd_core_send(struct session *session, const struct trajd_core *core,
+                     const struct trajd_wire_message *message);
+void trajd_session_refuse(struct trajd_core *core, struct session *session, uint64_t request,
+                          enum trajd_status status, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* slots.c: the life of a slot, and who is sent what */
+struct slot *trajd_slot_of_lease(struct trajd_core *core, const struct trajd_wire_lease *lease,
+                                 struct trajd_core_feed **feed);
+void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index); /* FREE if nobody needs it */
+void trajd_slots_retire(struct trajd_core_feed *feed);                /* a new life: what was not leased is void */
+void trajd_slots_deliver(struct trajd_core_feed *feed);
+void trajd_slot_send(struct trajd_core_feed *feed, uint32_t index, uint32_t part_index, struct session *session);
+void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index, uint32_t *begin, uint32_t *count);
+
+/* leases.c: from LEASED on */
+void trajd_lease_done(struct trajd_core_feed *feed, struct slot *slot, struct part *part, struct session *session);
+void trajd_lease_release(struct trajd_core_feed *feed, uint32_t index, struct part *part, struct session *session);
+void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *session);
+void trajd_leases_void(struct trajd_core *core, struct session *session); /* it is dead */
+void trajd_leases_resume(struct trajd_core *core, struct session *session, const struct trajd_wire_hello *hello);
+
+/* jobs.c: epochs */
+uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position);
+uint64_t trajd_job_end(const struct trajd_core_feed *feed, uint64_t begin); /* position behind the last batch */
+void trajd_job_leave(struct trajd_core_feed *feed, struct session *session, uint64_t now_ns);
+void trajd_job_advance(struct trajd_core_feed *feed); /* begins, ends, delivers, as far as things stand */
+void trajd_job_send_opened(struct trajd_core_feed *feed, struct session *session);
+void trajd_job_send_end(struct trajd_core_feed *feed, struct session *session);
+
+/* core.c */
+void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns); /* stalls, before anything changes */
+bool trajd_feed_wants(const struct trajd_core_feed *feed);              /* there is something to produce */
+void trajd_feed_wake(struct trajd_core_feed *feed);
+
+#endif
