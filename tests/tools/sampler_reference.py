@@ -159,7 +159,9 @@ def timebase_lines():
             for x in (ns - 1, ns, ns + 1):
                 yield ["row_at", num, den, x, ((x + 1) * num - 1) // (10**9 * den)]
         for x in (-(2**63), 2**63 - 2, 10**18, -(10**18) - 1):
-            yield ["row_at", num, den, x, ((x + 1) * num - 1) // (10**9 * den)]
+            row = ((x + 1) * num - 1) // (10**9 * den)
+            if -(2**63) <= row < 2**63:
+                yield ["row_at", num, den, x, row]
 
 
 def check_inverse(lines):
