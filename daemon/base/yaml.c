@@ -293,12 +293,24 @@ static enum trajd_status refuse_syntax(struct builder *builder, const yaml_parse
     return refuse(builder, line, "%s %s (line %zu)", problem, parser->context, parser->context_mark.line + 1);
 }
 
+/* Before libyaml sees it, wherever it stands: each %TAG is compared with all before it, seconds for a message
+ * of 1 MiB. */
+static enum trajd_status refuse_tag_directives(struct builder *builder, const char *text, size_t length)
+{
+    const char *found = memmem(text, length, "%TAG", 4);
+
+    return found ? refuse(builder, line_of(text, (size_t)(found - text)), "%%TAG is not supported")
+                 : TRAJD_OK;
+}
+
 static enum trajd_status build(struct builder *builder, const char *text, size_t length)
 {
-    enum trajd_status status = TRAJD_OK;
+    enum trajd_status status = refuse_tag_directives(builder, text, length);
     yaml_parser_t parser;
     yaml_event_t event;
 
+    if (status)
+        return status;
     if (!yaml_parser_initialize(&parser))
         return trajd_error_set(builder->error, TRAJD_ERR_MEMORY, 0, "%s: no memory to read it",
                                builder->yaml->name);

@@ -101,7 +101,7 @@ static void test_other_roots(void **state)
     yaml = parse("just text");
     assert_int_equal(trajd_yaml_root(yaml)->kind, TRAJD_YAML_SCALAR);
     trajd_yaml_destroy(&yaml);
-    yaml = parse("--- {a: 1}\n...\n");
+    yaml = parse("%YAML 1.1\n--- {a: 1}\n...\n");
     assert_string_equal(trajd_yaml_get(trajd_yaml_root(yaml), "a")->value, "1");
     trajd_yaml_destroy(&yaml);
     yaml = parse("\xef\xbb\xbf"
@@ -143,6 +143,7 @@ static void test_refused(void **state)
     expect_refused("a: !!str 1\n", "t.yaml:1: tags are not supported: tag:yaml.org,2002:str");
     expect_refused("a: ! 1\n", "t.yaml:1: tags are not supported: !");
     expect_refused("a: !mine [1]\n", "t.yaml:1: tags are not supported: !mine");
+    expect_refused("# x\n%TAG !a! b\n--- 1\n", "t.yaml:2: %TAG is not supported");
     expect_refused("a: 1\n---\nb: 2\n", "t.yaml:2: a second document begins (one is read)");
     expect_refused("? [a]\n: 1\n", "t.yaml:1: a key must be a word, not a list or a mapping");
     expect_refused("\"\": 1\n", "t.yaml:1: an empty key");
