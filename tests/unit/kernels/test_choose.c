@@ -1,0 +1,97 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "kernels/choose.h"
+
+static const struct trajd_device_facts four_threads = {.cpu_threads = 4};
+
+static struct trajd_problem problem_of(uint32_t windows, uint32_t steps, uint32_t features, enum trajd_kind kind)
+{
+    struct trajd_clock clock = {0};
+    struct trajd_grid grid = {TRAJD_GRID_ROWS, steps, NULL, 0};
+    struct trajd_bracket bracket = {0};
+    struct trajd_stream stream = {.kind = kind, .source_type = TRAJD_F32, .output_type = TRAJD_F32,
+                                  .feature_count = features};
+    struct trajd_resample_request shape = {windows, 1, 1, 1, 1, &clock, &grid, &bracket, &stream};
+    struct trajd_problem problem;
+
+    trajd_problem_of(&shape, 0, &problem);
+    return problem;
+}
+
+static void test_problem_is_counted(void **state)
+{
+    struct trajd_problem problem = problem_of(256, 17, 7, TRAJD_KIND_PREVIOUS);
+
+    (void)state;
+    assert_int_equal(problem.target_count, 256 * 17);
+    assert_int_equal(problem.output_bytes, 256 * 17 * 7 * 4);
+    assert_int_equal(problem.copied_count, 1);
+    assert_int_equal(problem.kinds, 1 << TRAJD_KIND_PREVIOUS);
+    assert_int_equal(problem.source_types, 1 << TRAJD_F32);
+    assert_int_equal(problem.step_count, 17);
+    assert_int_equal(problem.feature_count, 7);
+    problem = problem_of(UINT32_MAX, UINT32_MAX, 1, TRAJD_KIND_LINEAR);
+    assert_true(problem.target_count == (uint64_t)UINT32_MAX * UINT32_MAX && problem.cpu_ns > 1e19);
+}
+
+static void test_little_work_stays_on_one_thread(void **state)
+{
+    struct trajd_problem little = problem_of(4, 2, 7, TRAJD_KIND_LINEAR), much = problem_of(256, 500, 32, TRAJD_KIND_LINEAR);
+    struct trajd_choice choice;
+
+    (void)state;
+    assert_int_equal(trajd_choose(&little, &four_threads, NULL, &choice, NULL), TRAJD_OK);
+    assert_string_equal(choice.variant, "cpu_rows");
+    assert_int_equal(choice.thread_count, 1);
+    assert_int_equal(choice.slice_windows, 4);
+    assert_int_equal(trajd_choose(&much, &four_threads, "auto", &choice, NULL), TRAJD_OK);
+    assert_string_equal(choice.variant, "cpu_rows");
+    assert_int_equal(choice.thread_count, 4);
+    assert_int_equal(choice.slice_windows, 16);
+    assert_non_null(strstr(choice.reason, "us of work"));
+}
+
+static void test_slices_cover_the_windows(void **state)
+{
+    struct trajd_choice choice;
+
+    (void)state;
+    for (uint32_t windows = 1; windows < 3000; windows += 7)
+        for (uint32_t threads = 1; threads < 40; threads += 13) {
+            struct trajd_device_facts facts = {.cpu_threads = threads};
+            struct trajd_problem problem = problem_of(windows, 50, 40, TRAJD_KIND_MEAN);
+            assert_int_equal(trajd_choose(&problem, &facts, NULL, &choice, NULL), TRAJD_OK);
+            assert_true(choice.slice_windows >= 1 && choice.slice_windows <= windows);
+            assert_true(choice.thread_count >= 1 && choice.thread_count <= threads);
+        }
+}
+
+static void test_names(void **state)
+{
+    struct trajd_problem problem = problem_of(256, 2, 7, TRAJD_KIND_LINEAR);
+    struct trajd_choice choice;
+    struct trajd_error error;
+
+    (void)state;
+    assert_int_equal(trajd_choose(&problem, &four_threads, "reference", &choice, &error), TRAJD_OK);
+    assert_string_equal(choice.variant, "reference");
+    assert_int_equal(trajd_choose(&problem, &four_threads, "cuda", &choice, &error), TRAJD_ERR_ARGUMENT);
+    assert_string_equal(error.message, "variant cuda does not exist or cannot serve this (auto, cpu_rows, reference)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_problem_is_counted),
+        cmocka_unit_test(test_little_work_stays_on_one_thread),
+        cmocka_unit_test(test_slices_cover_the_windows),
+        cmocka_unit_test(test_names),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

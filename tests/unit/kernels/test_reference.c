@@ -1,0 +1,441 @@
+/* The reference by hand: every edge and mask once, on requests small enough to check by eye. cpu_rows runs them too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/convert.h"
+#include "kernels/plan.h"
+
+#define STEP_LIMIT 8
+#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+
+/* One window onto rows at 0, 10, 20, 40 ns. */
+struct one {
+    int64_t stamps[4], begin, count, anchor, offsets[STEP_LIMIT];
+    struct trajd_clock clock;
+    struct trajd_grid grid;
+    struct trajd_bracket bracket;
+    struct trajd_stream stream;
+    struct trajd_resample_request request;
+    double rows[16], out[STEP_LIMIT * 4];
+    float derivative[STEP_LIMIT * 4];
+    uint8_t mask[STEP_LIMIT];
+};
+
+static void set_up(struct one *one, enum trajd_kind kind, uint32_t features, const double *rows)
+{
+    *one = (struct one){.stamps = {0, 10, 20, 40}, .count = 4};
+    memcpy(one->rows, rows, 4 * features * sizeof *rows);
+    one->clock.stamps_ns = one->stamps;
+    one->grid = (struct trajd_grid){TRAJD_GRID_NS, 0, one->offsets, 0};
+    one->bracket = (struct trajd_bracket){0, 0, &one->begin, &one->count, &one->anchor};
+    one->stream = (struct trajd_stream){
+        .kind = kind, .source_type = TRAJD_F64, .feature_count = features, .row_stride_bytes = 8 * features,
+        .base = one->rows, .max_gap_ns = -1, .max_age_ns = -1, .mean_width = 15, .angle_period = 360, .angle_low = NAN,
+        .output_type = TRAJD_F64, .output = one->out, .window_stride_bytes = 8 * features * STEP_LIMIT,
+        .step_stride_bytes = 8 * features, .mask = one->mask, .mask_window_stride_bytes = STEP_LIMIT};
+    one->request = (struct trajd_resample_request){1, 1, 1, 1, 1, &one->clock, &one->grid, &one->bracket, &one->stream};
+}
+
+static void want_derivative(struct one *one)
+{
+    one->stream.derivative = one->derivative;
+    one->stream.derivative_window_stride_bytes = sizeof one->derivative;
+    one->stream.derivative_step_stride_bytes = 16;
+}
+
+static void expect_values(const struct one *one, const double *values, const uint8_t *mask, uint32_t steps, double slack)
+{
+    for (uint32_t i = 0; i < steps * one->stream.feature_count; i++)
+        if (!(isnan(values[i]) && isnan(one->out[i])) && !(fabs(values[i] - one->out[i]) <= slack))
+            fail_msg("value %u is %.17g, expected %.17g", i, one->out[i], values[i]);
+    for (uint32_t t = 0; t < steps; t++)
+        if (mask[t] != one->mask[t])
+            fail_msg("mask %u is %u, expected %u", t, one->mask[t], mask[t]);
+}
+
+/* Runs at `steps` targets by both variants. */
+static void expect(struct one *one, const int64_t *targets, uint32_t steps, const double *values, const uint8_t *mask,
+                   double slack)
+{
+    static const char *const variants[] = {"reference", "cpu_rows"};
+    const struct trajd_device_facts facts = {.cpu_threads = 1};
+    struct trajd_error error = {0};
+    struct trajd_plan *plan;
+
+    memcpy(one->offsets, targets, steps * sizeof *targets);
+    one->grid.step_count = steps;
+    for (size_t i = 0; i < ARRAY_LEN(variants); i++) {
+        memset(one->out, 0x77, sizeof one->out);
+        memset(one->mask, 0x77, sizeof one->mask);
+        memset(one->derivative, 0x77, sizeof one->derivative);
+        if (trajd_plan_create(&one->request, &facts, variants[i], &plan, &error) != TRAJD_OK ||
+            trajd_plan_run(plan, &one->request, NULL, &error) != TRAJD_OK)
+            fail_msg("%s", error.message);
+        trajd_plan_destroy(&plan);
+        expect_values(one, values, mask, steps, slack);
+    }
+}
+
+static const double ramp[] = {0, 1, 2, 4};
+
+static void test_edges(void **state)
+{
+    const int64_t targets[] = {-5, 0, 5, 40, 41, TRAJD_NO_TARGET};
+    const uint8_t mask[] = {1, 0, 0, 0, 2, 4};
+    const double hold[] = {0.5, 0.5, 1, 4.5, 4.5, 0}, zero[] = {0, 0.5, 1, 4.5, 0, 0};
+    const double nans[] = {NAN, 0.5, 1, 4.5, NAN, NAN}, rows[] = {0.5, 1.5, 2.5, 4.5};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_LINEAR, 1, rows);
+    expect(&one, targets, 6, hold, mask, 0);
+    one.stream.edge = TRAJD_EDGE_ZERO;
+    expect(&one, targets, 6, zero, mask, 0);
+    one.stream.edge = TRAJD_EDGE_NAN;
+    expect(&one, targets, 6, nans, mask, 0);
+}
+
+static void test_zero_is_before_normalisation(void **state)
+{
+    const int64_t targets[] = {-5, 10, 99};
+    const uint8_t mask[] = {1, 0, 2};
+    const double values[] = {7, 10, 7};
+    const float scale = 3, offset = 7;
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+    one.stream.edge = TRAJD_EDGE_ZERO;
+    one.stream.scale = &scale;
+    one.stream.offset = &offset;
+    expect(&one, targets, 3, values, mask, 0);
+}
+
+static void test_age(void **state)
+{
+    const int64_t targets[] = {40, 45, 50, 51};
+    const uint8_t mask[] = {0, 0, 0, 7}, beyond[] = {2, 2, 2, 2};
+    const double values[] = {4, 4, 4, 4}, zeros[] = {0, 0, 0, 0};
+    const int64_t later[] = {41, 42, 43, 44};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_PREVIOUS, 1, ramp);
+    one.stream.max_age_ns = 10;
+    one.stream.edge = TRAJD_EDGE_ZERO; /* a held row is held whatever edge says */
+    expect(&one, targets, 4, values, mask, 0);
+    one.stream.max_age_ns = -1;
+    expect(&one, later, 4, zeros, beyond, 0);
+}
+
+static void test_gap_is_strictly_inside_a_hole(void **state)
+{
+    const int64_t targets[] = {15, 20, 21, 40};
+    const uint8_t mask[] = {0, 0, 3, 0}, none[] = {0, 0, 0, 0};
+    const double values[] = {1.5, 2, 2.1, 4};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+    one.stream.max_gap_ns = 19;
+    expect(&one, targets, 4, values, mask, 1e-15);
+    one.stream.max_gap_ns = 20;
+    expect(&one, targets, 4, values, none, 1e-15);
+}
+
+static void test_unused_neighbour_does_not_spread(void **state)
+{
+    const double rows[] = {0, NAN, 2, NAN};
+    const int64_t targets[] = {0, 5, 20, 30, 40};
+    const uint8_t mask[] = {0, 5, 0, 5, 5}, picked[] = {0, 0, 0, 0, 5};
+    const double values[] = {0, NAN, 2, NAN, NAN}, held[] = {0, 0, 2, 2, NAN};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_LINEAR, 1, rows);
+    expect(&one, targets, 5, values, mask, 0);
+    one.stream.kind = TRAJD_KIND_PREVIOUS;
+    expect(&one, targets, 5, held, picked, 0);
+}
+
+static void test_nearest_takes_the_later_of_two(void **state)
+{
+    const int64_t targets[] = {4, 5, 6, 29, 30, 31, 40};
+    const double values[] = {0, 1, 1, 2, 4, 4, 4};
+    const uint8_t mask[7] = {0};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_NEAREST, 1, ramp);
+    expect(&one, targets, 7, values, mask, 0);
+}
+
+static void test_nothing_to_see(void **state)
+{
+    const int64_t targets[] = {0, TRAJD_NO_TARGET};
+    const uint8_t empty[] = {1, 4}, missing[] = {6, 6};
+    const double zeros[] = {0, 0};
+    const void *bases[] = {NULL};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+    one.count = 0;
+    expect(&one, targets, 2, zeros, empty, 0);
+    one.grid.unit = TRAJD_GRID_ROWS;
+    expect(&one, targets, 2, zeros, empty, 0);
+    one.stream.bases = bases;
+    expect(&one, targets, 2, zeros, missing, 0);
+}
+
+static void test_row_steps(void **state)
+{
+    const int64_t targets[] = {-1, 0, 3, 4};
+    const uint8_t mask[] = {1, 0, 0, 2}, held[] = {1, 0, 0, 0};
+    const double values[] = {0, 0, 4, 4}, means[] = {0, 0, 3, 4};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+    one.grid.unit = TRAJD_GRID_ROWS;
+    expect(&one, targets, 4, values, mask, 0);
+    one.stream.max_age_ns = 0;
+    expect(&one, targets, 4, values, held, 0);
+    one.stream.kind = TRAJD_KIND_MEAN;
+    one.stream.mean_width = 2;
+    expect(&one, targets, 4, means, held, 0);
+}
+
+static void test_mean(void **state)
+{
+    const double rows[] = {1, NAN, 3, NAN, 5, NAN, 7, 8};
+    const int64_t targets[] = {-1, 0, 10, 20, 39, 40, 50};
+    const uint8_t mask[] = {5, 5, 5, 5, 5, 0, 2};
+    const double values[] = {1, NAN, 1, NAN, 2, NAN, 4, NAN, 5, NAN, 7, 8, 7, 8};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_MEAN, 2, rows);
+    expect(&one, targets, 7, values, mask, 0);
+}
+
+static void test_angle(void **state)
+{
+    const double rows[] = {350, 10, 190, -170};
+    const int64_t targets[] = {5, 10, 15, 30};
+    const uint8_t mask[] = {0, 0, 0, 0};
+    const double free_values[] = {360, 10, -80, 190}, ranged[] = {0, 10, 280, 190};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_ANGLE, 1, rows);
+    expect(&one, targets, 4, free_values, mask, 1e-12); /* a difference of 180 is taken as -180 */
+    one.stream.angle_low = 0;
+    expect(&one, targets, 4, ranged, mask, 1e-12);
+}
+
+static void test_quaternions(void **state)
+{
+    const double h = 0.70710678118654752;
+    const double rows[] = {0, 0, 0, 1, /* then 90 degrees about z, twice as long, with the other sign */
+                           0, 0, -2 * h, -2 * h, 0, 0, 0, 0, 0, 0, 0, 1 + 1e-6};
+    const int64_t targets[] = {0, 5, 10, 15, 20, 40};
+    const uint8_t mask[] = {0, 0, 0, 5, 5, 0};
+    const double values[] = {0, 0, 0, 1, 0, 0, 0.38268343236508978, 0.92387953251128674, 0, 0, -h, -h,
+                             NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, 0, 0, 0, 1 + 1e-6};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_SLERP_XYZW, 4, rows);
+    want_derivative(&one);
+    expect(&one, targets, 6, values, mask, 1e-15);
+    assert_true(fabsf(one.derivative[2] - 1.5707963e8f) < 20 && fabsf(one.derivative[0]) < 1e-3f); /* 90 degrees in 10 ns */
+}
+
+static void test_slopes(void **state)
+{
+    const int64_t targets[] = {-1, 0, 15, 20, 40, 41};
+    const uint8_t mask[] = {1, 0, 0, 0, 0, 2};
+    const double values[] = {0, 0, 1.5, 2, 4, 4};
+    const float slopes[] = {0, 1e8f, 1e8f, 1e8f, 1e8f, 0};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+    want_derivative(&one);
+    expect(&one, targets, 6, values, mask, 0);
+    for (int t = 0; t < 6; t++)
+        assert_true(one.derivative[t * 4] == slopes[t]);
+    one.count = 1;
+    expect(&one, (const int64_t[]){0}, 1, values, (const uint8_t[]){0}, 0);
+    assert_true(one.derivative[0] == 0);
+}
+
+/* What an observation is: rows after the anchor do not exist, whatever they hold. */
+static void test_clipped_rows_are_not_read(void **state)
+{
+    const double rows[] = {1, 3, NAN, NAN};
+    const int64_t targets[] = {5, 10, 14};
+    const uint8_t mask[] = {0, 0, 0};
+    const double values[] = {2, 3, 3};
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_LINEAR, 1, rows);
+    one.count = 2;
+    one.stream.max_age_ns = 10;
+    expect(&one, targets, 3, values, mask, 0);
+}
+
+static void test_integers_arrive_as_they_are(void **state)
+{
+    const int64_t big[] = {INT64_MAX, INT64_MIN + 1, (INT64_C(1) << 53) + 1, -1};
+    const int64_t targets[] = {0, 10, 20, 40};
+    double wanted[4];
+    struct one one;
+
+    (void)state;
+    memcpy(wanted, big, sizeof big);
+    set_up(&one, TRAJD_KIND_PREVIOUS, 1, wanted);
+    one.stream.source_type = one.stream.output_type = TRAJD_I64;
+    memcpy(one.offsets, targets, sizeof targets);
+    one.grid.step_count = 4;
+    trajd_resample_reference(&one.request, 0, 1);
+    assert_memory_equal(one.out, big, sizeof big);
+}
+
+/* Changes one thing of a good request, and the words that the message must have. */
+struct bad {
+    const char *words;
+    enum trajd_status status;
+    void (*spoil)(struct one *one);
+};
+
+static void spoil_kind(struct one *one) { one->stream.kind = (enum trajd_kind)7; }
+static void spoil_edge(struct one *one) { one->stream.edge = (enum trajd_edge)-1; }
+static void spoil_source(struct one *one) { one->stream.source_type = TRAJD_DTYPE_NONE; }
+static void spoil_pair(struct one *one) { one->stream.source_type = TRAJD_F32; }
+static void spoil_integer(struct one *one) { one->stream.source_type = one->stream.output_type = TRAJD_I64; }
+static void spoil_features(struct one *one) { one->stream.feature_count = 0; }
+static void spoil_quaternion(struct one *one) { one->stream.kind = TRAJD_KIND_SLERP_XYZW; }
+static void spoil_width(struct one *one) { one->stream.kind = TRAJD_KIND_MEAN, one->stream.mean_width = 0; }
+static void spoil_period(struct one *one) { one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_period = NAN; }
+static void spoil_low(struct one *one) { one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_low = INFINITY; }
+static void spoil_row_stride(struct one *one) { one->stream.first_column = 1; }
+static void spoil_alignment(struct one *one) { one->stream.base = (char *)one->rows + 4; }
+static void spoil_base(struct one *one) { one->stream.base = NULL; }
+static void spoil_output(struct one *one) { one->stream.output = NULL; }
+static void spoil_step_stride(struct one *one) { one->stream.step_stride_bytes = 0; }
+static void spoil_size(struct one *one) { one->stream.step_stride_bytes = INT64_MAX / 8 * 8; }
+static void spoil_scale(struct one *one) { one->stream.scale = one->derivative; }
+static void spoil_derivative(struct one *one) { want_derivative(one), one->stream.kind = TRAJD_KIND_NEAREST; }
+static void spoil_join(struct one *one) { one->stream.mask_joins_previous = 1; }
+static void spoil_bracket(struct one *one) { one->stream.bracket_index = 1; }
+static void spoil_clock_index(struct one *one) { one->bracket.clock_index = 1; }
+static void spoil_grid_index(struct one *one) { one->bracket.grid_index = UINT32_MAX; }
+static void spoil_anchor(struct one *one) { one->bracket.anchor = NULL; }
+static void spoil_clock(struct one *one) { one->clock.stamps_ns = NULL; }
+static void spoil_rate(struct one *one) { one->clock.stamps_ns = NULL, one->clock.rate = (struct trajd_rate){-1, 1}; }
+static void spoil_both(struct one *one) { one->clock.rate = (struct trajd_rate){1, 1}; }
+static void spoil_steps(struct one *one) { one->grid.step_count = 0; }
+static void spoil_offsets(struct one *one) { one->grid.offsets = NULL; }
+static void spoil_per_window(struct one *one) { one->grid.offsets_per_window = 5; }
+static void spoil_unit(struct one *one) { one->grid.unit = (enum trajd_grid_unit)2; }
+static void spoil_list(struct one *one) { one->request.streams = NULL; }
+
+static const struct bad bads[] = {
+    {"streams[0]: kind", TRAJD_ERR_ARGUMENT, spoil_kind},
+    {"edge", TRAJD_ERR_ARGUMENT, spoil_edge},
+    {"source_type", TRAJD_ERR_ARGUMENT, spoil_source},
+    {"f64 is an output of f64", TRAJD_ERR_UNSUPPORTED, spoil_pair},
+    {"integer output", TRAJD_ERR_UNSUPPORTED, spoil_integer},
+    {"feature_count is 0", TRAJD_ERR_ARGUMENT, spoil_features},
+    {"multiple of 4", TRAJD_ERR_ARGUMENT, spoil_quaternion},
+    {"mean_width", TRAJD_ERR_ARGUMENT, spoil_width},
+    {"angle_period", TRAJD_ERR_ARGUMENT, spoil_period},
+    {"angle_low", TRAJD_ERR_ARGUMENT, spoil_low},
+    {"row_stride_bytes", TRAJD_ERR_ARGUMENT, spoil_row_stride},
+    {"multiples of the element", TRAJD_ERR_ARGUMENT, spoil_alignment},
+    {"base and bases", TRAJD_ERR_ARGUMENT, spoil_base},
+    {"output is NULL", TRAJD_ERR_ARGUMENT, spoil_output},
+    {"strides overlap", TRAJD_ERR_ARGUMENT, spoil_step_stride},
+    {"beyond 2^63", TRAJD_ERR_ARGUMENT, spoil_size},
+    {"scale and offset", TRAJD_ERR_ARGUMENT, spoil_scale},
+    {"no derivative", TRAJD_ERR_UNSUPPORTED, spoil_derivative},
+    {"mask_joins_previous", TRAJD_ERR_ARGUMENT, spoil_join},
+    {"streams[0]: bracket_index", TRAJD_ERR_ARGUMENT, spoil_bracket},
+    {"brackets[0]: clock_index", TRAJD_ERR_ARGUMENT, spoil_clock_index},
+    {"grid_index", TRAJD_ERR_ARGUMENT, spoil_grid_index},
+    {"anchor is NULL", TRAJD_ERR_ARGUMENT, spoil_anchor},
+    {"needs a clock", TRAJD_ERR_ARGUMENT, spoil_clock},
+    {"clocks[0]: rate", TRAJD_ERR_ARGUMENT, spoil_rate},
+    {"both stamps and a rate", TRAJD_ERR_ARGUMENT, spoil_both},
+    {"grids[0]: step_count", TRAJD_ERR_ARGUMENT, spoil_steps},
+    {"offsets is NULL", TRAJD_ERR_ARGUMENT, spoil_offsets},
+    {"offsets_per_window", TRAJD_ERR_ARGUMENT, spoil_per_window},
+    {"unit", TRAJD_ERR_ARGUMENT, spoil_unit},
+    {"a list is NULL", TRAJD_ERR_ARGUMENT, spoil_list},
+};
+
+static void test_bad_requests(void **state)
+{
+    struct trajd_error error;
+    struct one one;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bads); i++) {
+        set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+        one.grid.step_count = 3;
+        assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
+        bads[i].spoil(&one);
+        assert_int_equal(trajd_resample_check(&one.request, &error), bads[i].status);
+        if (!strstr(error.message, bads[i].words))
+            fail_msg("'%s' lacks '%s'", error.message, bads[i].words);
+        assert_int_equal(trajd_resample_check(&one.request, NULL), bads[i].status);
+    }
+    assert_int_equal(trajd_resample_check(NULL, &error), TRAJD_ERR_ARGUMENT);
+    one.request.window_count = 0;
+    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
+}
+
+/* Every f16 and bf16 but NaN comes back from double as it went. */
+static void test_halves_round_trip(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 0x10000; bits++) {
+        double f16 = trajd_f16_to_double((uint16_t)bits), bf16 = (double)trajd_bf16_to_float((uint16_t)bits);
+        assert_true(isnan(f16) ? isnan(trajd_f16_to_double(trajd_f16_from_double(f16)))
+                               : trajd_f16_from_double(f16) == bits);
+        assert_true(isnan(bf16) ? isnan(trajd_bf16_to_float(trajd_bf16_from_double(bf16)))
+                                : trajd_bf16_from_double(bf16) == bits);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_zero_is_before_normalisation),
+        cmocka_unit_test(test_age),
+        cmocka_unit_test(test_gap_is_strictly_inside_a_hole),
+        cmocka_unit_test(test_unused_neighbour_does_not_spread),
+        cmocka_unit_test(test_nearest_takes_the_later_of_two),
+        cmocka_unit_test(test_nothing_to_see),
+        cmocka_unit_test(test_row_steps),
+        cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_angle),
+        cmocka_unit_test(test_quaternions),
+        cmocka_unit_test(test_slopes),
+        cmocka_unit_test(test_clipped_rows_are_not_read),
+        cmocka_unit_test(test_integers_arrive_as_they_are),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_halves_round_trip),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
