@@ -206,7 +206,7 @@ static bool handle_session_message(struct trajd_server *server, const struct tra
     if (peer != NULL || message->op == TRAJD_WIRE_BYE)
         return peer != NULL;
     struct trajd_error error; /* a reconnected worker hears this, and comes back with its token */
-    trajd_error_set(&error, TRAJD_ERR_CLOSED, 0, "no session on this connection: say HELLO");
+    trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "no session on this connection: say HELLO");
     reply_error(server, &incoming->route, 0, &error);
     return false;
 }

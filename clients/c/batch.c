@@ -1,0 +1,132 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/c/client.h"
+
+static void place_tensors(struct trajd_batch *batch, const struct trajd_delivery *delivery)
+{
+    unsigned char *slot = trajd_mapping_slot(batch->mapping, delivery->lease.slot);
+    for (uint32_t i = 0; i < batch->schema->tensor_count; i++) {
+        const struct trajd_schema_tensor *from = &batch->schema->tensors[i];
+        batch->tensors[i] = from->shape;
+        batch->tensors[i].shape[0] = delivery->row_count;
+        batch->tensors[i].data = slot + from->offset_bytes + delivery->row_begin * from->row_size_bytes;
+    }
+}
+
+struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct trajd_delivery *delivery)
+{
+    struct trajd_batch *batch = malloc(sizeof(*batch) + client->schema->tensor_count * sizeof(*batch->tensors));
+    if (batch == NULL)
+        return NULL;
+    *batch = (struct trajd_batch){
+        .client = client,
+        .mapping = trajd_mapping_hold(client->mapping),
+        .schema = trajd_schema_hold(client->schema),
+        .lease = delivery->lease,
+        .info = {.epoch = delivery->epoch,
+                 .position = delivery->position,
+                 .row_begin = delivery->row_begin,
+                 .row_count = delivery->row_count,
+                 .ready_ns = delivery->ready_ns,
+                 .sequence = delivery->sequence},
+    };
+    __atomic_add_fetch(&client->references, 1, __ATOMIC_RELAXED); /* relaxed: the caller holds a reference */
+    place_tensors(batch, delivery);
+    return batch;
+}
+
+void trajd_batch_get_info(const struct trajd_batch *batch, struct trajd_batch_info *info)
+{
+    *info = batch->info;
+}
+
+uint32_t trajd_batch_tensor_count(const struct trajd_batch *batch)
+{
+    return batch->schema->tensor_count;
+}
+
+const struct trajd_tensor *trajd_batch_tensor(const struct trajd_batch *batch, uint32_t index)
+{
+    return index < batch->schema->tensor_count ? &batch->tensors[index] : NULL;
+}
+
+const struct trajd_tensor *trajd_batch_find(const struct trajd_batch *batch, const char *name)
+{
+    for (uint32_t i = 0; i < batch->schema->tensor_count; i++)
+        if (strcmp(batch->tensors[i].name, name) == 0)
+            return &batch->tensors[i];
+    return NULL;
+}
+
+/* ---- what the daemon hears of it ---- */
+
+static void append_lease(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease)
+{
+    if (leases->count < TRAJD_WIRE_MAX_LEASES) /* never more are out: the queue refuses them */
+        leases->list[leases->count++] = *lease;
+}
+
+void trajd_batch_say_done(struct trajd_batch *batch)
+{
+    struct trajd_client *client = batch->client;
+    if (batch->life != client->life || batch->done)
+        return;
+    batch->done = true;
+    append_lease(&client->pending.done, &batch->lease);
+    if (client->previous == batch)
+        client->previous = NULL;
+}
+
+/* Whoever sleeps is woken to send: next() at once, the keeper after a moment in which more may come. */
+static void wake_sender(struct trajd_client *client)
+{
+    if (client->waiting) {
+        trajd_client_kick(client->wake_fd);
+    } else if (!client->napping) {
+        client->napping = true;
+        trajd_client_kick(client->keeper_fd);
+    }
+}
+
+void trajd_batch_done(struct trajd_batch *batch)
+{
+    struct trajd_client *client = batch->client;
+    if (trajd_client_is_foreign(client))
+        return;
+    pthread_mutex_lock(&client->state);
+    trajd_batch_say_done(batch);
+    wake_sender(client);
+    pthread_mutex_unlock(&client->state);
+}
+
+static void give_back(struct trajd_batch *batch)
+{
+    struct trajd_client *client = batch->client;
+    if (client->previous == batch)
+        client->previous = NULL;
+    struct trajd_batch *last = client->held[--client->held_count];
+    client->held[batch->held_index] = last;
+    last->held_index = batch->held_index;
+    append_lease(&client->pending.released, &batch->lease);
+    trajd_client_notify(client);
+    wake_sender(client);
+}
+
+void trajd_batch_release(struct trajd_batch **pointer)
+{
+    struct trajd_batch *batch = *pointer;
+    *pointer = NULL;
+    /* a child made by fork has the mapping, but the lease is its parent's */
+    if (batch == NULL || trajd_client_is_foreign(batch->client))
+        return;
+    struct trajd_client *client = batch->client;
+    pthread_mutex_lock(&client->state);
+    if (batch->life == client->life)
+        give_back(batch);
+    pthread_mutex_unlock(&client->state);
+    trajd_mapping_drop(batch->mapping);
+    trajd_schema_drop(batch->schema);
+    free(batch);
+    trajd_client_drop(client);
+}

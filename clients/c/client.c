@@ -1,0 +1,269 @@
+#include "clients/c/client.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DEFAULT_ENDPOINT "/run/trajd/main"
+#define CONNECT_TIMEOUT_MS 10000u
+#define STATUS_TIMEOUT_MS 10000u
+#define BYE_TIMEOUT_NS (1000 * UINT64_C(1000000))
+
+uint64_t trajd_client_now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+bool trajd_client_is_foreign(const struct trajd_client *client)
+{
+    return client->pid != getpid();
+}
+
+void trajd_client_kick(int event_fd)
+{
+    const uint64_t one = 1;
+    if (write(event_fd, &one, sizeof(one)) < 0)
+        return; /* only a full counter refuses, and that wakes as well */
+}
+
+void trajd_client_notify(struct trajd_client *client)
+{
+    uint64_t count;
+    bool readable = client->queue_count > 0 || client->ended || client->over ||
+                    (client->info.credit > 0 && client->held_count >= client->info.credit);
+    if (!client->notify_wanted || readable == client->notified)
+        return;
+    client->notified = readable;
+    if (readable)
+        trajd_client_kick(client->notify_fd);
+    else if (read(client->notify_fd, &count, sizeof(count)) < 0)
+        client->notified = false; /* was not readable: the user has read it */
+}
+
+/* ---- life ---- */
+
+static void free_client(struct trajd_client *client)
+{
+    const int fds[] = {client->wake_fd, client->keeper_fd, client->notify_fd};
+    for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    trajd_client_forget_terms(client);
+    trajd_schema_drop(client->schema);
+    pthread_mutex_destroy(&client->pump);
+    pthread_mutex_destroy(&client->state);
+    free(client->directory);
+    free(client->name);
+    free(client->frame);
+    free(client->tensors);
+    free(client->status_json);
+    free(client);
+}
+
+void trajd_client_drop(struct trajd_client *client)
+{
+    /* acquire and release: all other users' changes come before the freeing */
+    if (__atomic_sub_fetch(&client->references, 1, __ATOMIC_ACQ_REL) == 0)
+        free_client(client);
+}
+
+static const char *choose_directory(const struct trajd_connect_options *options)
+{
+    if (options->endpoint != NULL && options->endpoint[0] != '\0')
+        return options->endpoint;
+    const char *environment = getenv("TRAJD_ENDPOINT");
+    return environment != NULL && environment[0] != '\0' ? environment : DEFAULT_ENDPOINT;
+}
+
+static enum trajd_status allocate(struct trajd_client *client, const struct trajd_connect_options *options,
+                                  struct trajd_error *error)
+{
+    const char *name = options->client_name != NULL ? options->client_name : program_invocation_short_name;
+    client->directory = strdup(choose_directory(options));
+    client->name = strndup(name, TRAJD_WIRE_MAX_CLIENT);
+    client->frame = malloc(TRAJD_WIRE_MAX_FRAME);
+    client->tensors = malloc(TRAJD_WIRE_MAX_TENSORS * sizeof(*client->tensors));
+    if (client->directory == NULL || client->name == NULL || client->frame == NULL || client->tensors == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "connect: out of memory");
+    client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    client->keeper_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    client->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (client->wake_fd < 0 || client->keeper_fd < 0 || client->notify_fd < 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "eventfd: %s", strerror(errno));
+    return TRAJD_OK;
+}
+
+static enum trajd_status await_session(struct trajd_client *client, struct trajd_error *error)
+{
+    const uint64_t deadline_ns = trajd_client_now_ns() + client->timeout_ms * UINT64_C(1000000);
+    enum trajd_status status = trajd_link_dial(&client->link, error);
+    if (status != TRAJD_OK)
+        return status;
+    while (client->phase < TRAJD_PHASE_READY) {
+        if (trajd_client_now_ns() >= deadline_ns)
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "connect: no daemon answers at %s/feed.sock", client->directory);
+        trajd_session_wait(client, deadline_ns);
+    }
+    if (client->phase == TRAJD_PHASE_FAILED)
+        *error = client->failure;
+    return client->phase == TRAJD_PHASE_FAILED ? client->failure.status : TRAJD_OK;
+}
+
+static enum trajd_status start_keeper(struct trajd_client *client, struct trajd_error *error)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* the thread inherits it */
+    int code = pthread_create(&client->keeper, NULL, trajd_keeper_run, client);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code != 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "pthread_create: %s", strerror(code));
+    pthread_setname_np(client->keeper, "trajd-client");
+    client->keeper_runs = true;
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_client_connect(const struct trajd_connect_options *options, struct trajd_client **out,
+                                       struct trajd_error *error)
+{
+    static const struct trajd_connect_options defaults;
+    struct trajd_error own;
+    error = error != NULL ? error : &own;
+    options = options != NULL ? options : &defaults;
+    struct trajd_client *client = calloc(1, sizeof(*client));
+    if (client == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "connect: out of memory");
+    client->references = 1;
+    client->pid = getpid();
+    client->wake_fd = client->keeper_fd = client->notify_fd = client->link.fd = -1;
+    client->timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : CONNECT_TIMEOUT_MS;
+    client->reconnect = options->reconnect;
+    client->life = 1;
+    pthread_mutex_init(&client->pump, NULL);
+    pthread_mutex_init(&client->state, NULL);
+    enum trajd_status status = allocate(client, options, error);
+    if (status == TRAJD_OK)
+        status = trajd_link_create(&client->link, client->directory, error);
+    if (status == TRAJD_OK)
+        status = await_session(client, error);
+    if (status == TRAJD_OK)
+        status = start_keeper(client, error);
+    if (status != TRAJD_OK) {
+        trajd_client_close(&client);
+        return status;
+    }
+    *out = client;
+    return TRAJD_OK;
+}
+
+static void stop_keeper(struct trajd_client *client)
+{
+    if (!client->keeper_runs)
+        return;
+    pthread_mutex_lock(&client->state);
+    client->stop = true;
+    trajd_client_kick(client->keeper_fd);
+    pthread_mutex_unlock(&client->state);
+    pthread_join(client->keeper, NULL);
+}
+
+/* What was said counts only when it is heard: so until the daemon has closed its end. */
+static void say_bye(struct trajd_client *client)
+{
+    const uint64_t deadline_ns = trajd_client_now_ns() + BYE_TIMEOUT_NS;
+    struct trajd_link_ring ring;
+    uint64_t now_ns;
+    if (client->link.fd < 0 || client->phase < TRAJD_PHASE_READY)
+        return;
+    trajd_session_turn(client);
+    if (client->link.fd < 0 || client->phase < TRAJD_PHASE_READY)
+        return;
+    trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_BYE});
+    while ((now_ns = trajd_client_now_ns()) < deadline_ns) {
+        enum trajd_link_event event = trajd_link_read(&client->link, &ring);
+        if (event == TRAJD_LINK_END)
+            return;
+        if (event == TRAJD_LINK_RING)
+            close(ring.fd);
+        while (trajd_link_receive(&client->link, client->frame, TRAJD_WIRE_MAX_FRAME) > 0)
+            continue; /* batches that crossed the BYE */
+        trajd_link_wait(&client->link, client->wake_fd, false, (int)((deadline_ns - now_ns) / 1000000) + 1);
+    }
+}
+
+void trajd_client_close(struct trajd_client **pointer)
+{
+    struct trajd_client *client = *pointer;
+    *pointer = NULL;
+    if (client == NULL || trajd_client_is_foreign(client))
+        return;
+    stop_keeper(client);
+    pthread_mutex_lock(&client->pump);
+    say_bye(client);
+    client->was_up = client->reconnect = false;
+    trajd_session_forget(client);
+    trajd_link_destroy(&client->link);
+    pthread_mutex_unlock(&client->pump);
+    trajd_client_drop(client);
+}
+
+/* ---- small calls ---- */
+
+int trajd_client_poll_fd(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    client->notify_wanted = true;
+    trajd_client_notify(client);
+    trajd_client_kick(client->keeper_fd);
+    pthread_mutex_unlock(&client->state);
+    return client->notify_fd;
+}
+
+void trajd_client_interrupt(struct trajd_client *client)
+{
+    __atomic_store_n(&client->interrupted, true, __ATOMIC_RELEASE); /* pairs with next() taking it */
+    trajd_client_kick(client->wake_fd);
+}
+
+static enum trajd_status await_status(struct trajd_client *client, uint64_t deadline_ns, struct trajd_error *error)
+{
+    while (!client->status_over) {
+        if (client->phase == TRAJD_PHASE_FAILED && client->link.fd < 0) {
+            *error = client->failure;
+            return error->status;
+        }
+        if (trajd_client_now_ns() >= deadline_ns)
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "status: no answer from the daemon at %s in time",
+                                   client->directory);
+        trajd_session_wait(client, deadline_ns);
+    }
+    if (client->status_json == NULL)
+        *error = client->status_error;
+    return client->status_json == NULL ? error->status : TRAJD_OK;
+}
+
+enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t timeout_ms, char **json, struct trajd_error *error)
+{
+    struct trajd_error own;
+    error = error != NULL ? error : &own;
+    if (trajd_client_is_foreign(client))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a client cannot be used in a child made by fork");
+    pthread_mutex_lock(&client->pump);
+    client->status_request = ++client->last_request;
+    client->status_over = false;
+    trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_STATUS,
+                                                           .status = {.request = client->status_request}});
+    const uint64_t wait_ms = timeout_ms > 0 ? timeout_ms : STATUS_TIMEOUT_MS;
+    enum trajd_status status = await_status(client, trajd_client_now_ns() + wait_ms * UINT64_C(1000000), error);
+    *json = client->status_json;
+    client->status_json = NULL;
+    client->status_request = 0;
+    pthread_mutex_unlock(&client->pump);
+    return status;
+}

@@ -1,0 +1,155 @@
+/* libtrajd's inside. client.c connects and closes, session.c speaks the protocol, feed.c opens and hands out, batch.c is what was
+ * handed out, keeper.c is the library's own thread, schema.c and mapping.c check what the daemon says of its memory.
+ *
+ * Locks: `pump` is the baton for link and protocol; whoever holds it moves messages (next(), else the keeper). `state` guards what
+ * release and done touch from any thread; it is taken inside `pump`, for moments. A client lives until it is closed and
+ * its last batch is released. */
+#ifndef TRAJD_CLIENT_H
+#define TRAJD_CLIENT_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "clients/c/link.h"
+#include "clients/c/mapping.h"
+#include "clients/c/schema.h"
+#include "clients/c/trajd.h"
+#include "proto/ring.h"
+#include "proto/wire.h"
+
+#define TRAJD_CLIENT_MAX_RINGS 16u
+#define TRAJD_CLIENT_QUEUE TRAJD_WIRE_MAX_LEASES
+
+enum trajd_client_phase {
+    TRAJD_PHASE_DOWN,     /* HELLO goes out as soon as somebody is connected */
+    TRAJD_PHASE_HELLO,    /* WELCOME is awaited */
+    TRAJD_PHASE_GREETING, /* the token is shown on fd.sock */
+    TRAJD_PHASE_READY,    /* a session without feed */
+    TRAJD_PHASE_OPENING,  /* OPENED is awaited */
+    TRAJD_PHASE_MAPPING,  /* OPENED came, its ring's descriptor is awaited */
+    TRAJD_PHASE_OPEN,
+    TRAJD_PHASE_FAILED,   /* `failure` says why */
+};
+
+/* A BATCH that came and was not asked for yet. */
+struct trajd_delivery {
+    struct trajd_wire_lease lease;
+    uint64_t epoch, position, ready_ns, sequence;
+    uint32_t row_begin, row_count;
+    char *failure; /* NULL: the batch is good */
+};
+
+struct trajd_batch {
+    struct trajd_client *client;
+    struct trajd_mapping *mapping;
+    struct trajd_schema *schema;
+    struct trajd_wire_lease lease;
+    uint64_t life;        /* the session that leased it: no word goes to another */
+    bool done;
+    uint32_t held_index;
+    struct trajd_batch_info info;
+    struct trajd_tensor tensors[]; /* as the schema, for the rows of this batch */
+};
+
+/* Owned copies of what open() was given. */
+struct trajd_open_terms {
+    char *feed, *spec, *job;
+    enum trajd_mode mode;
+    uint32_t rank, world, credit;
+    uint64_t epoch, next, fingerprint;
+};
+
+struct trajd_client {
+    pid_t pid;
+    uint32_t references; /* atomic: the user's, and one a batch */
+    char *directory, *name;
+    uint32_t timeout_ms;
+    bool reconnect;
+    int wake_fd;   /* wakes next() */
+    int keeper_fd; /* wakes the keeper */
+    int notify_fd; /* what the user polls */
+    pthread_t keeper;
+    bool keeper_runs;
+
+    pthread_mutex_t pump;
+    struct trajd_link link;
+    enum trajd_client_phase phase;
+    bool was_up;           /* there has been a session: another daemon's life needs `reconnect` */
+    bool resuming;         /* HELLO with our token is under way */
+    bool goaway;
+    bool open_fresh;
+    uint64_t retry_at_ns, hello_sent_ns, last_sent_ns, last_heard_ns;
+    uint64_t instance, session, received;
+    uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
+    uint64_t last_request, open_request, status_request;
+    char *status_json;
+    bool status_over;
+    struct trajd_error status_error;
+    struct trajd_error failure;
+    bool refused; /* ERROR to our OPEN; `failure` says why */
+    struct trajd_open_terms wanted;
+    bool has_feed;         /* `wanted` was granted once: it is opened again after a reconnect */
+    uint64_t next_position; /* behind the last batch that was returned */
+    struct trajd_feed_info info;
+    uint32_t feed_id;
+    struct trajd_ring_terms ring_terms;
+    struct trajd_schema *schema;
+    struct trajd_mapping *mapping; /* of the open feed */
+    struct trajd_mapping *rings[TRAJD_CLIENT_MAX_RINGS];
+    struct trajd_link_ring arrived[TRAJD_CLIENT_MAX_RINGS]; /* descriptors whose OPENED is awaited; fd 0: none */
+    uint32_t ring_count, arrived_count;
+    unsigned char *frame;            /* TRAJD_WIRE_MAX_FRAME */
+    struct trajd_wire_tensor *tensors; /* TRAJD_WIRE_MAX_TENSORS */
+
+    pthread_mutex_t state;
+    struct trajd_delivery queue[TRAJD_CLIENT_QUEUE];
+    uint32_t queue_first, queue_count;
+    struct trajd_batch *held[TRAJD_CLIENT_QUEUE]; /* with the caller, of this life */
+    uint32_t held_count;
+    struct trajd_batch *previous; /* returned last, its DONE unsaid */
+    struct trajd_wire_ack pending;
+    uint64_t life;        /* counts sessions */
+    bool ended;           /* the epoch */
+    bool over;            /* next() would fail: for the poll descriptor */
+    bool notify_wanted, notified;
+    bool waiting;         /* next() sleeps on wake_fd */
+    bool napping;         /* the keeper is about to flush */
+    bool stop;
+    bool interrupted;     /* atomic */
+};
+
+/* session.c; `pump` is held */
+void trajd_session_turn(struct trajd_client *client); /* moves what can be moved without waiting */
+int trajd_session_timeout_ms(const struct trajd_client *client, uint64_t now_ns);
+void trajd_session_flush(struct trajd_client *client);
+void trajd_session_open(struct trajd_client *client); /* says OPEN with what is wanted */
+void trajd_session_say(struct trajd_client *client, const struct trajd_wire_message *message);
+/* One wait for anything, at most until the deadline; then a turn. */
+void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns);
+
+/* session_messages.c: what the daemon says; `pump` is held */
+void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size);
+void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error);
+void trajd_session_map(struct trajd_client *client); /* OPENED and descriptor are here */
+void trajd_session_forget(struct trajd_client *client); /* batches and rings of the session; what the caller holds stays */
+void trajd_session_lose(struct trajd_client *client);   /* the session is gone, and all that it had under way */
+void trajd_session_note_ring(struct trajd_client *client, const struct trajd_link_ring *ring);
+
+/* feed.c */
+void trajd_client_forget_terms(struct trajd_client *client);
+
+/* client.c */
+uint64_t trajd_client_now_ns(void);
+bool trajd_client_is_foreign(const struct trajd_client *client); /* in a child made by fork */
+void trajd_client_drop(struct trajd_client *client);
+void trajd_client_kick(int event_fd);
+void trajd_client_notify(struct trajd_client *client); /* sets the poll descriptor by the state; `state` is held */
+
+/* batch.c */
+struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct trajd_delivery *delivery);
+void trajd_batch_say_done(struct trajd_batch *batch); /* `state` is held */
+
+/* keeper.c */
+void *trajd_keeper_run(void *client);
+
+#endif

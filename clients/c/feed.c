@@ -1,0 +1,303 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/c/client.h"
+
+#define BUSY_NS (1000 * UINT64_C(1000000))
+#define OPEN_TIMEOUT_MS 60000u
+#define DEFAULT_CREDIT 4u
+
+static uint64_t deadline_after(int64_t timeout_ms)
+{
+    return timeout_ms < 0 ? UINT64_MAX : trajd_client_now_ns() + (uint64_t)timeout_ms * UINT64_C(1000000);
+}
+
+static enum trajd_status refuse_foreign(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a client cannot be used in a child made by fork: connect again there");
+}
+
+/* ---- open ---- */
+
+static enum trajd_status check_options(const struct trajd_open_options *options, struct trajd_error *error)
+{
+    const uint32_t world = options->world > 0 ? options->world : 1;
+    if ((options->feed != NULL && options->feed[0] != '\0') == (options->spec != NULL && options->spec[0] != '\0'))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: either feed or spec");
+    if (options->mode != TRAJD_MODE_SHARE && options->mode != TRAJD_MODE_SHARD)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: mode %d is neither share nor shard", (int)options->mode);
+    if (options->rank >= world || (options->mode == TRAJD_MODE_SHARE && world != 1))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: rank %u of %u (rank below world; share has no ranks)",
+                               options->rank, world);
+    if (options->credit == 1)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: credit 1 (at least 2: one in use, one under way)");
+    return TRAJD_OK;
+}
+
+static char *copy_text(const char *text, bool *good)
+{
+    char *copy = strdup(text != NULL ? text : "");
+    *good = *good && copy != NULL;
+    return copy;
+}
+
+static void free_terms(struct trajd_open_terms *terms)
+{
+    free(terms->feed);
+    free(terms->spec);
+    free(terms->job);
+    *terms = (struct trajd_open_terms){0};
+}
+
+static enum trajd_status keep_terms(struct trajd_client *client, const struct trajd_open_options *options,
+                                    struct trajd_error *error)
+{
+    struct trajd_open_terms terms = {
+        .mode = options->mode,
+        .rank = options->rank,
+        .world = options->world > 0 ? options->world : 1,
+        .credit = options->credit > 0 ? options->credit : DEFAULT_CREDIT,
+        .epoch = options->epoch,
+        .next = options->next,
+        .fingerprint = options->fingerprint,
+    };
+    bool good = true;
+    terms.feed = copy_text(options->feed, &good);
+    terms.spec = copy_text(options->spec, &good);
+    terms.job = copy_text(options->job, &good);
+    if (!good) {
+        free_terms(&terms);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "open: out of memory");
+    }
+    free_terms(&client->wanted);
+    client->wanted = terms;
+    return TRAJD_OK;
+}
+
+void trajd_client_forget_terms(struct trajd_client *client)
+{
+    free_terms(&client->wanted);
+}
+
+/* A failed feed may be followed by another; a lost daemon only by its return. */
+static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_error *error)
+{
+    if (client->phase == TRAJD_PHASE_FAILED && client->link.fd < 0) {
+        *error = client->failure;
+        return client->failure.status;
+    }
+    if (client->phase >= TRAJD_PHASE_READY)
+        client->phase = TRAJD_PHASE_READY;
+    client->open_fresh = true;
+    client->refused = false;
+    client->has_feed = false;
+    client->retry_at_ns = 0;
+    client->last_request++; /* an answer to an earlier OPEN is none to this */
+    client->open_request = 0;
+    return TRAJD_OK;
+}
+
+static enum trajd_status await_opened(struct trajd_client *client, uint64_t deadline_ns, struct trajd_error *error)
+{
+    while (client->phase != TRAJD_PHASE_OPEN && client->phase != TRAJD_PHASE_FAILED && !client->refused) {
+        if (client->phase == TRAJD_PHASE_READY)
+            trajd_session_open(client);
+        if (trajd_client_now_ns() >= deadline_ns) {
+            client->phase = client->phase > TRAJD_PHASE_READY ? TRAJD_PHASE_READY : client->phase;
+            client->open_request = 0;
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "open: no answer from the daemon at %s in time",
+                                   client->directory);
+        }
+        trajd_session_wait(client, deadline_ns);
+    }
+    if (client->refused || client->phase == TRAJD_PHASE_FAILED) {
+        *error = client->failure;
+        return client->failure.status;
+    }
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_client_open(struct trajd_client *client, const struct trajd_open_options *options,
+                                    struct trajd_error *error)
+{
+    struct trajd_error own;
+    error = error != NULL ? error : &own;
+    if (trajd_client_is_foreign(client))
+        return refuse_foreign(error);
+    enum trajd_status status = check_options(options, error);
+    if (status != TRAJD_OK)
+        return status;
+    pthread_mutex_lock(&client->pump);
+    status = prepare_open(client, error);
+    if (status == TRAJD_OK)
+        status = keep_terms(client, options, error);
+    if (status == TRAJD_OK)
+        status = await_opened(client, deadline_after(options->timeout_ms > 0 ? options->timeout_ms : OPEN_TIMEOUT_MS), error);
+    pthread_mutex_unlock(&client->pump);
+    return status;
+}
+
+const struct trajd_feed_info *trajd_client_feed_info(const struct trajd_client *client)
+{
+    return client->schema != NULL ? &client->info : NULL;
+}
+
+/* ---- next ---- */
+
+static bool take_delivery(struct trajd_client *client, struct trajd_delivery *delivery)
+{
+    pthread_mutex_lock(&client->state);
+    bool found = client->queue_count > 0 && client->phase == TRAJD_PHASE_OPEN;
+    if (found) {
+        *delivery = client->queue[client->queue_first];
+        client->queue_first = (client->queue_first + 1) % TRAJD_CLIENT_QUEUE;
+        client->queue_count--;
+        trajd_client_notify(client);
+    }
+    pthread_mutex_unlock(&client->state);
+    return found;
+}
+
+static void advance_position(struct trajd_client *client, uint64_t position)
+{
+    uint64_t behind = position + client->info.global_batch;
+    client->next_position = behind < client->info.epoch_length ? behind : client->info.epoch_length;
+}
+
+/* A batch that could not be made is DONE and given back by being told. */
+static enum trajd_status tell_failure(struct trajd_client *client, struct trajd_delivery *delivery, struct trajd_error *error)
+{
+    trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s", delivery->failure);
+    free(delivery->failure);
+    pthread_mutex_lock(&client->state);
+    client->pending.released.list[client->pending.released.count++] = delivery->lease; /* it was counted when it came */
+    pthread_mutex_unlock(&client->state);
+    trajd_session_flush(client);
+    return TRAJD_ERR_DATA;
+}
+
+static bool is_stamped(const struct trajd_client *client, const struct trajd_delivery *delivery)
+{
+    struct trajd_slot_header header;
+    memcpy(&header, trajd_mapping_slot(client->mapping, delivery->lease.slot), sizeof(header));
+    return header.generation == delivery->lease.generation;
+}
+
+static enum trajd_status hand_out(struct trajd_client *client, struct trajd_delivery *delivery, struct trajd_batch **out,
+                                  struct trajd_error *error)
+{
+    advance_position(client, delivery->position);
+    if (delivery->failure != NULL)
+        return tell_failure(client, delivery, error);
+    if (!is_stamped(client, delivery)) {
+        trajd_error_set(&client->failure, TRAJD_ERR_PROTOCOL, 0, "the daemon breaks the protocol: slot %u is not of generation %llu",
+                        delivery->lease.slot, (unsigned long long)delivery->lease.generation);
+        struct trajd_error failure = client->failure;
+        trajd_session_fail(client, &failure);
+        *error = failure;
+        return TRAJD_ERR_PROTOCOL;
+    }
+    struct trajd_batch *batch = trajd_batch_create(client, delivery);
+    if (batch == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "next: out of memory");
+    pthread_mutex_lock(&client->state);
+    batch->life = client->life;
+    batch->held_index = client->held_count;
+    client->held[client->held_count++] = batch;
+    client->previous = batch;
+    trajd_client_notify(client);
+    pthread_mutex_unlock(&client->state);
+    *out = batch;
+    return TRAJD_OK;
+}
+
+/* Why there will be no batch, or TRAJD_OK: there may be one. */
+static enum trajd_status judge(struct trajd_client *client, struct trajd_error *error)
+{
+    pthread_mutex_lock(&client->state);
+    bool ended = client->ended;
+    pthread_mutex_unlock(&client->state);
+    if (client->phase == TRAJD_PHASE_FAILED) {
+        *error = client->failure;
+        return client->failure.status;
+    }
+    if (ended)
+        return TRAJD_END_OF_EPOCH;
+    if (client->goaway && !client->reconnect)
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s goes away", client->directory);
+    if (client->wanted.feed == NULL || (client->phase == TRAJD_PHASE_READY && !client->has_feed))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "next: open a feed first");
+    return TRAJD_OK;
+}
+
+static uint32_t count_held(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    uint32_t count = client->held_count;
+    pthread_mutex_unlock(&client->state);
+    return count;
+}
+
+/* The next call says DONE for the batch before; releases leave in lots of a quarter of the credit while batches are here. */
+static void settle_previous(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    if (client->previous != NULL)
+        trajd_batch_say_done(client->previous);
+    const uint32_t unsaid = client->pending.released.count + client->pending.done.count;
+    bool flush = unsaid > 0 && (client->queue_count == 0 || unsaid >= (client->info.credit + 3) / 4);
+    pthread_mutex_unlock(&client->state);
+    if (flush)
+        trajd_session_turn(client);
+}
+
+static bool was_interrupted(struct trajd_client *client)
+{
+    return __atomic_exchange_n(&client->interrupted, false, __ATOMIC_ACQ_REL); /* what came before the interrupt is seen */
+}
+
+static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms, struct trajd_batch **batch,
+                                     struct trajd_error *error)
+{
+    const uint64_t deadline_ns = deadline_after(timeout_ms);
+    const uint64_t patience_ns = trajd_client_now_ns() + BUSY_NS;
+    const uint64_t busy_ns = patience_ns < deadline_ns ? patience_ns : deadline_ns;
+    struct trajd_delivery delivery;
+    for (bool turned = false;; turned = true) {
+        if (take_delivery(client, &delivery))
+            return hand_out(client, &delivery, batch, error);
+        enum trajd_status status = judge(client, error);
+        if (status != TRAJD_OK)
+            return status;
+        const uint64_t now_ns = trajd_client_now_ns();
+        const uint32_t held = count_held(client);
+        const bool exhausted = client->info.credit > 0 && held >= client->info.credit;
+        if (turned && exhausted && now_ns >= busy_ns)
+            return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                                   "next: %u batches are held, and the credit is %u: release one first", held,
+                                   client->info.credit);
+        if (was_interrupted(client))
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: interrupted");
+        if (turned && now_ns >= deadline_ns)
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: no batch in time");
+        if (!turned)
+            trajd_session_turn(client);
+        else
+            trajd_session_wait(client, exhausted ? busy_ns : deadline_ns);
+    }
+}
+
+enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms, struct trajd_batch **batch,
+                                    struct trajd_error *error)
+{
+    struct trajd_error own;
+    error = error != NULL ? error : &own;
+    *batch = NULL;
+    if (trajd_client_is_foreign(client))
+        return refuse_foreign(error);
+    pthread_mutex_lock(&client->pump);
+    settle_previous(client);
+    enum trajd_status status = await_batch(client, timeout_ms, batch, error);
+    pthread_mutex_unlock(&client->pump);
+    return status;
+}

@@ -1,0 +1,63 @@
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clients/c/client.h"
+
+#define NAP_NS 500000
+#define IDLE_MS 1000
+
+/* Releases that come one after the other leave in one message. */
+static void nap(struct trajd_client *client)
+{
+    const struct timespec pause = {.tv_nsec = NAP_NS};
+    nanosleep(&pause, NULL);
+    pthread_mutex_lock(&client->state);
+    client->napping = false;
+    pthread_mutex_unlock(&client->state);
+}
+
+static void sleep_on(struct trajd_client *client, int timeout_ms, int feed_fd, int fd)
+{
+    uint64_t count;
+    struct pollfd items[] = {
+        {.fd = client->keeper_fd, .events = POLLIN}, {.fd = feed_fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    poll(items, 3, timeout_ms);
+    if (read(client->keeper_fd, &count, sizeof(count)) < 0)
+        return; /* the time was up, or a socket has something */
+}
+
+/* While next() holds the baton, it does all that is to be done; what it leaves is looked for again soon. */
+void *trajd_keeper_run(void *context)
+{
+    struct trajd_client *client = context;
+    for (;;) {
+        int timeout_ms = IDLE_MS, feed_fd = -1, fd = -1;
+        pthread_mutex_lock(&client->state);
+        bool stop = client->stop, napping = client->napping;
+        pthread_mutex_unlock(&client->state);
+        if (stop)
+            return NULL;
+        if (napping)
+            nap(client);
+        bool baton = pthread_mutex_trylock(&client->pump) == 0;
+        if (baton)
+            trajd_session_turn(client);
+        pthread_mutex_lock(&client->state);
+        bool polled = client->notify_wanted;
+        if (client->pending.done.count + client->pending.released.count > 0)
+            timeout_ms = 1;
+        pthread_mutex_unlock(&client->state);
+        if (baton && polled) {
+            int due_ms = trajd_session_timeout_ms(client, trajd_client_now_ns());
+            timeout_ms = due_ms < timeout_ms ? due_ms : timeout_ms;
+            feed_fd = trajd_link_poll_fd(&client->link);
+            fd = client->link.fd;
+        } else if (polled) {
+            timeout_ms = 1; /* next() may leave at any moment, and then this thread must watch */
+        }
+        if (baton)
+            pthread_mutex_unlock(&client->pump);
+        sleep_on(client, timeout_ms, feed_fd, fd);
+    }
+}

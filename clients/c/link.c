@@ -1,0 +1,189 @@
+#include "clients/c/link.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <zmq.h>
+
+#include "proto/wire.h"
+
+enum trajd_status trajd_link_create(struct trajd_link *link, const char *directory, struct trajd_error *error)
+{
+    const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
+    *link = (struct trajd_link){.fd = -1};
+    if (strlen(directory) + strlen("/feed.sock") > limit)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG, "endpoint %s: a socket's path has at most %zu bytes",
+                               directory, limit);
+    if (asprintf(&link->feed_endpoint, "ipc://%s/feed.sock", directory) < 0)
+        link->feed_endpoint = NULL;
+    if (asprintf(&link->fd_path, "%s/fd.sock", directory) < 0)
+        link->fd_path = NULL;
+    link->context = zmq_ctx_new();
+    if (link->feed_endpoint != NULL && link->fd_path != NULL && link->context != NULL)
+        return TRAJD_OK;
+    trajd_link_destroy(link);
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "endpoint %s: out of memory", directory);
+}
+
+void trajd_link_destroy(struct trajd_link *link)
+{
+    trajd_link_detach(link);
+    if (link->dealer != NULL)
+        zmq_close(link->dealer);
+    if (link->context != NULL)
+        zmq_ctx_term(link->context);
+    free(link->feed_endpoint);
+    free(link->fd_path);
+    *link = (struct trajd_link){.fd = -1};
+}
+
+static int set_options(void *dealer)
+{
+    const int options[][2] = {
+        {ZMQ_IMMEDIATE, 1}, /* nothing waits for a daemon that is not there */
+        {ZMQ_RECONNECT_IVL, 20},
+        {ZMQ_RECONNECT_IVL_MAX, 500},
+        {ZMQ_LINGER, 0},
+    };
+    const int64_t max_frame_bytes = TRAJD_WIRE_MAX_FRAME;
+    for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+        if (zmq_setsockopt(dealer, options[i][0], &options[i][1], sizeof(int)) != 0)
+            return -1;
+    return zmq_setsockopt(dealer, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof(max_frame_bytes));
+}
+
+enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *error)
+{
+    if (link->dealer != NULL)
+        zmq_close(link->dealer);
+    link->dealer = zmq_socket(link->context, ZMQ_DEALER);
+    if (link->dealer == NULL || set_options(link->dealer) != 0 || zmq_connect(link->dealer, link->feed_endpoint) != 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, zmq_errno(), "%s: %s", link->feed_endpoint,
+                               zmq_strerror(zmq_errno()));
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_link_send(struct trajd_link *link, const void *frame, size_t size_bytes)
+{
+    return zmq_send(link->dealer, frame, size_bytes, ZMQ_DONTWAIT) >= 0 ? TRAJD_OK : TRAJD_ERR_TIMEOUT;
+}
+
+static bool has_more(const struct trajd_link *link)
+{
+    int more = 0;
+    size_t more_size = sizeof(more);
+    return zmq_getsockopt(link->dealer, ZMQ_RCVMORE, &more, &more_size) == 0 && more != 0;
+}
+
+size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room)
+{
+    for (;;) {
+        int size = zmq_recv(link->dealer, frame, room, ZMQ_DONTWAIT);
+        if (size < 0)
+            return 0;
+        bool whole = size > 0 && (size_t)size <= room && !has_more(link);
+        while (has_more(link))
+            if (zmq_recv(link->dealer, frame, room, 0) < 0)
+                return 0;
+        if (whole)
+            return (size_t)size;
+    }
+}
+
+bool trajd_link_can_send(const struct trajd_link *link)
+{
+    int events = 0;
+    size_t size = sizeof(events);
+    return zmq_getsockopt(link->dealer, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLOUT) != 0;
+}
+
+enum trajd_status trajd_link_attach(struct trajd_link *link, const void *token, size_t token_size)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    trajd_link_detach(link);
+    memcpy(address.sun_path, link->fd_path, strlen(link->fd_path) + 1);
+    link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (link->fd >= 0 && connect(link->fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+        send(link->fd, token, token_size, MSG_NOSIGNAL) == (ssize_t)token_size)
+        return TRAJD_OK;
+    trajd_link_detach(link);
+    return TRAJD_ERR_TIMEOUT;
+}
+
+void trajd_link_detach(struct trajd_link *link)
+{
+    if (link->fd >= 0)
+        close(link->fd);
+    link->fd = -1;
+}
+
+/* The one descriptor of a message; -1: there is none. More of them are closed. */
+static int take_descriptor(struct msghdr *message)
+{
+    int kept = -1;
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part != NULL; part = CMSG_NXTHDR(message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
+            if (kept < 0)
+                kept = fd;
+            else
+                close(fd);
+        }
+    }
+    return kept;
+}
+
+enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link_ring *ring)
+{
+    uint64_t words[2] = {0};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(4 * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = words, .iov_len = sizeof(words)};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    if (link->fd < 0)
+        return TRAJD_LINK_NOTHING;
+    ssize_t size = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (size < 0)
+        return errno == EAGAIN || errno == EINTR ? TRAJD_LINK_NOTHING : TRAJD_LINK_END;
+    int fd = take_descriptor(&message);
+    if (size == sizeof(words) && fd >= 0) {
+        *ring = (struct trajd_link_ring){.ring_id = words[0], .size_bytes = words[1], .fd = fd};
+        return TRAJD_LINK_RING;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (size == 1 && words[0] == 0)
+        return TRAJD_LINK_GREETED;
+    return TRAJD_LINK_END; /* its end, or a daemon that breaks the protocol */
+}
+
+bool trajd_link_wait(struct trajd_link *link, int wake_fd, bool until_can_send, int timeout_ms)
+{
+    zmq_pollitem_t items[3] = {
+        {.socket = link->dealer, .events = (short)(ZMQ_POLLIN | (until_can_send ? ZMQ_POLLOUT : 0))},
+        {.fd = wake_fd, .events = ZMQ_POLLIN},
+        {.fd = link->fd, .events = ZMQ_POLLIN},
+    };
+    return zmq_poll(items, link->fd >= 0 ? 3 : 2, timeout_ms) >= 0 || zmq_errno() != EINTR;
+}
+
+int trajd_link_poll_fd(const struct trajd_link *link)
+{
+    int fd = -1;
+    size_t size = sizeof(fd);
+    if (link->dealer == NULL || zmq_getsockopt(link->dealer, ZMQ_FD, &fd, &size) != 0)
+        return -1;
+    return fd;
+}

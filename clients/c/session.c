@@ -1,0 +1,231 @@
+#include <string.h>
+#include <unistd.h>
+
+#include "clients/c/client.h"
+
+#define RETRY_NS (20 * UINT64_C(1000000))
+#define HELLO_NS (2000 * UINT64_C(1000000))
+#define PING_NS (1000 * UINT64_C(1000000))
+
+void trajd_session_say(struct trajd_client *client, const struct trajd_wire_message *message)
+{
+    size_t size;
+    if (trajd_wire_encode(message, client->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK ||
+        trajd_link_send(&client->link, client->frame, size) != TRAJD_OK)
+        return; /* nobody is connected: what matters is said again after the next HELLO */
+    client->last_sent_ns = trajd_client_now_ns();
+}
+
+/* ---- HELLO ---- */
+
+static void append_lease(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease)
+{
+    if (leases->count < TRAJD_WIRE_MAX_LEASES)
+        leases->list[leases->count++] = *lease;
+}
+
+/* What we still have. All other leases up to `received` are released by not being named, so nothing is pending any more. */
+static void list_leases(struct trajd_client *client, struct trajd_wire_hello *hello)
+{
+    pthread_mutex_lock(&client->state);
+    for (uint32_t i = 0; i < client->queue_count; i++)
+        append_lease(&hello->held, &client->queue[(client->queue_first + i) % TRAJD_CLIENT_QUEUE].lease);
+    for (uint32_t i = 0; i < client->held_count; i++) {
+        append_lease(&hello->held, &client->held[i]->lease);
+        if (client->held[i]->done)
+            append_lease(&hello->done, &client->held[i]->lease);
+    }
+    client->pending.done.count = client->pending.released.count = 0;
+    pthread_mutex_unlock(&client->state);
+}
+
+static void say_hello(struct trajd_client *client, uint64_t now_ns)
+{
+    struct trajd_wire_message message = {
+        .op = TRAJD_WIRE_HELLO,
+        .hello = {.minor = TRAJD_WIRE_MINOR, .client = trajd_wire_text(client->name), .pid = (uint64_t)client->pid}};
+    if (client->resuming) {
+        message.hello.has_token = true;
+        memcpy(message.hello.token, client->token, sizeof(client->token));
+        message.hello.instance = client->instance;
+        message.hello.received = client->received;
+        list_leases(client, &message.hello);
+    }
+    trajd_session_say(client, &message);
+    client->hello_sent_ns = now_ns;
+}
+
+static void attach(struct trajd_client *client, uint64_t now_ns)
+{
+    if (client->link.fd < 0 && now_ns >= client->retry_at_ns &&
+        trajd_link_attach(&client->link, client->token, sizeof(client->token)) != TRAJD_OK)
+        client->retry_at_ns = now_ns + RETRY_NS;
+}
+
+/* ---- OPEN ---- */
+
+void trajd_session_open(struct trajd_client *client)
+{
+    const struct trajd_open_terms *wanted = &client->wanted;
+    const bool goes_on = !client->open_fresh && wanted->mode == TRAJD_MODE_SHARD;
+    const struct trajd_wire_message message = {
+        .op = TRAJD_WIRE_OPEN,
+        .open = {
+            .request = ++client->last_request,
+            .feed = trajd_wire_text(wanted->feed),
+            .spec = trajd_wire_text(wanted->spec),
+            .job = trajd_wire_text(wanted->job),
+            .mode = wanted->mode == TRAJD_MODE_SHARD ? TRAJD_WIRE_SHARD : TRAJD_WIRE_SHARE,
+            .rank = wanted->rank,
+            .world = wanted->world,
+            .credit = wanted->credit,
+            .epoch = wanted->epoch,
+            .next = goes_on ? client->next_position : wanted->next,
+            .fingerprint = client->open_fresh ? wanted->fingerprint : client->info.fingerprint,
+            .fresh = client->open_fresh,
+        }};
+    client->open_request = client->last_request;
+    client->phase = TRAJD_PHASE_OPENING;
+    trajd_session_say(client, &message);
+}
+
+/* ---- acknowledgements ---- */
+
+static void merge(struct trajd_wire_leases *into, const struct trajd_wire_leases *from)
+{
+    for (uint32_t i = 0; i < from->count; i++)
+        append_lease(into, &from->list[i]);
+}
+
+void trajd_session_flush(struct trajd_client *client)
+{
+    size_t size;
+    if (client->resuming || client->link.fd < 0 || client->phase < TRAJD_PHASE_READY)
+        return;
+    pthread_mutex_lock(&client->state);
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_ACK, .ack = client->pending};
+    client->pending.done.count = client->pending.released.count = 0;
+    pthread_mutex_unlock(&client->state);
+    if (message.ack.done.count + message.ack.released.count == 0)
+        return;
+    if (trajd_wire_encode(&message, client->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) == TRAJD_OK &&
+        trajd_link_send(&client->link, client->frame, size) == TRAJD_OK) {
+        client->last_sent_ns = trajd_client_now_ns();
+        return;
+    }
+    pthread_mutex_lock(&client->state);
+    merge(&client->pending.done, &message.ack.done);
+    merge(&client->pending.released, &message.ack.released);
+    pthread_mutex_unlock(&client->state);
+}
+
+/* ---- a turn ---- */
+
+static void read_connection(struct trajd_client *client)
+{
+    struct trajd_link_ring ring;
+    for (;;) {
+        switch (trajd_link_read(&client->link, &ring)) {
+        case TRAJD_LINK_GREETED:
+            if (client->phase == TRAJD_PHASE_GREETING)
+                client->phase = TRAJD_PHASE_READY;
+            client->was_up = true;
+            client->retry_at_ns = 0;
+            break;
+        case TRAJD_LINK_RING:
+            trajd_session_note_ring(client, &ring);
+            break;
+        case TRAJD_LINK_END:
+            trajd_session_lose(client);
+            return;
+        case TRAJD_LINK_NOTHING:
+            return;
+        }
+    }
+}
+
+static void advance(struct trajd_client *client, uint64_t now_ns)
+{
+    const bool hello_lost = now_ns >= client->hello_sent_ns + HELLO_NS;
+    const bool waits_for_welcome = client->phase == TRAJD_PHASE_HELLO || client->resuming;
+    if (client->phase == TRAJD_PHASE_GREETING)
+        attach(client, now_ns);
+    if (client->phase == TRAJD_PHASE_READY && client->has_feed && now_ns >= client->retry_at_ns)
+        trajd_session_open(client); /* the same again, after the daemon's return */
+    bool speaks = client->phase == TRAJD_PHASE_DOWN || (waits_for_welcome && hello_lost);
+    if (!speaks || now_ns < client->retry_at_ns || !trajd_link_can_send(&client->link))
+        return;
+    if (client->phase == TRAJD_PHASE_DOWN)
+        client->phase = TRAJD_PHASE_HELLO;
+    say_hello(client, now_ns);
+}
+
+static void ping(struct trajd_client *client, uint64_t now_ns)
+{
+    const uint64_t last_ns = client->last_sent_ns > client->last_heard_ns ? client->last_sent_ns : client->last_heard_ns;
+    if (client->link.fd < 0 || client->resuming || client->phase < TRAJD_PHASE_READY || now_ns < last_ns + PING_NS)
+        return;
+    client->last_sent_ns = now_ns; /* also when nobody is connected: not in every turn */
+    trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = now_ns}});
+}
+
+void trajd_session_turn(struct trajd_client *client)
+{
+    size_t size;
+    uint64_t now_ns = trajd_client_now_ns();
+    read_connection(client);
+    trajd_session_flush(client);
+    while ((size = trajd_link_receive(&client->link, client->frame, TRAJD_WIRE_MAX_FRAME)) > 0) {
+        client->last_heard_ns = now_ns;
+        trajd_session_handle(client, client->frame, size);
+    }
+    if (client->link.dealer == NULL)
+        return;
+    advance(client, now_ns);
+    ping(client, now_ns);
+}
+
+int trajd_session_timeout_ms(const struct trajd_client *client, uint64_t now_ns)
+{
+    uint64_t due_ns = now_ns + PING_NS;
+    const bool retries = client->phase == TRAJD_PHASE_DOWN || client->phase == TRAJD_PHASE_GREETING ||
+                         client->phase == TRAJD_PHASE_READY;
+    if (client->phase == TRAJD_PHASE_HELLO || client->resuming)
+        due_ns = client->hello_sent_ns + HELLO_NS;
+    else if (retries && client->retry_at_ns > now_ns)
+        due_ns = client->retry_at_ns;
+    if (due_ns <= now_ns)
+        return 1;
+    return (int)((due_ns - now_ns) / 1000000) + 1;
+}
+
+/* True if next() may sleep: then a release wakes it. What was released before goes out first. */
+static bool begin_waiting(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    const bool sendable = !client->resuming && client->link.fd >= 0 && client->phase >= TRAJD_PHASE_READY;
+    client->waiting = !sendable || client->pending.done.count + client->pending.released.count == 0;
+    bool waiting = client->waiting;
+    pthread_mutex_unlock(&client->state);
+    return waiting;
+}
+
+void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns)
+{
+    uint64_t count;
+    uint64_t now_ns = trajd_client_now_ns();
+    if (now_ns < deadline_ns && begin_waiting(client)) {
+        uint64_t rest_ms = (deadline_ns - now_ns) / 1000000 + 1;
+        int timeout_ms = trajd_session_timeout_ms(client, now_ns);
+        bool until_can_send = client->phase == TRAJD_PHASE_DOWN && now_ns >= client->retry_at_ns;
+        if (rest_ms < (uint64_t)timeout_ms)
+            timeout_ms = (int)rest_ms;
+        trajd_link_wait(&client->link, client->wake_fd, until_can_send, timeout_ms);
+        pthread_mutex_lock(&client->state);
+        client->waiting = false;
+        pthread_mutex_unlock(&client->state);
+        if (read(client->wake_fd, &count, sizeof(count)) < 0)
+            count = 0; /* something else was readable, or the time was up */
+    }
+    trajd_session_turn(client);
+}

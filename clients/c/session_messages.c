@@ -1,0 +1,383 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clients/c/client.h"
+
+#define RETRY_NS (20 * UINT64_C(1000000))
+#define BUSY_RETRY_NS (100 * UINT64_C(1000000))
+
+void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error)
+{
+    client->failure = *error;
+    client->phase = TRAJD_PHASE_FAILED;
+    pthread_mutex_lock(&client->state);
+    client->over = true;
+    trajd_client_notify(client);
+    pthread_mutex_unlock(&client->state);
+}
+
+static void fail_protocol(struct trajd_client *client, const char *what)
+{
+    struct trajd_error error;
+    trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "the daemon breaks the protocol: %s", what);
+    trajd_session_fail(client, &error);
+}
+
+/* ---- the end of a session ---- */
+
+static void forget_batches(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    for (uint32_t i = 0; i < client->queue_count; i++)
+        free(client->queue[(client->queue_first + i) % TRAJD_CLIENT_QUEUE].failure);
+    client->queue_count = 0;
+    client->held_count = 0; /* they stay readable; no word of them goes to anybody */
+    client->previous = NULL;
+    client->pending.done.count = client->pending.released.count = 0;
+    client->ended = false;
+    client->life++;
+    trajd_client_notify(client);
+    pthread_mutex_unlock(&client->state);
+}
+
+static void forget_rings(struct trajd_client *client)
+{
+    for (uint32_t i = 0; i < client->ring_count; i++)
+        trajd_mapping_drop(client->rings[i]);
+    for (uint32_t i = 0; i < client->arrived_count; i++)
+        close(client->arrived[i].fd);
+    client->ring_count = client->arrived_count = 0;
+    client->mapping = NULL;
+}
+
+void trajd_session_forget(struct trajd_client *client)
+{
+    forget_batches(client);
+    forget_rings(client);
+}
+
+void trajd_session_lose(struct trajd_client *client)
+{
+    struct trajd_error error;
+    trajd_session_forget(client);
+    trajd_link_detach(&client->link);
+    client->received = 0;
+    client->resuming = client->goaway = false;
+    client->open_fresh = client->open_fresh && !client->has_feed;
+    if (client->was_up && !client->reconnect) {
+        trajd_error_set(&error, TRAJD_ERR_CLOSED, 0, "the daemon at %s ended", client->directory);
+        trajd_session_fail(client, &error);
+        return;
+    }
+    client->phase = TRAJD_PHASE_DOWN;
+    client->retry_at_ns = trajd_client_now_ns() + RETRY_NS;
+    if (trajd_link_dial(&client->link, &error) != TRAJD_OK)
+        trajd_session_fail(client, &error);
+}
+
+/* ---- WELCOME, ERROR ---- */
+
+static void handle_welcome(struct trajd_client *client, const struct trajd_wire_welcome *welcome)
+{
+    if (client->resuming && welcome->resumed) {
+        client->resuming = false;
+        return;
+    }
+    if (!client->resuming && client->phase != TRAJD_PHASE_HELLO)
+        return; /* a second answer, to a HELLO that was repeated */
+    if (client->resuming) {
+        trajd_session_lose(client);
+        return; /* it knows us no more: from the beginning, if we may */
+    }
+    client->instance = welcome->instance;
+    client->session = welcome->session;
+    memcpy(client->token, welcome->token, sizeof(client->token));
+    client->phase = TRAJD_PHASE_GREETING;
+    client->retry_at_ns = 0;
+}
+
+static void handle_open_error(struct trajd_client *client, const struct trajd_error *error)
+{
+    client->open_request = 0;
+    if (client->open_fresh) {
+        client->refused = true;
+        client->failure = *error;
+        client->phase = client->mapping != NULL ? TRAJD_PHASE_OPEN : TRAJD_PHASE_READY;
+    } else if (error->status == TRAJD_ERR_BUSY) { /* others have not come back yet */
+        client->phase = TRAJD_PHASE_READY;
+        client->retry_at_ns = trajd_client_now_ns() + BUSY_RETRY_NS;
+    } else {
+        trajd_session_fail(client, error);
+    }
+}
+
+static void handle_error(struct trajd_client *client, const struct trajd_wire_error *message)
+{
+    struct trajd_error error = {.status = message->status};
+    trajd_wire_text_copy(message->message, error.message, sizeof(error.message));
+    if (message->request != 0 && message->request == client->status_request) {
+        client->status_error = error;
+        client->status_over = true;
+    } else if (message->request != 0 && message->request == client->open_request) {
+        handle_open_error(client, &error);
+    } else if (message->request == 0 && error.status == TRAJD_ERR_NOT_FOUND && client->link.fd >= 0 &&
+               client->phase >= TRAJD_PHASE_READY) {
+        /* the connection was cut and came back as another one; once is enough for all that was said on it */
+        if (!client->resuming)
+            client->hello_sent_ns = 0;
+        client->resuming = true;
+    } else if (message->request == 0) {
+        trajd_session_fail(client, &error);
+    }
+}
+
+/* ---- OPENED ---- */
+
+void trajd_session_note_ring(struct trajd_client *client, const struct trajd_link_ring *ring)
+{
+    if (client->arrived_count == TRAJD_CLIENT_MAX_RINGS) { /* of feeds that were opened and refused since */
+        close(client->arrived[0].fd);
+        memmove(client->arrived, client->arrived + 1, --client->arrived_count * sizeof(*client->arrived));
+    }
+    client->arrived[client->arrived_count++] = *ring;
+    trajd_session_map(client);
+}
+
+static struct trajd_mapping *find_mapping(const struct trajd_client *client)
+{
+    for (uint32_t i = 0; i < client->ring_count; i++)
+        if (client->rings[i]->terms.ring_id == client->ring_terms.ring_id)
+            return client->rings[i];
+    return NULL;
+}
+
+static void keep_mapping(struct trajd_client *client, struct trajd_mapping *mapping)
+{
+    if (client->ring_count == TRAJD_CLIENT_MAX_RINGS) {
+        trajd_mapping_drop(client->rings[0]);
+        memmove(client->rings, client->rings + 1, --client->ring_count * sizeof(*client->rings));
+    }
+    client->rings[client->ring_count++] = mapping;
+}
+
+static struct trajd_mapping *map_arrived(struct trajd_client *client)
+{
+    struct trajd_error error;
+    struct trajd_mapping *mapping = NULL;
+    for (uint32_t i = 0; i < client->arrived_count; i++) {
+        struct trajd_link_ring ring = client->arrived[i];
+        if (ring.ring_id != client->ring_terms.ring_id)
+            continue;
+        client->arrived[i] = client->arrived[--client->arrived_count];
+        enum trajd_status status = trajd_mapping_create(ring.fd, &client->ring_terms, &mapping, &error);
+        close(ring.fd);
+        if (status == TRAJD_OK)
+            keep_mapping(client, mapping);
+        else
+            trajd_session_fail(client, &error);
+        return mapping;
+    }
+    return NULL;
+}
+
+static bool same_terms(const struct trajd_ring_terms *a, const struct trajd_ring_terms *b)
+{
+    return a->ring_id == b->ring_id && a->instance_id == b->instance_id && a->size_bytes == b->size_bytes &&
+           a->slot_size_bytes == b->slot_size_bytes && a->slot_count == b->slot_count && a->writable == b->writable;
+}
+
+void trajd_session_map(struct trajd_client *client)
+{
+    if (client->phase != TRAJD_PHASE_MAPPING)
+        return;
+    struct trajd_mapping *mapping = find_mapping(client);
+    if (mapping != NULL && !same_terms(&mapping->terms, &client->ring_terms)) {
+        fail_protocol(client, "two rings with one number");
+        return;
+    }
+    if (mapping == NULL)
+        mapping = map_arrived(client);
+    if (mapping == NULL)
+        return;
+    client->mapping = mapping;
+    client->has_feed = true;
+    client->phase = TRAJD_PHASE_OPEN;
+}
+
+/* Batches of what was open before go back undone: the daemon has given them up when it said OPENED. */
+static void return_queue(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    for (; client->queue_count > 0; client->queue_count--) {
+        struct trajd_delivery *delivery = &client->queue[client->queue_first];
+        struct trajd_wire_leases *released = &client->pending.released;
+        if (released->count < TRAJD_WIRE_MAX_LEASES)
+            released->list[released->count++] = delivery->lease;
+        free(delivery->failure);
+        client->queue_first = (client->queue_first + 1) % TRAJD_CLIENT_QUEUE;
+    }
+    client->ended = client->over = false;
+    trajd_client_notify(client);
+    pthread_mutex_unlock(&client->state);
+}
+
+static void note_opened(struct trajd_client *client, const struct trajd_wire_opened *opened)
+{
+    client->feed_id = opened->feed_id;
+    client->info = (struct trajd_feed_info){.global_batch = opened->batch,
+                                            .row_begin = opened->row_begin,
+                                            .row_count = opened->row_count,
+                                            .credit = opened->credit,
+                                            .epoch = opened->epoch,
+                                            .next = opened->next,
+                                            .epoch_length = opened->length,
+                                            .window_count = opened->windows,
+                                            .dropped_count = opened->dropped,
+                                            .fingerprint = opened->fingerprint,
+                                            .seed = opened->seed,
+                                            .tensor_count = opened->tensor_count};
+    client->ring_terms = (struct trajd_ring_terms){.instance_id = client->instance,
+                                                   .size_bytes = opened->ring_size_bytes,
+                                                   .slot_size_bytes = opened->slot_size_bytes,
+                                                   .ring_id = opened->ring,
+                                                   .slot_count = opened->slot_count,
+                                                   .writable = opened->writable};
+    client->next_position = opened->next;
+}
+
+static void handle_opened(struct trajd_client *client, const struct trajd_wire_opened *opened)
+{
+    struct trajd_error error;
+    struct trajd_schema *schema;
+    if (client->phase != TRAJD_PHASE_OPENING || opened->request != client->open_request)
+        return;
+    if (opened->batch == 0 || opened->credit == 0 || opened->credit > TRAJD_WIRE_MAX_LEASES ||
+        opened->row_begin > opened->batch || opened->row_count > opened->batch - opened->row_begin) {
+        fail_protocol(client, "OPENED with rows that the batch does not have, or without credit");
+        return;
+    }
+    if (trajd_schema_create(opened, &schema, &error) != TRAJD_OK) {
+        trajd_session_fail(client, &error);
+        return;
+    }
+    trajd_schema_drop(client->schema);
+    client->schema = schema;
+    client->mapping = NULL;
+    return_queue(client);
+    note_opened(client, opened);
+    client->phase = TRAJD_PHASE_MAPPING;
+    trajd_session_map(client);
+}
+
+/* ---- BATCH, EPOCH_END ---- */
+
+static bool is_sound(const struct trajd_client *client, const struct trajd_wire_batch *batch)
+{
+    return batch->feed_id == client->feed_id && batch->ring == client->ring_terms.ring_id &&
+           batch->slot < client->ring_terms.slot_count && batch->epoch == client->info.epoch &&
+           batch->row_begin <= client->info.global_batch &&
+           batch->row_count <= client->info.global_batch - batch->row_begin;
+}
+
+/* False: more are out than one ACK can name. */
+static bool enqueue(struct trajd_client *client, const struct trajd_delivery *delivery)
+{
+    pthread_mutex_lock(&client->state);
+    const uint32_t out = client->queue_count + client->held_count + client->pending.released.count;
+    bool fits = out < TRAJD_CLIENT_QUEUE;
+    if (fits)
+        client->queue[(client->queue_first + client->queue_count++) % TRAJD_CLIENT_QUEUE] = *delivery;
+    trajd_client_notify(client);
+    pthread_mutex_unlock(&client->state);
+    return fits;
+}
+
+static void handle_batch(struct trajd_client *client, const struct trajd_wire_batch *batch)
+{
+    const bool expected = client->phase == TRAJD_PHASE_OPEN || client->phase == TRAJD_PHASE_MAPPING ||
+                          (client->phase == TRAJD_PHASE_OPENING && client->mapping != NULL);
+    if (!expected || batch->seq <= client->received)
+        return;
+    if (!is_sound(client, batch)) {
+        fail_protocol(client, "BATCH of another feed, slot or epoch");
+        return;
+    }
+    client->received = batch->seq;
+    const struct trajd_delivery delivery = {
+        .lease = {.ring = batch->ring, .slot = batch->slot, .generation = batch->generation, .part = batch->part},
+        .epoch = batch->epoch,
+        .position = batch->position,
+        .ready_ns = batch->ready_ns,
+        .sequence = batch->seq,
+        .row_begin = batch->row_begin,
+        .row_count = batch->row_count,
+        .failure = batch->error.size > 0 ? strndup(batch->error.data, batch->error.size) : NULL,
+    };
+    bool failure_lost = batch->error.size > 0 && delivery.failure == NULL;
+    if (failure_lost || !enqueue(client, &delivery)) {
+        free(delivery.failure);
+        fail_protocol(client, "more batches than it gave credit for");
+    }
+}
+
+static void handle_epoch_end(struct trajd_client *client, const struct trajd_wire_epoch_end *end)
+{
+    const bool expected = client->phase == TRAJD_PHASE_OPEN || client->phase == TRAJD_PHASE_MAPPING;
+    if (!expected || end->feed_id != client->feed_id || end->epoch != client->info.epoch)
+        return;
+    pthread_mutex_lock(&client->state);
+    client->ended = true;
+    trajd_client_notify(client);
+    pthread_mutex_unlock(&client->state);
+}
+
+/* ---- the rest ---- */
+
+static void handle_state(struct trajd_client *client, const struct trajd_wire_state *state)
+{
+    if (state->request != client->status_request || client->status_over)
+        return;
+    client->status_json = strndup(state->status.data != NULL ? state->status.data : "", state->status.size);
+    if (client->status_json == NULL)
+        trajd_error_set(&client->status_error, TRAJD_ERR_MEMORY, 0, "status: out of memory");
+    client->status_over = true;
+}
+
+static void handle_goaway(struct trajd_client *client, const struct trajd_wire_goaway *goaway)
+{
+    client->goaway = true;
+    trajd_wire_text_copy(goaway->reason, client->failure.message, sizeof(client->failure.message));
+    if (client->reconnect)
+        return;
+    pthread_mutex_lock(&client->state);
+    client->over = true;
+    trajd_client_notify(client);
+    pthread_mutex_unlock(&client->state);
+}
+
+void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size)
+{
+    struct trajd_wire_message message;
+    struct trajd_error error;
+    uint64_t request;
+    enum trajd_status status = trajd_wire_decode(frame, size, client->tensors, &message, &request, &error);
+    if (status == TRAJD_ERR_UNSUPPORTED)
+        trajd_session_fail(client, &error);
+    if (status != TRAJD_OK)
+        return; /* an op of a later version, or nothing that a daemon of ours says */
+    if (message.op == TRAJD_WIRE_BATCH)
+        handle_batch(client, &message.batch);
+    else if (message.op == TRAJD_WIRE_EPOCH_END)
+        handle_epoch_end(client, &message.epoch_end);
+    else if (message.op == TRAJD_WIRE_WELCOME)
+        handle_welcome(client, &message.welcome);
+    else if (message.op == TRAJD_WIRE_OPENED)
+        handle_opened(client, &message.opened);
+    else if (message.op == TRAJD_WIRE_ERROR)
+        handle_error(client, &message.error);
+    else if (message.op == TRAJD_WIRE_GOAWAY)
+        handle_goaway(client, &message.goaway);
+    else if (message.op == TRAJD_WIRE_STATE)
+        handle_state(client, &message.state);
+}
