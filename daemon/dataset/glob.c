@@ -1,0 +1,192 @@
+#include "daemon/dataset/glob.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { DEPTH_MAX = 32, PATH_SIZE = 4096 };
+static const uint32_t file_count_max = 1u << 22;
+
+struct walk {
+    const char *folder;
+    struct trajd_file_list *list;
+    struct trajd_error *error;
+};
+
+/* Compares the runs of digits that both begin with; leading zeros do not count. */
+static int compare_digits(const char **a, const char **b)
+{
+    size_t length_a, length_b;
+    int order;
+
+    for (; **a == '0'; (*a)++)
+        ;
+    for (; **b == '0'; (*b)++)
+        ;
+    length_a = strspn(*a, "0123456789");
+    length_b = strspn(*b, "0123456789");
+    if (length_a != length_b)
+        return length_a < length_b ? -1 : 1;
+    order = strncmp(*a, *b, length_a);
+    *a += length_a;
+    *b += length_b;
+    return order;
+}
+
+int trajd_natural_compare(const char *a, const char *b)
+{
+    const char *first_a = a, *first_b = b;
+
+    while (*a && *b) {
+        if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+            int order = compare_digits(&a, &b);
+            if (order)
+                return order;
+        } else if (*a != *b) {
+            if (*a == '/' || *b == '/')
+                return *a == '/' ? -1 : 1;
+            return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+        } else {
+            a++;
+            b++;
+        }
+    }
+    if (*a || *b)
+        return *a ? 1 : -1;
+    return strcmp(first_a, first_b); /* 01 and 1: equal as numbers, but two names */
+}
+
+bool trajd_is_glob(const char *text)
+{
+    return text[strcspn(text, "*?[")] != '\0';
+}
+
+static enum trajd_status add_file(struct walk *walk, const char *relative)
+{
+    struct trajd_file_list *list = walk->list;
+
+    if (list->count == file_count_max)
+        return trajd_error_set(walk->error, TRAJD_ERR_MEMORY, 0, "%s: more than %u files match", walk->folder,
+                               file_count_max);
+    if (list->count == list->capacity) {
+        uint32_t capacity = list->capacity ? list->capacity * 2 : 64;
+        char **paths = realloc(list->relative_paths, capacity * sizeof *paths);
+        if (!paths)
+            return trajd_error_set(walk->error, TRAJD_ERR_MEMORY, 0, "no memory for the list of files");
+        list->relative_paths = paths;
+        list->capacity = capacity;
+    }
+    list->relative_paths[list->count] = strdup(relative);
+    if (!list->relative_paths[list->count])
+        return trajd_error_set(walk->error, TRAJD_ERR_MEMORY, 0, "no memory for the list of files");
+    list->count++;
+    return TRAJD_OK;
+}
+
+static enum trajd_status visit(struct walk *walk, const char *relative, const char *pattern, int depth);
+
+/* Whether the entry is a folder; links are followed if `pattern` names it itself, not below "**". */
+static bool is_folder(const char *path, bool follow)
+{
+    struct stat status;
+
+    return (follow ? stat(path, &status) : lstat(path, &status)) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* One entry of a folder against the pattern's first component. */
+static enum trajd_status visit_entry(struct walk *walk, const char *relative, const char *name,
+                                     const char *pattern, int depth)
+{
+    char below[PATH_SIZE], full[PATH_SIZE], component[256];
+    const char *rest = strchr(pattern, '/');
+    size_t length = rest ? (size_t)(rest - pattern) : strlen(pattern);
+    bool any = length == 2 && !strncmp(pattern, "**", 2);
+
+    if (length >= sizeof component ||
+        (size_t)snprintf(below, sizeof below, "%s%s%s", relative, *relative ? "/" : "", name) >=
+            sizeof below ||
+        (size_t)snprintf(full, sizeof full, "%s/%s", walk->folder, below) >= sizeof full)
+        return TRAJD_OK;
+    if (any)
+        return name[0] != '.' && is_folder(full, false) ? visit(walk, below, pattern, depth + 1) : TRAJD_OK;
+    memcpy(component, pattern, length);
+    component[length] = '\0';
+    if (fnmatch(component, name, FNM_PERIOD))
+        return TRAJD_OK;
+    if (rest)
+        return is_folder(full, true) ? visit(walk, below, rest + 1, depth + 1) : TRAJD_OK;
+    return is_folder(full, true) ? TRAJD_OK : add_file(walk, below);
+}
+
+static enum trajd_status visit(struct walk *walk, const char *relative, const char *pattern, int depth)
+{
+    char full[PATH_SIZE];
+    enum trajd_status status = TRAJD_OK;
+    struct dirent *entry;
+    DIR *folder;
+
+    if (depth > DEPTH_MAX || (size_t)snprintf(full, sizeof full, "%s%s%s", walk->folder, *relative ? "/" : "",
+                                              relative) >= sizeof full)
+        return TRAJD_OK;
+    if (!strncmp(pattern, "**/", 3)) {
+        status = visit(walk, relative, pattern + 3, depth + 1);
+        if (status)
+            return status;
+    }
+    folder = opendir(full);
+    if (!folder)
+        return trajd_error_set(walk->error, TRAJD_ERR_IO, errno, "%s: cannot be read: %s", full,
+                               strerror(errno));
+    while (!status && (errno = 0, entry = readdir(folder))) {
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+            status = visit_entry(walk, relative, entry->d_name, pattern, depth);
+    }
+    if (!status && errno)
+        status = trajd_error_set(walk->error, TRAJD_ERR_IO, errno, "%s: cannot be read: %s", full,
+                                 strerror(errno));
+    closedir(folder);
+    return status;
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return trajd_natural_compare(*(char *const *)a, *(char *const *)b);
+}
+
+enum trajd_status trajd_file_list_find(const char *folder, const char *pattern, struct trajd_file_list *list,
+                                       struct trajd_error *error)
+{
+    struct walk walk = {.folder = folder, .list = list, .error = error};
+    enum trajd_status status;
+    uint32_t kept = 0;
+
+    *list = (struct trajd_file_list){0};
+    status = visit(&walk, "", pattern, 0);
+    if (status) {
+        trajd_file_list_free(list);
+        return status;
+    }
+    if (list->count)
+        qsort(list->relative_paths, list->count, sizeof *list->relative_paths, compare_paths);
+    for (uint32_t i = 0; i < list->count; i++) { /* several "**" can reach a file twice */
+        if (kept && !strcmp(list->relative_paths[kept - 1], list->relative_paths[i]))
+            free(list->relative_paths[i]);
+        else
+            list->relative_paths[kept++] = list->relative_paths[i];
+    }
+    list->count = kept;
+    return TRAJD_OK;
+}
+
+void trajd_file_list_free(struct trajd_file_list *list)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        free(list->relative_paths[i]);
+    free(list->relative_paths);
+    *list = (struct trajd_file_list){0};
+}
