@@ -1,0 +1,86 @@
+/* trajd-indexer: the child that looks into HDF5 files, and how its parent speaks with it.
+ *
+ * One stream socket (descriptor TRAJD_INDEXER_SOCKET in the child), frames of a header and `length` bytes,
+ * native byte order since both ends are one build:
+ *
+ *     parent: LAYOUT (the YAML text), then FILE (no bytes, the file's descriptor by SCM_RIGHTS) one at a time
+ *     child:  READY once the sandbox stands, then one RECORD (record.h) a file; exits at the socket's end
+ */
+#ifndef TRAJD_DATASET_INDEXER_H
+#define TRAJD_DATASET_INDEXER_H
+
+#include <stdint.h>
+
+#include "daemon/base/arena.h"
+#include "daemon/dataset/layout.h"
+#include "daemon/dataset/record.h"
+
+#define TRAJD_INDEXER_SOCKET 3
+#define TRAJD_INDEXER_MAGIC 0x58494A54u /* "TJIX" */
+
+enum trajd_indexer_kind {
+    TRAJD_INDEXER_LAYOUT = 1,
+    TRAJD_INDEXER_FILE = 2,
+    TRAJD_INDEXER_READY = 3,
+    TRAJD_INDEXER_RECORD = 4
+};
+
+struct trajd_indexer_header {
+    uint32_t magic;
+    uint32_t kind;
+    uint64_t length;
+};
+
+#ifdef TRAJD_INDEXER_CHILD /* the rest needs libhdf5 */
+#include <hdf5.h>
+
+/* One file being looked at. */
+struct trajd_scan {
+    const struct trajd_layout *layout;
+    struct trajd_arena *arena; /* of the record */
+    struct trajd_record *record;
+    hid_t file;
+    bool has_user_block;
+    uint32_t note_capacity;
+};
+
+/* Resource limits, then the system call filter where the kernel has one. False with a message on stderr. */
+bool trajd_indexer_limit(void);
+bool trajd_indexer_filter(void);
+
+/* Fills *record for the file behind the descriptor. Never fails: what goes wrong stands in the record. */
+void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_arena *arena,
+                        struct trajd_record *record);
+
+/* The dataset at `path` below `group` as found, or false where there is none (or, of a family, where it is no
+ * dataset). */
+bool trajd_indexer_dataset(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
+                           struct trajd_record_dataset *dataset);
+/* Fills chunks; NULL or why not. */
+const char *trajd_indexer_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array);
+
+/* The text of a clock's rate as an attribute says it, "" where there is none. */
+const char *trajd_indexer_rate(struct trajd_scan *scan, hid_t group, const struct trajd_layout_clock *clock);
+/* The scalar at "a.b.c" in a JSON text as text: false where there is none or the text is no JSON up to there.
+ */
+bool trajd_indexer_json(const char *text, size_t length, const char *path, char *out, size_t size);
+
+/* Fills the filter_keys of all episodes. */
+void trajd_indexer_filters(struct trajd_scan *scan);
+
+/* The innermost message of libhdf5's error stack as one printable line; notes an I/O error in the record. */
+const char *trajd_indexer_error(struct trajd_scan *scan);
+
+/* A name as records may carry it. */
+bool trajd_indexer_name_ok(const char *name);
+
+/* Names of a group's links, sorted by strcmp; count 0 where there is no such group. In the scan's arena. */
+struct trajd_names {
+    const char **names;
+    uint32_t count, capacity;
+};
+void trajd_indexer_links(struct trajd_scan *scan, hid_t group, struct trajd_names *names);
+bool trajd_names_add(struct trajd_scan *scan, struct trajd_names *names, const char *name, size_t length);
+
+#endif
+#endif
