@@ -1,8 +1,9 @@
-/* The index of a dataset: which episodes there are, and where the rows of each of their streams lie in which file.
+/* The index of a dataset: which episodes there are, and where the rows of each of their streams lie in which
+ * file.
  *
- * Built by trajd_index_open: files are found, the cache is asked, what it lacks is indexed by children (trajd-indexer, the
- * only user of libhdf5), every field that a child sends is range-checked, stamps are read, episodes are kept or
- * quarantined. Read-only afterwards and safe to share between threads. */
+ * Built by trajd_index_open: files are found, the cache is asked, what it lacks is indexed by children
+ * (trajd-indexer, the only user of libhdf5), every field that a child sends is range-checked, stamps are
+ * read, episodes are kept or quarantined. Read-only afterwards and safe to share between threads. */
 #ifndef TRAJD_DATASET_INDEX_H
 #define TRAJD_DATASET_INDEX_H
 
@@ -15,12 +16,13 @@
 #include "proto/error.h"
 
 struct trajd_index_file {
-    const char *path;          /* as opened */
-    const char *relative_path; /* below the dataset's path, '/' separated; the file's name if that is a file */
+    const char *path; /* as opened */
+    const char
+        *relative_path; /* below the dataset's path, '/' separated; the file's name if that is a file */
     uint64_t size_bytes;
     int64_t mtime_ns;
     uint64_t inode;
-    const char *refusal;       /* NULL, or why no episode could be taken from it */
+    const char *refusal; /* NULL, or why no episode could be taken from it */
 };
 
 /* A distinct HDF5 dataset path (relative to the episode) that some stream or clock needs. */
@@ -28,8 +30,8 @@ struct trajd_index_dataset {
     const char *path;
 };
 
-/* A stream as found in at least one episode, families expanded. Shape and dtype are those of the first kept episode; an episode
- * in which they differ is quarantined. */
+/* A stream as found in at least one episode, families expanded. Shape and dtype are those of the first kept
+ * episode; an episode in which they differ is quarantined. */
 struct trajd_index_stream {
     const char *name;
     uint32_t dataset_index;
@@ -37,11 +39,11 @@ struct trajd_index_stream {
     enum trajd_kind kind;
     enum trajd_dtype dtype;
     uint32_t first_column;
-    uint64_t feature_count;   /* D: elements of a row that are this stream's */
-    uint32_t rank;            /* of one row: 0 for a scalar per row */
+    uint64_t feature_count;               /* D: elements of a row that are this stream's */
+    uint32_t rank;                        /* of one row: 0 for a scalar per row */
     uint64_t shape[TRAJD_ARRAY_MAX_RANK]; /* of one row, after the column slice */
     double angle_period;
-    const char *unit;         /* or NULL */
+    const char *unit; /* or NULL */
     int64_t max_gap_ns;
     bool optional;
 };
@@ -51,25 +53,27 @@ struct trajd_index_clock {
     bool regular;
 };
 
-/* A clock in one episode. Times are ns from the episode's origin: the earliest first stamp over its clocks, after
- * offset and latency. A regular clock's zero is at start_ns; a stamped clock's zero is the origin (start_ns = 0). */
+/* A clock in one episode. Times are ns from the episode's origin: the earliest first stamp over its clocks,
+ * after offset and latency. A regular clock's zero is at start_ns; a stamped clock's zero is the origin
+ * (start_ns = 0). */
 struct trajd_episode_clock {
-    int64_t row_count;        /* after the stamp policies */
+    int64_t row_count; /* after the stamp policies */
     int64_t start_ns;
-    struct trajd_rate rate;   /* regular clocks */
-    const int64_t *stamps_ns; /* [row_count], ascending; NULL for regular clocks */
+    struct trajd_rate rate;    /* regular clocks */
+    const int64_t *stamps_ns;  /* [row_count], ascending; NULL for regular clocks */
     const uint32_t *kept_rows; /* [row_count]: source row of each kept row, or NULL when all were kept */
     uint64_t dropped_rows;
 };
 
 struct trajd_episode {
-    const char *id;            /* "demo_12", or the file's relative path for one episode a file; unique with its file */
+    const char *id; /* "demo_12", or the file's relative path for one episode a file; unique with its file */
     uint32_t file_index;
-    const char *quarantine;    /* NULL: kept. Else file, dataset, row and rule */
+    const char *quarantine;                   /* NULL: kept. Else file, dataset, row and rule */
     const struct trajd_array *arrays;         /* [dataset_count] */
     const struct trajd_episode_clock *clocks; /* [clock_count] */
-    int64_t origin_ns;         /* absolute time of the origin as recorded (0 for regular-only episodes) */
-    uint64_t content_digest;   /* of stamps and of 64 sampled rows a stream: part of the fingerprint */
+    int64_t origin_ns;       /* absolute time of the origin as recorded (0 for regular-only episodes) */
+    uint64_t content_digest; /* of stamps and of up to 64 sampled rows a stream (fewer where rows are large):
+                                part of the fingerprint */
     const char *const *filter_keys; /* names of the masks that list it, NULL-ended */
 };
 
@@ -83,25 +87,31 @@ struct trajd_index {
     const struct trajd_index_stream *streams;
     uint32_t clock_count;
     const struct trajd_index_clock *clocks;
-    uint32_t episode_count;    /* kept and quarantined, in natural order of (relative path, id) */
+    uint32_t episode_count; /* kept and quarantined, in natural order of (relative path, id) */
     const struct trajd_episode *episodes;
     uint32_t kept_count;
-    uint64_t fingerprint;      /* of paths, ids, rows, shapes, dtypes, kept or not, layout, digests; never inode, mtime or tier */
+    uint64_t fingerprint; /* of paths, ids, rows, shapes, dtypes, kept or not, layout, digests; never inode,
+                             mtime or tier */
     uint32_t cached_file_count; /* how many files came from the cache */
+    uint64_t trimmed_row_count; /* rows T+1 of streams whose stamped clock has T: left out */
+    uint32_t note_count;        /* datasets of optional streams that were left out, at most 1024 of them */
+    const char *const *notes;   /* "file: demo_1/obs/x: left out: rule" */
 };
 
 struct trajd_index_options {
-    const char *path;             /* a file, or a folder in which the layout's `files` glob is searched, or a glob itself */
-    const char *layout;           /* name or path */
+    const char
+        *path; /* a file, or a folder in which the layout's `files` glob is searched, or a glob itself */
+    const char *layout; /* name or path */
     const char *layout_directory;
-    const char *cache_directory;  /* NULL: no cache is read or written */
-    const char *indexer_path;     /* the trajd-indexer to run */
-    uint32_t child_count;         /* children at once, >= 1 */
-    uint32_t file_timeout_ms;     /* a child that takes longer for one file is killed, the file refused */
+    const char *cache_directory; /* NULL: no cache is read or written */
+    const char *indexer_path;    /* the trajd-indexer to run */
+    uint32_t child_count;        /* children at once, >= 1 */
+    uint32_t file_timeout_ms;    /* a child that takes longer for one file is killed, the file refused */
 };
 
-/* TRAJD_ERR_NOT_FOUND: nothing matches. TRAJD_ERR_DATA: no episode could be kept (message names the first reason). TRAJD_ERR_IO: storage
- * failed after retries. The caller destroys. Blocks; call it from a thread that may. */
+/* TRAJD_ERR_NOT_FOUND: nothing matches. TRAJD_ERR_DATA: no episode could be kept (message names the first
+ * reason). TRAJD_ERR_IO: storage failed after retries. The caller destroys. Blocks; call it from a thread
+ * that may. */
 enum trajd_status trajd_index_open(const struct trajd_index_options *options, struct trajd_index **index,
                                    struct trajd_error *error);
 void trajd_index_destroy(struct trajd_index **index);

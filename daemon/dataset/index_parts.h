@@ -1,0 +1,82 @@
+/* What the files of the index share; nobody else includes it.
+ *
+ *     index.c          finds the files, and calls the others in order
+ *     index_cache.c    entries of earlier runs
+ *     index_children.c the rest through trajd-indexer children
+ *     index_evaluate.c stamps, first rows compared, digests: what the parent adds to a child's record
+ *     index_build.c    records of all files to one index; index_episode.c judges one episode
+ */
+#ifndef TRAJD_DATASET_INDEX_PARTS_H
+#define TRAJD_DATASET_INDEX_PARTS_H
+
+#include "daemon/dataset/index.h"
+#include "daemon/dataset/record.h"
+
+/* One file on its way into the index. */
+struct trajd_index_entry {
+    char *path;
+    char *relative_path;
+    uint64_t size_bytes;
+    uint64_t inode;
+    int64_t mtime_ns;
+    int64_t ctime_ns;
+    struct trajd_bytes record; /* encoded and evaluated; length 0: not indexed yet */
+    bool from_cache;
+    bool keep;         /* may go into the cache */
+    uint32_t attempts; /* after storage errors */
+};
+
+/* Takes what the cache holds of files that did not change. A cache that is missing, damaged or of another
+ * version gives nothing. */
+void trajd_index_cache_load(const struct trajd_index_options *options, const struct trajd_layout *layout,
+                            struct trajd_index_entry *entries, uint32_t count);
+/* Writes all that may be kept, atomically. Failing only costs time at the next start, so that nothing is
+ * returned. */
+void trajd_index_cache_save(const struct trajd_index_options *options, const struct trajd_layout *layout,
+                            const struct trajd_index_entry *entries, uint32_t count);
+
+/* Fills the records of all entries that have none. */
+enum trajd_status trajd_index_run_children(const struct trajd_index_options *options,
+                                           const struct trajd_layout *layout,
+                                           struct trajd_index_entry *entries, uint32_t count,
+                                           struct trajd_error *error);
+
+/* Reads stamps, compares first rows and forms the digest of every episode of the record. What is wrong with
+ * an episode becomes its problem; only TRAJD_ERR_IO and TRAJD_ERR_MEMORY are returned. */
+enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout, struct trajd_array_reader *reader,
+                                       int fd, struct trajd_arena *arena, struct trajd_record *record,
+                                       struct trajd_error *error);
+
+/* The index of all entries (all have records). Takes the layout over, also where it fails. */
+enum trajd_status trajd_index_build(struct trajd_layout *layout, const struct trajd_index_entry *entries,
+                                    uint32_t count, struct trajd_index **index, struct trajd_error *error);
+
+/* A stream that some dataset path of the data set may become; established by the first kept episode that has
+ * it. */
+struct trajd_stream_plan {
+    uint32_t layout_stream;
+    uint32_t dataset_index;
+    uint32_t clock_index;
+    bool established;
+    struct trajd_index_stream stream;
+};
+
+/* What judging an episode needs to know, and what it finds out. */
+struct trajd_judge {
+    const struct trajd_layout *layout;
+    struct trajd_arena *arena; /* of the index */
+    const char *const *paths;  /* [dataset_count], ascending */
+    uint32_t dataset_count;
+    struct trajd_stream_plan *plans;
+    uint32_t plan_count;
+    struct trajd_index_stream
+        *found; /* [plan_count]: the streams of the episode at hand; feature_count 0: absent */
+    uint64_t trimmed_row_count;
+};
+
+/* Fills *episode from its record: arrays and clocks if it is kept, else quarantine. TRAJD_ERR_MEMORY only. */
+enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relative_path,
+                                    const struct trajd_record_episode *record, struct trajd_episode *episode,
+                                    struct trajd_error *error);
+
+#endif
