@@ -1,0 +1,28 @@
+/* trajctl: one file a subcommand, and a table of them in main.c. */
+#ifndef TRAJD_CLI_H
+#define TRAJD_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Exit statuses of every subcommand. */
+enum cli_exit { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+struct cli_command {
+    const char *name;
+    int (*run)(int argc, char **argv); /* argv[0] is the subcommand; returns enum cli_exit */
+    const char *usage;                 /* what follows the name */
+    const char *help;                  /* one line */
+};
+
+int cli_inspect(int argc, char **argv);
+
+/* "trajctl: MESSAGE" on stderr; returns CLI_FAILED. */
+int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* How the subcommand is used, on stderr; returns CLI_USAGE. */
+int cli_usage(const char *command);
+
+/* A JSON string in quotes, or null for NULL. Bytes that are no UTF-8 become U+FFFD. */
+void cli_json_text(FILE *file, const char *text);
+
+#endif

@@ -1,0 +1,443 @@
+/* trajctl inspect: what a layout makes of files. Without --layout the shipped ones are tried. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clients/cli/cli.h"
+#include "daemon/base/paths.h"
+#include "daemon/dataset/index.h"
+
+enum { PATH_SIZE = 4096, FILE_TIMEOUT_MS = 60000, LISTED_MAX = 20 };
+
+struct inspection {
+    const char *layout; /* NULL: guess */
+    bool json;
+    char layouts[PATH_SIZE];
+    char indexer[PATH_SIZE];
+    uint32_t child_count;
+};
+
+/* A clock over all kept episodes. */
+struct clock_summary {
+    uint64_t rows, dropped;
+    double sum_s; /* of intervals */
+    uint64_t intervals;
+    int64_t shortest_ns, longest_ns;
+    double lowest_hz, highest_hz; /* of regular clocks */
+};
+
+static const char *kind_name(enum trajd_kind kind)
+{
+    static const char *const names[TRAJD_KIND_COUNT] = {"linear",     "previous", "nearest", "slerp xyzw",
+                                                        "slerp wxyz", "angle",    "mean"};
+
+    return kind < TRAJD_KIND_COUNT ? names[kind] : "?";
+}
+
+static const char *filter_name(uint16_t filter)
+{
+    switch (filter) {
+    case TRAJD_FILTER_DEFLATE:
+        return "gzip";
+    case TRAJD_FILTER_SHUFFLE:
+        return "shuffle";
+    case TRAJD_FILTER_FLETCHER32:
+        return "fletcher32";
+    case TRAJD_FILTER_LZF:
+        return "lzf";
+    default:
+        return "?";
+    }
+}
+
+static void add_stamps(struct clock_summary *summary, const struct trajd_episode_clock *clock)
+{
+    for (int64_t i = 1; i < clock->row_count; i++) {
+        int64_t interval = clock->stamps_ns[i] - clock->stamps_ns[i - 1];
+        if (!summary->intervals || interval < summary->shortest_ns)
+            summary->shortest_ns = interval;
+        if (interval > summary->longest_ns)
+            summary->longest_ns = interval;
+        summary->sum_s += (double)interval / 1e9;
+        summary->intervals++;
+    }
+}
+
+static struct clock_summary summarize_clock(const struct trajd_index *index, uint32_t which)
+{
+    struct clock_summary summary = {0};
+
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        const struct trajd_episode_clock *clock;
+        double hz;
+        if (index->episodes[i].quarantine)
+            continue;
+        clock = &index->episodes[i].clocks[which];
+        summary.rows += (uint64_t)clock->row_count;
+        summary.dropped += clock->dropped_rows;
+        if (clock->stamps_ns)
+            add_stamps(&summary, clock);
+        if (!clock->rate.num)
+            continue;
+        hz = (double)clock->rate.num / (double)clock->rate.den;
+        if (!summary.lowest_hz || hz < summary.lowest_hz)
+            summary.lowest_hz = hz;
+        if (hz > summary.highest_hz)
+            summary.highest_hz = hz;
+    }
+    return summary;
+}
+
+/* The first kept episode's array of a dataset; NULL where none has it. */
+static const struct trajd_array *example_array(const struct trajd_index *index, uint32_t dataset)
+{
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        const struct trajd_episode *episode = &index->episodes[i];
+        if (!episode->quarantine && episode->arrays[dataset].storage != TRAJD_STORAGE_ABSENT)
+            return &episode->arrays[dataset];
+    }
+    return NULL;
+}
+
+static void describe_storage(const struct trajd_array *array, char *text, size_t size)
+{
+    static const char *const names[] = {"absent", "never written", "contiguous", "chunked", "compact"};
+    size_t used = (size_t)snprintf(text, size, "%s", array ? names[array->storage] : "absent");
+
+    for (uint32_t i = 0; array && i < array->filter_count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, " %s", filter_name(array->filters[i]));
+}
+
+static void describe_shape(const struct trajd_index_stream *stream, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "(T");
+
+    for (uint32_t i = 0; i < stream->rank && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, ",%" PRIu64, stream->shape[i]);
+    if (used < size)
+        snprintf(text + used, size - used, ")");
+}
+
+static void count_rows(const struct trajd_index *index, uint32_t dataset, uint64_t *least, uint64_t *most,
+                       uint32_t *episodes)
+{
+    *least = UINT64_MAX;
+    *most = *episodes = 0;
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        const struct trajd_episode *episode = &index->episodes[i];
+        const struct trajd_array *array = episode->quarantine ? NULL : &episode->arrays[dataset];
+        if (!array || array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes)
+            continue;
+        (*episodes)++;
+        *least = array->shape[0] < *least ? array->shape[0] : *least;
+        *most = array->shape[0] > *most ? array->shape[0] : *most;
+    }
+    if (!*episodes)
+        *least = 0;
+}
+
+static void print_clock(const struct trajd_index *index, uint32_t which)
+{
+    struct clock_summary summary = summarize_clock(index, which);
+    const struct trajd_index_clock *clock = &index->clocks[which];
+
+    printf("  %-24s ", clock->name);
+    if (clock->regular && summary.lowest_hz == summary.highest_hz)
+        printf("regular, %.6g Hz", summary.lowest_hz);
+    else if (clock->regular)
+        printf("regular, %.6g to %.6g Hz by episode", summary.lowest_hz, summary.highest_hz);
+    else if (summary.intervals)
+        printf("stamped, mean %.6g Hz, intervals %.6g to %.6g ms", (double)summary.intervals / summary.sum_s,
+               (double)summary.shortest_ns / 1e6, (double)summary.longest_ns / 1e6);
+    else
+        printf("stamped");
+    printf(", %" PRIu64 " rows", summary.rows);
+    if (summary.dropped)
+        printf(", %" PRIu64 " dropped", summary.dropped);
+    printf("\n");
+}
+
+static void print_stream(const struct trajd_index *index, const struct trajd_index_stream *stream)
+{
+    char shape[128], storage[128], rows[64];
+    uint64_t least, most;
+    uint32_t episodes;
+
+    describe_shape(stream, shape, sizeof shape);
+    describe_storage(example_array(index, stream->dataset_index), storage, sizeof storage);
+    count_rows(index, stream->dataset_index, &least, &most, &episodes);
+    snprintf(rows, sizeof rows, least == most ? "%" PRIu64 : "%" PRIu64 "..%" PRIu64, least, most);
+    printf("  %-32s %-5s %-16s %-10s %-12s T=%-10s %s", stream->name, trajd_dtype_name(stream->dtype), shape,
+           kind_name(stream->kind), index->clocks[stream->clock_index].name, rows, storage);
+    if (episodes < index->kept_count)
+        printf(", in %u of %u episodes", episodes, index->kept_count);
+    printf("\n");
+}
+
+static void print_problems(const struct trajd_index *index)
+{
+    uint32_t listed = 0, problems = index->note_count;
+
+    for (uint32_t i = 0; i < index->file_count; i++) {
+        problems += index->files[i].refusal != NULL;
+        if (index->files[i].refusal && listed++ < LISTED_MAX)
+            printf("  refused: %s\n", index->files[i].refusal);
+    }
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        problems += index->episodes[i].quarantine != NULL;
+        if (index->episodes[i].quarantine && listed++ < LISTED_MAX)
+            printf("  quarantined: %s\n", index->episodes[i].quarantine);
+    }
+    for (uint32_t i = 0; i < index->note_count && listed++ < LISTED_MAX; i++)
+        printf("  %s\n", index->notes[i]);
+    if (problems > LISTED_MAX)
+        printf("  ... %u in all; --json lists them\n", problems);
+}
+
+static void print_index(const char *path, const struct trajd_index *index)
+{
+    printf("%s\n  layout %s, %u file%s, %u of %u episodes kept, fingerprint %016" PRIx64 "\n", path,
+           index->layout->name, index->file_count, index->file_count == 1 ? "" : "s", index->kept_count,
+           index->episode_count, index->fingerprint);
+    if (index->trimmed_row_count)
+        printf("  %" PRIu64 " rows beyond their clock's last stamp left out (T+1)\n",
+               index->trimmed_row_count);
+    print_problems(index);
+    printf(" clocks\n");
+    for (uint32_t i = 0; i < index->clock_count; i++)
+        print_clock(index, i);
+    printf(" streams\n");
+    for (uint32_t i = 0; i < index->stream_count; i++)
+        print_stream(index, &index->streams[i]);
+}
+
+static void json_field(const char *name, const char *text)
+{
+    printf("\"%s\": ", name);
+    cli_json_text(stdout, text);
+}
+
+static void json_clock(const struct trajd_index *index, uint32_t which)
+{
+    struct clock_summary summary = summarize_clock(index, which);
+
+    printf("{");
+    json_field("name", index->clocks[which].name);
+    printf(", \"regular\": %s, \"rows\": %" PRIu64 ", \"dropped_rows\": %" PRIu64,
+           index->clocks[which].regular ? "true" : "false", summary.rows, summary.dropped);
+    if (index->clocks[which].regular)
+        printf(", \"lowest_rate_hz\": %.9g, \"highest_rate_hz\": %.9g", summary.lowest_hz,
+               summary.highest_hz);
+    else if (summary.intervals)
+        printf(", \"mean_rate_hz\": %.9g, \"shortest_interval_ns\": %" PRId64
+               ", \"longest_interval_ns\": %" PRId64,
+               (double)summary.intervals / summary.sum_s, summary.shortest_ns, summary.longest_ns);
+    printf("}");
+}
+
+static void json_stream(const struct trajd_index *index, const struct trajd_index_stream *stream)
+{
+    const struct trajd_array *array = example_array(index, stream->dataset_index);
+    uint64_t least, most;
+    uint32_t episodes;
+    char storage[128];
+
+    describe_storage(array, storage, sizeof storage);
+    count_rows(index, stream->dataset_index, &least, &most, &episodes);
+    printf("{");
+    json_field("name", stream->name);
+    printf(", ");
+    json_field("dataset", index->datasets[stream->dataset_index].path);
+    printf(", ");
+    json_field("dtype", trajd_dtype_name(stream->dtype));
+    printf(", \"row_shape\": [");
+    for (uint32_t i = 0; i < stream->rank; i++)
+        printf("%s%" PRIu64, i ? ", " : "", stream->shape[i]);
+    printf("], ");
+    json_field("kind", kind_name(stream->kind));
+    printf(", ");
+    json_field("clock", index->clocks[stream->clock_index].name);
+    printf(", ");
+    json_field("storage", storage);
+    printf(", \"fewest_rows\": %" PRIu64 ", \"most_rows\": %" PRIu64 ", \"episodes\": %u}", least, most,
+           episodes);
+}
+
+static void json_episode(const struct trajd_index *index, const struct trajd_episode *episode)
+{
+    printf("{");
+    json_field("file", index->files[episode->file_index].relative_path);
+    printf(", ");
+    json_field("id", episode->id);
+    printf(", ");
+    json_field("quarantine", episode->quarantine);
+    printf(", \"filter_keys\": [");
+    for (uint32_t i = 0; episode->filter_keys[i]; i++) {
+        printf("%s", i ? ", " : "");
+        cli_json_text(stdout, episode->filter_keys[i]);
+    }
+    printf("], \"rows\": {");
+    for (uint32_t i = 0; !episode->quarantine && i < index->clock_count; i++) {
+        printf("%s", i ? ", " : "");
+        cli_json_text(stdout, index->clocks[i].name);
+        printf(": %" PRId64, episode->clocks[i].row_count);
+    }
+    printf("}}");
+}
+
+static void json_index(const char *path, const struct trajd_index *index)
+{
+    printf("{");
+    json_field("path", path);
+    printf(", ");
+    json_field("layout", index->layout->name);
+    printf(", \"fingerprint\": \"%016" PRIx64
+           "\", \"episode_count\": %u, \"kept_count\": %u, \"trimmed_rows\": %" PRIu64,
+           index->fingerprint, index->episode_count, index->kept_count, index->trimmed_row_count);
+    printf(",\n \"files\": [");
+    for (uint32_t i = 0; i < index->file_count; i++) {
+        printf("%s{", i ? ", " : "");
+        json_field("path", index->files[i].relative_path);
+        printf(", \"size_bytes\": %" PRIu64 ", ", index->files[i].size_bytes);
+        json_field("refusal", index->files[i].refusal);
+        printf("}");
+    }
+    printf("],\n \"clocks\": [");
+    for (uint32_t i = 0; i < index->clock_count; i++) {
+        printf("%s", i ? ", " : "");
+        json_clock(index, i);
+    }
+    printf("],\n \"streams\": [");
+    for (uint32_t i = 0; i < index->stream_count; i++) {
+        printf("%s", i ? ",\n  " : "");
+        json_stream(index, &index->streams[i]);
+    }
+    printf("],\n \"notes\": [");
+    for (uint32_t i = 0; i < index->note_count; i++) {
+        printf("%s", i ? ", " : "");
+        cli_json_text(stdout, index->notes[i]);
+    }
+    printf("],\n \"episodes\": [");
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        printf("%s", i ? ",\n  " : "");
+        json_episode(index, &index->episodes[i]);
+    }
+    printf("]}");
+}
+
+static enum trajd_status open_with(const struct inspection *inspection, const char *layout, const char *path,
+                                   struct trajd_index **index, struct trajd_error *error)
+{
+    struct trajd_index_options options = {.path = path,
+                                          .layout = layout,
+                                          .layout_directory = inspection->layouts,
+                                          .indexer_path = inspection->indexer,
+                                          .child_count = inspection->child_count,
+                                          .file_timeout_ms = FILE_TIMEOUT_MS};
+
+    return trajd_index_open(&options, index, error);
+}
+
+/* A robomimic file has observations; robosuite's own files are grouped alike and have none. */
+static bool is_convincing(const struct trajd_index *index)
+{
+    if (strcmp(index->layout->name, "robomimic"))
+        return true;
+    for (uint32_t i = 0; i < index->stream_count; i++) {
+        if (!strncmp(index->streams[i].name, "obs/", 4))
+            return true;
+    }
+    return false;
+}
+
+/* Tries the shipped layouts; the first that keeps an episode and looks right is it. The first error is the
+ * one that is told. */
+static enum trajd_status guess(const struct inspection *inspection, const char *path,
+                               struct trajd_index **index, struct trajd_error *error)
+{
+    static const char *const layouts[] = {"robomimic", "robosuite_raw", "aloha"};
+    struct trajd_index *second_best = NULL;
+    enum trajd_status first = TRAJD_OK, status;
+
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        struct trajd_error other;
+        status = open_with(inspection, layouts[i], path, index, &other);
+        if (!status && is_convincing(*index)) {
+            trajd_index_destroy(&second_best);
+            return TRAJD_OK;
+        }
+        if (!status) {
+            second_best = *index;
+            *index = NULL;
+        } else if (!first) {
+            first = status;
+            *error = other;
+        }
+        if (status && status != TRAJD_ERR_DATA && status != TRAJD_ERR_NOT_FOUND)
+            break;
+    }
+    *index = second_best;
+    return second_best ? TRAJD_OK : first;
+}
+
+static int inspect_path(const struct inspection *inspection, const char *path)
+{
+    struct trajd_index *index = NULL;
+    struct trajd_error error;
+    enum trajd_status status = inspection->layout
+                                   ? open_with(inspection, inspection->layout, path, &index, &error)
+                                   : guess(inspection, path, &index, &error);
+
+    if (status) {
+        if (inspection->json) {
+            printf("{");
+            json_field("path", path);
+            printf(", ");
+            json_field("error", error.message);
+            printf("}");
+        }
+        return cli_fail("%s%s%s", strstr(error.message, path) ? "" : path,
+                        strstr(error.message, path) ? "" : ": ", error.message);
+    }
+    if (inspection->json)
+        json_index(path, index);
+    else
+        print_index(path, index);
+    trajd_index_destroy(&index);
+    return CLI_OK;
+}
+
+int cli_inspect(int argc, char **argv)
+{
+    struct inspection inspection = {0};
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    int first = 1, result = CLI_OK;
+
+    for (; first < argc && argv[first][0] == '-'; first++) {
+        if (!strcmp(argv[first], "--json"))
+            inspection.json = true;
+        else if (!strcmp(argv[first], "--layout") && first + 1 < argc)
+            inspection.layout = argv[++first];
+        else
+            return cli_usage("inspect");
+    }
+    if (first == argc)
+        return cli_usage("inspect");
+    inspection.child_count = processors > 0 && processors < 64 ? (uint32_t)processors : 4;
+    if (!trajd_paths_indexer(inspection.indexer, sizeof inspection.indexer))
+        return cli_fail("trajd-indexer is neither beside this program nor in its installation");
+    if (!trajd_paths_layouts(inspection.layouts, sizeof inspection.layouts))
+        return cli_fail("the folder of layouts is not in this program's installation");
+    if (inspection.json)
+        printf("[");
+    for (int i = first; i < argc; i++) {
+        if (inspection.json && i > first)
+            printf(",\n");
+        if (inspect_path(&inspection, argv[i]))
+            result = CLI_FAILED;
+    }
+    if (inspection.json)
+        printf("]\n");
+    return result;
+}

@@ -1,0 +1,68 @@
+#include <stdarg.h>
+#include <string.h>
+
+#include "clients/cli/cli.h"
+
+static const struct cli_command commands[] = {
+    {"inspect", cli_inspect, "[--layout NAME] [--json] FILE-OR-FOLDER...",
+     "what is in HDF5 files: episodes, streams, clocks, storage, and what is wrong"},
+};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *file)
+{
+    fprintf(file, "usage: trajctl COMMAND ...\n\n");
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(file, "  trajctl %s %s\n      %s\n", commands[i].name, commands[i].usage, commands[i].help);
+}
+
+static const struct cli_command *find_command(const char *name)
+{
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (!strcmp(commands[i].name, name))
+            return &commands[i];
+    }
+    return NULL;
+}
+
+int cli_fail(const char *format, ...)
+{
+    va_list arguments;
+
+    fprintf(stderr, "trajctl: ");
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\n");
+    return CLI_FAILED;
+}
+
+int cli_usage(const char *command)
+{
+    const struct cli_command *found = find_command(command);
+
+    fprintf(stderr, "usage: trajctl %s %s\n", command, found ? found->usage : "...");
+    return CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    const struct cli_command *command = argc > 1 ? find_command(argv[1]) : NULL;
+
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))) {
+        print_help(stdout);
+        return CLI_OK;
+    }
+    if (argc > 1 && !strcmp(argv[1], "--version")) {
+        printf("trajctl %s\n", TRAJD_VERSION);
+        return CLI_OK;
+    }
+    if (!command) {
+        if (argc > 1)
+            cli_fail("no command is called \"%s\"", argv[1]);
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    return command->run(argc - 1, argv + 1);
+}
