@@ -1,0 +1,116 @@
+"""Starts real daemons on real files. TRAJD_BUILD names the build to test (default build/release)."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = (ROOT / os.environ.get("TRAJD_BUILD", "build/release")).resolve()
+RECORDINGS = ROOT.parent / "shared" / "data"
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import libtrajd as trajd  # noqa: E402
+
+
+def sanitizer_runtime():
+    """An instrumented libtrajd in an ordinary Python needs the runtime first."""
+    flags = subprocess.run(["nm", "-D", next(BUILD.glob("clients/c/libtrajd.so*"))], capture_output=True, text=True).stdout
+    return "__asan_init" in flags
+
+
+if sanitizer_runtime() and "LD_PRELOAD" not in os.environ:
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
+    os.environ["LD_PRELOAD"] = runtime
+    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # Python itself leaks; the daemon is checked on its own
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def wait_for(condition, timeout=20.0, what="condition"):
+    """Waits until condition() is true and returns its value."""
+    end = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < end, f"waited {timeout} s for {what}"
+        time.sleep(0.005)
+    return value
+
+
+class Daemon:
+    """A trajd process with its folder. `config` is YAML without version, runtime and state, which are added."""
+
+    def __init__(self, folder, config, program=BUILD / "daemon" / "trajd"):
+        self.folder, self.program = pathlib.Path(folder), program
+        self.endpoint = self.folder / "run"
+        self.config = self.folder / "trajd.yaml"
+        self.log = self.folder / "log"
+        (self.folder / "state").mkdir(exist_ok=True)
+        (self.folder / "cache").mkdir(exist_ok=True)
+        self.config.write_text("version: 1\nruntime: run\nstate: state\ncache: cache\n"
+                               "memory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + textwrap.dedent(config))
+        self.process = None
+
+    def environment(self):
+        environment = dict(os.environ)
+        environment.pop("LD_PRELOAD", None)
+        environment["ASAN_OPTIONS"] = "detect_leaks=1:abort_on_error=0"
+        return environment
+
+    def run(self, *arguments):
+        return subprocess.run([self.program, "--config", self.config, *arguments], capture_output=True, text=True,
+                              env=self.environment(), timeout=60)
+
+    def start(self):
+        before = self.text().count("ready after")
+        self.process = subprocess.Popen([self.program, "--config", self.config], env=self.environment(),
+                                        stderr=open(self.log, "a"), stdout=subprocess.DEVNULL)
+        wait_for(lambda: self.text().count("ready after") > before or self.process.poll() is not None, 60, "READY")
+        assert self.process.poll() is None, self.text()
+        return self
+
+    def text(self):
+        return self.log.read_text() if self.log.exists() else ""
+
+    def client(self, **options):
+        return trajd.Client(LIBRARY, self.endpoint, **options)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        """Ends it as a service manager does; a sanitizer's finding makes the status differ from 0."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        status = self.process.wait(30)
+        assert status == 0, f"trajd ended with {status}:\n{self.text()}"
+
+
+LIBRARY = trajd.load(BUILD)
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    """daemon(config) starts one; all are stopped, and must have ended well, after the test."""
+    started = []
+
+    def start(config, **options):
+        started.append(Daemon(tmp_path, config, **options))
+        return started[-1].start()
+
+    yield start
+    for one in started:
+        if one.process and one.process.returncode is None:
+            one.stop()
+
+
+@pytest.fixture(scope="session")
+def demo_file(tmp_path_factory):
+    """The demonstration dataset, small: 24 episodes."""
+    path = tmp_path_factory.mktemp("demo") / "demo.hdf5"
+    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "24"], check=True,
+                   env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}, stdout=subprocess.DEVNULL)
+    return path

@@ -1,0 +1,122 @@
+"""libtrajd through ctypes: just enough for tests to be workers. Shapes as in clients/c/trajd.h; arrays are views of shared memory."""
+import ctypes as c
+import pathlib
+
+import numpy as np
+
+OK, NOT_FOUND, DATA, UNSUPPORTED, TIMEOUT, CLOSED, BUSY, END_OF_EPOCH = 0, 2, 3, 4, 8, 9, 10, 13
+SHARE, SHARD = 0, 1
+DTYPES = {1: np.float16, 3: np.float32, 4: np.float64, 5: np.int8, 6: np.int16, 7: np.int32, 8: np.int64,
+          9: np.uint8, 10: np.uint16, 11: np.uint32, 12: np.uint64, 13: np.bool_}
+
+
+class Error(c.Structure):
+    _fields_ = [("status", c.c_int), ("foreign_code", c.c_int), ("message", c.c_char * 512)]
+
+
+class ConnectOptions(c.Structure):
+    _fields_ = [("endpoint", c.c_char_p), ("client_name", c.c_char_p), ("timeout_ms", c.c_uint32),
+                ("reconnect", c.c_bool)]
+
+
+class OpenOptions(c.Structure):
+    _fields_ = [("feed", c.c_char_p), ("spec", c.c_char_p), ("job", c.c_char_p), ("mode", c.c_int),
+                ("rank", c.c_uint32), ("world", c.c_uint32), ("credit", c.c_uint32), ("epoch", c.c_uint64),
+                ("next", c.c_uint64), ("fingerprint", c.c_uint64), ("timeout_ms", c.c_uint32)]
+
+
+class FeedInfo(c.Structure):
+    _fields_ = [("global_batch", c.c_uint32), ("row_begin", c.c_uint32), ("row_count", c.c_uint32),
+                ("credit", c.c_uint32)] + [(name, c.c_uint64) for name in (
+                    "epoch", "next", "epoch_length", "window_count", "dropped_count", "fingerprint", "seed")] + [
+                        ("tensor_count", c.c_uint32)]
+
+
+class Tensor(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("role", c.c_char_p), ("of", c.c_char_p), ("dtype", c.c_int),
+                ("rank", c.c_uint32), ("shape", c.c_uint64 * 8), ("strides_bytes", c.c_int64 * 8), ("data", c.c_void_p)]
+
+
+class BatchInfo(c.Structure):
+    _fields_ = [("epoch", c.c_uint64), ("position", c.c_uint64), ("row_begin", c.c_uint32), ("row_count", c.c_uint32),
+                ("ready_ns", c.c_uint64), ("sequence", c.c_uint64)]
+
+
+class TrajdError(Exception):
+    def __init__(self, error):
+        super().__init__(error.message.decode())
+        self.status = error.status
+
+
+def load(build):
+    path = next(pathlib.Path(build).glob("clients/c/libtrajd.so*"))
+    library = c.CDLL(str(path))
+    library.trajd_client_feed_info.restype = c.POINTER(FeedInfo)
+    library.trajd_batch_tensor.restype = c.POINTER(Tensor)
+    library.trajd_client_close.restype = None
+    for name in ("trajd_batch_release", "trajd_batch_done", "trajd_batch_get_info"):
+        getattr(library, name).restype = None
+    return library
+
+
+class Batch:
+    """A batch that is held until release(); arrays() are views that must not be used afterwards."""
+
+    def __init__(self, library, handle):
+        self.library, self.handle = library, handle
+        info = BatchInfo()
+        library.trajd_batch_get_info(handle, c.byref(info))
+        self.epoch, self.position, self.rows = info.epoch, info.position, info.row_count
+
+    def arrays(self):
+        result = {}
+        for i in range(self.library.trajd_batch_tensor_count(self.handle)):
+            tensor = self.library.trajd_batch_tensor(self.handle, i).contents
+            shape = tuple(tensor.shape[:tensor.rank])
+            dtype = np.dtype(DTYPES[tensor.dtype])
+            size = int(np.prod(shape)) * dtype.itemsize
+            memory = (c.c_uint8 * max(size, 1)).from_address(tensor.data)
+            result[tensor.name.decode()] = np.frombuffer(memory, dtype, int(np.prod(shape))).reshape(shape)
+        return result
+
+    def copy(self):
+        return {name: array.copy() for name, array in self.arrays().items()}
+
+    def release(self):
+        self.library.trajd_batch_release(c.byref(self.handle))
+
+
+class Client:
+    def __init__(self, library, endpoint, timeout_ms=10000, reconnect=False):
+        self.library, self.handle, self.error = library, c.c_void_p(), Error()
+        options = ConnectOptions(str(endpoint).encode(), b"pytest", timeout_ms, reconnect)
+        self.check(library.trajd_client_connect(c.byref(options), c.byref(self.handle), c.byref(self.error)))
+
+    def check(self, status):
+        if status:
+            raise TrajdError(self.error)
+
+    def open(self, feed=None, spec=None, job="", mode=SHARE, rank=0, world=0, credit=0, epoch=0, position=0,
+             fingerprint=0, timeout_ms=0):
+        options = OpenOptions(feed and feed.encode(), spec and spec.encode(), job.encode(), mode, rank, world, credit,
+                              epoch, position, fingerprint, timeout_ms)
+        self.check(self.library.trajd_client_open(self.handle, c.byref(options), c.byref(self.error)))
+        return self.library.trajd_client_feed_info(self.handle).contents
+
+    def next(self, timeout_ms=20000):
+        """The next batch; None at the end of the epoch."""
+        handle = c.c_void_p()
+        status = self.library.trajd_client_next(self.handle, timeout_ms, c.byref(handle), c.byref(self.error))
+        if status == END_OF_EPOCH:
+            return None
+        self.check(status)
+        return Batch(self.library, handle)
+
+    def epoch(self):
+        """Copies of all batches of the epoch: (position, arrays)."""
+        while (batch := self.next()) is not None:
+            yield batch.position, batch.copy()
+            batch.release()
+
+    def close(self):
+        self.library.trajd_client_close(c.byref(self.handle))

@@ -1,0 +1,91 @@
+"""Mistakes in a configuration: what is said, with file, line and key, and the exit status that a service manager acts on."""
+import pytest
+
+from conftest import Daemon
+
+EX_CONFIG = 78
+GOOD = """\
+datasets:
+  demo: {{path: {path}, layout: demo}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: 8
+    anchor: {{clock: actions}}
+    outputs:
+      actions: {{at: 0..3}}
+      obs/robot0_eef_pos: {{at: -1..0}}
+"""
+
+MISTAKES = [
+    ("global_batch: 8", "global_bach: 8", r"trajd.yaml:10: feeds.train: .*global_bach.*global_batch"),
+    ("global_batch: 8", "global_batch: 0", r"trajd.yaml:10: feeds.train.global_batch: "),
+    ("global_batch: 8", "global_batch: 8\n    global_batch: 9", r"trajd.yaml:11: .*global_batch.*twice|duplicate"),
+    ("clock: actions", "clock: action", r"no clock action .*did you mean actions"),
+    ("obs/robot0_eef_pos: {at: -1..0}", "obs/robot0_eef_poss: {at: -1..0}",
+     r"line 14: outputs.obs/robot0_eef_poss: no stream .*did you mean obs/robot0_eef_pos"),
+    ("{at: -1..0}", "{at: -1..2}", r"trajd.yaml:14: .*an observation reads nothing behind its anchor"),
+    ("{at: -1..0}", "{at: 2..-1}", r"FROM lies behind TO"),
+    ("{at: -1..0}", "{at: -1..0ms}", r"one end is a number of steps, the other a time"),
+    ("{at: -1..0}", "{at: -100ms..0ms @ zero}", r"no rate in Hz"),
+    ("{at: -1..0}", "{at: -1..0, kind: cubic}", r"trajd.yaml:14: .*cubic"),
+    ("{at: -1..0}", "{at: -1..0, norm: {scale: [1, 2]}}", r"norm: 2 numbers for 3 features"),
+    ("dataset: demo", "dataset: demos", r"trajd.yaml:9: feeds.train.dataset: no dataset demos \(did you mean demo\?\)"),
+    ("layout: demo", "layout: dmo", r"layout dmo|dmo"),
+    ("global_batch: 8", "global_batch: 8\n    filter: nobody", r"filter: no mask nobody"),
+    ("global_batch: 8", "global_batch: 8\n    split: 0.5..0.1", r"split: "),
+    ("global_batch: 8", "global_batch: 8\n    slots: 2", r"slots"),
+    ("global_batch: 8", "global_batch: 1000000", r"fewer than a global batch|memory.rings"),
+]
+
+
+def test_check_prints_the_feed(tmp_path, demo_file):
+    done = Daemon(tmp_path, GOOD.format(path=demo_file)).run("--check")
+    assert done.returncode == 0, done.stderr
+    assert "feed train:" in done.stdout and "rows -1..0" in done.stdout and "float32" in done.stdout.replace("f32", "float32")
+
+
+def test_print_config_is_a_configuration(tmp_path, demo_file):
+    first = Daemon(tmp_path, GOOD.format(path=demo_file))
+    printed = first.run("--print-config").stdout
+    first.config.write_text(printed)
+    assert first.run("--print-config").stdout == printed
+    assert first.run("--check").returncode == 0
+
+
+@pytest.mark.parametrize("good, bad, message", MISTAKES, ids=[m[1].replace("\n", " ").strip() for m in MISTAKES])
+def test_mistakes(tmp_path, demo_file, good, bad, message):
+    config = GOOD.format(path=demo_file)
+    assert good in config
+    done = Daemon(tmp_path, config.replace(good, bad, 1)).run("--check")
+    assert done.returncode != 0
+    import re
+    assert re.search(message, done.stderr), done.stderr
+
+
+def test_a_missing_file_and_a_glob_that_matches_nothing(tmp_path):
+    for path in ("nowhere.hdf5", "nowhere/*.hdf5"):
+        done = Daemon(tmp_path, GOOD.format(path=path)).run("--check")
+        assert done.returncode == EX_CONFIG and path in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"not HDF5 at all\n" * 100, b"\x89HDF\r\n\x1a\n" + bytes(88)],
+                         ids=["empty", "text", "truncated"])
+def test_files_that_are_no_files(tmp_path, content):
+    (tmp_path / "bad.hdf5").write_bytes(content)
+    done = Daemon(tmp_path, GOOD.format(path="bad.hdf5")).run("--check")
+    assert done.returncode == 1 and "bad.hdf5" in done.stderr, done.stderr
+
+
+def test_memory_that_is_not_there_is_refused(tmp_path, demo_file):
+    one = Daemon(tmp_path, GOOD.format(path=demo_file))
+    one.config.write_text(one.config.read_text().replace("store: 64MiB", "store: 100000GiB"))
+    done = one.run("--check")
+    assert done.returncode == 1 and "memory.store and memory.rings are" in done.stderr, done.stderr
+
+
+def test_a_socket_path_that_is_too_long(tmp_path, demo_file):
+    one = Daemon(tmp_path, GOOD.format(path=demo_file))
+    one.config.write_text(one.config.read_text().replace("runtime: run", "runtime: " + "r" * 120))
+    done = one.run()
+    assert done.returncode != 0 and "107" in done.stderr, done.stderr

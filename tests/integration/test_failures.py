@@ -1,0 +1,259 @@
+"""Workers and daemons that are killed, stopped and come back: real processes, exact accounting."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BUILD, Daemon, trajd, wait_for
+
+FEED = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+limits: {{credit: 8}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: 16
+    tail: short
+    anchor: {{clock: actions}}
+    slots: 6
+    outputs:
+      obs/robot0_eef_pos: {{at: -1..0}}
+      actions: {{at: 0..7}}
+"""
+
+
+class Worker:
+    """tests/integration/worker.py as a process; what it said comes as dicts."""
+
+    def __init__(self, daemon, *arguments):
+        command = [sys.executable, pathlib.Path(__file__).parent / "worker.py", BUILD, daemon.endpoint, "train", *map(str, arguments)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.said = []
+
+    def read(self, event=None):
+        """Lines up to one with that event; without one, all that is still to come."""
+        for line in self.process.stdout:
+            self.said.append(json.loads(line))
+            if event and self.said[-1]["event"] == event:
+                return self.said[-1]
+        assert event is None, f"the worker ended before it said {event}: {self.said[-3:]}"
+        return None
+
+    def go(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        for line in self.process.stdout:
+            if line.endswith("\n"):
+                self.said.append(json.loads(line))
+
+    def batches(self):
+        return [line for line in self.said if line["event"] == "batch"]
+
+    def ids(self):
+        return [i for batch in self.batches() for i in batch["ids"]]
+
+
+def finish(worker):
+    worker.read()
+    assert worker.process.wait(30) == 0
+    assert worker.said[-1]["event"] == "end"
+
+
+def status(daemon):
+    done = subprocess.run([BUILD / "clients/cli/trajctl", "status", "--json", "--endpoint", daemon.endpoint],
+                          capture_output=True, text=True, env=daemon.environment())
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_one_worker_gets_every_window_once(daemon, demo_file):
+    worker = Worker(daemon(FEED.format(path=demo_file)))
+    finish(worker)
+    assert sorted(worker.ids()) == list(range(worker.said[0]["windows"]))
+
+
+def test_two_workers_share_an_epoch(daemon, demo_file):
+    one = daemon(FEED.format(path=demo_file))
+    workers = [Worker(one), Worker(one)]
+    for worker in workers:
+        finish(worker)
+    ids = [i for worker in workers for i in worker.ids()]
+    assert sorted(ids) == list(range(workers[0].said[0]["windows"]))
+
+
+def test_a_killed_workers_leases_go_to_another(daemon, demo_file):
+    one = daemon(FEED.format(path=demo_file))
+    victim = Worker(one, "--hold", 3, "--credit", 4)
+    victim.read("holding")
+    heir = Worker(one)
+    heir.read("batch")
+    victim.kill()
+    finish(heir)
+    held = victim.batches()
+    assert len(held) == 3
+    # Asking for the second batch made the first one DONE, and so on: the last one held was not DONE.
+    done = [i for batch in held[:2] for i in batch["ids"]]
+    assert sorted(heir.ids() + done) == list(range(heir.said[0]["windows"]))
+    assert set(held[2]["ids"]) <= set(heir.ids())
+
+
+def test_a_stopped_worker_holds_up_nobody_and_goes_on(daemon, demo_file):
+    one = daemon(FEED.format(path=demo_file))
+    sleeper = Worker(one, "--pace", "--credit", 2)
+    sleeper.read("open")
+    sleeper.go()
+    sleeper.read("batch")
+    sleeper.signal(signal.SIGSTOP)
+    other = Worker(one)
+    other.read("open")
+    length = other.said[0]["windows"]
+    while sum(len(b["ids"]) for b in other.batches()) < length - 16 * 2 - 16:  # all but what the sleeper may hold
+        other.read("batch")
+    sleeper.signal(signal.SIGCONT)
+    for _ in range(4):
+        try:
+            sleeper.go()
+        except BrokenPipeError:
+            break
+    finish(sleeper)
+    finish(other)
+    assert sorted(sleeper.ids() + other.ids()) == list(range(length))
+
+
+def test_the_last_batch_is_held_while_the_next_is_asked_for(daemon, demo_file):
+    client = daemon(FEED.format(path=demo_file)).client()
+    client.open("train")
+    last = None
+    while (batch := client.next()) is not None:
+        if last:
+            last.release()
+        last = batch
+    last.release()
+    client.close()
+
+
+def test_daemon_killed_and_restarted_with_a_worker_attached(daemon, demo_file):
+    one = daemon(FEED.format(path=demo_file))
+    worker = Worker(one, "--pace")
+    worker.read("open")
+    for _ in range(5):
+        worker.go()
+        worker.read("batch")
+    one.kill()
+    one.start()
+    worker.process.stdin.close()  # the rest without waiting
+    finish(worker)
+    ids = worker.ids()
+    length = worker.said[0]["windows"]
+    assert set(ids) == set(range(length)), "a window was lost"
+    # Only what was handed out and not known to be DONE may have come twice: the batch in hand.
+    assert len(ids) - length <= 16, "DONE did not survive the daemon"
+
+
+@pytest.mark.parametrize("kill", ["daemon", "worker"])
+def test_shard_repeats_and_loses_nothing(daemon, demo_file, kill):
+    one = daemon(FEED.format(path=demo_file))
+    ranks = [Worker(one, "--pace", "--rank", rank, "--world", 2) for rank in range(2)]
+    for worker in ranks:
+        worker.read("open")
+    for _ in range(4):
+        for worker in ranks:
+            worker.go()
+        for worker in ranks:
+            worker.read("batch")
+    if kill == "daemon":
+        one.kill()
+        one.start()
+    else:
+        ranks[1].kill()
+        position = ranks[1].batches()[-1]["position"]  # it had not said DONE: its state says where it goes on
+        again = Worker(one, "--rank", 1, "--world", 2, "--position", position)
+        again.said += [b for b in ranks[1].batches() if b["position"] < position]
+        ranks[1] = again
+    for worker in ranks:
+        if worker.process.stdin and not worker.process.stdin.closed:
+            worker.process.stdin.close()
+    for worker in ranks:
+        finish(worker)
+    length = next(line["windows"] for line in ranks[0].said if line["event"] == "open")
+    assert sorted(ranks[0].ids() + ranks[1].ids()) == list(range(length))
+
+
+def test_second_daemon_is_refused(daemon, demo_file, tmp_path):
+    one = daemon(FEED.format(path=demo_file))
+    done = one.run()
+    assert done.returncode == 1 and str(one.process.pid) in done.stderr, done.stderr
+    worker = Worker(one)  # and the first is unharmed
+    finish(worker)
+
+
+def test_unknown_feed_names_those_there_are(daemon, demo_file):
+    client = daemon(FEED.format(path=demo_file)).client()
+    with pytest.raises(trajd.TrajdError, match="no feed trian here .*train"):
+        client.open("trian")
+    client.close()
+
+
+def test_no_daemon(tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(trajd.TrajdError) as caught:
+        trajd.Client(trajd.load(BUILD), tmp_path / "run", timeout_ms=200)
+    assert caught.value.status == trajd.TIMEOUT and str(tmp_path) in str(caught.value)
+
+
+def test_daemon_ends_while_a_worker_waits(daemon, demo_file):
+    one = daemon(FEED.format(path=demo_file))
+    client = one.client()
+    client.open("train")
+    client.next().release()
+    one.stop()
+    with pytest.raises(trajd.TrajdError) as caught:
+        while True:
+            client.next().release()
+    assert caught.value.status == trajd.CLOSED
+    client.close()
+
+
+def test_a_file_that_goes_bad_is_an_error_in_the_worker(daemon, demo_file, tmp_path):
+    path = tmp_path / "demo.hdf5"
+    path.write_bytes(demo_file.read_bytes())
+    config = FEED.format(path=path)
+    one = Daemon(tmp_path, config)
+    one.config.write_text(one.config.read_text().replace("store: 64MiB", "store: 64KiB"))  # rows are read batch by batch
+    one.start()
+    client = one.client()
+    client.open("train")
+    client.next().release()
+    os.truncate(path, 100000)
+    with pytest.raises(trajd.TrajdError, match="demo.hdf5") as caught:
+        while (batch := client.next()) is not None:
+            batch.release()
+    assert caught.value.status in (trajd.DATA, 5)
+    client.close()
+    one.stop()
+
+
+def test_garbage_on_both_sockets(daemon, demo_file):
+    import socket
+    one = daemon(FEED.format(path=demo_file))
+    raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    raw.connect(str(one.endpoint / "feed.sock"))
+    raw.sendall(os.urandom(4096))
+    descriptors = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    descriptors.connect(str(one.endpoint / "fd.sock"))
+    descriptors.send(os.urandom(16))
+    assert descriptors.recv(16) == b""  # closed: nobody has that token
+    finish(Worker(one))
+    raw.close()
+    wait_for(lambda: one.process.poll() is None, what="the daemon to live")
