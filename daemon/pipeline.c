@@ -1,10 +1,13 @@
 #include "daemon/pipeline.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
@@ -341,11 +344,14 @@ static void log_quarantine(const struct trajd_pipeline *pipeline, const struct t
             LOG(pipeline->log, WARNING, "dataset %s: quarantined: %s", dataset->name, index->episodes[e].quarantine);
 }
 
-static enum trajd_status open_datasets(struct trajd_pipeline *pipeline, const struct trajd_paths *paths,
-                                       struct trajd_error *error)
+static enum trajd_status open_datasets(struct trajd_pipeline *pipeline, struct trajd_error *error)
 {
     const struct trajd_config *config = pipeline->config;
+    char indexer[PATH_MAX], layouts[PATH_MAX];
 
+    if (!trajd_paths_indexer(indexer, sizeof indexer) || !trajd_paths_layouts(layouts, sizeof layouts))
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "neither beside this program nor below its prefix: trajd-indexer, or the layouts");
     for (uint32_t d = 0; d < config->dataset_count; d++) {
         struct trajd_dataset_options options = {
             .name = config->datasets[d].name,
@@ -353,9 +359,9 @@ static enum trajd_status open_datasets(struct trajd_pipeline *pipeline, const st
             .reader_count = config->reader_threads,
             .index = {.path = config->datasets[d].path,
                       .layout = config->datasets[d].layout,
-                      .layout_directory = paths->layouts,
+                      .layout_directory = layouts,
                       .cache_directory = config->cache ? config->cache : getenv("CACHE_DIRECTORY"),
-                      .indexer_path = paths->indexer,
+                      .indexer_path = indexer,
                       .child_count = config->index_children ? config->index_children : processor_count(),
                       .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000)}};
         enum trajd_status status = trajd_dataset_open(&options, &pipeline->datasets[d], error);
@@ -365,6 +371,14 @@ static enum trajd_status open_datasets(struct trajd_pipeline *pipeline, const st
         log_quarantine(pipeline, pipeline->datasets[d]);
     }
     return TRAJD_OK;
+}
+
+/* The sockets' folder is made where it is missing, for us alone; its parent must exist. */
+static enum trajd_status make_directory(const char *path, struct trajd_error *error)
+{
+    if (mkdir(path, 0700) == 0 || errno == EEXIST)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "runtime: %s: %s", path, strerror(errno));
 }
 
 static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct trajd_error *error)
@@ -380,7 +394,7 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
                                            .context = pipeline,
                                            .feed_idle_ms = (uint32_t)(config->feed_idle_ns / 1000000),
                                            .feed_names = pipeline->feed_names};
-    enum trajd_status status = trajd_paths_make_directory(options.runtime_directory, error);
+    enum trajd_status status = make_directory(options.runtime_directory, error);
 
     if (status)
         return status;
@@ -429,7 +443,6 @@ enum trajd_status trajd_pipeline_create(const struct trajd_config *config, const
 {
     struct trajd_pipeline *pipeline = calloc(1, sizeof *pipeline);
     const uint32_t threads = config->resample_threads ? config->resample_threads : processor_count();
-    struct trajd_paths paths;
     enum trajd_status status;
 
     *out = NULL;
@@ -440,12 +453,10 @@ enum trajd_status trajd_pipeline_create(const struct trajd_config *config, const
     pthread_mutex_init(&pipeline->mutex, NULL);
     pthread_cond_init(&pipeline->asked, NULL);
     status = check_memory(config, error);
-    if (!status)
-        status = trajd_paths_find(&paths, error);
     if (!status && serve)
         status = start_server(pipeline, error); /* first: another daemon's directory is found before any work is done */
     if (!status)
-        status = open_datasets(pipeline, &paths, error);
+        status = open_datasets(pipeline, error);
     if (!status)
         status = trajd_pool_create(threads, "trajd-resample", &pipeline->pool, error);
     if (!status)

@@ -1,0 +1,21 @@
+// libs: trajd_dataset
+/* A feed as a job sends it in OPEN: any bytes. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/dataset/window_spec.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct trajd_window_spec *spec = NULL;
+    struct trajd_yaml *yaml = NULL;
+    struct trajd_error error;
+
+    if (trajd_yaml_parse("spec", (const char *)data, size, &yaml, &error) == TRAJD_OK &&
+        trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "spec", &spec, &error) == TRAJD_OK)
+        trajd_window_spec_destroy(&spec);
+    trajd_yaml_destroy(&yaml);
+    return 0;
+}

@@ -1,0 +1,309 @@
+/* Plans on a dataset made by hand: which windows there are, and to the nanosecond where their targets lie. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "daemon/dataset/window_plan.h"
+
+#define ROWS 90
+#define STREAMS 3
+
+/* Two episodes of 90 rows: a camera at 30 Hz (stream cam: the row's number), an arm stamped every 10 ms beginning 5 ms before it
+ * (stream arm), and a wrench on the camera's clock with one row more (stream wrench). */
+struct fixture {
+    struct trajd_layout layout;
+    struct trajd_index index;
+    struct trajd_dataset dataset;
+    struct trajd_index_file file;
+    struct trajd_index_stream streams[STREAMS];
+    struct trajd_index_clock clocks[2];
+    struct trajd_episode episodes[2];
+    struct trajd_episode_clock episode_clocks[2][2];
+    struct trajd_array arrays[2][STREAMS];
+    int64_t stamps[300], row_begin[2], all_stamps[600];
+    int64_t *clock_stamps[2], *clock_row_begin[2];
+    struct trajd_rate rates[2];
+    int64_t rows[STREAMS][ROWS + 300];
+};
+
+static const char *const train_only[] = {"train", NULL}, *const no_keys[] = {NULL};
+
+static int make_fixture(void **state)
+{
+    static const char *const names[STREAMS] = {"cam", "arm", "wrench"};
+    struct fixture *f = calloc(1, sizeof *f);
+
+    f->layout.name = "test";
+    f->file.relative_path = "file";
+    f->clocks[0] = (struct trajd_index_clock){"camera", true};
+    f->clocks[1] = (struct trajd_index_clock){"arm", false};
+    f->rates[0] = (struct trajd_rate){30, 1};
+    for (int i = 0; i < 300; i++)
+        f->stamps[i] = i * INT64_C(10000000);
+    for (int e = 0; e < 2; e++) {
+        f->episode_clocks[e][0] = (struct trajd_episode_clock){.row_count = ROWS, .start_ns = 5000000, .rate = {30, 1}};
+        f->episode_clocks[e][1] = (struct trajd_episode_clock){.row_count = 300, .stamps_ns = f->stamps};
+        for (int s = 0; s < STREAMS; s++)
+            f->arrays[e][s] = (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS,
+                                                   .dtype = TRAJD_I64,
+                                                   .rank = 1,
+                                                   .shape = {s == 0 ? ROWS : s == 1 ? 300 : ROWS + 1},
+                                                   .size_bytes = 8 * (s == 0 ? ROWS : s == 1 ? 300 : ROWS + 1)};
+        f->episodes[e] = (struct trajd_episode){.id = e ? "b" : "a",
+                                                .arrays = f->arrays[e],
+                                                .clocks = f->episode_clocks[e],
+                                                .filter_keys = e ? no_keys : train_only};
+        memcpy(f->all_stamps + 300 * e, f->stamps, sizeof f->stamps);
+        f->row_begin[e] = 300 * e;
+    }
+    for (int s = 0; s < STREAMS; s++) {
+        f->streams[s] = (struct trajd_index_stream){.name = names[s], .dataset_index = (uint32_t)s, .clock_index = s == 1,
+                                                    .kind = TRAJD_KIND_PREVIOUS, .dtype = TRAJD_I64,
+                                                    .feature_count = 1, .max_gap_ns = -1};
+        for (int i = 0; i < ROWS + 300; i++)
+            f->rows[s][i] = i;
+    }
+    f->index = (struct trajd_index){.layout = &f->layout, .file_count = 1, .files = &f->file, .dataset_count = STREAMS,
+                                    .stream_count = STREAMS, .streams = f->streams, .clock_count = 2,
+                                    .clocks = f->clocks, .episode_count = 2, .episodes = f->episodes, .kept_count = 2,
+                                    .fingerprint = 42};
+    f->clock_stamps[1] = f->all_stamps;
+    f->clock_row_begin[1] = f->row_begin;
+    f->dataset = (struct trajd_dataset){.name = "test", .index = &f->index, .clock_stamps_ns = f->clock_stamps,
+                                        .clock_row_begin = f->clock_row_begin, .clock_rates = f->rates};
+    *state = f;
+    return 0;
+}
+
+static int free_fixture(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+static struct trajd_window_plan *make_plan(struct fixture *f, const char *text, struct trajd_window_spec **spec,
+                                           struct trajd_error *error)
+{
+    struct trajd_window_plan *plan = NULL;
+    struct trajd_yaml *yaml;
+
+    assert_int_equal(trajd_yaml_parse("test", text, strlen(text), &yaml, error), TRAJD_OK);
+    if (trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", spec, error))
+        fail_msg("%s", error->message);
+    trajd_yaml_destroy(&yaml);
+    trajd_window_plan_create(*spec, &f->dataset, &plan, error);
+    return plan;
+}
+
+static const void *const *rows_of(void *context, uint32_t episode)
+{
+    static const void *pointers[STREAMS];
+    struct fixture *f = context;
+
+    (void)episode;
+    for (int s = 0; s < STREAMS; s++)
+        pointers[s] = f->rows[s];
+    return pointers;
+}
+
+/* Makes the first `count` windows in order through the reference; values [count][T] of the only output, and its mask. */
+static void run(struct fixture *f, struct trajd_window_plan *plan, uint32_t count, int64_t *values, uint8_t *mask)
+{
+    uint32_t steps = plan->outputs[0].step_count;
+    uint8_t *slot = calloc(1, 65536);
+    struct trajd_error error;
+
+    plan->outputs[0].offset_bytes = 64;
+    plan->outputs[0].mask_offset_bytes = 32768;
+    assert_true(steps * count * 8 <= 32704);
+    trajd_window_plan_look_up(plan, 0, 0, count);
+    trajd_window_plan_bind(plan, 0, count, slot, rows_of, f);
+    if (trajd_resample_check(&plan->request, &error))
+        fail_msg("%s", error.message);
+    trajd_resample_reference(&plan->request, 0, count);
+    memcpy(values, slot + 64, (size_t)steps * count * 8);
+    memcpy(mask, slot + 32768, (size_t)steps * count);
+    free(slot);
+}
+
+static void destroy(struct trajd_window_plan **plan, struct trajd_window_spec **spec)
+{
+    trajd_window_plan_destroy(plan);
+    trajd_window_spec_destroy(spec);
+}
+
+/* A grid of 15 Hz around anchors of 30 Hz meets every second row exactly: floor() of a sum, not a sum of floors. */
+static void test_a_slower_grid_meets_the_rows(void **state)
+{
+    struct fixture *f = *state;
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+    int64_t values[80 * 4];
+    uint8_t mask[80 * 4];
+    struct trajd_window_plan *plan =
+        make_plan(f, "{dataset: test, filter: train, global_batch: 80, rate: 15, anchor: {clock: camera}, "
+                     "pad: {before: 0, after: 0}, order: sequential, outputs: {action: {from: cam, at: -1..2}}}",
+                  &spec, &error);
+
+    assert_non_null(plan);
+    assert_int_equal(trajd_sampler_window_count(plan->sampler), ROWS - 6);
+    run(f, plan, 80, values, mask);
+    for (int w = 0; w < 80; w++)
+        for (int t = 0; t < 4; t++) {
+            assert_int_equal(values[w * 4 + t], w + 2 + 2 * (t - 1));
+            assert_int_equal(mask[w * 4 + t], 0);
+        }
+    destroy(&plan, &spec);
+}
+
+/* Steps of the camera, seen by the arm's clock: the last arm row at or before each camera row. */
+static void test_anchor_steps_on_another_clock(void **state)
+{
+    struct fixture *f = *state;
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+    int64_t values[90 * 3];
+    uint8_t mask[90 * 3];
+    struct trajd_window_plan *plan = make_plan(
+        f, "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, order: sequential, tail: short, "
+           "outputs: {obs: {from: arm, at: -2..0}}}", &spec, &error);
+
+    assert_non_null(plan);
+    run(f, plan, 90, values, mask);
+    for (int w = 0; w < 90; w++)
+        for (int t = 0; t < 3; t++) {
+            const int64_t x = 5000000 + trajd_rate_row_ns((struct trajd_rate){30, 1}, w - 2 + t);
+            assert_int_equal(values[w * 3 + t], x < 0 ? 0 : x / 10000000 < 299 ? x / 10000000 : 299);
+            assert_int_equal(mask[w * 3 + t], x < 0 ? TRAJD_MASK_BEFORE_START : 0);
+        }
+    destroy(&plan, &spec);
+}
+
+/* An observation does not see the row behind its anchor, however the grid lies. */
+static void test_observations_are_clipped(void **state)
+{
+    struct fixture *f = *state;
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+    int64_t values[90 * 2];
+    uint8_t mask[90 * 2];
+    struct trajd_window_plan *plan = make_plan(
+        f, "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, order: sequential, tail: short, "
+           "outputs: {obs: {from: arm, at: -1ms..0ms @ 1000, kind: nearest, max_age: 4ms}}}", &spec, &error);
+
+    assert_non_null(plan);
+    run(f, plan, 90, values, mask);
+    for (int w = 0; w < 90; w++) {
+        const int64_t anchor = 5000000 + trajd_rate_row_ns((struct trajd_rate){30, 1}, w);
+        const int64_t row = anchor / 10000000 < 299 ? anchor / 10000000 : 299;
+        assert_int_equal(values[w * 2 + 1], row); /* nearest would be row + 1 for half of them */
+        assert_int_equal(mask[w * 2 + 1], anchor - row * 10000000 > 4000000 ? TRAJD_MASK_TOO_OLD : 0);
+    }
+    destroy(&plan, &spec);
+}
+
+static void test_padding_filter_and_rows_of_their_own(void **state)
+{
+    static const struct {
+        const char *feed;
+        uint64_t windows;
+    } cases[] = {
+        {"anchor: {clock: camera}, outputs: {action: {from: cam, at: 0..9}}", 180},
+        {"anchor: {clock: camera}, filter: train, outputs: {action: {from: cam, at: 0..9}}", 90},
+        {"anchor: {clock: camera}, filter: train, pad: {after: 0}, outputs: {action: {from: cam, at: 0..9}}", 81},
+        {"anchor: {clock: camera}, filter: train, pad: {after: 4}, outputs: {action: {from: cam, at: 0..9}}", 85},
+        {"anchor: {clock: camera}, filter: train, pad: {after: 0}, outputs: {action: {from: wrench, at: 0..9}}", 82},
+        {"anchor: {clock: camera}, filter: train, pad: {before: 0}, outputs: {obs: {from: cam, at: -3..0}}", 87},
+        {"anchor: {clock: camera}, filter: train, pad: {before: 1, after: 2}, outputs: {obs: {from: cam, at: -3..0}, action: {from: cam, at: 0..9}}", 81},
+        {"anchor: {rate: 30}, filter: train, outputs: {obs: {from: cam, at: 0}}", 89},
+        {"anchor: {rate: 1}, filter: train, outputs: {obs: {from: arm, at: 0}}", 3},
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct trajd_window_spec *spec;
+        struct trajd_error error;
+        char text[512];
+        struct trajd_window_plan *plan;
+
+        snprintf(text, sizeof text, "{dataset: test, global_batch: 4, %s}", cases[i].feed);
+        plan = make_plan(f, text, &spec, &error);
+        assert_non_null(plan);
+        if (trajd_sampler_window_count(plan->sampler) != cases[i].windows)
+            fail_msg("%s: %llu windows", cases[i].feed, (unsigned long long)trajd_sampler_window_count(plan->sampler));
+        destroy(&plan, &spec);
+    }
+}
+
+static void test_what_cannot_be(void **state)
+{
+    static const struct {
+        const char *feed, *message;
+    } cases[] = {
+        {"anchor: {clock: camara}, outputs: {obs: {from: cam, at: 0}}", "no clock camara in layout test (did you mean camera?)"},
+        {"anchor: {clock: camera}, outputs: {obs: {from: can, at: 0}}", "no stream can in layout test (did you mean cam?"},
+        {"anchor: {clock: camera}, filter: valid, outputs: {obs: {from: cam, at: 0}}", "no mask valid"},
+        {"anchor: {clock: arm}, outputs: {obs: {from: cam, at: -10ms..0ms}}", "a range of times needs a rate"},
+        {"anchor: {clock: arm}, outputs: {obs: {from: cam, at: 0, kind: mean}}", "needs width:"},
+        {"anchor: {clock: camera}, pad: {before: 0, after: 0}, outputs: {action: {from: cam, at: 0..200}}", "no window is left"},
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct trajd_window_spec *spec;
+        struct trajd_error error;
+        char text[512];
+
+        snprintf(text, sizeof text, "{dataset: test, global_batch: 4, %s}", cases[i].feed);
+        assert_null(make_plan(f, text, &spec, &error));
+        if (!strstr(error.message, cases[i].message))
+            fail_msg("%s\nsaid: %s", cases[i].feed, error.message);
+        trajd_window_spec_destroy(&spec);
+    }
+}
+
+/* G, slots, tail and seed are not part of what the windows are; offsets and filters are. */
+static void test_fingerprint(void **state)
+{
+    static const char *const same[] = {"global_batch: 4", "global_batch: 8, slots: 7, tail: short, seed: 3"};
+    static const char *const other[] = {"global_batch: 4, filter: train", "global_batch: 4, pad: {before: 2}"};
+    struct fixture *f = *state;
+    uint64_t first = 0;
+
+    for (int i = 0; i < 4; i++) {
+        struct trajd_window_spec *spec;
+        struct trajd_error error;
+        char text[256];
+        struct trajd_window_plan *plan;
+
+        snprintf(text, sizeof text, "{dataset: test, %s, anchor: {clock: camera}, outputs: {obs: {from: cam, at: 0}}}",
+                 i < 2 ? same[i] : other[i - 2]);
+        plan = make_plan(f, text, &spec, &error);
+        assert_non_null(plan);
+        first = i ? first : plan->fingerprint;
+        if (i < 2)
+            assert_true(plan->fingerprint == first);
+        else
+            assert_true(plan->fingerprint != first);
+        destroy(&plan, &spec);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_slower_grid_meets_the_rows, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_anchor_steps_on_another_clock, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_observations_are_clipped, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_padding_filter_and_rows_of_their_own, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_fingerprint, make_fixture, free_fixture),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,138 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "daemon/dataset/window_spec.h"
+
+static void test_ranges(void **state)
+{
+    static const struct {
+        const char *text;
+        bool in_time;
+        int64_t from, to, num, den;
+    } good[] = {
+        {"0", false, 0, 0, 0, 0},
+        {"-1..14", false, -1, 14, 0, 0},
+        {" -1 .. 14 ", false, -1, 14, 0, 0},
+        {"0..15 @ 30", false, 0, 15, 30, 1},
+        {"-200ms..0ms @ 100", true, -200000000, 0, 100, 1},
+        {"-200ms..0 @ 29.97", true, -200000000, 0, 30000, 1001},
+        {"-0.5s..0.25s", true, -500000000, 250000000, 0, 0},
+    };
+    static const char *const bad[] = {"", "..", "1..", "a..b", "3..1", "-1..5ms", "1.5..2", "0..1 @", "0..1 @ -3",
+                                      "0..99999999999999999999", "0..1e400s", "0...2", "-1..2 @ 10 @ 20",
+                                      "0..70000 and much more text than any range will ever need, whatever it says"};
+    struct trajd_spec_range range;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_null(trajd_spec_range_parse(good[i].text, &range));
+        assert_int_equal(range.in_time, good[i].in_time);
+        assert_int_equal(range.from, good[i].from);
+        assert_int_equal(range.to, good[i].to);
+        assert_int_equal(range.rate.num, good[i].num);
+        assert_int_equal(range.rate.den, good[i].den);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (!trajd_spec_range_parse(bad[i], &range))
+            fail_msg("'%s' was taken for a range", bad[i]);
+}
+
+static enum trajd_status parse(const char *text, struct trajd_window_spec **spec, struct trajd_error *error)
+{
+    struct trajd_yaml *yaml;
+    enum trajd_status status = trajd_yaml_parse("test", text, strlen(text), &yaml, error);
+
+    *spec = NULL;
+    if (!status)
+        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", spec, error);
+    trajd_yaml_destroy(&yaml);
+    return status;
+}
+
+static void test_a_whole_feed_outlives_its_text(void **state)
+{
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+
+    (void)state;
+    assert_int_equal(parse("dataset: d\nfilter: train\nsplit: 0.25..1\nglobal_batch: 12\nrate: 29.97\nanchor: {rate: 15}\n"
+                           "pad: {before: 3, after: any, with: nan}\norder: blocked\nblock: {windows: 64, neighbours: 2}\n"
+                           "tail: wrap\nseed: 9\nslots: 5\nbad_rows: keep\nresample: {variant: reference}\n"
+                           "outputs:\n  x: {at: 0, max_age: 50ms, missing: zero, norm: {scale: [2, 3]}}\n"
+                           "  action_y: {from: [a, b], at: 0..3, kind: mean, width: 10ms, dtype: float16}\n",
+                           &spec, &error),
+                     TRAJD_OK);
+    assert_string_equal(spec->dataset, "d");
+    assert_string_equal(spec->filter, "train");
+    assert_true(spec->split_begin == 0.25 && spec->split_end == 1);
+    assert_int_equal(spec->rate.num, 30000);
+    assert_int_equal(spec->anchor_rate.num, 15);
+    assert_int_equal(spec->pad_before, 3);
+    assert_int_equal(spec->pad_after, TRAJD_SPEC_PAD_ANY);
+    assert_int_equal(spec->edge, TRAJD_EDGE_NAN);
+    assert_int_equal(spec->order, TRAJD_ORDER_BLOCKED);
+    assert_int_equal(spec->tail, TRAJD_TAIL_WRAP);
+    assert_true(spec->keep_bad_rows);
+    assert_string_equal(spec->variant, "reference");
+    assert_int_equal(spec->output_count, 2);
+    assert_int_equal(spec->outputs[0].role, TRAJD_ROLE_OBS);
+    assert_string_equal(spec->outputs[0].sources[0], "x");
+    assert_int_equal(spec->outputs[0].max_age_ns, 50000000);
+    assert_true(spec->outputs[0].scale[1] == 3 && spec->outputs[0].offset[1] == 0);
+    assert_int_equal(spec->outputs[1].role, TRAJD_ROLE_ACTION);
+    assert_int_equal(spec->outputs[1].source_count, 2);
+    assert_int_equal(spec->outputs[1].kind, TRAJD_KIND_MEAN);
+    assert_int_equal(spec->outputs[1].dtype, TRAJD_F16);
+    trajd_window_spec_destroy(&spec);
+    assert_null(spec);
+}
+
+static void test_every_rule_is_told_with_its_line(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"dataset: d\nglobal_batch: 1", "no `outputs:`"},
+        {"outputs: {x: {at: 0}}\nglobal_batch: 1\nanchor: {rate: 1}", "no `dataset:`"},
+        {"dataset: d\noutputs: {x: {at: 0}}\nglobal_batch: 1", "no `anchor:`"},
+        {"dataset: d\noutputs: {x: {at: 0}}\nanchor: {rate: 1}", "no `global_batch:`"},
+        {"dataset: d\nanchor: {rate: 1, clock: c}", "test:2: anchor: one of clock and rate"},
+        {"dataset: d\noutputs: {x: 3}", "test:2: outputs.x: a mapping"},
+        {"dataset: d\noutputs:\n  x: {form: y, at: 0}", "test:3: outputs.x"},
+        {"dataset: d\noutputs:\n  x: {from: y}", "no `at:`"},
+        {"dataset: d\noutputs:\n  x: {at: 0..1}", "reads nothing behind its anchor"},
+        {"dataset: d\noutputs:\n  x: {at: 0, norm: {scale: [1, 2], offset: [1]}}", "1 numbers"},
+        {"dataset: d\noutputs:\n  x: {at: 0, norm: {scale: [.nan]}}", "test:3: outputs.x.norm.scale"},
+        {"dataset: d\noutputs:\n  x: {at: 0, dtype: float31}", "float31 is no type"},
+        {"dataset: d\noutputs:\n  x: {at: 0, max_age: -5ms}", "a negative time"},
+        {"dataset: d\npad: {before: -1}", "test:2: pad.before"},
+        {"dataset: d\nsplit: 0..2", "test:2: split"},
+        {"dataset: [d]", "test:1: dataset"},
+        {"[1, 2]", "a feed is a mapping"},
+    };
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(parse(bad[i].text, &spec, &error), TRAJD_ERR_ARGUMENT);
+        assert_null(spec);
+        if (!strstr(error.message, bad[i].message))
+            fail_msg("\n%s\nsaid: %s\nnot: %s", bad[i].text, error.message, bad[i].message);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_a_whole_feed_outlives_its_text),
+        cmocka_unit_test(test_every_rule_is_told_with_its_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
