@@ -5,6 +5,8 @@
  *
  *   absent --announce--> queued --reader--> resident --pin/unpin--> resident --evict--> absent
  *                                   \--> failed (the error is kept and given to whoever pins it)
+ *
+ * Where files lie on several filesystems, at most half the readers read from one: a dead mount stops nobody else.
  */
 #ifndef TRAJD_DATASET_STORE_H
 #define TRAJD_DATASET_STORE_H
@@ -43,7 +45,8 @@ enum trajd_status trajd_store_create(const struct trajd_store_options *options, 
 void trajd_store_destroy(struct trajd_store **store);
 
 /* Loads all pieces of the selection (of the episodes named; NULL: every kept one) that fit the budget beside what is there, in
- * file order, and waits. *complete: all of them are resident now. */
+ * file order, and waits. *complete: all of them are resident now. Rows that cannot be read are no error here: they are told to
+ * whoever pins them. */
 enum trajd_status trajd_store_fill(struct trajd_store *store, const struct trajd_selection *selection,
                                    const uint32_t *episode_indexes, uint32_t episode_count, bool *complete,
                                    struct trajd_error *error);
@@ -53,9 +56,13 @@ enum trajd_status trajd_store_fill(struct trajd_store *store, const struct trajd
 void trajd_store_announce(struct trajd_store *store, const struct trajd_selection *selection,
                           const uint32_t *episode_indexes, uint32_t count, uint64_t when);
 
-/* Makes the pieces of one episode resident and keeps them so until unpin. rows[k] is the first row of
+/* A pin uses up the oldest announcement of each of its pieces.
+ *
+ * Makes the pieces of one episode resident and keeps them so until unpin. rows[k] is the first row of
  * selection->dataset_indexes[k], NULL where the episode lacks it. Blocks until loaded. TRAJD_ERR_MEMORY where all the budget is pinned;
- * TRAJD_ERR_DATA / TRAJD_ERR_IO (with file, dataset and row) where loading failed: IO is retried three times first. */
+ * TRAJD_ERR_DATA / TRAJD_ERR_IO (with file, dataset and row) where loading failed: IO is retried three times first, and again for
+ * the next one who pins. A dataset on a clock that drops rows has those rows dropped; where it has fewer rows than the clock, the kept
+ * ones that it has. */
 enum trajd_status trajd_store_pin(struct trajd_store *store, const struct trajd_selection *selection,
                                   uint32_t episode_index, const void **rows, struct trajd_error *error);
 void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index);

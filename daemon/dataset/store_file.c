@@ -1,0 +1,111 @@
+/* Descriptors of the index's files: opened when first read, kept open up to a limit, checked against the index at every use. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/dataset/store_private.h"
+
+#define MAX_OPEN_FILES 256u
+
+/* Closes files that nobody reads, longest unused first, until there is room for one more. With the lock held. */
+static void close_unused(struct trajd_store *store)
+{
+    while (store->open_count >= MAX_OPEN_FILES) {
+        struct open_file *oldest = NULL;
+        for (uint32_t i = 0; i < store->index->file_count; i++) {
+            struct open_file *file = &store->files[i];
+            if (file->fd >= 0 && file->users == 0 && (!oldest || file->last_use < oldest->last_use))
+                oldest = file;
+        }
+        if (!oldest)
+            return; /* all are being read: there are no more of those than readers */
+        close(oldest->fd);
+        oldest->fd = -1;
+        store->open_count--;
+    }
+}
+
+/* The descriptor if the file is open, with a user more; else -1. */
+static int take_open(struct trajd_store *store, uint32_t file_index)
+{
+    struct open_file *file = &store->files[file_index];
+
+    if (file->fd < 0)
+        return -1;
+    file->users++;
+    file->last_use = ++store->file_tick;
+    return file->fd;
+}
+
+/* Puts a descriptor that this thread opened into the table, unless another thread was faster: then that one is used. */
+static int publish(struct trajd_store *store, uint32_t file_index, int opened)
+{
+    struct open_file *file = &store->files[file_index];
+
+    pthread_mutex_lock(&store->lock);
+    if (file->fd < 0) {
+        close_unused(store);
+        file->fd = opened;
+        file->users = 0;
+        store->open_count++;
+        opened = -1;
+    }
+    int fd = take_open(store, file_index);
+    pthread_mutex_unlock(&store->lock);
+    if (opened >= 0)
+        close(opened);
+    return fd;
+}
+
+static enum trajd_status check_unchanged(const struct trajd_index_file *file, int fd, struct trajd_error *error)
+{
+    struct stat now;
+
+    if (fstat(fd, &now) != 0) {
+        int code = errno;
+        return trajd_error_set(error, TRAJD_ERR_IO, code, "fstat: %s", strerror(code));
+    }
+    if ((uint64_t)now.st_size != file->size_bytes || now.st_ino != file->inode ||
+        now.st_mtim.tv_sec * INT64_C(1000000000) + now.st_mtim.tv_nsec != file->mtime_ns)
+        return trajd_error_set(error, TRAJD_ERR_IO, 0, "changed while in use (size, time or inode are not as indexed)");
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_store_file_acquire(struct trajd_store *store, uint32_t file_index, int *fd,
+                                           struct trajd_error *error)
+{
+    const struct trajd_index_file *file = &store->index->files[file_index];
+    enum trajd_status status;
+
+    pthread_mutex_lock(&store->lock);
+    *fd = take_open(store, file_index);
+    pthread_mutex_unlock(&store->lock);
+    if (*fd < 0) { /* opened without the lock: on a dead mount this does not return */
+        int opened = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        if (opened < 0) {
+            int code = errno;
+            return trajd_error_set(error, TRAJD_ERR_IO, code, "open: %s", strerror(code));
+        }
+        *fd = publish(store, file_index, opened);
+    }
+    status = check_unchanged(file, *fd, error);
+    if (status != TRAJD_OK)
+        trajd_store_file_release(store, file_index, *fd, true);
+    return status;
+}
+
+void trajd_store_file_release(struct trajd_store *store, uint32_t file_index, int fd, bool broken)
+{
+    struct open_file *file = &store->files[file_index];
+
+    pthread_mutex_lock(&store->lock);
+    file->users--;
+    if (broken && file->users == 0 && file->fd == fd) { /* with other users: the last one to fail closes it */
+        close(fd);
+        file->fd = -1;
+        store->open_count--;
+    }
+    pthread_mutex_unlock(&store->lock);
+}

@@ -1,0 +1,119 @@
+/* Inside the store: pieces, their states, and what store.c (calls), store_reader.c (threads), store_rank.c (who is evicted)
+ * and store_file.c (descriptors) share (store_fill.c uses them). Everything here is under trajd_store.lock unless it says otherwise.
+ *
+ * Three queues a filesystem, first in first out: demand (somebody waits in pin), fill, ahead (announced). A piece may stand in several:
+ * one that is no longer wanted there is skipped when its turn comes.
+ *
+ * Room is accounted before memory is taken. The bytes of pinned pieces never exceed the budget, so whoever waits for room gets
+ * it: what is not pinned is evicted, or is being read and can be evicted after that. */
+#ifndef TRAJD_DATASET_STORE_PRIVATE_H
+#define TRAJD_DATASET_STORE_PRIVATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "daemon/dataset/array.h"
+#include "daemon/dataset/store.h"
+
+#define NO_PIECE UINT32_MAX
+#define NO_USE UINT32_MAX
+#define NEVER UINT64_MAX
+
+enum piece_state { PIECE_ABSENT, PIECE_LOADING, PIECE_RESIDENT, PIECE_FAILED };
+enum queue_kind { QUEUE_DEMAND, QUEUE_FILL, QUEUE_AHEAD, QUEUE_COUNT };
+
+struct piece {
+    void *rows;                  /* while resident */
+    uint64_t bytes;              /* as accounted: rounded up to what the allocation takes; 0 where there is nothing to load */
+    uint64_t last_use;           /* count of unpins at the last one */
+    struct trajd_error *failure; /* while failed */
+    uint32_t pins;               /* those who wait included */
+    uint32_t heap_index;         /* while in the heap: resident and not pinned */
+    uint32_t first_use, last_announced; /* list of announced uses, oldest first */
+    uint32_t next[QUEUE_COUNT];
+    bool queued[QUEUE_COUNT];
+    uint8_t state;               /* enum piece_state */
+};
+
+struct queue {
+    uint32_t first, last;
+};
+
+struct filesystem {
+    dev_t device;
+    uint32_t reads_in_flight;
+    struct queue queues[QUEUE_COUNT];
+};
+
+/* An announced use of a piece. Uses stand in a ring: the oldest gives way, which bounds what a feed that is gone leaves behind. */
+struct use {
+    uint64_t when;
+    uint32_t piece; /* NO_PIECE: free */
+    uint32_t next;
+};
+
+struct open_file {
+    int fd;             /* -1: closed */
+    uint32_t users;
+    uint64_t last_use;
+    uint32_t filesystem; /* which of the store's; constant */
+};
+
+struct trajd_store {
+    const struct trajd_index *index;
+    uint64_t budget_bytes;
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* a reader may find something to do */
+    pthread_cond_t done; /* a piece has changed its state */
+    bool stopping;
+    uint32_t piece_count; /* episode_count * dataset_count, an episode's pieces in a row */
+    struct piece *pieces;
+    int64_t *dataset_clock;  /* per dataset: the clock whose kept rows filter it, or -1 */
+    bool *dataset_named;     /* per dataset: some selection had it */
+    uint64_t pinned_bytes;
+    uint64_t tick;
+    /* eviction order: a heap of resident pieces without pins, the first to go on top */
+    uint32_t *heap;
+    uint32_t heap_count;
+    struct use *uses;
+    uint32_t use_capacity, next_use;
+    uint32_t filesystem_count, next_filesystem;
+    struct filesystem *filesystems;
+    uint32_t reads_per_filesystem;
+    struct open_file *files; /* per file of the index */
+    uint32_t open_count;
+    uint64_t file_tick;
+    uint32_t reader_count; /* started */
+    pthread_t *readers;
+    struct trajd_store_stats stats; /* budget and resident bytes included */
+};
+
+/* store.c */
+const struct trajd_array *trajd_store_piece_array(const struct trajd_store *store, uint32_t piece);
+/* The rows of the source that the piece keeps, ascending, or NULL for all; *count is how many rows it has. */
+const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t piece, uint64_t *count);
+void trajd_store_enqueue(struct trajd_store *store, enum queue_kind kind, uint32_t piece);
+/* Counts datasets that no selection named before into total_bytes. */
+void trajd_store_name_datasets(struct trajd_store *store, const struct trajd_selection *selection);
+void *trajd_store_allocate(uint64_t bytes);         /* without the lock */
+void trajd_store_release(void *rows, uint64_t bytes); /* without the lock */
+
+/* store_rank.c */
+uint64_t trajd_store_next_use(const struct trajd_store *store, uint32_t piece);
+void trajd_store_heap_add(struct trajd_store *store, uint32_t piece);
+void trajd_store_heap_remove(struct trajd_store *store, uint32_t piece);
+void trajd_store_add_use(struct trajd_store *store, uint32_t piece, uint64_t when);
+/* A pin: the piece's oldest announced use is over. */
+void trajd_store_take_use(struct trajd_store *store, uint32_t piece);
+
+/* store_file.c; both without the lock held. */
+enum trajd_status trajd_store_file_acquire(struct trajd_store *store, uint32_t file_index, int *fd,
+                                           struct trajd_error *error);
+/* `broken`: reading failed; the descriptor is not used again. */
+void trajd_store_file_release(struct trajd_store *store, uint32_t file_index, int fd, bool broken);
+
+/* store_reader.c */
+enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t count, struct trajd_error *error);
+
+#endif

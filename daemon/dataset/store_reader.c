@@ -1,0 +1,338 @@
+/* The reader threads: pick a piece, make room for it, read it without the lock. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/dataset/store_private.h"
+
+#define RETRY_COUNT 3
+#define FIRST_BACKOFF_MS 10 /* then four times as much each */
+#define GATHER_BYTES (UINT64_C(4) << 20)
+
+/* What a reader took on, under the lock. */
+struct task {
+    uint32_t piece;
+    uint32_t filesystem;
+    void *evicted; /* a chain of blocks to free */
+};
+
+/* Stands at the head of an evicted block, whose rows nobody needs any more. */
+struct evicted_block {
+    void *next;
+    uint64_t bytes;
+};
+
+static uint32_t episode_of(const struct trajd_store *store, uint32_t piece)
+{
+    return piece / store->index->dataset_count;
+}
+
+static void evict(struct trajd_store *store, uint32_t piece, void **chain)
+{
+    struct piece *p = &store->pieces[piece];
+    struct evicted_block block = {*chain, p->bytes};
+
+    trajd_store_heap_remove(store, piece);
+    memcpy(p->rows, &block, sizeof block);
+    *chain = p->rows;
+    p->rows = NULL;
+    p->state = PIECE_ABSENT;
+    store->stats.resident_bytes -= p->bytes;
+    store->stats.pieces_evicted++;
+    if (p->first_use != NO_USE)
+        trajd_store_enqueue(store, QUEUE_AHEAD, piece);
+}
+
+static void free_evicted(void *chain)
+{
+    while (chain) {
+        struct evicted_block block;
+        memcpy(&block, chain, sizeof block);
+        trajd_store_release(chain, block.bytes);
+        chain = block.next;
+    }
+}
+
+/* Who waits may evict anything that is not pinned; an announced piece only what is needed later; a fill nothing. */
+static bool may_evict(const struct trajd_store *store, enum queue_kind kind, uint32_t piece)
+{
+    if (store->heap_count == 0 || kind == QUEUE_FILL)
+        return false;
+    return kind == QUEUE_DEMAND ||
+           trajd_store_next_use(store, store->heap[0]) > trajd_store_next_use(store, piece);
+}
+
+static bool make_room(struct trajd_store *store, enum queue_kind kind, uint32_t piece, void **evicted)
+{
+    uint64_t bytes = store->pieces[piece].bytes;
+
+    while (store->stats.resident_bytes + bytes > store->budget_bytes) {
+        if (!may_evict(store, kind, piece))
+            return false;
+        evict(store, store->heap[0], evicted);
+    }
+    store->stats.resident_bytes += bytes;
+    return true;
+}
+
+static bool is_wanted(const struct trajd_store *store, enum queue_kind kind, uint32_t piece)
+{
+    const struct piece *p = &store->pieces[piece];
+
+    if (p->state != PIECE_ABSENT)
+        return false;
+    return kind == QUEUE_FILL || (kind == QUEUE_DEMAND ? p->pins > 0 : p->first_use != NO_USE);
+}
+
+static void dequeue(struct trajd_store *store, struct queue *queue, enum queue_kind kind)
+{
+    struct piece *first = &store->pieces[queue->first];
+
+    first->queued[kind] = false;
+    queue->first = first->next[kind];
+    if (queue->first == NO_PIECE)
+        queue->last = NO_PIECE;
+    if (kind == QUEUE_FILL)
+        pthread_cond_broadcast(&store->done); /* whoever fills looks whether it is still under way */
+}
+
+/* The first piece of the queue that is still wanted, taken off it once there is room. */
+static bool take_from(struct trajd_store *store, struct queue *queue, enum queue_kind kind, struct task *task)
+{
+    while (queue->first != NO_PIECE) {
+        uint32_t piece = queue->first;
+        bool wanted = is_wanted(store, kind, piece);
+        bool room = wanted && make_room(store, kind, piece, &task->evicted);
+        if (wanted && !room && kind != QUEUE_FILL)
+            return false; /* its turn comes when something is unpinned or read */
+        if (room)
+            store->pieces[piece].state = PIECE_LOADING;
+        dequeue(store, queue, kind);
+        if (room) {
+            task->piece = piece;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_task(struct trajd_store *store, struct task *task)
+{
+    *task = (struct task){.piece = NO_PIECE};
+    for (int kind = 0; kind < QUEUE_COUNT; kind++)
+        for (uint32_t i = 0; i < store->filesystem_count; i++) {
+            uint32_t at = (store->next_filesystem + i) % store->filesystem_count;
+            struct filesystem *filesystem = &store->filesystems[at];
+            if (filesystem->reads_in_flight >= store->reads_per_filesystem ||
+                !take_from(store, &filesystem->queues[kind], (enum queue_kind)kind, task))
+                continue;
+            filesystem->reads_in_flight++;
+            store->next_filesystem = (at + 1) % store->filesystem_count;
+            task->filesystem = at;
+            return true;
+        }
+    return task->evicted != NULL; /* room was made, but not enough: what was evicted must still be freed */
+}
+
+/* Rows of the source that one call reads: whole chunks, and about GATHER_BYTES of them. */
+static uint64_t gather_step(const struct trajd_array *array)
+{
+    uint64_t unit = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
+    uint64_t bytes = trajd_array_row_bytes(array) * unit;
+
+    return bytes && bytes < GATHER_BYTES ? GATHER_BYTES / bytes * unit : unit;
+}
+
+/* Reads only the rows kept, every chunk once: a stretch of source rows at a time, then the kept ones out of it. */
+static enum trajd_status read_kept(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
+                                   const uint32_t *kept, uint64_t count, uint8_t *rows, struct trajd_error *error)
+{
+    uint64_t row_bytes = trajd_array_row_bytes(array), step = gather_step(array), total = trajd_array_row_count(array);
+    enum trajd_status status = TRAJD_OK;
+    uint8_t *stretch;
+
+    if (count && kept[count - 1] - kept[0] == count - 1) /* dropped only before and behind */
+        return trajd_array_read(reader, fd, array, kept[0], count, rows, error);
+    stretch = malloc((step < total ? step : total) * row_bytes + 1);
+    if (!stretch)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to gather kept rows");
+    for (uint64_t i = 0; i < count && status == TRAJD_OK;) {
+        uint64_t begin = kept[i] / step * step;
+        uint64_t length = total - begin < step ? total - begin : step;
+        status = trajd_array_read(reader, fd, array, begin, length, stretch, error);
+        for (; i < count && kept[i] - begin < length; i++)
+            memcpy(rows + i * row_bytes, stretch + (kept[i] - begin) * row_bytes, row_bytes);
+    }
+    free(stretch);
+    return status;
+}
+
+static enum trajd_status read_once(struct trajd_store *store, struct trajd_array_reader *reader, uint32_t piece,
+                                   void *rows, struct trajd_error *error)
+{
+    const struct trajd_array *array = trajd_store_piece_array(store, piece);
+    uint32_t file_index = store->index->episodes[episode_of(store, piece)].file_index;
+    uint64_t count;
+    const uint32_t *kept = trajd_store_piece_rows(store, piece, &count);
+    enum trajd_status status;
+    int fd;
+
+    status = trajd_store_file_acquire(store, file_index, &fd, error);
+    if (status != TRAJD_OK)
+        return status;
+    if (kept)
+        status = read_kept(reader, fd, array, kept, count, rows, error);
+    else
+        status = trajd_array_read(reader, fd, array, 0, count, rows, error);
+    trajd_store_file_release(store, file_index, fd, status == TRAJD_ERR_IO);
+    return status;
+}
+
+/* IO errors are tried again: network mounts fail for moments. What the bytes say does not change by reading them again. */
+static enum trajd_status read_piece(struct trajd_store *store, struct trajd_array_reader *reader, uint32_t piece,
+                                    void *rows, struct trajd_error *error)
+{
+    const struct trajd_episode *episode = &store->index->episodes[episode_of(store, piece)];
+    struct timespec pause = {0, FIRST_BACKOFF_MS * 1000000L};
+    enum trajd_status status = read_once(store, reader, piece, rows, error);
+
+    for (int i = 0; i < RETRY_COUNT && status == TRAJD_ERR_IO; i++) {
+        nanosleep(&pause, NULL);
+        pause.tv_nsec *= 4;
+        status = read_once(store, reader, piece, rows, error);
+    }
+    if (status != TRAJD_OK)
+        trajd_error_prefix(error, "%s: %s/%s", store->index->files[episode->file_index].path, episode->id,
+                           store->index->datasets[piece % store->index->dataset_count].path);
+    return status;
+}
+
+static uint64_t count_missing(const struct trajd_array *array)
+{
+    uint64_t missing = 0;
+
+    for (uint64_t c = 0; array->storage == TRAJD_STORAGE_CHUNKED && c < array->chunk_count; c++)
+        missing += array->chunks[c].offset == TRAJD_ARRAY_MISSING_CHUNK;
+    return missing;
+}
+
+/* With the lock held. rows is NULL where reading failed; failure says how, NULL if there was no memory even for that. */
+static void finish(struct trajd_store *store, const struct task *task, void *rows, struct trajd_error *failure)
+{
+    struct piece *p = &store->pieces[task->piece];
+    const struct trajd_array *array = trajd_store_piece_array(store, task->piece);
+    uint64_t count;
+
+    store->filesystems[task->filesystem].reads_in_flight--;
+    p->rows = rows;
+    p->failure = failure;
+    if (rows) {
+        p->state = PIECE_RESIDENT;
+        p->last_use = ++store->tick;
+        if (p->pins == 0)
+            trajd_store_heap_add(store, task->piece);
+        trajd_store_piece_rows(store, task->piece, &count);
+        store->stats.bytes_read += count * trajd_array_row_bytes(array);
+        store->stats.pieces_loaded++;
+        store->stats.missing_chunks += count_missing(array);
+    } else {
+        p->state = PIECE_FAILED;
+        store->stats.resident_bytes -= p->bytes;
+        store->stats.read_errors++;
+    }
+    pthread_cond_broadcast(&store->done);
+    pthread_cond_broadcast(&store->work); /* its filesystem has a place again, and what was read may be evicted */
+}
+
+static void load(struct trajd_store *store, struct trajd_array_reader *reader, const struct task *task)
+{
+    uint64_t bytes = store->pieces[task->piece].bytes; /* constant */
+    void *rows = trajd_store_allocate(bytes);
+    struct trajd_error error, *failure = NULL;
+    enum trajd_status status;
+
+    if (rows)
+        status = read_piece(store, reader, task->piece, rows, &error);
+    else
+        status = trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "no memory for %llu bytes of rows within the budget",
+                                 (unsigned long long)bytes);
+    if (status != TRAJD_OK) {
+        trajd_store_release(rows, bytes);
+        rows = NULL;
+        failure = malloc(sizeof *failure);
+        if (failure)
+            *failure = error;
+    }
+    pthread_mutex_lock(&store->lock);
+    finish(store, task, rows, failure);
+    pthread_mutex_unlock(&store->lock);
+}
+
+struct reader_thread {
+    struct trajd_store *store;
+    struct trajd_array_reader *reader;
+};
+
+static void *run_reader(void *context)
+{
+    struct reader_thread thread = *(struct reader_thread *)context;
+    struct trajd_store *store = thread.store;
+    struct task task;
+
+    free(context);
+    pthread_mutex_lock(&store->lock);
+    while (!store->stopping) {
+        if (!take_task(store, &task)) {
+            pthread_cond_wait(&store->work, &store->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&store->lock);
+        free_evicted(task.evicted);
+        if (task.piece != NO_PIECE)
+            load(store, thread.reader, &task);
+        pthread_mutex_lock(&store->lock);
+    }
+    pthread_mutex_unlock(&store->lock);
+    trajd_array_reader_destroy(&thread.reader);
+    return NULL;
+}
+
+static enum trajd_status start_reader(struct trajd_store *store, struct trajd_error *error)
+{
+    struct reader_thread *thread = malloc(sizeof *thread);
+    char name[16];
+    int failed;
+
+    if (!thread)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a reader thread");
+    thread->store = store;
+    if (trajd_array_reader_create(&thread->reader, error) != TRAJD_OK) {
+        free(thread);
+        return TRAJD_ERR_MEMORY;
+    }
+    failed = pthread_create(&store->readers[store->reader_count], NULL, run_reader, thread);
+    if (failed) {
+        trajd_array_reader_destroy(&thread->reader);
+        free(thread);
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "reader thread %u: %s", store->reader_count,
+                               strerror(failed));
+    }
+    snprintf(name, sizeof name, "trajd-read%u", store->reader_count % 1000);
+    pthread_setname_np(store->readers[store->reader_count++], name);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t count, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the main thread */
+    for (uint32_t i = 0; i < count && status == TRAJD_OK; i++)
+        status = start_reader(store, error);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
