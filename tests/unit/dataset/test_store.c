@@ -1,0 +1,509 @@
+/* store*.c on files that this test writes itself, with an index made by hand: every byte of every row is known. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/dataset/store.h"
+
+#define EPISODES 12u
+#define DATASETS 3u
+#define ROWS 50u
+#define WIDE 16u         /* bytes of a row of dataset 1 */
+#define FILE_ROOM 8192u
+
+/* Episode e lies in file e % 3. Dataset 0: contiguous u32 per row; 1: chunks of 7 rows, unfiltered, the third one missing; 2: like 0,
+ * on a clock that keeps every third row. */
+struct world {
+    char folder[64];
+    char paths[3][96];
+    struct trajd_index index;
+    struct trajd_index_file files[3];
+    struct trajd_index_dataset datasets[DATASETS];
+    struct trajd_index_stream streams[DATASETS];
+    struct trajd_index_clock clocks[2];
+    struct trajd_episode episodes[EPISODES];
+    struct trajd_episode_clock episode_clocks[2];
+    struct trajd_array arrays[EPISODES][DATASETS];
+    struct trajd_chunk chunks[EPISODES][8];
+    uint32_t kept[17];
+    char ids[EPISODES][16];
+};
+
+static const uint32_t all_datasets[DATASETS] = {0, 1, 2};
+static const struct trajd_selection everything = {all_datasets, DATASETS};
+
+static uint32_t value_at(uint32_t episode, uint32_t dataset, uint32_t row)
+{
+    return episode << 20 | dataset << 16 | row;
+}
+
+static uint8_t wide_at(uint32_t episode, uint32_t row, uint32_t column)
+{
+    return (uint8_t)(episode * 31 + row * 7 + column);
+}
+
+static bool is_missing(uint32_t row)
+{
+    return row / 7 == 2;
+}
+
+/* An episode's bytes in its file: dataset 0, dataset 2, then the chunks of dataset 1 in turned order. */
+static void write_episode(struct world *world, uint32_t e, int fd)
+{
+    uint64_t base = (uint64_t)(e / 3) * FILE_ROOM;
+    uint32_t column[ROWS];
+    uint8_t chunk[7 * WIDE];
+
+    for (uint32_t d = 0; d < DATASETS; d += 2) {
+        for (uint32_t row = 0; row < ROWS; row++)
+            column[row] = value_at(e, d, row);
+        assert_int_equal(pwrite(fd, column, sizeof column, (off_t)(base + d * 200)), sizeof column);
+        world->arrays[e][d] = (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS, .dtype = TRAJD_U32, .rank = 1,
+                                                   .shape = {ROWS}, .offset = base + d * 200, .size_bytes = 4 * ROWS};
+    }
+    for (uint32_t c = 0; c < 8; c++) {
+        uint64_t offset = base + 1000 + (7 - c) * sizeof chunk;
+        for (uint32_t i = 0; i < sizeof chunk; i++)
+            chunk[i] = wide_at(e, c * 7 + i / WIDE, i % WIDE);
+        assert_int_equal(pwrite(fd, chunk, sizeof chunk, (off_t)offset), sizeof chunk);
+        world->chunks[e][c] = (struct trajd_chunk){c == 2 ? TRAJD_ARRAY_MISSING_CHUNK : offset, sizeof chunk, 0};
+    }
+    world->arrays[e][1] = (struct trajd_array){.storage = TRAJD_STORAGE_CHUNKED, .dtype = TRAJD_U8, .rank = 2,
+                                               .shape = {ROWS, WIDE}, .size_bytes = ROWS * WIDE,
+                                               .chunk_shape = {7, WIDE}, .chunk_count = 8,
+                                               .chunks = world->chunks[e], .fill = {0x5A}};
+}
+
+static void describe_file(struct world *world, uint32_t f)
+{
+    struct stat file_stat;
+
+    assert_int_equal(stat(world->paths[f], &file_stat), 0);
+    world->files[f] = (struct trajd_index_file){
+        .path = world->paths[f], .relative_path = world->paths[f], .size_bytes = (uint64_t)file_stat.st_size,
+        .mtime_ns = file_stat.st_mtim.tv_sec * INT64_C(1000000000) + file_stat.st_mtim.tv_nsec,
+        .inode = file_stat.st_ino};
+}
+
+static int make_world(void **state)
+{
+    static const char *const names[DATASETS] = {"q", "image", "force"};
+    struct world *world = calloc(1, sizeof *world);
+    int fds[3];
+
+    strcpy(world->folder, "/tmp/trajd_store_XXXXXX");
+    assert_non_null(mkdtemp(world->folder));
+    for (uint32_t f = 0; f < 3; f++) {
+        snprintf(world->paths[f], sizeof world->paths[f], "%s/%u.h5", world->folder, f);
+        fds[f] = open(world->paths[f], O_RDWR | O_CREAT, 0600);
+        assert_true(fds[f] >= 0);
+    }
+    for (uint32_t i = 0; i < 17; i++)
+        world->kept[i] = 3 * i;
+    world->episode_clocks[0] = (struct trajd_episode_clock){.row_count = ROWS, .rate = {20, 1}};
+    world->episode_clocks[1] = (struct trajd_episode_clock){.row_count = 17, .kept_rows = world->kept, .rate = {20, 1}};
+    for (uint32_t d = 0; d < DATASETS; d++) {
+        world->datasets[d].path = names[d];
+        world->streams[d] = (struct trajd_index_stream){.name = names[d], .dataset_index = d, .clock_index = d / 2};
+        world->clocks[d / 2].name = d / 2 ? "sparse" : "arm";
+    }
+    for (uint32_t e = 0; e < EPISODES; e++) {
+        snprintf(world->ids[e], sizeof world->ids[e], "demo_%u", e);
+        write_episode(world, e, fds[e % 3]);
+        world->episodes[e] = (struct trajd_episode){.id = world->ids[e], .file_index = e % 3,
+                                                    .arrays = world->arrays[e], .clocks = world->episode_clocks};
+    }
+    for (uint32_t f = 0; f < 3; f++) {
+        close(fds[f]);
+        describe_file(world, f);
+    }
+    world->index = (struct trajd_index){.file_count = 3, .files = world->files, .dataset_count = DATASETS,
+                                        .datasets = world->datasets, .stream_count = DATASETS,
+                                        .streams = world->streams, .clock_count = 2, .clocks = world->clocks,
+                                        .episode_count = EPISODES, .episodes = world->episodes, .kept_count = EPISODES};
+    *state = world;
+    return 0;
+}
+
+static int drop_world(void **state)
+{
+    struct world *world = *state;
+
+    for (uint32_t f = 0; f < 3; f++)
+        unlink(world->paths[f]);
+    rmdir(world->folder);
+    free(world);
+    return 0;
+}
+
+#define EPISODE_BYTES (256u + 832u + 128u) /* 200, 800 and 68 bytes, each rounded up to 64 */
+
+static struct trajd_store *new_store(const struct world *world, uint64_t budget, uint32_t readers)
+{
+    struct trajd_store_options options = {&world->index, budget, readers};
+    struct trajd_store *store;
+    struct trajd_error error;
+
+    if (trajd_store_create(&options, &store, &error) != TRAJD_OK)
+        fail_msg("%s", error.message);
+    return store;
+}
+
+/* Returns how many bytes are wrong, so that threads may call it too. */
+static unsigned wrong_bytes(uint32_t episode, const void *const *rows)
+{
+    const uint32_t *q = rows[0], *force = rows[2];
+    const uint8_t *image = rows[1];
+    unsigned wrong = 0;
+
+    for (uint32_t row = 0; row < ROWS; row++) {
+        wrong += q[row] != value_at(episode, 0, row);
+        for (uint32_t column = 0; column < WIDE; column++)
+            wrong += image[row * WIDE + column] != (is_missing(row) ? 0x5A : wide_at(episode, row, column));
+    }
+    for (uint32_t i = 0; i < 17; i++)
+        wrong += force[i] != value_at(episode, 2, 3 * i);
+    return wrong;
+}
+
+static void pinned_rows_are_those_of_the_file(void **state)
+{
+    struct trajd_store *store = new_store(*state, 1u << 20, 2);
+    struct trajd_store_stats stats;
+    const void *rows[DATASETS];
+
+    for (uint32_t e = 0; e < EPISODES; e++) {
+        assert_int_equal(trajd_store_pin(store, &everything, e, rows, NULL), TRAJD_OK);
+        assert_int_equal(wrong_bytes(e, rows), 0);
+        trajd_store_unpin(store, &everything, e);
+    }
+    trajd_store_get_stats(store, &stats);
+    assert_int_equal(stats.pieces_loaded, EPISODES * DATASETS);
+    assert_int_equal(stats.bytes_read, EPISODES * (200 + 800 + 68));
+    assert_int_equal(stats.missing_chunks, EPISODES);
+    assert_int_equal(stats.resident_bytes, EPISODES * EPISODE_BYTES);
+    assert_int_equal(stats.total_bytes, stats.resident_bytes);
+    assert_int_equal(stats.pieces_evicted, 0);
+    trajd_store_destroy(&store);
+    assert_null(store);
+}
+
+static void fill_loads_all_and_nothing_is_read_afterwards(void **state)
+{
+    struct trajd_store *store = new_store(*state, EPISODES * EPISODE_BYTES, 3);
+    struct trajd_store_stats before, after;
+    const void *rows[DATASETS];
+    bool complete = false;
+
+    assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
+    assert_true(complete);
+    trajd_store_get_stats(store, &before);
+    for (uint32_t e = 0; e < EPISODES; e++) {
+        assert_int_equal(trajd_store_pin(store, &everything, e, rows, NULL), TRAJD_OK);
+        assert_int_equal(wrong_bytes(e, rows), 0);
+    }
+    for (uint32_t e = 0; e < EPISODES; e++)
+        trajd_store_unpin(store, &everything, e);
+    trajd_store_get_stats(store, &after);
+    assert_int_equal(after.pieces_loaded, before.pieces_loaded);
+    assert_int_equal(after.pin_waits, 0);
+    trajd_store_destroy(&store);
+}
+
+static void fill_stops_at_the_budget(void **state)
+{
+    static const uint32_t some[] = {1, 4, 7};
+    struct trajd_store *store = new_store(*state, 5 * EPISODE_BYTES + 100, 2);
+    struct trajd_store_stats stats;
+    bool complete = true;
+
+    assert_int_equal(trajd_store_fill(store, &everything, some, 3, &complete, NULL), TRAJD_OK);
+    assert_true(complete);
+    assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
+    assert_false(complete);
+    trajd_store_get_stats(store, &stats);
+    assert_true(stats.resident_bytes <= stats.budget_bytes && stats.resident_bytes > 4 * EPISODE_BYTES);
+    assert_int_equal(stats.pieces_evicted, 0);
+    assert_int_equal(trajd_store_fill(store, &everything, some, 3, &complete, NULL), TRAJD_OK);
+    assert_true(complete); /* what was there stayed */
+    trajd_store_destroy(&store);
+}
+
+static void selections_share_what_both_name(void **state)
+{
+    static const uint32_t first[] = {0}, both[] = {0, 1};
+    const struct trajd_selection small = {first, 1}, large = {both, 2};
+    struct trajd_store *store = new_store(*state, 1u << 20, 1);
+    struct trajd_store_stats stats;
+    const void *one[1], *two[2];
+
+    assert_int_equal(trajd_store_pin(store, &small, 3, one, NULL), TRAJD_OK);
+    assert_int_equal(trajd_store_pin(store, &large, 3, two, NULL), TRAJD_OK);
+    assert_ptr_equal(one[0], two[0]);
+    trajd_store_get_stats(store, &stats);
+    assert_int_equal(stats.pieces_loaded, 2);
+    assert_int_equal(stats.total_bytes, EPISODES * (256 + 832));
+    trajd_store_unpin(store, &small, 3);
+    assert_int_equal(*(const uint32_t *)two[0], value_at(3, 0, 0));
+    trajd_store_unpin(store, &large, 3);
+    trajd_store_destroy(&store);
+}
+
+static void a_full_budget_is_an_error_with_figures(void **state)
+{
+    struct trajd_store *store = new_store(*state, 2 * EPISODE_BYTES, 1);
+    struct trajd_error error;
+    const void *rows[DATASETS];
+
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK); /* the same once more costs nothing */
+    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_store_pin(store, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
+    assert_non_null(strstr(error.message, "demo_2 needs 1216 bytes, the store has 2432 of which 2432"));
+    trajd_store_unpin(store, &everything, 0);
+    assert_int_equal(trajd_store_pin(store, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
+    trajd_store_unpin(store, &everything, 0);
+    assert_int_equal(trajd_store_pin(store, &everything, 2, rows, NULL), TRAJD_OK);
+    assert_int_equal(wrong_bytes(2, rows), 0);
+    trajd_store_unpin(store, &everything, 1);
+    trajd_store_unpin(store, &everything, 2);
+    trajd_store_destroy(&store);
+    store = new_store(*state, 1000, 1); /* larger than the whole budget */
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_ERR_MEMORY);
+    trajd_store_announce(store, &everything, (const uint32_t[]){0}, 1, 0); /* a hint that cannot be followed is no harm */
+    trajd_store_destroy(&store);
+}
+
+static void wait_until_loaded(struct trajd_store *store, uint64_t pieces)
+{
+    struct trajd_store_stats stats;
+
+    do
+        trajd_store_get_stats(store, &stats);
+    while (stats.pieces_loaded < pieces);
+}
+
+static void announced_pieces_are_read_ahead(void **state)
+{
+    static const uint32_t ahead[] = {5, 5, 6, 99};
+    struct trajd_store *store = new_store(*state, 1u << 20, 2);
+    struct trajd_store_stats stats;
+    const void *rows[DATASETS];
+
+    trajd_store_announce(store, &everything, ahead, 4, 1); /* one twice, and one that is none */
+    wait_until_loaded(store, 2 * DATASETS);
+    assert_int_equal(trajd_store_pin(store, &everything, 5, rows, NULL), TRAJD_OK);
+    assert_int_equal(wrong_bytes(5, rows), 0);
+    trajd_store_unpin(store, &everything, 5);
+    trajd_store_get_stats(store, &stats);
+    assert_int_equal(stats.pin_waits, 0);
+    assert_int_equal(stats.pieces_loaded, 2 * DATASETS);
+    trajd_store_destroy(&store);
+}
+
+/* Room for three: of 0, 1, 2 the one needed last goes, and without announcements the one used longest ago. */
+static void the_latest_next_use_is_evicted_first(void **state)
+{
+    struct trajd_store *store = new_store(*state, 3 * EPISODE_BYTES, 1);
+    struct trajd_store_stats stats;
+    const void *rows[DATASETS];
+
+    for (uint32_t e = 0; e < 3; e++)
+        trajd_store_announce(store, &everything, &e, 1, e == 1 ? 30 : 10 + e);
+    wait_until_loaded(store, 3 * DATASETS);
+    assert_int_equal(trajd_store_pin(store, &everything, 7, rows, NULL), TRAJD_OK); /* evicts 1, due at 30 */
+    for (uint32_t e = 0; e < 3; e += 2) {
+        assert_int_equal(trajd_store_pin(store, &everything, e, rows, NULL), TRAJD_OK);
+        assert_int_equal(wrong_bytes(e, rows), 0);
+    }
+    trajd_store_get_stats(store, &stats);
+    assert_int_equal(stats.pieces_loaded, 4 * DATASETS);
+    assert_int_equal(stats.pieces_evicted, DATASETS);
+    trajd_store_unpin(store, &everything, 2);
+    wait_until_loaded(store, 5 * DATASETS); /* 1 comes back ahead of its use, for 2, which nobody announced again */
+    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
+    assert_int_equal(wrong_bytes(1, rows), 0);
+    for (uint32_t e = 0; e < 2; e++)
+        trajd_store_unpin(store, &everything, e);
+    trajd_store_unpin(store, &everything, 7);
+    assert_int_equal(trajd_store_pin(store, &everything, 8, rows, NULL), TRAJD_OK); /* evicts 0, unpinned first */
+    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
+    trajd_store_get_stats(store, &stats);
+    assert_int_equal(stats.pieces_loaded, 6 * DATASETS);
+    trajd_store_unpin(store, &everything, 1);
+    trajd_store_unpin(store, &everything, 8);
+    trajd_store_destroy(&store);
+}
+
+static void absent_empty_and_quarantined(void **state)
+{
+    struct world *world = *state;
+    struct trajd_store *store;
+    const void *rows[DATASETS];
+
+    world->arrays[2][0].storage = TRAJD_STORAGE_ABSENT;
+    world->arrays[2][1] = (struct trajd_array){.storage = TRAJD_STORAGE_EMPTY, .dtype = TRAJD_U8, .rank = 2,
+                                               .shape = {ROWS, 0}};
+    world->arrays[2][2].shape[0] = 10; /* fewer rows than its clock: kept rows 0, 3, 6, 9 */
+    world->arrays[2][2].size_bytes = 40;
+    world->episodes[3].quarantine = "for a test";
+    store = new_store(world, 1u << 20, 1);
+    assert_int_equal(trajd_store_pin(store, &everything, 2, rows, NULL), TRAJD_OK);
+    assert_null(rows[0]);
+    assert_non_null(rows[1]);
+    assert_int_equal(((const uint32_t *)rows[2])[3], value_at(2, 2, 9));
+    trajd_store_unpin(store, &everything, 2);
+    assert_int_equal(trajd_store_pin(store, &everything, 3, rows, NULL), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_store_pin(store, &everything, EPISODES, rows, NULL), TRAJD_ERR_ARGUMENT);
+    trajd_store_destroy(&store);
+}
+
+static void a_changed_file_is_named(void **state)
+{
+    struct world *world = *state;
+    struct trajd_store *store = new_store(world, 1u << 20, 2);
+    struct trajd_store_stats stats;
+    struct trajd_error error;
+    const void *rows[DATASETS];
+    bool complete = true;
+
+    assert_int_equal(truncate(world->paths[1], 100), 0);
+    assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
+    assert_false(complete);
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK); /* another file */
+    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, &error), TRAJD_ERR_IO);
+    assert_non_null(strstr(error.message, "changed while in use"));
+    assert_non_null(strstr(error.message, world->paths[1]));
+    assert_non_null(strstr(error.message, "demo_1/q"));
+    trajd_store_unpin(store, &everything, 0);
+    trajd_store_get_stats(store, &stats);
+    assert_true(stats.read_errors >= 3);
+    assert_int_equal(stats.resident_bytes, 8 * EPISODE_BYTES); /* what failed holds nothing */
+    trajd_store_destroy(&store);
+}
+
+/* Storage that comes back is read again; content that is bad is not asked twice. */
+static void io_failures_pass_and_data_failures_stay(void **state)
+{
+    struct world *world = *state;
+    struct trajd_store *store;
+    struct trajd_store_stats before, after;
+    struct trajd_error error;
+    const void *rows[DATASETS];
+    char aside[128];
+
+    world->arrays[4][1].filter_count = 1;
+    world->arrays[4][1].filters[0] = TRAJD_FILTER_DEFLATE; /* which its chunks are not */
+    store = new_store(world, 1u << 20, 1);
+    snprintf(aside, sizeof aside, "%s.aside", world->paths[0]);
+    assert_int_equal(rename(world->paths[0], aside), 0);
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_ERR_IO);
+    assert_int_equal(error.foreign_code, 2 /* ENOENT */);
+    assert_int_equal(rename(aside, world->paths[0]), 0);
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(wrong_bytes(0, rows), 0);
+    trajd_store_unpin(store, &everything, 0);
+    assert_int_equal(trajd_store_pin(store, &everything, 4, rows, &error), TRAJD_ERR_DATA);
+    assert_non_null(strstr(error.message, "demo_4/image: rows 49..49: chunk 7"));
+    trajd_store_get_stats(store, &before);
+    assert_int_equal(trajd_store_pin(store, &everything, 4, rows, &error), TRAJD_ERR_DATA);
+    trajd_store_get_stats(store, &after);
+    assert_int_equal(after.read_errors, before.read_errors);
+    trajd_store_destroy(&store);
+}
+
+static void bad_options_are_refused(void **state)
+{
+    struct world *world = *state;
+    struct trajd_store_options options = {&world->index, 1000, 0};
+    struct trajd_store *store;
+    struct trajd_error error;
+
+    assert_int_equal(trajd_store_create(&options, &store, &error), TRAJD_ERR_ARGUMENT);
+    assert_null(store);
+    options.reader_count = 1;
+    world->streams[0].dataset_index = 2; /* two streams of one dataset, whose clocks keep different rows */
+    assert_int_equal(trajd_store_create(&options, &store, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "force"));
+}
+
+struct hammer {
+    struct trajd_store *store;
+    uint32_t seed;
+    unsigned wrong, failed;
+};
+
+static void *hammer_store(void *context)
+{
+    struct hammer *hammer = context;
+    const void *rows[DATASETS];
+    uint32_t random = hammer->seed;
+
+    for (int i = 0; i < 400; i++) {
+        random = random * 1664525u + 1013904223u;
+        uint32_t episode = (random >> 16) % EPISODES, next = (random >> 8) % EPISODES;
+        trajd_store_announce(hammer->store, &everything, &next, 1, (uint64_t)i);
+        if (trajd_store_pin(hammer->store, &everything, episode, rows, NULL) != TRAJD_OK) {
+            hammer->failed++;
+            continue;
+        }
+        hammer->wrong += wrong_bytes(episode, rows);
+        trajd_store_unpin(hammer->store, &everything, episode);
+    }
+    return NULL;
+}
+
+/* Four threads that hold one episode each, on a budget of a third: all is evicted and read again and again, and nobody waits for ever. */
+static void many_threads_share_a_third_of_the_memory(void **state)
+{
+    struct trajd_store *store = new_store(*state, EPISODES / 3 * EPISODE_BYTES, 3);
+    struct hammer hammers[4];
+    pthread_t threads[4];
+    struct trajd_store_stats stats;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        hammers[i] = (struct hammer){store, i * 977 + 1, 0, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, hammer_store, &hammers[i]), 0);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(hammers[i].wrong, 0);
+        assert_int_equal(hammers[i].failed, 0);
+    }
+    trajd_store_get_stats(store, &stats);
+    assert_true(stats.pieces_evicted > 0);
+    assert_true(stats.resident_bytes <= stats.budget_bytes);
+    trajd_store_destroy(&store);
+}
+
+#define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, make_world, drop_world)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_WORLD(pinned_rows_are_those_of_the_file),
+        WITH_WORLD(fill_loads_all_and_nothing_is_read_afterwards),
+        WITH_WORLD(fill_stops_at_the_budget),
+        WITH_WORLD(selections_share_what_both_name),
+        WITH_WORLD(a_full_budget_is_an_error_with_figures),
+        WITH_WORLD(announced_pieces_are_read_ahead),
+        WITH_WORLD(the_latest_next_use_is_evicted_first),
+        WITH_WORLD(absent_empty_and_quarantined),
+        WITH_WORLD(a_changed_file_is_named),
+        WITH_WORLD(io_failures_pass_and_data_failures_stay),
+        WITH_WORLD(bad_options_are_refused),
+        WITH_WORLD(many_threads_share_a_third_of_the_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
