@@ -10,6 +10,15 @@
 /* Steps that are resolved at once, on the stack: 8 KB of steps and 10 KB of moves stay in L1. */
 #define TRAJD_CPU_CHUNK_STEPS 256
 
+/* A hot function exists for AVX2 too, picked when the program is loaded; sanitizers come too late for that. Only -mfma would change
+ * results, and it is not asked for. What it calls is inlined, so that it is compiled for both. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+#define TRAJD_CPU_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define TRAJD_CPU_CLONES
+#endif
+#define TRAJD_CPU_INLINE static inline __attribute__((always_inline))
+
 /* One target, found: the same for every stream on the bracket. */
 struct trajd_cpu_step {
     int64_t row;       /* the row at or before x, held inside the rows; unused where there is none */

@@ -2,7 +2,8 @@
  *
  * Math      v = p + a (q - p), and so on; value * scale + offset; one rounding at the store.
  * Shapes    any D. A row is worked on in tiles of TILE features, in double: load, blend, normalise, store, each a loop
- *           that the compiler vectorises. f32 and f64 rows to f32 by linear, previous or nearest take one fused loop.
+ *           that the compiler vectorises. f32, f64 and u8 rows to f32 by linear, previous or nearest take one fused
+ *           loop, of constant length for the small D that robots have.
  * Requires  nothing. On x86-64 the hot functions exist for AVX2 too, picked when the program is loaded.
  * Moves     each row that is used once, each output row once.
  * Numerics  the reference's operations in the reference's order: the same bits.
@@ -15,15 +16,8 @@
 
 #define TILE 64
 
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define FOR_EACH_CPU __attribute__((target_clones("arch=haswell", "default")))
-#else
-#define FOR_EACH_CPU
-#endif
-#define INLINE static inline __attribute__((always_inline))
-
 /* A constant type leaves one loop. */
-INLINE void load(enum trajd_dtype type, const void *row, uint32_t count, double *restrict out)
+TRAJD_CPU_INLINE void load(enum trajd_dtype type, const void *row, uint32_t count, double *restrict out)
 {
     switch (type) {
     case TRAJD_F16:
@@ -76,7 +70,7 @@ INLINE void load(enum trajd_dtype type, const void *row, uint32_t count, double 
     }
 }
 
-INLINE void store(enum trajd_dtype type, void *row, uint32_t count, const double *restrict values)
+TRAJD_CPU_INLINE void store(enum trajd_dtype type, void *row, uint32_t count, const double *restrict values)
 {
     switch (type) {
     case TRAJD_F16:
@@ -96,7 +90,7 @@ INLINE void store(enum trajd_dtype type, void *row, uint32_t count, const double
     }
 }
 
-INLINE bool has_nan(const double *values, uint32_t count)
+TRAJD_CPU_INLINE bool has_nan(const double *values, uint32_t count)
 {
     int64_t found = 0;
 
@@ -119,7 +113,7 @@ static void write_edge(const struct trajd_stream *stream, char *out)
                             stream->scale ? constant * (double)stream->scale[d] + (double)stream->offset[d] : constant);
 }
 
-INLINE void blend_angles(const struct trajd_stream *stream, double a, const double *next, uint32_t count, double *values)
+TRAJD_CPU_INLINE void blend_angles(const struct trajd_stream *stream, double a, const double *next, uint32_t count, double *values)
 {
     double period = stream->angle_period;
 
@@ -129,7 +123,7 @@ INLINE void blend_angles(const struct trajd_stream *stream, double a, const doub
     }
 }
 
-INLINE void limit_angles(double low, double period, uint32_t count, double *values)
+TRAJD_CPU_INLINE void limit_angles(double low, double period, uint32_t count, double *values)
 {
     for (uint32_t d = 0; d < count; d++) {
         double value = values[d] - period * floor((values[d] - low) / period);
@@ -137,8 +131,21 @@ INLINE void limit_angles(double low, double period, uint32_t count, double *valu
     }
 }
 
-/* The average of the rows from `row` on into values; NaN where a feature has none. */
-INLINE void average(const struct trajd_stream *stream, const char *row, int64_t row_count, uint32_t count, double *values)
+TRAJD_CPU_INLINE void add_rows(enum trajd_dtype type, const char *row, uint64_t stride_bytes, int64_t row_count, uint32_t count,
+                     double *restrict sums)
+{
+    double next[TILE];
+
+    for (int64_t r = 0; r < row_count; r++, row += stride_bytes) {
+        load(type, row, count, next);
+        for (uint32_t d = 0; d < count; d++)
+            sums[d] += next[d];
+    }
+}
+
+/* Sums that leave NaN out; NaN where a feature has nothing else. */
+TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const char *row, int64_t row_count, uint32_t count,
+                            double *values)
 {
     double next[TILE], seen[TILE];
 
@@ -155,8 +162,29 @@ INLINE void average(const struct trajd_stream *stream, const char *row, int64_t 
         values[d] = seen[d] > 0 ? values[d] / seen[d] : NAN;
 }
 
+/* The average of the rows from `row` on: as if there were no NaN, and again with care if there was. */
+TRAJD_CPU_INLINE void average(const struct trajd_stream *stream, const char *row, int64_t row_count, uint32_t count, double *values)
+{
+    uint64_t stride = stream->row_stride_bytes;
+
+    for (uint32_t d = 0; d < count; d++)
+        values[d] = 0;
+    if (stream->source_type == TRAJD_F64)
+        add_rows(TRAJD_F64, row, stride, row_count, count, values);
+    else if (stream->source_type == TRAJD_F32)
+        add_rows(TRAJD_F32, row, stride, row_count, count, values);
+    else
+        add_rows(stream->source_type, row, stride, row_count, count, values);
+    if (has_nan(values, count)) {
+        average_of_some(stream, row, row_count, count, values);
+        return;
+    }
+    for (uint32_t d = 0; d < count; d++)
+        values[d] /= (double)row_count;
+}
+
 /* One tile of one move; `at` is its address in the first row. Returns whether a NaN was used. */
-INLINE bool form_tile(const struct trajd_stream *stream, const struct trajd_cpu_move *move, const char *at,
+TRAJD_CPU_INLINE bool form_tile(const struct trajd_stream *stream, const struct trajd_cpu_move *move, const char *at,
                       uint32_t count, double *values)
 {
     double next[TILE];
@@ -182,7 +210,7 @@ INLINE bool form_tile(const struct trajd_stream *stream, const struct trajd_cpu_
     return nan;
 }
 
-FOR_EACH_CPU static void move_tiles(const struct trajd_stream *stream, struct trajd_cpu_move *move)
+TRAJD_CPU_CLONES static void move_tiles(const struct trajd_stream *stream, struct trajd_cpu_move *move)
 {
     uint64_t source_size = trajd_dtype_size(stream->source_type), output_size = trajd_dtype_size(stream->output_type);
     double values[TILE];
@@ -198,61 +226,105 @@ FOR_EACH_CPU static void move_tiles(const struct trajd_stream *stream, struct tr
     }
 }
 
-INLINE double element(enum trajd_dtype type, const void *row, uint32_t d)
+TRAJD_CPU_INLINE double element(enum trajd_dtype type, const void *row, uint32_t d)
 {
-    return type == TRAJD_F64 ? ((const double *)row)[d] : (double)((const float *)row)[d];
+    if (type == TRAJD_F64)
+        return ((const double *)row)[d];
+    return type == TRAJD_F32 ? (double)((const float *)row)[d] : ((const uint8_t *)row)[d];
 }
 
-/* One loop a row for f32 and f64 to f32. Returns whether a NaN was used. */
-INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream, const struct trajd_cpu_move *move)
+/* One loop a row. Returns whether a value is NaN, which is looked into by the caller. */
+TRAJD_CPU_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream, const struct trajd_cpu_move *move,
+                      uint32_t count)
 {
     const char *next = move->row + stream->row_stride_bytes;
     const float *scale = stream->scale, *offset = stream->offset;
-    float *out = (float *)move->out;
-    uint32_t count = stream->feature_count;
+    float *restrict out = (float *)move->out;
+    double a = move->a;
     int64_t nan = 0;
 
-    if (move->a > 0 && scale) {
+    if (a > 0 && scale) {
         for (uint32_t d = 0; d < count; d++) {
-            double p = element(type, move->row, d), q = element(type, next, d);
-            nan |= -(int64_t)(p != p) | -(int64_t)(q != q);
-            out[d] = (float)((p + move->a * (q - p)) * (double)scale[d] + (double)offset[d]);
+            double p = element(type, move->row, d), value = p + a * (element(type, next, d) - p);
+            nan |= -(int64_t)(value != value);
+            out[d] = (float)(value * (double)scale[d] + (double)offset[d]);
         }
-    } else if (move->a > 0) {
+    } else if (a > 0) {
         for (uint32_t d = 0; d < count; d++) {
-            double p = element(type, move->row, d), q = element(type, next, d);
-            nan |= -(int64_t)(p != p) | -(int64_t)(q != q);
-            out[d] = (float)(p + move->a * (q - p));
+            double p = element(type, move->row, d), value = p + a * (element(type, next, d) - p);
+            nan |= -(int64_t)(value != value);
+            out[d] = (float)value;
+        }
+    } else if (scale) {
+        for (uint32_t d = 0; d < count; d++) {
+            double value = element(type, move->row, d);
+            nan |= -(int64_t)(value != value);
+            out[d] = (float)(value * (double)scale[d] + (double)offset[d]);
         }
     } else {
         for (uint32_t d = 0; d < count; d++) {
-            double p = element(type, move->row, d);
-            nan |= -(int64_t)(p != p);
-            out[d] = (float)(scale ? p * (double)scale[d] + (double)offset[d] : p);
+            double value = element(type, move->row, d);
+            nan |= -(int64_t)(value != value);
+            out[d] = (float)value;
         }
     }
     return nan != 0;
 }
 
-INLINE void fused_rows(enum trajd_dtype type, const struct trajd_stream *stream, struct trajd_cpu_move *moves,
-                       uint32_t count)
+/* A value can be NaN without a NaN in the source (of two infinities): only the source counts. */
+static void see_source_nan(const struct trajd_stream *stream, struct trajd_cpu_move *move)
+{
+    uint64_t size = trajd_dtype_size(stream->source_type);
+
+    for (uint32_t d = 0; d < stream->feature_count; d++)
+        if (move->code < TRAJD_MASK_NAN &&
+            (isnan(trajd_element_load(stream->source_type, move->row + d * size)) ||
+             (move->a > 0 && isnan(trajd_element_load(stream->source_type,
+                                                      move->row + stream->row_stride_bytes + d * size)))))
+            move->code = TRAJD_MASK_NAN;
+}
+
+TRAJD_CPU_INLINE void fused_moves(enum trajd_dtype type, const struct trajd_stream *stream, struct trajd_cpu_move *moves,
+                        uint32_t count, uint32_t features)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (!moves[i].row)
             write_edge(stream, moves[i].out);
-        else if (fused_row(type, stream, &moves[i]) && moves[i].code < TRAJD_MASK_NAN)
-            moves[i].code = TRAJD_MASK_NAN;
+        else if (fused_row(type, stream, &moves[i], features))
+            see_source_nan(stream, &moves[i]);
     }
 }
 
-FOR_EACH_CPU static void fused_f32(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+/* Low D is where robots are: loops of constant length are unrolled, which halves the time of D = 7. */
+TRAJD_CPU_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_stream *stream, struct trajd_cpu_move *moves,
+                       uint32_t count)
+{
+    switch (stream->feature_count) {
+    case 1: fused_moves(type, stream, moves, count, 1); break;
+    case 2: fused_moves(type, stream, moves, count, 2); break;
+    case 3: fused_moves(type, stream, moves, count, 3); break;
+    case 4: fused_moves(type, stream, moves, count, 4); break;
+    case 6: fused_moves(type, stream, moves, count, 6); break;
+    case 7: fused_moves(type, stream, moves, count, 7); break;
+    case 8: fused_moves(type, stream, moves, count, 8); break;
+    case 14: fused_moves(type, stream, moves, count, 14); break;
+    default: fused_moves(type, stream, moves, count, stream->feature_count);
+    }
+}
+
+TRAJD_CPU_CLONES static void fused_f32(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
 {
     fused_rows(TRAJD_F32, stream, moves, count);
 }
 
-FOR_EACH_CPU static void fused_f64(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+TRAJD_CPU_CLONES static void fused_f64(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
 {
     fused_rows(TRAJD_F64, stream, moves, count);
+}
+
+TRAJD_CPU_CLONES static void fused_u8(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+{
+    fused_moves(TRAJD_U8, stream, moves, count, stream->feature_count);
 }
 
 void trajd_cpu_rows(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
@@ -262,19 +334,6 @@ void trajd_cpu_rows(const struct trajd_stream *stream, struct trajd_cpu_move *mo
             move_tiles(stream, &moves[i]);
         else
             write_edge(stream, moves[i].out);
-    }
-}
-
-static void see_nan(const struct trajd_stream *stream, struct trajd_cpu_move *move)
-{
-    uint64_t size = trajd_dtype_size(stream->source_type);
-    double values[TILE];
-
-    for (uint32_t d = 0; d < stream->feature_count; d += TILE) {
-        uint32_t count = stream->feature_count - d < TILE ? stream->feature_count - d : TILE;
-        load(stream->source_type, move->row + d * size, count, values);
-        if (has_nan(values, count) && move->code < TRAJD_MASK_NAN)
-            move->code = TRAJD_MASK_NAN;
     }
 }
 
@@ -296,7 +355,7 @@ void trajd_cpu_copy(const struct trajd_stream *stream, struct trajd_cpu_move *mo
             end++;
         memcpy(moves[begin].out, moves[begin].row, (end - begin) * size);
         for (uint32_t i = begin; looks && i < end; i++)
-            see_nan(stream, &moves[i]);
+            see_source_nan(stream, &moves[i]);
     }
 }
 
@@ -313,6 +372,8 @@ trajd_cpu_mover *trajd_cpu_mover_of(const struct trajd_stream *stream)
             return fused_f32;
         if (stream->source_type == TRAJD_F64)
             return fused_f64;
+        if (stream->source_type == TRAJD_U8)
+            return fused_u8;
     }
     return trajd_cpu_rows;
 }

@@ -16,9 +16,19 @@
 #include "kernels/resample_cpu.h"
 
 #define NEAR 0.0625
+#define LANES 32
+
+/* Quaternions side by side, component by component, so that the compiler works on several at once. */
+struct lanes {
+    double p[4][LANES], q[4][LANES]; /* as stored; q is p where nothing blends */
+    double a[LANES];
+    double out[4][LANES];
+    double u[LANES];      /* |p - q|^2 / 4 of the unit quaternions, q turned to p's side */
+    double square[LANES]; /* the length of p that was stored, squared */
+};
 
 /* h^2 from u = sin^2(h / 2): 4 asin^2(sqrt(u)) = 2 sum (4u)^n / (n^2 binomial(2n, n)). */
-static double angle_square(double u)
+TRAJD_CPU_INLINE double angle_square(double u)
 {
     double x = 4 * u;
 
@@ -27,28 +37,69 @@ static double angle_square(double u)
 }
 
 /* sin(h) / h from h^2. */
-static double sine_ratio(double z)
+TRAJD_CPU_INLINE double sine_ratio(double z)
 {
-    return 1 - z / 6 * (1 - z / 20 * (1 - z / 42 * (1 - z / 72 * (1 - z / 110 * (1 - z / 156)))));
+    return 1 - z * (1. / 6) * (1 - z * (1. / 20) * (1 - z * (1. / 42) * (1 - z * (1. / 72) * (1 - z * (1. / 110) *
+           (1 - z * (1. / 156))))));
 }
 
-static void slerp(const double p[4], const double q[4], double a, double out[4])
+/* What trajd_quaternion_make_unit multiplies by. */
+TRAJD_CPU_INLINE double unit_factor(double square)
 {
-    double sign = trajd_quaternion_dot(p, q) < 0 ? -1 : 1;
-    double u = 0, square, weight_p, weight_q;
+    double factor = 1 / sqrt(square);
 
-    for (int k = 0; k < 4; k++)
-        u += (p[k] - sign * q[k]) * (p[k] - sign * q[k]) / 4;
-    if (!(u <= NEAR)) {
-        trajd_quaternion_slerp(p, q, a, out);
-        return;
+    return square >= TRAJD_QUATERNION_MIN && square <= TRAJD_QUATERNION_MAX ? factor : NAN;
+}
+
+TRAJD_CPU_CLONES static void turn_lanes(struct lanes *restrict lanes, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        double p0 = lanes->p[0][i], p1 = lanes->p[1][i], p2 = lanes->p[2][i], p3 = lanes->p[3][i];
+        double q0 = lanes->q[0][i], q1 = lanes->q[1][i], q2 = lanes->q[2][i], q3 = lanes->q[3][i];
+        double a = lanes->a[i];
+        double square = p0 * p0 + p1 * p1 + p2 * p2 + p3 * p3;
+        double f = unit_factor(square), g = unit_factor(q0 * q0 + q1 * q1 + q2 * q2 + q3 * q3);
+        double d0, d1, d2, d3, u, angle, weight_p, weight_q;
+
+        g = p0 * q0 + p1 * q1 + p2 * q2 + p3 * q3 < 0 ? -g : g;
+        p0 *= f, p1 *= f, p2 *= f, p3 *= f;
+        q0 *= g, q1 *= g, q2 *= g, q3 *= g;
+        d0 = p0 - q0, d1 = p1 - q1, d2 = p2 - q2, d3 = p3 - q3;
+        u = (d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3) * 0.25;
+        angle = angle_square(u);
+        weight_p = (1 - a) * sine_ratio((1 - a) * (1 - a) * angle);
+        weight_q = a * sine_ratio(a * a * angle);
+        p0 = weight_p * p0 + weight_q * q0;
+        p1 = weight_p * p1 + weight_q * q1;
+        p2 = weight_p * p2 + weight_q * q2;
+        p3 = weight_p * p3 + weight_q * q3;
+        f = unit_factor(p0 * p0 + p1 * p1 + p2 * p2 + p3 * p3);
+        lanes->out[0][i] = p0 * f;
+        lanes->out[1][i] = p1 * f;
+        lanes->out[2][i] = p2 * f;
+        lanes->out[3][i] = p3 * f;
+        lanes->u[i] = u;
+        lanes->square[i] = square;
     }
-    square = angle_square(u);
-    weight_p = (1 - a) * sine_ratio((1 - a) * (1 - a) * square);
-    weight_q = sign * a * sine_ratio(a * a * square);
+}
+
+/* Where the series do not hold, or nothing was to be turned. */
+static void mend_lane(struct lanes *lanes, uint32_t i)
+{
+    double p[4], q[4], out[4];
+
+    for (int k = 0; k < 4; k++) {
+        p[k] = out[k] = lanes->p[k][i];
+        q[k] = lanes->q[k][i];
+    }
+    trajd_quaternion_make_unit(p);
+    trajd_quaternion_make_unit(q);
+    if (lanes->a[i] > 0)
+        trajd_quaternion_slerp(p, q, lanes->a[i], out);
+    else if (!(fabs(lanes->square[i] - 1) <= TRAJD_QUATERNION_UNIT_SLACK))
+        memcpy(out, p, sizeof p);
     for (int k = 0; k < 4; k++)
-        out[k] = weight_p * p[k] + weight_q * q[k];
-    trajd_quaternion_make_unit(out);
+        lanes->out[k][i] = out[k];
 }
 
 static void load4(enum trajd_dtype type, const char *from, double q[4])
@@ -59,40 +110,53 @@ static void load4(enum trajd_dtype type, const char *from, double q[4])
         q[k] = trajd_element_load(type, from + k * size);
 }
 
-/* One quaternion of one move. */
-static void form(const struct trajd_stream *stream, struct trajd_cpu_move *move, const char *from, double out[4])
+static void fill_lane(const struct trajd_stream *stream, const struct trajd_cpu_move *move, const char *from,
+                      struct lanes *lanes, uint32_t i)
 {
-    double p[4], q[4], square;
+    double p[4], q[4];
 
     load4(stream->source_type, from, p);
-    memcpy(out, p, sizeof p);
-    square = trajd_quaternion_make_unit(p);
-    if (move->a > 0) {
-        load4(stream->source_type, from + stream->row_stride_bytes, q);
-        trajd_quaternion_make_unit(q);
-        slerp(p, q, move->a, out);
-    } else if (!(fabs(square - 1) <= TRAJD_QUATERNION_UNIT_SLACK)) {
-        memcpy(out, p, sizeof p);
+    load4(stream->source_type, move->a > 0 ? from + stream->row_stride_bytes : from, q);
+    for (int k = 0; k < 4; k++) {
+        lanes->p[k][i] = p[k];
+        lanes->q[k][i] = q[k];
     }
-    if (isnan(out[0]) && move->code < TRAJD_MASK_NAN)
-        move->code = TRAJD_MASK_NAN;
+    lanes->a[i] = move->a;
+}
+
+/* The quaternion at feature d of every move. */
+static void run_lanes(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count, uint32_t d)
+{
+    static const double constants[TRAJD_EDGE_COUNT] = {0, 0, NAN};
+    uint32_t source_size = trajd_dtype_size(stream->source_type), output_size = trajd_dtype_size(stream->output_type);
+    struct lanes lanes;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (moves[i].row)
+            fill_lane(stream, &moves[i], moves[i].row + (uint64_t)d * source_size, &lanes, i);
+        else
+            lanes.a[i] = lanes.p[0][i] = lanes.p[1][i] = lanes.p[2][i] = lanes.p[3][i] = lanes.q[0][i] = lanes.q[1][i] =
+                lanes.q[2][i] = lanes.q[3][i] = 0;
+    turn_lanes(&lanes, count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (moves[i].row && (!(lanes.u[i] <= NEAR) || moves[i].a == 0))
+            mend_lane(&lanes, i);
+        if (moves[i].row && isnan(lanes.out[0][i]) && moves[i].code < TRAJD_MASK_NAN)
+            moves[i].code = TRAJD_MASK_NAN;
+        for (uint32_t k = 0; k < 4; k++) {
+            double value = moves[i].row ? lanes.out[k][i] : constants[stream->edge];
+            if (stream->scale)
+                value = value * (double)stream->scale[d + k] + (double)stream->offset[d + k];
+            trajd_element_store(stream->output_type, moves[i].out + (uint64_t)(d + k) * output_size, value);
+        }
+    }
 }
 
 void trajd_cpu_slerp(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
 {
-    uint32_t source_size = trajd_dtype_size(stream->source_type), output_size = trajd_dtype_size(stream->output_type);
-    double q[4] = {0};
-
-    for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t d = 0; d < stream->feature_count; d++) {
-            if (d % 4 == 0 && moves[i].row)
-                form(stream, &moves[i], moves[i].row + (uint64_t)d * source_size, q);
-            double value = moves[i].row ? q[d % 4] : stream->edge == TRAJD_EDGE_NAN ? NAN : 0;
-            if (stream->scale)
-                value = value * (double)stream->scale[d] + (double)stream->offset[d];
-            trajd_element_store(stream->output_type, moves[i].out + (uint64_t)d * output_size, value);
-        }
-    }
+    for (uint32_t i = 0; i < count; i += LANES)
+        for (uint32_t d = 0; d < stream->feature_count; d += 4)
+            run_lanes(stream, moves + i, count - i < LANES ? count - i : LANES, d);
 }
 
 /* Rows p and p + 1, ns apart. */

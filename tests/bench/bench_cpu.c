@@ -1,6 +1,6 @@
 // libs: trajd_kernels
 /* Resampling on the CPU: a policy's batch, images passed through, and throughput shapes, each beside memcpy of its output in
- * the same run. Usage: bench_cpu [THREADS]. Prints the best of many runs, which is what the machine can do when it is left alone. */
+ * the same run. Usage: bench_cpu [THREADS [NAME]]. Prints the best of many runs, which is what the machine can do when it is left alone. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 #define RUNS 300
 #define RUN_TIME_NS 3e8
 #define EPISODE_ROWS 500
-#define EPISODE_COUNT 64
+#define EPISODE_LIMIT 64
+#define SOURCE_LIMIT_BYTES (UINT64_C(128) << 20)
 #define STREAM_LIMIT 8
 
 static const char *const kind_names[TRAJD_KIND_COUNT] = {"linear",     "previous", "nearest", "slerp_xyzw",
@@ -68,6 +69,18 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
+/* As many episodes as memory allows: all streams of a batch have as many. */
+static uint32_t episode_count(const struct bench *bench)
+{
+    uint64_t row_bytes = 1;
+
+    for (uint32_t s = 0; s < bench->stream_count; s++)
+        row_bytes += (uint64_t)bench->streams[s].features * trajd_dtype_size(bench->streams[s].source);
+    return SOURCE_LIMIT_BYTES / row_bytes / EPISODE_ROWS < EPISODE_LIMIT
+               ? (uint32_t)(SOURCE_LIMIT_BYTES / row_bytes / EPISODE_ROWS)
+               : EPISODE_LIMIT;
+}
+
 static void *allocate(uint64_t bytes)
 {
     void *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
@@ -85,20 +98,21 @@ struct setup {
     struct trajd_bracket brackets[STREAM_LIMIT];
     struct trajd_stream streams[STREAM_LIMIT];
     uint64_t output_bytes;
+    uint32_t episodes;
 };
 
 /* Stamps with jitter, anchors all over the episodes. */
 static void set_up_bracket(struct setup *setup, uint32_t index, const struct bench_stream *stream, uint32_t windows)
 {
     int64_t period = stream->source_hz ? 1000000000 / (int64_t)stream->source_hz : 0;
-    int64_t *stamps = allocate(EPISODE_COUNT * EPISODE_ROWS * sizeof *stamps);
+    int64_t *stamps = allocate((uint64_t)setup->episodes * EPISODE_ROWS * sizeof *stamps);
     int64_t *begin = allocate(windows * sizeof *begin), *count = allocate(windows * sizeof *count);
     int64_t *anchor = allocate(windows * sizeof *anchor), *offsets = allocate(stream->steps * sizeof *offsets);
 
-    for (int64_t r = 0; r < EPISODE_COUNT * EPISODE_ROWS; r++)
+    for (int64_t r = 0; r < (int64_t)setup->episodes * EPISODE_ROWS; r++)
         stamps[r] = r % EPISODE_ROWS * period + (period ? rand() % (period / 4) : 0);
     for (uint32_t w = 0; w < windows; w++) {
-        begin[w] = rand() % EPISODE_COUNT * EPISODE_ROWS;
+        begin[w] = rand() % (int)setup->episodes * EPISODE_ROWS;
         count[w] = EPISODE_ROWS;
         anchor[w] = rand() % EPISODE_ROWS;
         anchor[w] = period ? anchor[w] * period + rand() % period : anchor[w];
@@ -128,7 +142,7 @@ static void set_up_stream(struct setup *setup, uint32_t index, const struct benc
                           uint32_t bracket)
 {
     uint64_t size = trajd_dtype_size(stream->output);
-    uint64_t elements = (uint64_t)EPISODE_COUNT * EPISODE_ROWS * stream->features;
+    uint64_t elements = (uint64_t)setup->episodes * EPISODE_ROWS * stream->features;
     void *rows = allocate(elements * trajd_dtype_size(stream->source));
     float *factors = allocate(stream->features * sizeof *factors);
 
@@ -171,6 +185,7 @@ static uint32_t bracket_of(struct setup *setup, const struct bench *bench, uint3
 static void set_up(struct setup *setup, const struct bench *bench)
 {
     memset(setup, 0, sizeof *setup);
+    setup->episodes = episode_count(bench);
     for (uint32_t s = 0; s < bench->stream_count; s++)
         set_up_stream(setup, s, &bench->streams[s], bench->windows, bracket_of(setup, bench, s));
     setup->request.window_count = bench->windows;
@@ -235,7 +250,7 @@ static double best_memcpy_ns(const struct setup *setup)
         for (uint32_t s = 0; s < setup->request.stream_count; s++) {
             const struct trajd_stream *stream = &setup->streams[s];
             const struct trajd_bracket *bracket = &setup->brackets[stream->bracket_index];
-            uint64_t source_bytes = (uint64_t)EPISODE_COUNT * EPISODE_ROWS * stream->row_stride_bytes;
+            uint64_t source_bytes = (uint64_t)setup->episodes * EPISODE_ROWS * stream->row_stride_bytes;
             for (uint32_t w = 0; w < setup->request.window_count; w++) {
                 uint64_t at = (uint64_t)(bracket->row_begin[w] + bracket->anchor[w] % EPISODE_ROWS) * stream->row_stride_bytes;
                 at = at + stream->window_stride_bytes <= source_bytes ? at : source_bytes - stream->window_stride_bytes;
@@ -267,11 +282,13 @@ int main(int argc, char **argv)
         struct setup setup;
         double ns, reference_ns, memcpy_ns;
 
+        if (argc > 2 && !strstr(benches[i].name, argv[2]))
+            continue;
         set_up(&setup, &benches[i]);
         reference_ns = best_plan_ns(&setup, "reference", threads, pool, description, sizeof description);
         memcpy_ns = best_memcpy_ns(&setup);
         ns = best_plan_ns(&setup, "auto", threads, pool, description, sizeof description);
-        printf("%-21s %9.0f %9.1f %7.2f %9.1f %6.1fx %9.1fx  first stream %s; %s\n", benches[i].name,
+        printf("%-21s %9.0f %9.1f %7.2f %9.1f %6.1fx %9.1fx  %s, %s\n", benches[i].name,
                (double)setup.output_bytes / 1000, ns / 1000, (double)setup.output_bytes / ns, memcpy_ns / 1000,
                ns / memcpy_ns, reference_ns / ns, kind_names[setup.streams[0].kind], description);
         fflush(stdout);
