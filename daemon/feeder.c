@@ -335,10 +335,6 @@ static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct traj
                                             .tail_short = feeder->spec->tail == TRAJD_TAIL_SHORT,
                                             .journal_directory = options->journal_directory};
 
-    if (!feed.epoch_length)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "feed %s: %llu windows are fewer than a global batch of %u (tail: short or wrap would serve)",
-                               feeder->name, (unsigned long long)feed.window_count, feeder->spec->global_batch);
     if (trajd_feeder_ring_bytes(feeder) > options->rings_left_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "feed %s: a ring of %u slots of %llu bytes is over what memory.rings leaves (%llu bytes)",

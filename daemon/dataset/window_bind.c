@@ -121,8 +121,8 @@ static void bind_offsets(const struct trajd_window_plan *plan, const struct traj
                          const struct trajd_episode *episode, int64_t j, int64_t anchor_ns, int64_t *offsets)
 {
     if (grid->rate.num && plan->anchor_rate.num) {
-        const uint64_t whole = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
-        const uint64_t fraction = trajd_plan_rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
+        uint64_t whole;
+        const uint64_t fraction = trajd_plan_anchor_fraction(plan, grid, j, &whole);
         for (uint32_t t = 0; t < grid->step_count; t++)
             offsets[t] = grid->step_ns[t] + (fraction + grid->step_fraction[t] >= whole);
         return;

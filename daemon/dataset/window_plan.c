@@ -95,10 +95,28 @@ static bool same_rate(struct trajd_rate a, struct trajd_rate b)
     return a.num == b.num && a.den == b.den;
 }
 
-uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i)
+/* (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num ns. */
+static uint64_t rate_fraction(struct trajd_rate rate, int64_t i)
 {
     const __int128 product = (__int128)i * 1000000000 * rate.den;
     return (uint64_t)(product - trajd_floor_div(product, rate.num) * rate.num);
+}
+
+uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, int64_t j,
+                                    uint64_t *whole)
+{
+    *whole = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
+    return rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
+}
+
+int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, int64_t j, int64_t t)
+{
+    uint64_t whole, fraction;
+
+    if (!plan->anchor_rate.num || !grid->rate.num)
+        return 0;
+    fraction = trajd_plan_anchor_fraction(plan, grid, j, &whole);
+    return fraction + grid->step_fraction[t] >= whole;
 }
 
 /* Steps from `grid->from`, at `grid->rate` if it has one: what the range says, in whole steps. */
@@ -144,7 +162,7 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
         if (grid->rate.num)
             grid->step_ns[t] = trajd_rate_row_ns(grid->rate, step);
         if (exact)
-            grid->step_fraction[t] = trajd_plan_rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
+            grid->step_fraction[t] = rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
         if (!grid->per_window)
             grid->offsets[t] = grid->rule == TRAJD_TARGET_ROWS ? step : grid->step_ns[t];
     }

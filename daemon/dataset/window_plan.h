@@ -108,8 +108,11 @@ void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint
 
 /* ---- between the three files ---- */
 
-/* (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num ns. */
-uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i);
+/* 1 where the fractions that floor() cut off anchor j and step t of a grid with a rate add up to a whole ns, else 0. */
+int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, int64_t j, int64_t t);
+/* The same for all steps of an anchor: the fraction of anchor j and the whole, in the units of grid->step_fraction. */
+uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, int64_t j,
+                                    uint64_t *whole);
 /* Time of anchor j of an episode, ns from its origin. */
 int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan, const struct trajd_episode *episode, int64_t j);
 /* Rows of a bracket's streams in that episode, unclipped. */

@@ -47,7 +47,7 @@ static int64_t target_ns(const struct trajd_window_plan *plan, const struct traj
                          const struct trajd_episode *episode, int64_t j, int64_t t)
 {
     if (grid->rule == TRAJD_TARGET_OFFSETS)
-        return trajd_plan_anchor_ns(plan, episode, j) + grid->step_ns[t];
+        return trajd_plan_anchor_ns(plan, episode, j) + grid->step_ns[t] + trajd_plan_carry_ns(plan, grid, j, t);
     return trajd_plan_anchor_ns(plan, episode, j + grid->from + t);
 }
 
