@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""`make demo`: a dataset, the daemon, a worker, one window raw and resampled, and a clean end. --data FILE takes a robomimic-style
+file of your own in place of the generated one."""
+import argparse
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "integration"))
+import libtrajd as trajd  # noqa: E402
+
+PLAIN = not sys.stdout.isatty() or "NO_COLOR" in os.environ
+
+
+def title(text):
+    print(f"\n{text}" if PLAIN else f"\n\033[1m{text}\033[0m", flush=True)
+
+
+def run(*command):
+    print(f"$ {' '.join(str(part) for part in command)}".replace(f"{ROOT}/", ""), flush=True)
+    subprocess.run(command, check=True)
+
+
+def natural(text):
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+
+
+def config_for(path, folder):
+    """A feed over all low-dimensional streams of the user's first episode, at its own rows and at 1.5 times their rate."""
+    with h5py.File(path) as file:
+        demo = file["data"][sorted((n for n in file["data"] if n.startswith("demo_")), key=natural)[0]]
+        streams = [f"obs/{key}" for key, value in demo.get("obs", {}).items() if value.ndim <= 2]
+    if "actions" not in demo_keys(path):
+        sys.exit(f"{path}: no dataset `actions` in its episodes: this demonstration takes robomimic-style files")
+    outputs = "\n".join(f"      {name}: {{at: -1..0}}" for name in streams)
+    between = "\n".join(f"      {name}: {{at: -3..0}}" for name in streams)
+    config = folder / "demo.yaml"
+    config.write_text(f"""version: 1
+runtime: run
+memory: {{store: 1GiB, rings: 64MiB}}
+datasets:
+  demo: {{path: {pathlib.Path(path).resolve()}, layout: robomimic}}
+feeds:
+  policy:
+    dataset: demo
+    global_batch: 32
+    anchor: {{clock: actions}}
+    pad: {{before: 1, after: any, with: edge}}
+    outputs:
+{outputs}
+      actions: {{at: -1..14}}
+  many_clocks:
+    dataset: demo
+    global_batch: 32
+    rate: 30
+    anchor: {{clock: actions}}
+    outputs:
+{between}
+      actions: {{at: 0..7}}
+""")
+    return config, streams[0] if streams else "actions"
+
+
+def demo_keys(path):
+    with h5py.File(path) as file:
+        names = [n for n in file.get("data", {}) if n.startswith("demo_")]
+        return set(file["data"][names[0]]) if names else set()
+
+
+def raw_rows(path, episode, output, own_data):
+    """Stamps (ns) and rows of the stream behind an output of the many-clocks feed."""
+    with h5py.File(path) as file:
+        demo = file["data"][sorted((n for n in file["data"] if n.startswith("demo_")), key=natural)[episode]]
+        if own_data:
+            rows = demo[output][:]
+            return np.arange(len(rows)) * 10**9 // 20, rows.reshape(len(rows), -1)
+        return demo["pose_t"][:], demo["pose_pos"][:]
+
+
+def show_window(client, path, output, rate_hz, steps, own_data):
+    """One window: the rows that the recorder wrote, and the steps that the worker got."""
+    batch = client.next()
+    arrays = batch.copy()
+    batch.release()
+    masked = [f"{output}.mask"]
+    row = next((r for r in range(batch.rows) if all(not arrays[m][r].any() for m in masked)), 0)
+    anchor = int(arrays["anchor_ns"][row])
+    stamps, rows = raw_rows(path, int(arrays["episode_index"][row]), output, own_data)
+    targets = [anchor + (k * 10**9) // rate_hz for k in steps]
+    lines = [((t - anchor) / 1e6, "recorded", values) for t, values in zip(stamps, rows)
+             if targets[0] - 60e6 <= t <= anchor + 60e6]
+    lines += [((t - anchor) / 1e6, "resampled", values) for t, values in zip(targets, arrays[output][row])]
+    print(f"window {arrays['window_id'][row]}: episode {arrays['episode_index'][row]}, {output}, steps of 1/{rate_hz} s, first columns")
+    for at, what, values in sorted(lines, key=lambda line: (line[0], line[1])):
+        numbers = " ".join(f"{v:9.5f}" for v in np.atleast_1d(values)[:4])
+        column = numbers if what == "recorded" else " " * 42 + numbers
+        print(f"  {at:9.3f} ms  {column:84s} {'  <- ' + what if what == 'resampled' else ''}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--data", help="a robomimic-style HDF5 file")
+    options = parser.parse_args()
+    build = (ROOT / options.build).resolve()
+    folder = ROOT / "build" / "demo"
+    folder.mkdir(parents=True, exist_ok=True)
+    trajctl = build / "clients/cli/trajctl"
+
+    title("1. The dataset")
+    if options.data:
+        path = pathlib.Path(options.data).resolve()
+        config, output = config_for(path, folder)
+        rate_hz, steps = 30, range(-3, 1)
+        run(trajctl, "inspect", "--layout", "robomimic", path)
+    else:
+        path, config, output, rate_hz, steps = folder / "demo.hdf5", ROOT / "configs/demo.yaml", "pose", 10, range(-4, 1)
+        if not path.exists():
+            run(sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path)
+        run(trajctl, "inspect", "--layout", "demo", path)
+
+    title("2. The daemon: what it makes of the configuration")
+    command = [build / "daemon/trajd", "--config", config]
+    print(f"$ {' '.join(map(str, command))} &".replace(f"{ROOT}/", ""), flush=True)
+    daemon = subprocess.Popen(command)
+    endpoint = folder / "run"
+    try:
+        client = trajd.Client(trajd.load(build), endpoint, timeout_ms=30000)
+        for feed in ("policy", "many_clocks"):
+            title(f"3. A worker reads feed {feed} for two seconds")
+            run(trajctl, "bench", feed, "--seconds", "2", "--endpoint", endpoint)
+        title("4. One window: recorded rows, and what the worker gets")
+        client.open("many_clocks", epoch=1000)
+        show_window(client, path, output, rate_hz, steps, bool(options.data))
+        title("5. The daemon seen from outside")
+        run(trajctl, "status", "--endpoint", endpoint)
+        client.close()
+        title("6. The end")
+        begin = time.monotonic()
+        daemon.send_signal(signal.SIGTERM)
+        status = daemon.wait(20)
+        print(f"trajd ended with status {status} after {1e3 * (time.monotonic() - begin):.0f} ms")
+    finally:
+        if daemon.poll() is None:
+            daemon.kill()
+    sys.exit(status)
+
+
+main()
