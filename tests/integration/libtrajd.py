@@ -101,7 +101,7 @@ class Client:
         options = OpenOptions(feed and feed.encode(), spec and spec.encode(), job.encode(), mode, rank, world, credit,
                               epoch, position, fingerprint, timeout_ms)
         self.check(self.library.trajd_client_open(self.handle, c.byref(options), c.byref(self.error)))
-        return self.library.trajd_client_feed_info(self.handle).contents
+        return FeedInfo.from_buffer_copy(self.library.trajd_client_feed_info(self.handle).contents)
 
     def next(self, timeout_ms=20000):
         """The next batch; None at the end of the epoch."""

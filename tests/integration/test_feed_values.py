@@ -196,7 +196,7 @@ def test_a_feed_sent_by_the_job(daemon, demo_file):
         client.close()
     client = one.client()
     with pytest.raises(Exception, match="no stream acions.*did you mean actions"):
-        client.open(spec='{dataset: demo, global_batch: 8, anchor: {clock: actions}, outputs: {acions: {at: 0..1}}}')
+        client.open(spec='{dataset: demo, global_batch: 8, anchor: {clock: actions}, outputs: {acions: {at: 0}}}')
     with pytest.raises(Exception, match="no dataset other"):
         client.open(spec='{dataset: other, global_batch: 8, anchor: {clock: actions}, outputs: {actions: {at: 0..1}}}')
     client.close()
