@@ -42,9 +42,8 @@ static enum trajd_status check_shape(const struct trajd_array *array, struct tra
 
     if (bytes == 0)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "element type %d is none", (int)array->dtype);
-    if (array->rank < 1 || array->rank > TRAJD_ARRAY_MAX_RANK)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank %u is not in 1..%d", array->rank,
-                               TRAJD_ARRAY_MAX_RANK);
+    if (array->rank < 1)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank 0: a scalar has no rows");
     /* A zero in one dimension must not hide a product of the others that overflows: row_bytes is formed from them. */
     for (uint32_t d = 0; d < array->rank; d++)
         if (array->shape[d] > INT64_MAX || (array->shape[d] && __builtin_mul_overflow(bytes, array->shape[d], &bytes)) ||
@@ -67,10 +66,10 @@ static enum trajd_status check_chunk_shape(const struct trajd_array *array, stru
 
     for (uint32_t d = 0; d < array->rank; d++) {
         uint64_t extent = array->chunk_shape[d];
-        if (extent == 0 || extent > TRAJD_ARRAY_MAX_CHUNK_BYTES ||
-            (bytes *= extent) > TRAJD_ARRAY_MAX_CHUNK_BYTES)
+        if (extent == 0 || extent > TRAJD_ARRAY_MAX_CHUNK_BYTES / bytes)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "a chunk is empty or larger than %llu MiB",
                                    (unsigned long long)(TRAJD_ARRAY_MAX_CHUNK_BYTES >> 20));
+        bytes *= extent;
         if (__builtin_mul_overflow(chunk_count, (array->shape[d] + extent - 1) / extent, &chunk_count))
             return trajd_error_set(error, TRAJD_ERR_DATA, 0, "the number of chunks overflows");
     }
@@ -109,6 +108,8 @@ enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t fi
 {
     enum trajd_status status;
 
+    if (array->rank > TRAJD_ARRAY_MAX_RANK) /* of an absent one too: sizes are formed from it */
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank %u is above %d", array->rank, TRAJD_ARRAY_MAX_RANK);
     if (array->storage == TRAJD_STORAGE_ABSENT)
         return TRAJD_OK;
     status = check_shape(array, error);
