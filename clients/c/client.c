@@ -193,7 +193,7 @@ static void say_bye(struct trajd_client *client)
             close(ring.fd);
         while (trajd_link_receive(&client->link, client->frame, TRAJD_WIRE_MAX_FRAME) > 0)
             continue; /* batches that crossed the BYE */
-        trajd_link_wait(&client->link, client->wake_fd, false, (int)((deadline_ns - now_ns) / 1000000) + 1);
+        trajd_link_wait(&client->link, client->wake_fd, (int)((deadline_ns - now_ns) / 1000000) + 1);
     }
 }
 

@@ -78,6 +78,7 @@ struct trajd_client {
     bool resuming;         /* HELLO with our token is under way */
     bool goaway;
     bool open_fresh;
+    bool spoke;            /* since messages were looked for: sending may swallow the sign that one came */
     uint64_t retry_at_ns, hello_sent_ns, last_sent_ns, last_heard_ns;
     uint64_t instance, session, received;
     uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
@@ -120,6 +121,7 @@ struct trajd_client {
 
 /* session.c; `pump` is held */
 void trajd_session_turn(struct trajd_client *client); /* moves what can be moved without waiting */
+void trajd_session_exchange(struct trajd_client *client); /* the same, but for fd.sock */
 int trajd_session_timeout_ms(const struct trajd_client *client, uint64_t now_ns);
 void trajd_session_flush(struct trajd_client *client);
 void trajd_session_open(struct trajd_client *client); /* says OPEN with what is wanted */

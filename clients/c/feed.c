@@ -238,17 +238,18 @@ static uint32_t count_held(struct trajd_client *client)
     return count;
 }
 
-/* The next call says DONE for the batch before; releases leave in lots of a quarter of the credit while batches are here. */
+/* The next call says DONE for the batch before; what is unsaid leaves in lots of half the credit while batches are here. */
 static void settle_previous(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
     if (client->previous != NULL)
         trajd_batch_say_done(client->previous);
-    const uint32_t unsaid = client->pending.released.count + client->pending.done.count;
-    bool flush = unsaid > 0 && (client->queue_count == 0 || unsaid >= (client->info.credit + 3) / 4);
+    const struct trajd_wire_ack *pending = &client->pending;
+    const uint32_t unsaid = pending->released.count > pending->done.count ? pending->released.count : pending->done.count;
+    bool flush = unsaid > 0 && (client->queue_count == 0 || unsaid >= (client->info.credit + 1) / 2);
     pthread_mutex_unlock(&client->state);
     if (flush)
-        trajd_session_turn(client);
+        trajd_session_exchange(client);
 }
 
 static bool was_interrupted(struct trajd_client *client)
@@ -281,7 +282,7 @@ static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms
         if (turned && now_ns >= deadline_ns)
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: no batch in time");
         if (!turned)
-            trajd_session_turn(client);
+            trajd_session_exchange(client);
         else
             trajd_session_wait(client, exhausted ? busy_ns : deadline_ns);
     }

@@ -4,7 +4,7 @@
 
 #include "clients/c/client.h"
 
-#define NAP_NS 500000
+#define NAP_NS 1000000
 #define IDLE_MS 1000
 
 /* Releases that come one after the other leave in one message. */

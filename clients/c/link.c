@@ -1,6 +1,7 @@
 #include "clients/c/link.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,7 @@ enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *e
     if (link->dealer == NULL || set_options(link->dealer) != 0 || zmq_connect(link->dealer, link->feed_endpoint) != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, zmq_errno(), "%s: %s", link->feed_endpoint,
                                zmq_strerror(zmq_errno()));
+    link->dealer_fd = trajd_link_poll_fd(link);
     return TRAJD_OK;
 }
 
@@ -169,16 +171,6 @@ enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link
     return TRAJD_LINK_END; /* its end, or a daemon that breaks the protocol */
 }
 
-bool trajd_link_wait(struct trajd_link *link, int wake_fd, bool until_can_send, int timeout_ms)
-{
-    zmq_pollitem_t items[3] = {
-        {.socket = link->dealer, .events = (short)(ZMQ_POLLIN | (until_can_send ? ZMQ_POLLOUT : 0))},
-        {.fd = wake_fd, .events = ZMQ_POLLIN},
-        {.fd = link->fd, .events = ZMQ_POLLIN},
-    };
-    return zmq_poll(items, link->fd >= 0 ? 3 : 2, timeout_ms) >= 0 || zmq_errno() != EINTR;
-}
-
 int trajd_link_poll_fd(const struct trajd_link *link)
 {
     int fd = -1;
@@ -186,4 +178,15 @@ int trajd_link_poll_fd(const struct trajd_link *link)
     if (link->dealer == NULL || zmq_getsockopt(link->dealer, ZMQ_FD, &fd, &size) != 0)
         return -1;
     return fd;
+}
+
+/* By poll, not zmq_poll, which asks the socket twice: its descriptor becomes readable once, when there is something after nothing. */
+struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd, int timeout_ms)
+{
+    struct pollfd items[] = {{.fd = link->dealer_fd, .events = POLLIN},
+                             {.fd = wake_fd, .events = POLLIN},
+                             {.fd = link->fd, .events = POLLIN}};
+    if (poll(items, 3, timeout_ms) <= 0)
+        return (struct trajd_link_readable){0};
+    return (struct trajd_link_readable){.wake = items[1].revents != 0, .connection = items[2].revents != 0};
 }

@@ -11,7 +11,8 @@
 
 struct trajd_link {
     void *context, *dealer;
-    int fd; /* the connection on fd.sock; -1: none */
+    int fd;        /* the connection on fd.sock; -1: none */
+    int dealer_fd; /* edge-triggered */
     char *feed_endpoint; /* "ipc://DIRECTORY/feed.sock" */
     char *fd_path;
 };
@@ -45,8 +46,12 @@ enum trajd_status trajd_link_attach(struct trajd_link *link, const void *token, 
 void trajd_link_detach(struct trajd_link *link);
 enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link_ring *ring);
 
-/* Until either socket or wake_fd is readable (or the DEALER takes a message, if asked). False: interrupted by a signal. */
-bool trajd_link_wait(struct trajd_link *link, int wake_fd, bool until_can_send, int timeout_ms);
+/* Until either socket or wake_fd is readable, or somebody is connected; which of the two descriptors is. Only after
+ * trajd_link_receive has returned 0, and nothing has been sent since. */
+struct trajd_link_readable {
+    bool connection, wake;
+};
+struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd, int timeout_ms);
 /* Readable when trajd_link_receive may have become worth a call; edge-triggered, -1 before the first dial. */
 int trajd_link_poll_fd(const struct trajd_link *link);
 

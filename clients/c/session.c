@@ -10,6 +10,7 @@
 void trajd_session_say(struct trajd_client *client, const struct trajd_wire_message *message)
 {
     size_t size;
+    client->spoke = true;
     if (trajd_wire_encode(message, client->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK ||
         trajd_link_send(&client->link, client->frame, size) != TRAJD_OK)
         return; /* nobody is connected: what matters is said again after the next HELLO */
@@ -169,20 +170,37 @@ static void ping(struct trajd_client *client, uint64_t now_ns)
     trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = now_ns}});
 }
 
-void trajd_session_turn(struct trajd_client *client)
+static void receive_all(struct trajd_client *client, uint64_t now_ns)
 {
     size_t size;
-    uint64_t now_ns = trajd_client_now_ns();
-    read_connection(client);
-    trajd_session_flush(client);
+    client->spoke = false;
     while ((size = trajd_link_receive(&client->link, client->frame, TRAJD_WIRE_MAX_FRAME)) > 0) {
         client->last_heard_ns = now_ns;
         trajd_session_handle(client, client->frame, size);
     }
-    if (client->link.dealer == NULL)
-        return;
-    advance(client, now_ns);
-    ping(client, now_ns);
+}
+
+static void turn(struct trajd_client *client, bool read_too)
+{
+    const uint64_t now_ns = trajd_client_now_ns();
+    if (read_too)
+        read_connection(client);
+    trajd_session_flush(client);
+    do {
+        receive_all(client, now_ns);
+        advance(client, now_ns);
+        ping(client, now_ns);
+    } while (client->spoke);
+}
+
+void trajd_session_turn(struct trajd_client *client)
+{
+    turn(client, true);
+}
+
+void trajd_session_exchange(struct trajd_client *client)
+{
+    turn(client, false);
 }
 
 int trajd_session_timeout_ms(const struct trajd_client *client, uint64_t now_ns)
@@ -214,18 +232,18 @@ void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns)
 {
     uint64_t count;
     uint64_t now_ns = trajd_client_now_ns();
-    if (now_ns < deadline_ns && begin_waiting(client)) {
+    struct trajd_link_readable readable = {.connection = true};
+    if (now_ns < deadline_ns && !client->spoke && begin_waiting(client)) {
         uint64_t rest_ms = (deadline_ns - now_ns) / 1000000 + 1;
         int timeout_ms = trajd_session_timeout_ms(client, now_ns);
-        bool until_can_send = client->phase == TRAJD_PHASE_DOWN && now_ns >= client->retry_at_ns;
         if (rest_ms < (uint64_t)timeout_ms)
             timeout_ms = (int)rest_ms;
-        trajd_link_wait(&client->link, client->wake_fd, until_can_send, timeout_ms);
+        readable = trajd_link_wait(&client->link, client->wake_fd, timeout_ms);
         pthread_mutex_lock(&client->state);
         client->waiting = false;
         pthread_mutex_unlock(&client->state);
-        if (read(client->wake_fd, &count, sizeof(count)) < 0)
-            count = 0; /* something else was readable, or the time was up */
+        if (readable.wake && read(client->wake_fd, &count, sizeof(count)) < 0)
+            count = 0; /* never empty here; and if it were, nothing would be lost */
     }
-    trajd_session_turn(client);
+    turn(client, readable.connection);
 }

@@ -4,7 +4,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/feed/server_state.h"
 
-#define IDLE_MS 250u /* a turn at least so often: the watchdog looks at its stamp */
+#define IDLE_MS 100u /* a turn at least so often: the watchdog looks at its stamp */
 #define MESSAGES_A_TURN 256u
 #define TICK_NS (100 * UINT64_C(1000000))
 #define RATE_NS (1000 * UINT64_C(1000000))
@@ -19,8 +19,10 @@ static void note_latency(struct trajd_server *server, uint64_t ready_ns)
 }
 
 /* Each record as send_message wrote it. */
-static void send_outbox(struct trajd_server *server)
+/* True if there was something to send. */
+static bool send_outbox(struct trajd_server *server)
 {
+    const bool found = server->sending.size > 0;
     const unsigned char *at = server->sending.bytes;
     const unsigned char *end = at + server->sending.size;
     while (at < end) {
@@ -38,6 +40,7 @@ static void send_outbox(struct trajd_server *server)
         at += length;
     }
     server->sending.size = 0;
+    return found;
 }
 
 static void take_outbox(struct trajd_server *server, uint64_t now_ns)
@@ -53,11 +56,16 @@ static void take_outbox(struct trajd_server *server, uint64_t now_ns)
     pthread_mutex_unlock(&server->mutex);
 }
 
-static void receive_all(struct trajd_server *server, uint64_t now_ns)
+/* True if none is left. */
+static bool receive_all(struct trajd_server *server, uint64_t now_ns)
 {
     struct trajd_incoming incoming;
-    for (uint32_t i = 0; i < MESSAGES_A_TURN && trajd_transport_receive(server->transport, &incoming); i++)
+    for (uint32_t i = 0; i < MESSAGES_A_TURN; i++) {
+        if (!trajd_transport_receive(server->transport, &incoming))
+            return true;
         trajd_server_handle(server, &incoming, now_ns);
+    }
+    return false;
 }
 
 /* A HELLO that no connection on fd.sock followed. */
@@ -120,8 +128,6 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
 {
     struct trajd_feed *idle[MAX_IDLE_FEEDS];
     uint32_t idle_count = 0;
-    if (now_ns < server->tick_at_ns)
-        return;
     server->tick_at_ns = now_ns + TICK_NS;
     pthread_mutex_lock(&server->mutex);
     forget_unattached(server, now_ns);
@@ -134,22 +140,31 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
 
 void *trajd_server_run(void *context)
 {
+    enum { CONNECTIONS = 1, WAKE = 2 };
     struct trajd_server *server = context;
     const int descriptors[] = {trajd_fdsock_poll_fd(server->fdsock), server->wake_fd};
+    uint32_t readable = 0;
     uint64_t count;
+    bool idle = false;
     server->rate_since_ns = (uint64_t)trajd_now_ns();
     while (!__atomic_load_n(&server->stop, __ATOMIC_RELAXED)) { /* relaxed: see stop_thread */
-        trajd_transport_wait(server->transport, descriptors, 2, IDLE_MS);
+        if (idle)
+            readable = trajd_transport_wait(server->transport, descriptors, 2, IDLE_MS);
         const uint64_t now_ns = (uint64_t)trajd_now_ns();
         __atomic_store_n(&server->last_turn_ns, now_ns, __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
-        if (read(server->wake_fd, &count, sizeof(count)) < 0)
-            count = 0; /* not woken: something else was readable, or the time was up */
+        if ((readable & WAKE) && read(server->wake_fd, &count, sizeof(count)) < 0)
+            count = 0; /* never empty here; and if it were, nothing would be lost */
         trajd_transport_turn(server->transport, now_ns);
-        receive_all(server, now_ns); /* what a worker said before it died counts, so before its end of file */
-        trajd_fdsock_turn(server->fdsock, now_ns);
-        tick(server, now_ns);
+        idle = receive_all(server, now_ns); /* what a worker said before it died counts, so before its end of file */
+        const bool due = now_ns >= server->tick_at_ns;
+        if ((readable & CONNECTIONS) || due)
+            trajd_fdsock_turn(server->fdsock, now_ns);
+        if (due)
+            tick(server, now_ns);
         take_outbox(server, now_ns);
-        send_outbox(server);
+        /* sending may swallow the sign of a message that came: look before sleeping */
+        idle = !send_outbox(server) && idle;
+        readable = 0;
     }
     return NULL;
 }

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 
 struct trajd_transport {
     void *context, *router, *zap, *monitor;
+    int descriptors[3]; /* of the three */
+    bool aside;         /* zap or monitor may have something */
     char *endpoint;
     const char *path; /* within endpoint */
     bool group_access;
@@ -257,6 +260,13 @@ static void answer_zap(struct trajd_transport *transport)
 
 /* ---- the rest ---- */
 
+static int descriptor_of(void *socket)
+{
+    int fd = -1;
+    size_t size = sizeof(fd);
+    return zmq_getsockopt(socket, ZMQ_FD, &fd, &size) == 0 ? fd : -1;
+}
+
 enum trajd_status trajd_transport_create(const struct trajd_transport_options *options, struct trajd_transport **out,
                                          struct trajd_error *error)
 {
@@ -285,6 +295,10 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
     if (status != TRAJD_OK)
         goto fail;
     descriptors_short(transport);
+    transport->descriptors[0] = descriptor_of(transport->router);
+    transport->descriptors[1] = descriptor_of(transport->zap);
+    transport->descriptors[2] = descriptor_of(transport->monitor);
+    transport->aside = true;
     *out = transport;
     return TRAJD_OK;
 fail:
@@ -311,16 +325,20 @@ void trajd_transport_destroy(struct trajd_transport **pointer)
     *pointer = NULL;
 }
 
-void trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count, uint32_t timeout_ms)
+/* zmq_poll asks every socket twice; these descriptors become readable once, when there is something after there was nothing. */
+uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count, uint32_t timeout_ms)
 {
-    zmq_pollitem_t items[7] = {
-        {.socket = transport->router, .events = ZMQ_POLLIN},
-        {.socket = transport->zap, .events = ZMQ_POLLIN},
-        {.socket = transport->monitor, .events = ZMQ_POLLIN},
-    };
+    struct pollfd items[7] = {{.fd = transport->descriptors[0], .events = POLLIN},
+                              {.fd = transport->descriptors[1], .events = POLLIN},
+                              {.fd = transport->descriptors[2], .events = POLLIN}};
+    uint32_t readable = 0;
     for (uint32_t i = 0; i < count; i++)
-        items[3 + i] = (zmq_pollitem_t){.fd = descriptors[i], .events = ZMQ_POLLIN};
-    zmq_poll(items, 3 + (int)count, (long)timeout_ms);
+        items[3 + i] = (struct pollfd){.fd = descriptors[i], .events = POLLIN};
+    const int ready = poll(items, 3 + count, (int)timeout_ms);
+    transport->aside = ready <= 0 || items[1].revents != 0 || items[2].revents != 0;
+    for (uint32_t i = 0; ready > 0 && i < count; i++)
+        readable |= (uint32_t)(items[3 + i].revents != 0) << i;
+    return readable;
 }
 
 static bool has_more(zmq_msg_t *message)
@@ -369,6 +387,9 @@ enum trajd_status trajd_transport_send(struct trajd_transport *transport, const 
 
 void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns)
 {
+    if (!transport->aside && transport->bind_at_ns == 0)
+        return;
+    transport->aside = false;
     answer_zap(transport);
     watch_descriptors(transport, now_ns);
 }

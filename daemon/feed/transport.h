@@ -46,14 +46,15 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
 /* Never waits for peers. */
 void trajd_transport_destroy(struct trajd_transport **transport);
 
-/* Until a socket or one of the descriptors (at most 4) is readable. */
-void trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count, uint32_t timeout_ms);
+/* Until a message comes, or one of the descriptors (at most 4) is readable: bit i of the result says that number i is.
+ * Only after trajd_transport_receive has returned false, and nothing has been sent since. */
+uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count, uint32_t timeout_ms);
 /* The next whole message, if there is one. */
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming);
 /* TRAJD_ERR_CLOSED: no such connection any more; TRAJD_ERR_BUSY: it does not read. The frame is copied. */
 enum trajd_status trajd_transport_send(struct trajd_transport *transport, const struct trajd_route *route,
                                        const void *frame, size_t size_bytes);
-/* What is to be done beside messages: answers to who may connect, the watch over descriptors. Once a turn of the loop. */
+/* What is to be done beside messages: answers to who may connect, the watch over descriptors. Once a turn of the loop; cheap. */
 void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns);
 const struct trajd_transport_counters *trajd_transport_get_counters(const struct trajd_transport *transport);
 
