@@ -203,8 +203,7 @@ static void add_entry(struct trajd_bytes *bytes, const struct trajd_index_entry 
 
 static bool is_kept(const struct trajd_index_entry *entry, int64_t now)
 {
-    return entry->keep &&
-           (entry->from_cache || (entry->mtime_ns < now - stale_ns && entry->ctime_ns < now - stale_ns));
+    return entry->keep && (entry->from_cache || entry->mtime_ns < now - stale_ns);
 }
 
 static bool write_whole(int fd, const struct trajd_bytes *bytes)

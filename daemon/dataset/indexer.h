@@ -40,8 +40,8 @@ struct trajd_scan {
     struct trajd_arena *arena; /* of the record */
     struct trajd_record *record;
     hid_t file;
+    uint64_t file_size;
     bool has_user_block;
-    uint32_t note_capacity;
 };
 
 /* Resource limits, then the system call filter where the kernel has one. False with a message on stderr. */

@@ -14,7 +14,7 @@ static const uint64_t chunk_count_max = 4u << 20;
 
 static const char *refuse(struct trajd_scan *scan, struct trajd_record_dataset *dataset, const char *text)
 {
-    dataset->refusal = trajd_arena_copy(scan->arena, text, strlen(text));
+    dataset->refusal = text ? trajd_arena_copy(scan->arena, text, strlen(text)) : NULL;
     dataset->array = (struct trajd_array){0};
     if (!dataset->refusal)
         dataset->refusal = "no memory";
@@ -67,23 +67,23 @@ static const char *class_name(H5T_class_t class)
 {
     switch (class) {
     case H5T_COMPOUND:
-        return "a compound type";
+        return "a compound type is not supported";
     case H5T_VLEN:
-        return "a variable-length type";
+        return "a variable-length type is not supported";
     case H5T_STRING:
-        return "a string type";
+        return "a string type is not supported";
     case H5T_OPAQUE:
-        return "an opaque type";
+        return "an opaque type is not supported";
     case H5T_REFERENCE:
-        return "a reference type";
+        return "a reference type is not supported";
     case H5T_ARRAY:
-        return "an array type";
+        return "an array type is not supported";
     case H5T_BITFIELD:
-        return "a bit field type";
+        return "a bit field type is not supported";
     case H5T_ENUM:
-        return "an enum other than bool";
+        return "an enum other than bool is not supported";
     default:
-        return "an unknown type";
+        return "an unknown type is not supported";
     }
 }
 
@@ -341,6 +341,9 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
 
     if (!row_bytes || row_bytes > check_row_bytes_max || has_filter(array, TRAJD_FILTER_LZF))
         return NULL; /* libhdf5 itself has no lzf */
+    if (array->storage == TRAJD_STORAGE_CONTIGUOUS &&
+        (array->offset > scan->file_size || array->size_bytes > scan->file_size - array->offset))
+        return NULL; /* the parent refuses what lies beyond the file's end */
     rows = row_bytes > check_bytes ? 1 : check_bytes / row_bytes;
     if (rows > array->shape[0])
         rows = array->shape[0];
@@ -354,7 +357,7 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
              H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0)
         why = trajd_indexer_error(scan);
     else if (H5Dread(dataset, type, memory, space, H5P_DEFAULT, bytes) < 0)
-        why = trajd_indexer_error(scan);
+        why = trajd_arena_format(scan->arena, "libhdf5 cannot read it: %s", trajd_indexer_error(scan));
     out->check_rows = why ? 0 : rows;
     out->check_digest = why ? 0 : trajd_digest_of(bytes, rows * row_bytes);
     H5Sclose(memory);
@@ -427,7 +430,8 @@ bool trajd_indexer_dataset(struct trajd_scan *scan, hid_t group, const char *pat
         return refuse(scan, dataset, "an external link is refused (it names another file)");
     object = H5Oopen(group, path, H5P_DEFAULT);
     if (object < 0)
-        return refuse(scan, dataset, trajd_indexer_error(scan));
+        return refuse(scan, dataset,
+                      trajd_arena_format(scan->arena, "cannot be opened: %s", trajd_indexer_error(scan)));
     if (H5Iget_type(object) != H5I_DATASET) {
         H5Oclose(object);
         return !of_family && refuse(scan, dataset, "it is no dataset");

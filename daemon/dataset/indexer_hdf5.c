@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "daemon/dataset/glob.h"
 #include "daemon/dataset/indexer.h"
@@ -351,16 +352,20 @@ void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_
     struct trajd_scan scan = {.layout = layout, .arena = arena, .record = record};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation;
     hsize_t user_block = 0;
+    struct stat status;
     char path[64];
 
+    if (!fstat(fd, &status))
+        scan.file_size = (uint64_t)status.st_size;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     scan.file = H5Fopen(path, H5F_ACC_RDONLY, access);
-    H5Pclose(access);
-    if (scan.file < 0) {
+    if (scan.file < 0) { /* the error first: the next call of the library clears it */
         record->refusal = trajd_arena_format(arena, "not readable as HDF5: %s", trajd_indexer_error(&scan));
+        H5Pclose(access);
         return;
     }
+    H5Pclose(access);
     creation = H5Fget_create_plist(scan.file);
     H5Pget_userblock(creation, &user_block);
     H5Pclose(creation);

@@ -175,17 +175,6 @@ static void refuse(struct cursor *c, struct trajd_record_dataset *dataset, const
         fail(c, "no memory");
 }
 
-static void take_chunk(struct cursor *c, struct trajd_record_dataset *dataset, struct trajd_chunk *chunk)
-{
-    chunk->offset = take_u64(c);
-    chunk->stored_size = take_u32(c);
-    chunk->filter_mask = take_u32(c);
-    if (chunk->offset == TRAJD_ARRAY_MISSING_CHUNK)
-        return;
-    if (chunk->offset > c->file_size || chunk->stored_size > c->file_size - chunk->offset)
-        refuse(c, dataset, "a chunk lies beyond the end of the file");
-}
-
 static void take_chunks(struct cursor *c, struct trajd_record_dataset *dataset)
 {
     struct trajd_array *array = &dataset->array;
@@ -215,8 +204,11 @@ static void take_chunks(struct cursor *c, struct trajd_record_dataset *dataset)
     if (c->failed || array->chunk_count != expected || expected > c->left / 16)
         return fail(c, "the number of chunks does not fit the shape");
     chunks = allocate(c, expected, sizeof *chunks);
-    for (uint64_t i = 0; chunks && i < expected; i++)
-        take_chunk(c, dataset, &chunks[i]);
+    for (uint64_t i = 0; chunks && i < expected; i++) {
+        chunks[i].offset = take_u64(c);
+        chunks[i].stored_size = take_u32(c);
+        chunks[i].filter_mask = take_u32(c);
+    }
     array->chunks = chunks;
 }
 
@@ -240,8 +232,6 @@ static void take_storage(struct cursor *c, struct trajd_record_dataset *dataset)
         array->offset = take_u64(c);
         if (array->filter_count)
             fail(c, "contiguous data have no filters");
-        if (array->offset > c->file_size || array->size_bytes > c->file_size - array->offset)
-            refuse(c, dataset, "its data lie beyond the end of the file");
         break;
     case TRAJD_STORAGE_CHUNKED:
         take_chunks(c, dataset);
@@ -261,6 +251,7 @@ static void take_storage(struct cursor *c, struct trajd_record_dataset *dataset)
 static void take_dataset(struct cursor *c, struct trajd_record_dataset *dataset)
 {
     struct trajd_array *array = &dataset->array;
+    struct trajd_error error;
     uint8_t storage, dtype;
 
     dataset->path = take_text(c);
@@ -285,6 +276,8 @@ static void take_dataset(struct cursor *c, struct trajd_record_dataset *dataset)
         array->shape[0] > row_count_max || dataset->check_rows > array->shape[0])
         return fail(c, "a dataset is too large");
     take_storage(c, dataset);
+    if (!c->failed && trajd_array_check(array, c->file_size, array->inline_bytes ? array->size_bytes : 0, &error))
+        refuse(c, dataset, error.message);
 }
 
 static void take_stamps(struct cursor *c, struct trajd_record_clock *clock)

@@ -42,7 +42,12 @@ bool trajd_stamp_from_f64(double value, enum trajd_stamp_unit unit, int64_t *sta
 
 bool trajd_stamp_from_i64(int64_t value, enum trajd_stamp_unit unit, int64_t *stamp_ns)
 {
-    return !__builtin_mul_overflow(value, unit_ns(unit), stamp_ns);
+    int64_t product;
+
+    if (__builtin_mul_overflow(value, unit_ns(unit), &product))
+        return false;
+    *stamp_ns = product;
+    return true;
 }
 
 static enum trajd_status bad_stamp(uint64_t row, double value, struct trajd_error *error)
