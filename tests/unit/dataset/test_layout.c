@@ -1,0 +1,201 @@
+/* layout.c and layout_load.c: the shipped layouts, every key, and what each mistake is answered. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/dataset/layout.h"
+
+#define LAYOUTS TRAJD_SOURCE_DIR "/configs/layouts"
+
+static const char good[] =
+    "layout: lab\n"
+    "version: 1\n"
+    "episodes: {files: \"*/ep_*.h5\", groups: /}\n"
+    "clocks:\n"
+    "  arm: {path: q_t, unit: ns, repeated: drop, backward: keep_last, offset: -1.5s}\n"
+    "  wrist: {path: cam, column: 2, unit: us, latency: 38ms}\n"
+    "  ft: {rate: 29.97, start: {path: ft_t0, unit: ms}, rows: wrench}\n"
+    "streams:\n"
+    "  joints: {path: q, clock: arm, kind: angle, columns: \"0:6\", unit: deg}\n"
+    "  grip: {path: q, clock: arm, kind: previous, columns: \"6:7\", max_gap: 200ms}\n"
+    "  rot: {clock: arm, kind: slerp, order: wxyz, optional: true}\n"
+    "  cams/*/rgb: {path: images/*/rgb, clock: wrist, kind: nearest}\n"
+    "  wrench: {path: ft, clock: ft, kind: mean}\n";
+
+static void every_key_is_read(void **state)
+{
+    struct trajd_layout *layout;
+    struct trajd_error error;
+
+    (void)state;
+    if (trajd_layout_parse("lab", good, strlen(good), &layout, &error))
+        fail_msg("%s", error.message);
+    assert_string_equal(layout->name, "lab");
+    assert_string_equal(layout->files, "*/ep_*.h5");
+    assert_string_equal(layout->groups, "/");
+    assert_null(layout->filter_path);
+    assert_int_equal(layout->clock_count, 3);
+    assert_string_equal(layout->clocks[0].stamps_path, "q_t");
+    assert_int_equal(layout->clocks[0].repeated, TRAJD_STAMPS_DROP);
+    assert_int_equal(layout->clocks[0].backward, TRAJD_STAMPS_KEEP_LAST);
+    assert_int_equal(layout->clocks[0].offset_ns, -1500000000);
+    assert_int_equal(layout->clocks[1].stamps_column, 2);
+    assert_int_equal(layout->clocks[1].unit, TRAJD_UNIT_US);
+    assert_int_equal(layout->clocks[1].latency_ns, 38000000);
+    assert_int_equal(layout->clocks[2].rate.num, 30000);
+    assert_int_equal(layout->clocks[2].rate.den, 1001);
+    assert_string_equal(layout->clocks[2].start_path, "ft_t0");
+    assert_int_equal(layout->clocks[2].start_unit, TRAJD_UNIT_MS);
+    assert_string_equal(layout->clocks[2].rows, "wrench");
+    assert_int_equal(layout->stream_count, 5);
+    assert_int_equal(layout->streams[0].column_end, 6);
+    assert_true(layout->streams[0].angle_period == 360.0);
+    assert_int_equal(layout->streams[0].max_gap_ns, -1);
+    assert_false(layout->streams[0].optional);
+    assert_int_equal(layout->streams[1].max_gap_ns, 200000000);
+    assert_int_equal(layout->streams[2].kind, TRAJD_KIND_SLERP_WXYZ);
+    assert_string_equal(layout->streams[2].path, "rot");
+    assert_true(layout->streams[3].optional);
+    assert_int_equal(layout->text_length, strlen(good));
+    trajd_layout_destroy(&layout);
+    assert_null(layout);
+}
+
+static void the_hash_is_of_the_content(void **state)
+{
+    struct trajd_layout *one, *two;
+    char text[sizeof good + 64];
+
+    (void)state;
+    assert_int_equal(trajd_layout_parse("a", good, strlen(good), &one, NULL), TRAJD_OK);
+    snprintf(text, sizeof text, "# a comment\n%s", good);
+    assert_int_equal(trajd_layout_parse("b", text, strlen(text), &two, NULL), TRAJD_OK);
+    assert_true(one->hash == two->hash);
+    trajd_layout_destroy(&two);
+    strcpy(text, good);
+    memcpy(strstr(text, "38ms"), "39ms", 4);
+    assert_int_equal(trajd_layout_parse("c", text, strlen(text), &two, NULL), TRAJD_OK);
+    assert_true(one->hash != two->hash);
+    trajd_layout_destroy(&two);
+    trajd_layout_destroy(&one);
+}
+
+static void shipped_layouts_load(void **state)
+{
+    static const char *const names[] = {"robomimic", "robosuite_raw", "aloha", "template"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct trajd_layout *layout;
+        struct trajd_error error;
+        if (trajd_layout_load(names[i], LAYOUTS, &layout, &error))
+            fail_msg("%s", error.message);
+        assert_string_equal(layout->name, names[i]);
+        trajd_layout_destroy(&layout);
+    }
+}
+
+struct mistake {
+    const char *from, *to; /* in `good` */
+    const char *told;      /* in the message */
+};
+
+static void mistakes_are_told_with_their_line(void **state)
+{
+    static const struct mistake mistakes[] = {
+        {"kind: angle", "knid: angle", "lab:9: "},
+        {"kind: angle", "knid: angle", "did you mean kind"},
+        {"kind: angle", "kind: liner", "linear"},
+        {"kind: mean", "kind: slerp", "order: missing"},
+        {"kind: mean", "kind: mean, order: xyzw", "kind slerp only"},
+        {"clock: wrist,", "clock: wirst,", "did you mean wrist"},
+        {"columns: \"0:6\"", "columns: \"6:6\"", "BEGIN:END"},
+        {"columns: \"0:6\"", "columns: \"0:6 \"", "BEGIN:END"},
+        {"max_gap: 200ms", "max_gap: 0ms", "above 0"},
+        {"max_gap: 200ms", "max_gap: 200", "max_gap"},
+        {"unit: ns,", "", "unit: missing"},
+        {", start: {path: ft_t0, unit: ms}", "", "start: missing"},
+        {"rows: wrench", "rows: wrnch", "no stream of this clock"},
+        {"rate: 29.97", "rate: 0", "rate"},
+        {"rate: 29.97, ", "", "needs path"},
+        {"column: 2", "column: -1", "column"},
+        {"column: 2", "rate: 20", "does not belong"},
+        {"path: images/*/rgb", "path: images/cam/rgb", "both have a '*'"},
+        {"path: images/*/rgb", "path: \"*/*/rgb\"", "only one '*'"},
+        {"path: images/*/rgb", "path: ../*/rgb", "relative"},
+        {"path: q_t", "path: /q_t", "relative"},
+        {"groups: /", "groups: data", "begins with '/'"},
+        {"files: \"*/ep_*.h5\"", "files: /etc/*", "below the dataset"},
+        {"version: 1", "version: 2", "version"},
+        {"layout: lab\n", "", "layout: missing"},
+        {"version: 1\n", "filter: /mask\n", "/mask/{key}"},
+        {"version: 1\n", "layout: lab\n", "layout"},
+        {"optional: true", "optional: maybe", "optional"},
+        {"path: images/*/rgb,", "path: images/*/rgb, optional: false,", "always optional"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        char text[2048];
+        const char *place = strstr(good, mistakes[i].from);
+        struct trajd_layout *layout = (struct trajd_layout *)1;
+        struct trajd_error error = {0};
+
+        assert_non_null(place);
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(place - good), good, mistakes[i].to,
+                 place + strlen(mistakes[i].from));
+        assert_int_equal(trajd_layout_parse("lab", text, strlen(text), &layout, &error), TRAJD_ERR_ARGUMENT);
+        if (strncmp(error.message, "lab:", 4) || !strstr(error.message, mistakes[i].told))
+            fail_msg("\"%s\" for \"%s\" is answered: %s", mistakes[i].to, mistakes[i].from, error.message);
+    }
+}
+
+static void unknown_names_list_what_there_is(void **state)
+{
+    struct trajd_layout *layout;
+    struct trajd_error error;
+
+    (void)state;
+    assert_int_equal(trajd_layout_load("robomimik", LAYOUTS, &layout, &error), TRAJD_ERR_NOT_FOUND);
+    assert_non_null(strstr(error.message, "robomimic"));
+    assert_non_null(strstr(error.message, "aloha"));
+    assert_int_equal(trajd_layout_load("./none.yaml", LAYOUTS, &layout, &error), TRAJD_ERR_NOT_FOUND);
+    assert_null(layout);
+    assert_int_equal(trajd_layout_load(LAYOUTS "/aloha.yaml", NULL, &layout, &error), TRAJD_OK);
+    trajd_layout_destroy(&layout);
+}
+
+static void a_star_stays_within_a_part(void **state)
+{
+    char capture[8];
+
+    (void)state;
+    assert_true(trajd_layout_match("obs/*_quat", "obs/a_quat", capture, sizeof capture));
+    assert_string_equal(capture, "a");
+    assert_true(trajd_layout_match("*", "abc", NULL, 0));
+    assert_true(trajd_layout_match("a/b", "a/b", NULL, 0));
+    assert_false(trajd_layout_match("a/b", "a/bc", NULL, 0));
+    assert_false(trajd_layout_match("obs/*", "obs/a/b", NULL, 0));
+    assert_false(trajd_layout_match("obs/*", "obs/", NULL, 0));
+    assert_false(trajd_layout_match("ab*ba", "aba", NULL, 0));
+    assert_false(trajd_layout_match("*", "12345678", capture, sizeof capture)); /* does not fit */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_key_is_read),
+        cmocka_unit_test(the_hash_is_of_the_content),
+        cmocka_unit_test(shipped_layouts_load),
+        cmocka_unit_test(mistakes_are_told_with_their_line),
+        cmocka_unit_test(unknown_names_list_what_there_is),
+        cmocka_unit_test(a_star_stays_within_a_part),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
