@@ -48,6 +48,8 @@ static int64_t gallop(const int64_t *stamps, int64_t row_count, int64_t x, int64
 {
     int64_t step = 1, next;
 
+    if (row_count - guess > 2 && stamps[guess] <= x && x < stamps[guess + 2])
+        return guess + (stamps[guess + 1] <= x); /* nearly always, and the one thing that cannot be foretold is no branch */
     if (stamps[guess] <= x) {
         while (row_count - guess > step) {
             next = guess + step;
@@ -80,7 +82,7 @@ int64_t trajd_cpu_row_at(const struct trajd_cpu_window *window, int64_t x, int64
     return row < 0 ? -1 : row < window->row_count ? row : window->row_count - 1;
 }
 
-/* Where x would be if the rows were evenly spaced. */
+/* One row before where x would be if the rows were evenly spaced: jitter puts it there or one further. */
 static int64_t even_guess(const struct trajd_cpu_window *window, int64_t x)
 {
     int64_t last = window->row_count - 1;
@@ -93,7 +95,8 @@ static int64_t even_guess(const struct trajd_cpu_window *window, int64_t x)
     share = ((double)x - first_ns) / span_ns;
     if (!(share > 0))
         return 0;
-    return share < 1 ? (int64_t)(share * (double)last) : last;
+    share = share < 1 ? share * (double)last - 1 : (double)last;
+    return share > 0 ? (int64_t)share : 0;
 }
 
 static void find_inside(const struct trajd_cpu_window *window, int64_t x, struct trajd_cpu_step *step)

@@ -3,7 +3,7 @@
  * Math      v = p + a (q - p), and so on; value * scale + offset; one rounding at the store.
  * Shapes    any D. A row is worked on in tiles of TILE features, in double: load, blend, normalise, store, each a loop
  *           that the compiler vectorises. f32, f64 and u8 rows to f32 by linear, previous or nearest take one fused
- *           loop, of constant length for the small D that robots have.
+ *           loop, four features at once.
  * Requires  nothing. On x86-64 the hot functions exist for AVX2 too, picked when the program is loaded.
  * Moves     each row that is used once, each output row once.
  * Numerics  the reference's operations in the reference's order: the same bits.
@@ -15,6 +15,7 @@
 #include "kernels/resample_cpu.h"
 
 #define TILE 64
+#define WIDE 48 /* features from which on plain loops win */
 
 /* A constant type leaves one loop. */
 TRAJD_CPU_INLINE void load(enum trajd_dtype type, const void *row, uint32_t count, double *restrict out)
@@ -226,6 +227,66 @@ TRAJD_CPU_CLONES static void move_tiles(const struct trajd_stream *stream, struc
     }
 }
 
+/* Four features at once; the compiler makes two halves of it where there is no AVX. */
+typedef double four_doubles __attribute__((vector_size(32)));
+typedef int64_t four_flags __attribute__((vector_size(32)));
+typedef float four_floats __attribute__((vector_size(16)));
+typedef uint8_t four_bytes __attribute__((vector_size(4)));
+typedef int32_t four_integers __attribute__((vector_size(16)));
+
+TRAJD_CPU_INLINE void load_four_floats(const float *from, four_doubles *out)
+{
+    four_floats narrow;
+
+    memcpy(&narrow, from, sizeof narrow);
+    *out = __builtin_convertvector(narrow, four_doubles);
+}
+
+TRAJD_CPU_INLINE void load_four(enum trajd_dtype type, const void *row, uint32_t d, four_doubles *out)
+{
+    four_bytes bytes;
+
+    if (type == TRAJD_F64) {
+        memcpy(out, (const double *)row + d, sizeof *out);
+    } else if (type == TRAJD_F32) {
+        load_four_floats((const float *)row + d, out);
+    } else {
+        memcpy(&bytes, (const uint8_t *)row + d, sizeof bytes);
+        *out = __builtin_convertvector(__builtin_convertvector(bytes, four_integers), four_doubles);
+    }
+}
+
+/* One row's work in locals: what is in memory could change with every store, for all that the compiler knows. */
+struct fused {
+    enum trajd_dtype type;
+    bool blends, scaled;
+    const char *row, *next;
+    double a;
+    const float *scale, *offset;
+    float *restrict out;
+};
+
+TRAJD_CPU_INLINE void fuse_four(struct fused work, uint32_t d, four_flags *nan)
+{
+    four_doubles value, other;
+    four_floats narrow;
+
+    load_four(work.type, work.row, d, &value);
+    if (work.blends) {
+        load_four(work.type, work.next, d, &other);
+        value += work.a * (other - value);
+    }
+    *nan |= value != value;
+    if (work.scaled) {
+        load_four_floats(work.scale + d, &other);
+        value *= other;
+        load_four_floats(work.offset + d, &other);
+        value += other;
+    }
+    narrow = __builtin_convertvector(value, four_floats);
+    memcpy(work.out + d, &narrow, sizeof narrow);
+}
+
 TRAJD_CPU_INLINE double element(enum trajd_dtype type, const void *row, uint32_t d)
 {
     if (type == TRAJD_F64)
@@ -233,42 +294,59 @@ TRAJD_CPU_INLINE double element(enum trajd_dtype type, const void *row, uint32_t
     return type == TRAJD_F32 ? (double)((const float *)row)[d] : ((const uint8_t *)row)[d];
 }
 
-/* One loop a row. Returns whether a value is NaN, which is looked into by the caller. */
-TRAJD_CPU_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream, const struct trajd_cpu_move *move,
-                      uint32_t count)
+TRAJD_CPU_INLINE int64_t fuse_one(struct fused work, uint32_t d)
 {
-    const char *next = move->row + stream->row_stride_bytes;
-    const float *scale = stream->scale, *offset = stream->offset;
-    float *restrict out = (float *)move->out;
-    double a = move->a;
-    int64_t nan = 0;
+    double value = element(work.type, work.row, d);
+    int64_t nan;
 
-    if (a > 0 && scale) {
-        for (uint32_t d = 0; d < count; d++) {
-            double p = element(type, move->row, d), value = p + a * (element(type, next, d) - p);
-            nan |= -(int64_t)(value != value);
-            out[d] = (float)(value * (double)scale[d] + (double)offset[d]);
-        }
-    } else if (a > 0) {
-        for (uint32_t d = 0; d < count; d++) {
-            double p = element(type, move->row, d), value = p + a * (element(type, next, d) - p);
-            nan |= -(int64_t)(value != value);
-            out[d] = (float)value;
-        }
-    } else if (scale) {
-        for (uint32_t d = 0; d < count; d++) {
-            double value = element(type, move->row, d);
-            nan |= -(int64_t)(value != value);
-            out[d] = (float)(value * (double)scale[d] + (double)offset[d]);
-        }
-    } else {
-        for (uint32_t d = 0; d < count; d++) {
-            double value = element(type, move->row, d);
-            nan |= -(int64_t)(value != value);
-            out[d] = (float)value;
-        }
+    if (work.blends)
+        value += work.a * (element(work.type, work.next, d) - value);
+    nan = -(int64_t)(value != value);
+    if (work.scaled)
+        value = value * (double)work.scale[d] + (double)work.offset[d];
+    work.out[d] = (float)value;
+    return nan;
+}
+
+/* Rows of middling D go in fours, the last of which may do some features again: single ones left over took most of the time at
+ * D = 7. Long rows are left to the compiler, which does better there. Returns whether a value is NaN, for the caller to look into. */
+TRAJD_CPU_INLINE bool fuse_features(struct fused work, uint32_t count)
+{
+    four_flags nan = {0};
+    int64_t any = 0;
+
+    if (count < 4 || count >= WIDE) {
+        for (uint32_t d = 0; d < count; d++)
+            any |= fuse_one(work, d);
+        return any != 0;
     }
-    return nan != 0;
+    for (uint32_t d = 0; d <= count - 4; d += 4)
+        fuse_four(work, d, &nan);
+    if (count % 4 != 0)
+        fuse_four(work, count - 4, &nan);
+    return (nan[0] | nan[1] | nan[2] | nan[3]) != 0;
+}
+
+/* One loop for each of the four: constants in it leave no branch. */
+TRAJD_CPU_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream,
+                                const struct trajd_cpu_move *move)
+{
+    struct fused work = {type, false, false, move->row, move->row + stream->row_stride_bytes, move->a,
+                         stream->scale, stream->offset, (float *)move->out};
+
+    if (stream->scale) {
+        work.scaled = true;
+        if (move->a > 0) {
+            work.blends = true;
+            return fuse_features(work, stream->feature_count);
+        }
+        return fuse_features(work, stream->feature_count);
+    }
+    if (move->a > 0) {
+        work.blends = true;
+        return fuse_features(work, stream->feature_count);
+    }
+    return fuse_features(work, stream->feature_count);
 }
 
 /* A value can be NaN without a NaN in the source (of two infinities): only the source counts. */
@@ -284,31 +362,14 @@ static void see_source_nan(const struct trajd_stream *stream, struct trajd_cpu_m
             move->code = TRAJD_MASK_NAN;
 }
 
-TRAJD_CPU_INLINE void fused_moves(enum trajd_dtype type, const struct trajd_stream *stream, struct trajd_cpu_move *moves,
-                        uint32_t count, uint32_t features)
+TRAJD_CPU_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_stream *stream,
+                                 struct trajd_cpu_move *moves, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (!moves[i].row)
             write_edge(stream, moves[i].out);
-        else if (fused_row(type, stream, &moves[i], features))
+        else if (fused_row(type, stream, &moves[i]))
             see_source_nan(stream, &moves[i]);
-    }
-}
-
-/* Low D is where robots are: loops of constant length are unrolled, which halves the time of D = 7. */
-TRAJD_CPU_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_stream *stream, struct trajd_cpu_move *moves,
-                       uint32_t count)
-{
-    switch (stream->feature_count) {
-    case 1: fused_moves(type, stream, moves, count, 1); break;
-    case 2: fused_moves(type, stream, moves, count, 2); break;
-    case 3: fused_moves(type, stream, moves, count, 3); break;
-    case 4: fused_moves(type, stream, moves, count, 4); break;
-    case 6: fused_moves(type, stream, moves, count, 6); break;
-    case 7: fused_moves(type, stream, moves, count, 7); break;
-    case 8: fused_moves(type, stream, moves, count, 8); break;
-    case 14: fused_moves(type, stream, moves, count, 14); break;
-    default: fused_moves(type, stream, moves, count, stream->feature_count);
     }
 }
 
@@ -324,7 +385,7 @@ TRAJD_CPU_CLONES static void fused_f64(const struct trajd_stream *stream, struct
 
 TRAJD_CPU_CLONES static void fused_u8(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
 {
-    fused_moves(TRAJD_U8, stream, moves, count, stream->feature_count);
+    fused_rows(TRAJD_U8, stream, moves, count);
 }
 
 void trajd_cpu_rows(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)

@@ -83,23 +83,30 @@ TRAJD_CPU_CLONES static void turn_lanes(struct lanes *restrict lanes, uint32_t c
     }
 }
 
-/* Where the series do not hold, or nothing was to be turned. */
-static void mend_lane(struct lanes *lanes, uint32_t i)
+/* Where the series do not hold. */
+static void turn_far(struct lanes *lanes, uint32_t i)
 {
     double p[4], q[4], out[4];
 
     for (int k = 0; k < 4; k++) {
-        p[k] = out[k] = lanes->p[k][i];
+        p[k] = lanes->p[k][i];
         q[k] = lanes->q[k][i];
     }
     trajd_quaternion_make_unit(p);
     trajd_quaternion_make_unit(q);
-    if (lanes->a[i] > 0)
-        trajd_quaternion_slerp(p, q, lanes->a[i], out);
-    else if (!(fabs(lanes->square[i] - 1) <= TRAJD_QUATERNION_UNIT_SLACK))
-        memcpy(out, p, sizeof p);
+    trajd_quaternion_slerp(p, q, lanes->a[i], out);
     for (int k = 0; k < 4; k++)
         lanes->out[k][i] = out[k];
+}
+
+static void finish_lane(struct lanes *lanes, uint32_t i)
+{
+    bool unit = fabs(lanes->square[i] - 1) <= TRAJD_QUATERNION_UNIT_SLACK;
+
+    if (lanes->a[i] > 0 && !(lanes->u[i] <= NEAR))
+        turn_far(lanes, i);
+    for (int k = 0; lanes->a[i] == 0 && unit && k < 4; k++)
+        lanes->out[k][i] = lanes->p[k][i]; /* as it is stored */
 }
 
 static void load4(enum trajd_dtype type, const char *from, double q[4])
@@ -129,18 +136,15 @@ static void run_lanes(const struct trajd_stream *stream, struct trajd_cpu_move *
 {
     static const double constants[TRAJD_EDGE_COUNT] = {0, 0, NAN};
     uint32_t source_size = trajd_dtype_size(stream->source_type), output_size = trajd_dtype_size(stream->output_type);
-    struct lanes lanes;
+    struct lanes lanes = {0};
 
     for (uint32_t i = 0; i < count; i++)
         if (moves[i].row)
             fill_lane(stream, &moves[i], moves[i].row + (uint64_t)d * source_size, &lanes, i);
-        else
-            lanes.a[i] = lanes.p[0][i] = lanes.p[1][i] = lanes.p[2][i] = lanes.p[3][i] = lanes.q[0][i] = lanes.q[1][i] =
-                lanes.q[2][i] = lanes.q[3][i] = 0;
     turn_lanes(&lanes, count);
     for (uint32_t i = 0; i < count; i++) {
-        if (moves[i].row && (!(lanes.u[i] <= NEAR) || moves[i].a == 0))
-            mend_lane(&lanes, i);
+        if (moves[i].row)
+            finish_lane(&lanes, i);
         if (moves[i].row && isnan(lanes.out[0][i]) && moves[i].code < TRAJD_MASK_NAN)
             moves[i].code = TRAJD_MASK_NAN;
         for (uint32_t k = 0; k < 4; k++) {

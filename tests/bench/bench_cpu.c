@@ -128,7 +128,7 @@ static void set_up_bracket(struct setup *setup, uint32_t index, const struct ben
 static void fill(const struct bench_stream *stream, void *rows, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        double value = (double)(rand() % 1000) / 1000 + (i % 4 == 3 ? 4 : 0); /* quaternions near each other */
+        double value = (double)(rand() % 1000) / 1000 + (i % 4 == 3 ? 9 : 0); /* quaternions near each other */
         if (stream->source == TRAJD_F32)
             ((float *)rows)[i] = (float)value;
         else if (stream->source == TRAJD_F64)
