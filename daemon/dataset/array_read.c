@@ -121,28 +121,38 @@ static void fill_bytes(const struct trajd_array *array, uint8_t *to, uint64_t by
     }
 }
 
-/* `count` runs of `run` bytes; called with a constant run so that each becomes a plain load and store. */
-static inline __attribute__((always_inline)) void copy_fixed(uint8_t *to, uint64_t to_stride, const uint8_t *from,
-                                                             uint64_t from_stride, uint64_t count, size_t run)
+/* Two dimensions of runs: how many, and how far apart in the rows and in the chunk. */
+struct plane {
+    uint64_t count[2], to_stride[2], from_stride[2];
+};
+
+/* Called with a constant run, so that each becomes a plain load and store. */
+static inline __attribute__((always_inline)) void copy_fixed(const struct plane *plane, uint8_t *to, const uint8_t *from,
+                                                             size_t run)
 {
-    for (uint64_t i = 0; i < count; i++)
-        memcpy(to + i * to_stride, from + i * from_stride, run);
+    const uint64_t count = plane->count[1], to_stride = plane->to_stride[1], from_stride = plane->from_stride[1];
+
+    for (uint64_t i = 0; i < plane->count[0]; i++, to += plane->to_stride[0], from += plane->from_stride[0]) {
+        uint8_t *t = to;
+        const uint8_t *f = from;
+        for (uint64_t j = 0; j < count; j++, t += to_stride, f += from_stride)
+            memcpy(t, f, run);
+    }
 }
 
 /* h5py's own chunk shapes cut images into runs of one to a few bytes, where a call of memcpy each costs as much as inflating. */
-static void copy_runs(uint8_t *to, uint64_t to_stride, const uint8_t *from, uint64_t from_stride, uint64_t count,
-                      size_t run)
+static void copy_plane(const struct plane *plane, uint8_t *to, const uint8_t *from, size_t run)
 {
     switch (run) {
-    case 1: copy_fixed(to, to_stride, from, from_stride, count, 1); break;
-    case 2: copy_fixed(to, to_stride, from, from_stride, count, 2); break;
-    case 3: copy_fixed(to, to_stride, from, from_stride, count, 3); break;
-    case 4: copy_fixed(to, to_stride, from, from_stride, count, 4); break;
-    case 6: copy_fixed(to, to_stride, from, from_stride, count, 6); break;
-    case 8: copy_fixed(to, to_stride, from, from_stride, count, 8); break;
-    case 12: copy_fixed(to, to_stride, from, from_stride, count, 12); break;
-    case 16: copy_fixed(to, to_stride, from, from_stride, count, 16); break;
-    default: copy_fixed(to, to_stride, from, from_stride, count, run); break;
+    case 1: copy_fixed(plane, to, from, 1); break;
+    case 2: copy_fixed(plane, to, from, 2); break;
+    case 3: copy_fixed(plane, to, from, 3); break;
+    case 4: copy_fixed(plane, to, from, 4); break;
+    case 6: copy_fixed(plane, to, from, 6); break;
+    case 8: copy_fixed(plane, to, from, 8); break;
+    case 12: copy_fixed(plane, to, from, 12); break;
+    case 16: copy_fixed(plane, to, from, 16); break;
+    default: copy_fixed(plane, to, from, run); break;
     }
 }
 
@@ -169,16 +179,18 @@ static struct box box_of_chunk(const struct reading *reading, uint64_t chunk_ind
     return box;
 }
 
-/* Copies the box out of a chunk into the dense rows: the trailing dimensions that are whole in both are one run, the dimension
- * before it is the inner loop, those before that an odometer. */
+/* Copies the box out of a chunk into the dense rows: the trailing dimensions that are whole in both are one run, the two dimensions
+ * before them a plane of runs, those before that an odometer. */
 static void scatter(const struct reading *reading, const struct box *box, const uint8_t *chunk)
 {
     const struct trajd_array *array = reading->array;
     uint64_t to_stride[TRAJD_ARRAY_MAX_RANK], from_stride[TRAJD_ARRAY_MAX_RANK];
     uint64_t index[TRAJD_ARRAY_MAX_RANK] = {0};
     uint64_t to_step = trajd_dtype_size(array->dtype), from_step = to_step;
+    struct plane plane = {.count = {1, 1}};
     uint32_t run_dimension = array->rank - 1; /* the run covers this dimension and all after it */
     uint8_t *to = reading->rows;
+    uint32_t outer;
 
     for (uint32_t d = array->rank; d-- > 0;) {
         to_stride[d] = to_step;
@@ -191,21 +203,21 @@ static void scatter(const struct reading *reading, const struct box *box, const 
     while (run_dimension > 0 && box->count[run_dimension] == array->shape[run_dimension] &&
            array->shape[run_dimension] == array->chunk_shape[run_dimension])
         run_dimension--;
-
-    size_t run = box->count[run_dimension] * to_stride[run_dimension];
-    if (run_dimension == 0) {
-        memcpy(to, chunk, run);
-        return;
+    outer = run_dimension; /* dimensions that neither run nor plane covers */
+    for (int p = 1; p >= 0 && outer > 0; p--) {
+        outer--;
+        plane.count[p] = box->count[outer];
+        plane.to_stride[p] = to_stride[outer];
+        plane.from_stride[p] = from_stride[outer];
     }
-    uint32_t inner = run_dimension - 1;
     for (;;) {
         uint64_t to_at = 0, from_at = 0;
-        uint32_t d = inner;
-        for (uint32_t i = 0; i < inner; i++) {
+        uint32_t d = outer;
+        for (uint32_t i = 0; i < outer; i++) {
             to_at += index[i] * to_stride[i];
             from_at += index[i] * from_stride[i];
         }
-        copy_runs(to + to_at, to_stride[inner], chunk + from_at, from_stride[inner], box->count[inner], run);
+        copy_plane(&plane, to + to_at, chunk + from_at, box->count[run_dimension] * to_stride[run_dimension]);
         while (d > 0 && ++index[d - 1] == box->count[d - 1])
             index[--d] = 0;
         if (d == 0)

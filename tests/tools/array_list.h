@@ -10,6 +10,10 @@
 
 #include "daemon/dataset/array.h"
 
+#ifndef TRAJD_SOURCE_DIR
+#define TRAJD_SOURCE_DIR "." /* benchmarks are run from there */
+#endif
+
 struct listed_array {
     char label[128];
     char file[128];
