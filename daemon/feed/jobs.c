@@ -49,9 +49,11 @@ void trajd_job_send_opened(struct trajd_core_feed *feed, struct session *session
 {
     const struct trajd_core_feed_options *options = &feed->options;
     const struct job *job = &feed->job;
-    bool is_shard = job->mode == TRAJD_WIRE_SHARD;
     struct trajd_wire_message message;
+    uint64_t next = options->epoch_length; /* of an epoch that the job has gone past */
 
+    if (session->joined)
+        next = job->mode == TRAJD_WIRE_SHARD ? rank_position(feed, session->rank) : job->begin;
     message.op = TRAJD_WIRE_OPENED;
     message.opened = (struct trajd_wire_opened){
         .request = session->request,
@@ -64,8 +66,8 @@ void trajd_job_send_opened(struct trajd_core_feed *feed, struct session *session
         .batch = options->global_batch,
         .part = session->rank,
         .credit = session->credit,
-        .epoch = job->epoch,
-        .next = is_shard ? rank_position(feed, session->rank) : job->begin,
+        .epoch = session->epoch,
+        .next = next,
         .length = options->epoch_length,
         .windows = options->window_count,
         .dropped = options->dropped_count,
@@ -80,21 +82,30 @@ void trajd_job_send_opened(struct trajd_core_feed *feed, struct session *session
 
 void trajd_job_send_end(struct trajd_core_feed *feed, struct session *session)
 {
-    const struct trajd_core_feed_options *options = &feed->options;
-    uint64_t behind = trajd_job_end(feed, feed->job.begin);
     struct trajd_wire_message message;
+
+    message.op = TRAJD_WIRE_EPOCH_END;
+    message.epoch_end = session->end;
+    trajd_core_send(session, feed->core, &message);
+}
+
+/* An epoch whose batches were counted from `begin` is over for a session. */
+static void tell_end(struct trajd_core_feed *feed, struct session *session, uint64_t begin)
+{
+    const struct trajd_core_feed_options *options = &feed->options;
+    uint64_t behind = trajd_job_end(feed, begin);
 
     if (behind > options->epoch_length)
         behind = options->epoch_length;
-    message.op = TRAJD_WIRE_EPOCH_END;
-    message.epoch_end = (struct trajd_wire_epoch_end){
+    session->is_over = true;
+    session->end = (struct trajd_wire_epoch_end){
         .feed_id = feed->id,
-        .epoch = feed->job.epoch,
-        .batches = trajd_batches_from(feed, feed->job.begin),
-        .windows = behind - feed->job.begin,
+        .epoch = session->epoch,
+        .batches = trajd_batches_from(feed, begin),
+        .windows = behind - begin,
         .dropped = options->dropped_count + options->epoch_length - behind,
     };
-    trajd_core_send(session, feed->core, &message);
+    trajd_job_send_end(feed, session);
 }
 
 /* ---- the course of an epoch ---- */
@@ -210,7 +221,7 @@ static void end_epoch(struct trajd_core_feed *feed)
     feed->job.phase = JOB_ENDED;
     for (uint32_t i = 0; i < feed->member_count; i++)
         if (feed->members[i]->joined)
-            trajd_job_send_end(feed, feed->members[i]);
+            tell_end(feed, feed->members[i], feed->job.begin);
 }
 
 void trajd_job_advance(struct trajd_core_feed *feed)
@@ -241,7 +252,12 @@ static bool is_same_job(const struct job *job, const struct trajd_wire_open *ope
            open->world == job->world;
 }
 
-enum verdict { VERDICT_JOIN, VERDICT_BEGIN, VERDICT_REFUSED };
+enum verdict {
+    VERDICT_JOIN,
+    VERDICT_BEGIN,
+    VERDICT_PAST, /* the epoch is over, the others are in the next one: the session has missed the end */
+    VERDICT_REFUSED,
+};
 
 /* Ranks must agree: fresh ones on the position, others on the grid of batches that it lies on. */
 static bool agrees(const struct trajd_core_feed *feed, const struct session *session, const struct trajd_wire_open *open)
@@ -295,6 +311,20 @@ static enum verdict judge_join(struct trajd_core_feed *feed, struct session *ses
     return VERDICT_JOIN;
 }
 
+/* Ranks gather again after the daemon's death, and those here have nothing left of the epoch: it was over. Only a rank that
+ * was told so can ask for the next one. */
+static bool is_gathered_behind(const struct trajd_core_feed *feed)
+{
+    const struct job *job = &feed->job;
+
+    if (job->phase != JOB_GATHERING)
+        return false;
+    for (uint32_t r = 0; r < job->world; r++)
+        if (job->ranks[r].session && trajd_batches_from(feed, job->ranks[r].next))
+            return false;
+    return true;
+}
+
 static enum verdict judge(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
 {
     const struct job *job = &feed->job;
@@ -314,7 +344,10 @@ static enum verdict judge(struct trajd_core_feed *feed, struct session *session,
     }
     if (is_same_job(job, open) && open->epoch == job->epoch)
         return is_alone && open->fresh ? VERDICT_BEGIN : judge_join(feed, session, open, is_alone);
-    if (is_alone || job->phase == JOB_ENDED)
+    if (!is_alone && !open->fresh && open->epoch + 1 == job->epoch &&
+        (job->mode == TRAJD_WIRE_SHARE || !trajd_batches_from(feed, open->next)))
+        return VERDICT_PAST;
+    if (is_alone || job->phase == JOB_ENDED || (open->epoch == job->epoch + 1 && is_gathered_behind(feed)))
         return VERDICT_BEGIN;
     trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
                          "epoch: %llu, but job \"%s\" is in epoch %llu and not all of its sessions have seen the end",
@@ -405,17 +438,23 @@ static void begin(struct trajd_core_feed *feed, const struct trajd_wire_open *op
     run_shared(feed, recall(feed, open));
 }
 
-static void join(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+static void enter(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
 {
-    struct job *job = &feed->job;
-
     session->feed = feed;
-    session->joined = true;
     session->request = open->request;
+    session->epoch = open->epoch;
+    session->is_over = false;
     session->rank = open->rank;
     session->credit = open->credit < feed->options.max_credit ? open->credit : feed->options.max_credit;
     feed->members[feed->member_count++] = session;
     feed->idle_since_ns = 0;
+}
+
+static void join(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+{
+    struct job *job = &feed->job;
+
+    session->joined = true;
     if (job->mode != TRAJD_WIRE_SHARD)
         return;
     job->ranks[open->rank].session = session;
@@ -470,29 +509,38 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id, 
     if (!session)
         return TRAJD_ERR_CLOSED;
     session->last_message_ns = now_ns;
-    if (session->feed == feed && session->joined && session->request == open->request &&
-        !core->going_away) {
+    if (session->feed == feed && session->request == open->request && !core->going_away) {
         trajd_job_send_opened(feed, session); /* it asked again because the answer was lost */
         return TRAJD_OK;
     }
     trajd_feed_account(feed, now_ns);
+    if (session->feed) { /* also if what it asks for is refused: once all have left an epoch, another can begin */
+        struct trajd_core_feed *left = session->feed;
+        trajd_job_leave(left, session, now_ns);
+        trajd_job_advance(left);
+    }
     if (!check(feed, session, open))
         return TRAJD_ERR_ARGUMENT;
     verdict = judge(feed, session, open);
     if (verdict == VERDICT_REFUSED)
         return TRAJD_ERR_BUSY;
-    if (session->feed)
-        trajd_job_leave(session->feed, session, now_ns);
     if (verdict == VERDICT_BEGIN && !size_ranks(&feed->job, open)) {
         trajd_session_refuse(core, session, open->request, TRAJD_ERR_MEMORY, "no memory for %u ranks", open->world);
         return TRAJD_ERR_MEMORY;
     }
-    if (verdict == VERDICT_BEGIN)
+    if (verdict == VERDICT_BEGIN) {
+        if (feed->job.phase == JOB_GATHERING && open->epoch != feed->job.epoch)
+            end_epoch(feed); /* those that gathered have missed it */
         begin(feed, open);
-    join(feed, session, open);
+    }
+    enter(feed, session, open);
+    if (verdict != VERDICT_PAST)
+        join(feed, session, open);
     trajd_job_send_opened(feed, session);
-    if (feed->job.phase == JOB_ENDED)
-        trajd_job_send_end(feed, session);
+    if (verdict == VERDICT_PAST)
+        tell_end(feed, session, feed->job.mode == TRAJD_WIRE_SHARE ? open->next : 0);
+    else if (feed->job.phase == JOB_ENDED)
+        tell_end(feed, session, feed->job.begin);
     trajd_job_advance(feed);
     trajd_feed_wake(feed);
     return TRAJD_OK;

@@ -126,10 +126,10 @@ void trajd_core_welcome(struct trajd_core *core, uint64_t session_id, const stru
         return;
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
         trajd_feed_account(feed, now_ns);
-    if (session->feed && session->joined)
+    if (session->feed)
         trajd_job_send_opened(session->feed, session);
     trajd_leases_resume(core, session, hello);
-    if (session->feed && session->joined && session->feed->job.phase == JOB_ENDED)
+    if (session->feed && session->is_over)
         trajd_job_send_end(session->feed, session);
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
         trajd_job_advance(feed);

@@ -261,37 +261,48 @@ static struct session *pick_session(const struct trajd_core_feed *feed)
     return best;
 }
 
-static void deliver_shared(struct trajd_core_feed *feed, uint32_t index)
+/* Each rank gets its parts in order: its position is all that survives the daemon. */
+static void deliver_rank(struct trajd_core_feed *feed, uint32_t rank)
 {
-    struct session *session = pick_session(feed);
+    struct session *session = feed->job.ranks[rank].session;
 
-    if (session && feed->slots[index].parts[0].state == PART_PENDING)
-        lease(feed, index, 0, session);
-}
-
-static void deliver_sharded(struct trajd_core_feed *feed, uint32_t index)
-{
-    struct slot *slot = &feed->slots[index];
-
-    for (uint32_t r = 0; r < slot->part_count; r++) {
-        struct session *session = feed->job.ranks[r].session;
-        if (slot->parts[r].state == PART_PENDING && session && has_credit(session))
-            lease(feed, index, r, session);
+    for (uint32_t i = 0; session && i < feed->ready.count; i++) {
+        const struct slot *slot = &feed->slots[feed->ready.slots[i]];
+        if (slot->life != feed->cursor.life || slot->epoch != feed->job.epoch)
+            continue;
+        if (slot->parts[rank].state == PART_LEASED && slot->parts[rank].abandoned)
+            return; /* it comes again when its session has released it */
+        if (slot->parts[rank].state != PART_PENDING)
+            continue;
+        if (!has_credit(session))
+            return;
+        lease(feed, feed->ready.slots[i], rank, session);
     }
 }
 
 /* The oldest first: what a dead session left goes out before anything new. */
+static void deliver_shared(struct trajd_core_feed *feed)
+{
+    for (uint32_t i = 0; i < feed->ready.count; i++) {
+        const struct slot *slot = &feed->slots[feed->ready.slots[i]];
+        struct session *session;
+        if (slot->life != feed->cursor.life || slot->epoch != feed->job.epoch || slot->parts[0].state != PART_PENDING)
+            continue;
+        session = pick_session(feed);
+        if (!session)
+            return;
+        lease(feed, feed->ready.slots[i], 0, session);
+    }
+}
+
 void trajd_slots_deliver(struct trajd_core_feed *feed)
 {
     if (feed->core->going_away || feed->job.phase != JOB_RUNNING)
         return;
-    for (uint32_t i = 0; i < feed->ready.count; i++) {
-        const struct slot *slot = &feed->slots[feed->ready.slots[i]];
-        if (slot->life != feed->cursor.life || slot->epoch != feed->job.epoch)
-            continue;
-        if (feed->job.mode == TRAJD_WIRE_SHARD)
-            deliver_sharded(feed, feed->ready.slots[i]);
-        else
-            deliver_shared(feed, feed->ready.slots[i]);
+    if (feed->job.mode == TRAJD_WIRE_SHARE) {
+        deliver_shared(feed);
+        return;
     }
+    for (uint32_t r = 0; r < feed->job.world; r++)
+        deliver_rank(feed, r);
 }

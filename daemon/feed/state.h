@@ -100,7 +100,10 @@ struct session {
     uint64_t pid;
     struct trajd_core_feed *feed; /* the one it opened last, or NULL */
     bool joined;                  /* it has opened the epoch that the job is in */
+    bool is_over;                 /* and that epoch, or the one it asked for, is over: `end` was sent */
+    struct trajd_wire_epoch_end end;
     uint64_t request;             /* of its last OPEN that was granted */
+    uint64_t epoch;               /* that it named */
     uint32_t rank;
     uint32_t credit, held;
     uint64_t seq;    /* of the last BATCH */
@@ -150,7 +153,7 @@ uint64_t trajd_job_end(const struct trajd_core_feed *feed, uint64_t begin); /* p
 void trajd_job_leave(struct trajd_core_feed *feed, struct session *session, uint64_t now_ns);
 void trajd_job_advance(struct trajd_core_feed *feed); /* begins, ends, delivers, as far as things stand */
 void trajd_job_send_opened(struct trajd_core_feed *feed, struct session *session);
-void trajd_job_send_end(struct trajd_core_feed *feed, struct session *session);
+void trajd_job_send_end(struct trajd_core_feed *feed, struct session *session); /* session->end */
 
 /* core.c */
 void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns); /* stalls, before anything changes */

@@ -1,0 +1,365 @@
+/* The workers of the model: what libtrajd and a training program do between them, as steps. */
+#include "model.h"
+
+#include <string.h>
+
+static void push(struct model *model, uint32_t index, const struct trajd_wire_message *message)
+{
+    if (!queue_push(&model->workers[index].to_daemon, message))
+        model_fail(model, "worker %u cannot send op %d", index, message->op);
+}
+
+static void push_ack(struct model *model, uint32_t index, const struct trajd_wire_ack *ack)
+{
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_ACK};
+    struct worker *worker = &model->workers[index];
+
+    if (!ack->done.count && !ack->released.count)
+        return;
+    message.ack = *ack;
+    /* To be said again by worker_ack_wild; but what goes back undone may come again to the same session, under the same lease. */
+    if (worker->has_left)
+        memset(&worker->last_ack, 0, sizeof worker->last_ack);
+    else
+        worker->last_ack = *ack;
+    push(model, index, &message);
+}
+
+static void add_lease(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease)
+{
+    leases->list[leases->count++] = *lease;
+}
+
+/* A process begins; its supervisor tells it where the job stands. */
+void worker_start(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+    uint32_t credit = 2 + (uint32_t)model_random(model, model->options.max_credit - 1);
+    uint64_t ends = worker->ends;
+
+    model_trace(model, "worker %u starts", index);
+    memset(worker, 0, sizeof *worker);
+    worker->credit = credit;
+    worker->ends = ends;
+    worker->state = WORKER_HELLO;
+}
+
+void worker_connect(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_HELLO};
+    struct trajd_wire_hello *hello = &message.hello;
+
+    hello->client = trajd_wire_text("model");
+    hello->has_token = worker->has_token;
+    hello->instance = worker->instance;
+    hello->received = worker->received;
+    memcpy(hello->token, worker->token, sizeof hello->token);
+    for (uint32_t i = 0; i < worker->held_count; i++) {
+        add_lease(&hello->held, &worker->held[i].lease);
+        if (worker->held[i].done)
+            add_lease(&hello->done, &worker->held[i].lease);
+    }
+    memset(&worker->last_ack, 0, sizeof worker->last_ack);
+    worker->state = WORKER_GREETED;
+    push(model, index, &message);
+}
+
+static void drop_held(struct worker *worker, uint32_t which)
+{
+    memmove(&worker->held[which], &worker->held[which + 1],
+            (worker->held_count - which - 1) * sizeof worker->held[0]);
+    worker->held_count--;
+}
+
+/* What the program never saw goes back undone; what it reads it keeps. */
+static void give_back_untaken(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+    struct trajd_wire_ack ack = {.done.count = 0};
+
+    for (uint32_t i = worker->held_count; i-- > 0;)
+        if (!worker->held[i].taken) {
+            add_lease(&ack.released, &worker->held[i].lease);
+            drop_held(worker, i);
+        }
+    push_ack(model, index, &ack);
+}
+
+static void choose_epoch(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+    bool waits = model->has_run && (model->epoch == worker->epoch + 1 || worker->epoch == model->epoch + 1);
+
+    if (worker->refusals > 3 && !waits && model_random(model, 2))
+        worker->knows_epoch = worker->joined = false;
+    if (worker->knows_epoch)
+        return;
+    worker->epoch = model->has_run ? model->epoch : 0;
+}
+
+void worker_open(struct model *model, uint32_t index, bool wild)
+{
+    struct worker *worker = &model->workers[index];
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_OPEN};
+    struct trajd_wire_open *open = &message.open;
+    bool is_shard = model->mode == TRAJD_WIRE_SHARD;
+
+    if (wild) {
+        worker->epoch = model->epoch + 2 + model_random(model, 5);
+        worker->knows_epoch = true;
+        worker->joined = false;
+    } else {
+        choose_epoch(model, index);
+    }
+    *open = (struct trajd_wire_open){
+        .request = ++worker->request,
+        .feed = trajd_wire_text("feed"),
+        .mode = model->mode,
+        .rank = is_shard ? index : 0,
+        .world = is_shard ? model->worker_count : 1,
+        .credit = worker->credit,
+        .epoch = worker->epoch,
+        .next = model_epoch_begin(model, worker->epoch),
+        .fresh = worker->knows_epoch ? !worker->joined : !model->has_run,
+    };
+    if (!is_shard && !worker->knows_epoch && !model_random(model, 8))
+        open->fresh = true;
+    if (is_shard && !open->fresh)
+        open->next = worker->knows_epoch ? worker->next : model_frontier(model, index);
+    else if (!is_shard && !open->fresh && model_random(model, 2))
+        open->next = 0;
+    worker->next = open->next;
+    worker->last_open = *open;
+    for (uint32_t i = 0; i < worker->held_count; i++)
+        worker->held[i].left = true;
+    worker->state = WORKER_OPENING;
+    worker->has_left = worker->held_count != 0 || worker->to_worker.count != 0;
+    memset(&worker->last_ack, 0, sizeof worker->last_ack);
+    model_trace(model, "worker %u opens epoch %llu from %llu%s", index, (unsigned long long)open->epoch,
+                (unsigned long long)open->next, open->fresh ? " fresh" : "");
+    push(model, index, &message);
+    give_back_untaken(model, index);
+}
+
+static void on_welcome(struct model *model, uint32_t index, const struct trajd_wire_welcome *welcome)
+{
+    struct worker *worker = &model->workers[index];
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_OPEN};
+
+    memcpy(worker->token, welcome->token, sizeof worker->token);
+    worker->has_token = true;
+    worker->instance = welcome->instance;
+    worker->state = WORKER_IDLE;
+    if (!welcome->resumed) {
+        worker->held_count = 0;
+        worker->received = 0;
+        return;
+    }
+    worker->state = worker->resumes_as;
+    if (worker->state != WORKER_OPENING)
+        return;
+    message.open = worker->last_open; /* the answer was lost, or the question */
+    push(model, index, &message);
+}
+
+static void on_opened(struct model *model, uint32_t index, const struct trajd_wire_opened *opened)
+{
+    struct worker *worker = &model->workers[index];
+
+    if (worker->state != WORKER_OPENING || opened->request != worker->request)
+        return;
+    if (opened->epoch != worker->epoch)
+        model_fail(model, "worker %u asked for epoch %llu and gets %llu", index, (unsigned long long)worker->epoch,
+                   (unsigned long long)opened->epoch);
+    worker->state = WORKER_RUNNING;
+    worker->knows_epoch = worker->joined = true;
+    worker->refusals = 0;
+    if (model->mode == TRAJD_WIRE_SHARD)
+        worker->next = opened->next;
+}
+
+static void on_batch(struct model *model, uint32_t index, const struct trajd_wire_batch *batch)
+{
+    struct worker *worker = &model->workers[index];
+    struct held held = {{batch->ring, batch->slot, batch->generation, batch->part}, batch->epoch, batch->position,
+                        batch->seq, false, false, false};
+    struct trajd_wire_ack ack = {.done.count = 0};
+
+    if (batch->seq <= worker->received)
+        model_fail(model, "worker %u gets seq %llu after %llu", index, (unsigned long long)batch->seq,
+                   (unsigned long long)worker->received);
+    worker->received = batch->seq;
+    if (worker->state != WORKER_RUNNING) { /* of what it has left by an OPEN */
+        worker->has_left = true;
+        add_lease(&ack.released, &held.lease);
+        push_ack(model, index, &ack);
+        return;
+    }
+    if (batch->epoch != worker->epoch)
+        model_fail(model, "worker %u gets a batch of epoch %llu in %llu", index, (unsigned long long)batch->epoch,
+                   (unsigned long long)worker->epoch);
+    if (model->mode == TRAJD_WIRE_SHARD && batch->position < worker->next)
+        model_fail(model, "worker %u gets position %llu again", index, (unsigned long long)batch->position);
+    worker->held[worker->held_count++] = held;
+}
+
+static void on_epoch_end(struct model *model, uint32_t index, const struct trajd_wire_epoch_end *end)
+{
+    struct worker *worker = &model->workers[index];
+
+    if (worker->state != WORKER_RUNNING || end->epoch != worker->epoch)
+        return;
+    for (uint32_t i = 0; i < worker->held_count; i++)
+        if (!worker->held[i].done && !worker->held[i].left && worker->held[i].epoch == end->epoch && !worker->held[i].taken)
+            model_fail(model, "worker %u is told the end before it has said DONE", index);
+    worker->epoch++;
+    worker->next = 0;
+    worker->joined = false;
+    worker->state = WORKER_IDLE;
+    worker->ends++;
+}
+
+void worker_receive(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+    struct packet *packet = queue_pop(&worker->to_worker);
+    struct trajd_wire_tensor tensors[TRAJD_WIRE_MAX_TENSORS];
+    struct trajd_wire_message message;
+    struct trajd_error error;
+    uint64_t request;
+
+    if (!packet)
+        return;
+    if (trajd_wire_decode(packet->bytes, packet->size, tensors, &message, &request, &error)) {
+        model_fail(model, "worker %u cannot decode: %s", index, error.message);
+        return;
+    }
+    switch (message.op) {
+    case TRAJD_WIRE_WELCOME: on_welcome(model, index, &message.welcome); break;
+    case TRAJD_WIRE_OPENED: on_opened(model, index, &message.opened); break;
+    case TRAJD_WIRE_BATCH: on_batch(model, index, &message.batch); break;
+    case TRAJD_WIRE_EPOCH_END: on_epoch_end(model, index, &message.epoch_end); break;
+    default:
+        if (message.op != TRAJD_WIRE_ERROR || message.error.request != worker->request)
+            break;
+        model_trace(model, "worker %u is refused: %.*s", index, (int)message.error.message.size,
+                    message.error.message.data);
+        worker->refusals++;
+        worker->state = WORKER_IDLE;
+        break;
+    }
+}
+
+static void say_done(struct model *model, struct worker *worker, struct held *held, struct trajd_wire_ack *ack)
+{
+    uint64_t behind = held->position + model->options.global_batch;
+
+    if (held->done || held->left)
+        return;
+    held->done = true;
+    add_lease(&ack->done, &held->lease);
+    if (model->mode == TRAJD_WIRE_SHARD && held->epoch == worker->epoch && worker->joined)
+        worker->next = behind < model->options.epoch_length ? behind : model->options.epoch_length;
+}
+
+/* next(): DONE for what was returned before, then the oldest that is there. */
+static void act_next(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+    struct trajd_wire_ack ack = {.done.count = 0};
+    uint32_t i = 0;
+
+    for (; i < worker->held_count && worker->held[i].taken; i++)
+        say_done(model, worker, &worker->held[i], &ack);
+    if (i < worker->held_count)
+        worker->held[i].taken = true;
+    push_ack(model, index, &ack);
+}
+
+static void act_release(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+    struct trajd_wire_ack ack = {.done.count = 0};
+    uint32_t which;
+
+    if (!worker->held_count)
+        return;
+    which = (uint32_t)model_random(model, worker->held_count);
+    if (!worker->held[which].taken || (which && !worker->held[which - 1].done && !worker->held[which - 1].left))
+        return; /* DONE is said in order here */
+    say_done(model, worker, &worker->held[which], &ack);
+    if (model_random(model, 2))
+        ack.done.count = 0; /* a release implies it */
+    add_lease(&ack.released, &worker->held[which].lease);
+    drop_held(worker, which);
+    push_ack(model, index, &ack);
+}
+
+void worker_act(struct model *model, uint32_t index)
+{
+    if (model_random(model, 2))
+        act_next(model, index);
+    else
+        act_release(model, index);
+}
+
+void worker_finish(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+    struct trajd_wire_ack ack = {.done.count = 0};
+
+    for (uint32_t i = 0; i < worker->held_count; i++) {
+        worker->held[i].taken = true;
+        say_done(model, worker, &worker->held[i], &ack);
+        add_lease(&ack.released, &worker->held[i].lease);
+    }
+    worker->held_count = 0;
+    push_ack(model, index, &ack);
+}
+
+static bool holds(const struct worker *worker, const struct trajd_wire_lease *lease)
+{
+    for (uint32_t i = 0; i < worker->held_count; i++)
+        if (worker->held[i].lease.slot == lease->slot && worker->held[i].lease.part == lease->part)
+            return true;
+    return false;
+}
+
+/* What was said already, what is somebody else's, or nonsense. */
+void worker_ack_wild(struct model *model, uint32_t index)
+{
+    const struct worker *other = &model->workers[model_random(model, model->worker_count)];
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_ACK};
+    struct trajd_wire_lease lease = {(uint32_t)model_random(model, 3), (uint32_t)model_random(model, 9),
+                                     model_random(model, 4) ? 1000000 + model_random(model, 9) : 0,
+                                     (uint32_t)model_random(model, 7)};
+    struct worker *worker = &model->workers[index];
+
+    if (worker->state < WORKER_IDLE)
+        return;
+    if (model_random(model, 2)) {
+        message.ack = worker->last_ack;
+    } else {
+        if (other->held_count && model_random(model, 2))
+            lease = other->held[model_random(model, other->held_count)].lease;
+        if (other == worker || other->instance != worker->instance || holds(worker, &lease))
+            return;
+        add_lease(model_random(model, 2) ? &message.ack.done : &message.ack.released, &lease);
+    }
+    push(model, index, &message);
+}
+
+/* The connection breaks and ZeroMQ makes another: what was on its way is lost, the process and its fd.sock live. */
+void worker_disconnect(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+
+    if (worker->state < WORKER_IDLE)
+        return;
+    model_trace(model, "worker %u is disconnected", index);
+    worker->to_daemon.count = worker->to_worker.count = 0;
+    worker->resumes_as = worker->state;
+    worker->unreachable = true; /* until the daemon hears its HELLO over the new one */
+    worker->state = WORKER_HELLO;
+}
