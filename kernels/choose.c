@@ -8,15 +8,16 @@
 
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Costs of one thread in ns, for the number of slices only. Origin: bench_cpu on an AMD EPYC (Zen 3, 2.4 GHz), 2 cores. */
-#define FIND_NS 8.0           /* a target found */
-#define MOVE_NS 7.0           /* a step of a stream, whatever D is */
-#define FEATURE_NS 0.6        /* a feature of linear, previous, nearest */
-#define SLOW_FEATURE_NS 5.0   /* a feature of angle and mean */
-#define QUATERNION_NS 40.0
-#define COPY_NS_PER_BYTE 0.1
+/* Costs of one thread in ns, for the number of slices only. Origin: bench_cpu 1 on an AMD EPYC (Zen 3, 2.4 GHz). */
+#define FIND_NS 9.0           /* a target found */
+#define MOVE_NS 8.0           /* a step of a stream, whatever D is */
+#define FEATURE_NS 0.5        /* a feature of linear, previous, nearest */
+#define ANGLE_NS 7.0          /* a feature of angle */
+#define MEAN_NS 45.0          /* a feature of mean, over 50 rows */
+#define QUATERNION_NS 26.0
+#define COPY_NS_PER_BYTE 0.035
 
-/* A slice is worth handing over from here on: waking a thread and joining it costs 5 to 10 us on that machine. */
+/* A slice is worth handing over from here on: waking a thread and joining it costs 3 us on that machine, 5 to 10 when it is busy. */
 #define SLICE_NS 25000.0
 #define SLICES_PER_THREAD 4u /* so that an unlucky thread does not make the others wait for long */
 
@@ -30,11 +31,12 @@ struct row {
 };
 
 static const struct row table[] = {
-    /* bench_cpu, policy batch of 256 windows: one thread 2 slices cost less than the wake-up below this. */
+    /* bench_cpu 2 against bench_cpu 1: long and narrow 570 us for 1103, mean 671 for 1161, wide scaled 364 for 666. */
     {"cpu_rows", true, 2, 2 * SLICE_NS, "is worth more than one thread"},
-    {"cpu_rows", true, 1, 0, "is too little to wake another thread for"},
-    /* 4 to 20 times slower than cpu_rows on every shape of bench_cpu. */
-    {"reference", false, 1, 0, "was asked for"},
+    /* bench_cpu 1: the policy's batch 92 us (rows) and 166 us (three clocks), images at memcpy's speed. */
+    {"cpu_rows", true, 1, 0, "is for one thread"},
+    /* 2 to 49 times slower than cpu_rows on every shape of bench_cpu. */
+    {"reference", false, 1, 0, "was asked for by name"},
 };
 
 static bool is_copied(const struct trajd_stream *stream)
@@ -52,9 +54,9 @@ static double step_cost(const struct trajd_stream *stream)
         return MOVE_NS + count * trajd_dtype_size(stream->source_type) * COPY_NS_PER_BYTE;
     if (trajd_kind_is_slerp(stream->kind))
         return MOVE_NS + count / 4 * QUATERNION_NS;
-    if (stream->kind == TRAJD_KIND_ANGLE || stream->kind == TRAJD_KIND_MEAN)
-        return MOVE_NS + count * SLOW_FEATURE_NS;
-    return MOVE_NS + count * FEATURE_NS;
+    if (stream->kind == TRAJD_KIND_ANGLE)
+        return MOVE_NS + count * ANGLE_NS;
+    return MOVE_NS + count * (stream->kind == TRAJD_KIND_MEAN ? MEAN_NS : FEATURE_NS);
 }
 
 static void add_stream(const struct trajd_stream *stream, uint64_t targets, struct trajd_problem *problem)
