@@ -44,10 +44,11 @@ static enum trajd_status check_shape(const struct trajd_array *array, struct tra
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "element type %d is none", (int)array->dtype);
     if (array->rank < 1)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank 0: a scalar has no rows");
-    /* A zero in one dimension must not hide a product of the others that overflows: row_bytes is formed from them. */
+    /* A zero in one dimension must not hide a product of the others that overflows: row_bytes is formed from
+     * them. */
     for (uint32_t d = 0; d < array->rank; d++)
-        if (array->shape[d] > INT64_MAX || (array->shape[d] && __builtin_mul_overflow(bytes, array->shape[d], &bytes)) ||
-            bytes > INT64_MAX)
+        if (array->shape[d] > INT64_MAX ||
+            (array->shape[d] && __builtin_mul_overflow(bytes, array->shape[d], &bytes)) || bytes > INT64_MAX)
             return trajd_error_set(error, TRAJD_ERR_DATA, 0, "shape overflows at dimension %u", d);
     if (array->size_bytes != array->shape[0] * trajd_array_row_bytes(array))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu bytes do not fit the shape",
@@ -67,7 +68,8 @@ static enum trajd_status check_chunk_shape(const struct trajd_array *array, stru
     for (uint32_t d = 0; d < array->rank; d++) {
         uint64_t extent = array->chunk_shape[d];
         if (extent == 0 || extent > TRAJD_ARRAY_MAX_CHUNK_BYTES / bytes)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "a chunk is empty or larger than %llu MiB",
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "a chunk is empty or larger than %llu MiB",
                                    (unsigned long long)(TRAJD_ARRAY_MAX_CHUNK_BYTES >> 20));
         bytes *= extent;
         if (__builtin_mul_overflow(chunk_count, (array->shape[d] + extent - 1) / extent, &chunk_count))
@@ -79,7 +81,8 @@ static enum trajd_status check_chunk_shape(const struct trajd_array *array, stru
     return TRAJD_OK;
 }
 
-static enum trajd_status check_chunks(const struct trajd_array *array, uint64_t file_size_bytes, struct trajd_error *error)
+static enum trajd_status check_chunks(const struct trajd_array *array, uint64_t file_size_bytes,
+                                      struct trajd_error *error)
 {
     uint64_t chunk_bytes, stored_limit;
     enum trajd_status status;
@@ -97,19 +100,22 @@ static enum trajd_status check_chunks(const struct trajd_array *array, uint64_t 
         if (chunk->offset == TRAJD_ARRAY_MISSING_CHUNK)
             continue;
         if (chunk->stored_size > stored_limit || !within(chunk->offset, chunk->stored_size, file_size_bytes))
-            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "chunk %llu: %u bytes at offset %llu, beyond the file or a chunk's size",
-                                   (unsigned long long)c, chunk->stored_size, (unsigned long long)chunk->offset);
+            return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                                   "chunk %llu: %u bytes at offset %llu, beyond the file or a chunk's size",
+                                   (unsigned long long)c, chunk->stored_size,
+                                   (unsigned long long)chunk->offset);
     }
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t file_size_bytes, uint64_t inline_size,
-                                    struct trajd_error *error)
+enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t file_size_bytes,
+                                    uint64_t inline_size, struct trajd_error *error)
 {
     enum trajd_status status;
 
     if (array->rank > TRAJD_ARRAY_MAX_RANK) /* of an absent one too: sizes are formed from it */
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank %u is above %d", array->rank, TRAJD_ARRAY_MAX_RANK);
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank %u is above %d", array->rank,
+                               TRAJD_ARRAY_MAX_RANK);
     if (array->storage == TRAJD_STORAGE_ABSENT)
         return TRAJD_OK;
     status = check_shape(array, error);
@@ -117,8 +123,7 @@ enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t fi
         return status;
     switch (array->storage) {
     case TRAJD_STORAGE_ABSENT:
-    case TRAJD_STORAGE_EMPTY:
-        return TRAJD_OK;
+    case TRAJD_STORAGE_EMPTY: return TRAJD_OK;
     case TRAJD_STORAGE_CONTIGUOUS:
         if (!within(array->offset, array->size_bytes, file_size_bytes))
             return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu bytes at offset %llu, the file has %llu",
@@ -130,8 +135,7 @@ enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t fi
             return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu bytes inline, the shape has %llu",
                                    (unsigned long long)inline_size, (unsigned long long)array->size_bytes);
         return TRAJD_OK;
-    case TRAJD_STORAGE_CHUNKED:
-        return check_chunks(array, file_size_bytes, error);
+    case TRAJD_STORAGE_CHUNKED: return check_chunks(array, file_size_bytes, error);
     }
     return trajd_error_set(error, TRAJD_ERR_DATA, 0, "storage %d is unknown", (int)array->storage);
 }
@@ -220,7 +224,9 @@ bool trajd_array_to_f64(enum trajd_dtype dtype, const void *elements, uint64_t c
         return false;
     for (uint64_t i = 0; i < count; i++) {
         struct number value = number_at(dtype, (const uint8_t *)elements + i * size);
-        out[i] = value.form == REAL ? value.real : value.form == WHOLE ? (double)value.whole : (double)value.natural;
+        out[i] = value.form == REAL    ? value.real
+                 : value.form == WHOLE ? (double)value.whole
+                                       : (double)value.natural;
     }
     return true;
 }
@@ -233,14 +239,9 @@ static bool to_i64(struct number value, int64_t *out)
             return false;
         *out = (int64_t)floor(value.real);
         return true;
-    case WHOLE:
-        *out = value.whole;
-        return true;
-    case NATURAL:
-        *out = (int64_t)value.natural;
-        return value.natural <= INT64_MAX;
-    case NEITHER:
-        break;
+    case WHOLE: *out = value.whole; return true;
+    case NATURAL: *out = (int64_t)value.natural; return value.natural <= INT64_MAX;
+    case NEITHER: break;
     }
     return false;
 }

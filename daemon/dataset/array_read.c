@@ -1,4 +1,5 @@
-/* Reading rows: pread at the index's offsets, neighbouring chunks in one go, inflated on the calling thread. */
+/* Reading rows: pread at the index's offsets, neighbouring chunks in one go, inflated on the calling thread.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +8,13 @@
 #include "daemon/dataset/array.h"
 #include "daemon/dataset/inflate.h"
 
-#define GAP_BYTES (64u << 10)         /* chunks closer than this are read together: a seek costs more than the bytes between */
-#define RUN_BYTES (UINT64_C(4) << 20) /* one coalesced read, unless a single chunk is larger */
-#define DIRECT_BYTES (64u << 10)      /* unfiltered chunks from here on are read straight into place */
-#define SORT_COUNT 4096u              /* chunks that are put into file order at a time */
+#define GAP_BYTES                                                                                            \
+    (64u << 10) /* chunks closer than this are read together: a seek costs more than the bytes between */
+#define RUN_BYTES                                                                                            \
+    (UINT64_C(1)                                                                                             \
+     << 20) /* one coalesced read, unless a single chunk is larger: stays in the cache until inflated */
+#define DIRECT_BYTES (64u << 10) /* unfiltered chunks from here on are read straight into place */
+#define SORT_COUNT 4096u         /* chunks that are put into file order at a time */
 #define PREAD_BYTES (UINT64_C(1) << 30)
 
 struct buffer {
@@ -87,7 +91,8 @@ static enum trajd_status make_room(struct buffer *buffer, uint64_t bytes, struct
     return TRAJD_OK;
 }
 
-static enum trajd_status read_exactly(int fd, uint64_t offset, uint64_t bytes, uint8_t *to, struct trajd_error *error)
+static enum trajd_status read_exactly(int fd, uint64_t offset, uint64_t bytes, uint8_t *to,
+                                      struct trajd_error *error)
 {
     while (bytes) {
         ssize_t got = pread(fd, to, bytes < PREAD_BYTES ? bytes : PREAD_BYTES, (off_t)offset);
@@ -127,10 +132,11 @@ struct plane {
 };
 
 /* Called with a constant run, so that each becomes a plain load and store. */
-static inline __attribute__((always_inline)) void copy_fixed(const struct plane *plane, uint8_t *to, const uint8_t *from,
-                                                             size_t run)
+static inline __attribute__((always_inline)) void copy_fixed(const struct plane *plane, uint8_t *to,
+                                                             const uint8_t *from, size_t run)
 {
-    const uint64_t count = plane->count[1], to_stride = plane->to_stride[1], from_stride = plane->from_stride[1];
+    const uint64_t count = plane->count[1], to_stride = plane->to_stride[1],
+                   from_stride = plane->from_stride[1];
 
     for (uint64_t i = 0; i < plane->count[0]; i++, to += plane->to_stride[0], from += plane->from_stride[0]) {
         uint8_t *t = to;
@@ -140,7 +146,8 @@ static inline __attribute__((always_inline)) void copy_fixed(const struct plane 
     }
 }
 
-/* h5py's own chunk shapes cut images into runs of one to a few bytes, where a call of memcpy each costs as much as inflating. */
+/* h5py's own chunk shapes cut images into runs of one to a few bytes, where a call of memcpy each costs as
+ * much as inflating. */
 static void copy_plane(const struct plane *plane, uint8_t *to, const uint8_t *from, size_t run)
 {
     switch (run) {
@@ -179,8 +186,8 @@ static struct box box_of_chunk(const struct reading *reading, uint64_t chunk_ind
     return box;
 }
 
-/* Copies the box out of a chunk into the dense rows: the trailing dimensions that are whole in both are one run, the two dimensions
- * before them a plane of runs, those before that an odometer. */
+/* Copies the box out of a chunk into the dense rows: the trailing dimensions that are whole in both are one
+ * run, the two dimensions before them a plane of runs, those before that an odometer. */
 static void scatter(const struct reading *reading, const struct box *box, const uint8_t *chunk)
 {
     const struct trajd_array *array = reading->array;
@@ -225,17 +232,19 @@ static void scatter(const struct reading *reading, const struct box *box, const 
     }
 }
 
-static enum trajd_status chunk_failed(const struct reading *reading, uint64_t chunk_index, struct trajd_error *error)
+static enum trajd_status chunk_failed(const struct reading *reading, uint64_t chunk_index,
+                                      struct trajd_error *error)
 {
     struct box box = box_of_chunk(reading, chunk_index);
 
-    return trajd_error_prefix(error, "rows %llu..%llu: chunk %llu at offset %llu", (unsigned long long)box.origin[0],
-                              (unsigned long long)(box.origin[0] + box.count[0] - 1), (unsigned long long)chunk_index,
-                              (unsigned long long)reading->array->chunks[chunk_index].offset);
+    return trajd_error_prefix(
+        error, "rows %llu..%llu: chunk %llu at offset %llu", (unsigned long long)box.origin[0],
+        (unsigned long long)(box.origin[0] + box.count[0] - 1), (unsigned long long)chunk_index,
+        (unsigned long long)reading->array->chunks[chunk_index].offset);
 }
 
-static enum trajd_status place_chunk(const struct reading *reading, uint64_t chunk_index, const uint8_t *stored,
-                                     struct trajd_error *error)
+static enum trajd_status place_chunk(const struct reading *reading, uint64_t chunk_index,
+                                     const uint8_t *stored, struct trajd_error *error)
 {
     const struct trajd_array *array = reading->array;
     const struct trajd_chunk *chunk = &array->chunks[chunk_index];
@@ -243,8 +252,8 @@ static enum trajd_status place_chunk(const struct reading *reading, uint64_t chu
                                              trajd_dtype_size(array->dtype)};
     struct box box = box_of_chunk(reading, chunk_index);
     const uint8_t *bytes;
-    enum trajd_status status = trajd_inflate_chunk(reading->reader->inflater, &pipeline, stored, chunk->stored_size,
-                                                   reading->chunk_bytes, &bytes, error);
+    enum trajd_status status = trajd_inflate_chunk(reading->reader->inflater, &pipeline, stored,
+                                                   chunk->stored_size, reading->chunk_bytes, &bytes, error);
 
     if (status != TRAJD_OK) {
         chunk_failed(reading, chunk_index, error);
@@ -254,7 +263,8 @@ static enum trajd_status place_chunk(const struct reading *reading, uint64_t chu
     return TRAJD_OK;
 }
 
-static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_index, struct trajd_error *error)
+static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_index,
+                                       struct trajd_error *error)
 {
     struct buffer *fill = &reading->reader->fill;
     struct box box = box_of_chunk(reading, chunk_index);
@@ -270,7 +280,8 @@ static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_i
     return TRAJD_OK;
 }
 
-/* Whole rows, stored as they are, and large enough that copying would cost: the bytes are read where they belong. */
+/* Whole rows, stored as they are, and large enough that copying would cost: the bytes are read where they
+ * belong. */
 static bool is_direct(const struct reading *reading, uint64_t chunk_index)
 {
     const struct trajd_array *array = reading->array;
@@ -286,7 +297,8 @@ static bool is_direct(const struct reading *reading, uint64_t chunk_index)
     return true;
 }
 
-static enum trajd_status read_direct(const struct reading *reading, uint64_t chunk_index, struct trajd_error *error)
+static enum trajd_status read_direct(const struct reading *reading, uint64_t chunk_index,
+                                     struct trajd_error *error)
 {
     struct box box = box_of_chunk(reading, chunk_index);
     uint64_t offset = reading->array->chunks[chunk_index].offset + box.begin[0] * reading->row_bytes;
@@ -300,8 +312,8 @@ static enum trajd_status read_direct(const struct reading *reading, uint64_t chu
 }
 
 /* Reads order[0..] as far as the chunks lie close together, places them, and says how many those were. */
-static enum trajd_status read_run(struct reading *reading, const uint64_t *order, uint32_t count, uint32_t *used,
-                                  struct trajd_error *error)
+static enum trajd_status read_run(struct reading *reading, const uint64_t *order, uint32_t count,
+                                  uint32_t *used, struct trajd_error *error)
 {
     const struct trajd_chunk *chunks = reading->array->chunks;
     uint64_t begin = chunks[order[0]].offset;
@@ -339,7 +351,8 @@ static int by_offset(const void *a, const void *b, void *context)
     return (left > right) - (left < right);
 }
 
-static enum trajd_status read_in_file_order(struct reading *reading, uint32_t count, struct trajd_error *error)
+static enum trajd_status read_in_file_order(struct reading *reading, uint32_t count,
+                                            struct trajd_error *error)
 {
     uint64_t *order = reading->reader->order;
     enum trajd_status status = TRAJD_OK;
@@ -382,11 +395,13 @@ static enum trajd_status read_chunked(struct reading *reading, struct trajd_erro
 }
 
 enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
-                                   uint64_t row_begin, uint64_t row_count, void *rows, struct trajd_error *error)
+                                   uint64_t row_begin, uint64_t row_count, void *rows,
+                                   struct trajd_error *error)
 {
     uint64_t row_bytes = trajd_array_row_bytes(array);
-    struct reading reading = {reader, fd, array, row_begin, row_begin + row_count, rows, row_bytes,
-                              trajd_array_chunk_bytes(array), false};
+    struct reading reading = {
+        reader, fd, array, row_begin, row_begin + row_count, rows, row_bytes, trajd_array_chunk_bytes(array),
+        false};
     enum trajd_status status;
 
     if (row_count > trajd_array_row_count(array) || row_begin > trajd_array_row_count(array) - row_count)
@@ -396,11 +411,8 @@ enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd, co
     if (row_count == 0 || row_bytes == 0)
         return TRAJD_OK;
     switch (array->storage) {
-    case TRAJD_STORAGE_ABSENT:
-        break;
-    case TRAJD_STORAGE_EMPTY:
-        fill_bytes(array, rows, row_count * row_bytes);
-        return TRAJD_OK;
+    case TRAJD_STORAGE_ABSENT: break;
+    case TRAJD_STORAGE_EMPTY: fill_bytes(array, rows, row_count * row_bytes); return TRAJD_OK;
     case TRAJD_STORAGE_INLINE:
         memcpy(rows, array->inline_bytes + row_begin * row_bytes, row_count * row_bytes);
         return TRAJD_OK;
@@ -410,8 +422,7 @@ enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd, co
             trajd_error_prefix(error, "rows %llu..%llu", (unsigned long long)row_begin,
                                (unsigned long long)(row_begin + row_count - 1));
         return status;
-    case TRAJD_STORAGE_CHUNKED:
-        return read_chunked(&reading, error);
+    case TRAJD_STORAGE_CHUNKED: return read_chunked(&reading, error);
     }
     return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "storage %d has no rows", (int)array->storage);
 }

@@ -8,7 +8,8 @@
 
 #define STAGE_COUNT 2
 #define FLETCHER_BYTES 4
-#define FLETCHER_BLOCK_WORDS 360 /* the most 16-bit words whose sums cannot overflow 32 bits before they are folded */
+#define FLETCHER_BLOCK_WORDS                                                                                 \
+    360 /* the most 16-bit words whose sums cannot overflow 32 bits before they are folded */
 
 struct stage {
     uint8_t *bytes;
@@ -162,9 +163,8 @@ static struct pair interleave1(bytes16 a, bytes16 b)
 
 static struct pair interleave2(bytes16 a, bytes16 b)
 {
-    return (struct pair){
-        (bytes16)__builtin_shufflevector((words8)a, (words8)b, 0, 8, 1, 9, 2, 10, 3, 11),
-        (bytes16)__builtin_shufflevector((words8)a, (words8)b, 4, 12, 5, 13, 6, 14, 7, 15)};
+    return (struct pair){(bytes16)__builtin_shufflevector((words8)a, (words8)b, 0, 8, 1, 9, 2, 10, 3, 11),
+                         (bytes16)__builtin_shufflevector((words8)a, (words8)b, 4, 12, 5, 13, 6, 14, 7, 15)};
 }
 
 static struct pair interleave4(bytes16 a, bytes16 b)
@@ -212,8 +212,7 @@ static size_t unshuffle_vectors(const uint8_t *in, uint8_t *out, size_t count, u
                 store_pair(out + 8 * i + 32 * (size_t)j, interleave4(lower[j], upper[j]));
         }
         return i;
-    default:
-        return 0;
+    default: return 0;
     }
 }
 
@@ -258,18 +257,20 @@ static enum trajd_status check_fletcher(struct span *data, struct trajd_error *e
     const uint8_t *sum;
 
     if (data->length < FLETCHER_BYTES)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes have no room for a checksum", data->length);
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes have no room for a checksum",
+                               data->length);
     data->length -= FLETCHER_BYTES;
     sum = data->bytes + data->length;
     stored = (uint32_t)sum[0] | (uint32_t)sum[1] << 8 | (uint32_t)sum[2] << 16 | (uint32_t)sum[3] << 24;
     computed = trajd_fletcher32(data->bytes, data->length);
     if (stored != computed)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "fletcher32 checksum is %08x, stored %08x", computed, stored);
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "fletcher32 checksum is %08x, stored %08x", computed,
+                               stored);
     return TRAJD_OK;
 }
 
-static enum trajd_status decompress(struct trajd_inflater *inflater, uint16_t filter, struct span in, uint8_t *out,
-                                    size_t out_bytes, struct trajd_error *error)
+static enum trajd_status decompress(struct trajd_inflater *inflater, uint16_t filter, struct span in,
+                                    uint8_t *out, size_t out_bytes, struct trajd_error *error)
 {
     bool good;
 
@@ -279,14 +280,15 @@ static enum trajd_status decompress(struct trajd_inflater *inflater, uint16_t fi
     else
         good = trajd_lzf_decode(in.bytes, in.length, out, out_bytes);
     if (!good)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes do not inflate to %zu by %s", in.length, out_bytes,
-                               filter == TRAJD_FILTER_DEFLATE ? "deflate" : "lzf");
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes do not inflate to %zu by %s", in.length,
+                               out_bytes, filter == TRAJD_FILTER_DEFLATE ? "deflate" : "lzf");
     return TRAJD_OK;
 }
 
 /* Undoes filter `index`; *data moves to the other stage where the filter writes. */
 static enum trajd_status undo(struct trajd_inflater *inflater, const struct trajd_filter_pipeline *pipeline,
-                              uint32_t index, size_t chunk_bytes, struct span *data, struct trajd_error *error)
+                              uint32_t index, size_t chunk_bytes, struct span *data,
+                              struct trajd_error *error)
 {
     uint16_t filter = pipeline->filters[index];
     size_t out_bytes = bytes_before(pipeline, index, chunk_bytes);
@@ -303,8 +305,8 @@ static enum trajd_status undo(struct trajd_inflater *inflater, const struct traj
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a chunk of %zu bytes", out_bytes);
     if (filter == TRAJD_FILTER_SHUFFLE) {
         if (data->length != out_bytes)
-            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes to unshuffle, expected %zu", data->length,
-                                   out_bytes);
+            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes to unshuffle, expected %zu",
+                                   data->length, out_bytes);
         trajd_unshuffle(data->bytes, out, out_bytes, pipeline->element_bytes);
     } else {
         status = decompress(inflater, filter, *data, out, out_bytes, error);
@@ -313,9 +315,10 @@ static enum trajd_status undo(struct trajd_inflater *inflater, const struct traj
     return status;
 }
 
-enum trajd_status trajd_inflate_chunk(struct trajd_inflater *inflater, const struct trajd_filter_pipeline *pipeline,
-                                      const uint8_t *stored, size_t stored_bytes, size_t chunk_bytes,
-                                      const uint8_t **chunk, struct trajd_error *error)
+enum trajd_status trajd_inflate_chunk(struct trajd_inflater *inflater,
+                                      const struct trajd_filter_pipeline *pipeline, const uint8_t *stored,
+                                      size_t stored_bytes, size_t chunk_bytes, const uint8_t **chunk,
+                                      struct trajd_error *error)
 {
     struct span data = {stored, stored_bytes};
 

@@ -1,4 +1,5 @@
-/* Undoing the filters of one HDF5 chunk: fletcher32, deflate, lzf, shuffle. Input is hostile: every length is checked. */
+/* Undoing the filters of one HDF5 chunk: fletcher32, deflate, lzf, shuffle. Input is hostile: every length is
+ * checked. */
 #ifndef TRAJD_DATASET_INFLATE_H
 #define TRAJD_DATASET_INFLATE_H
 
@@ -17,18 +18,20 @@ void trajd_inflater_destroy(struct trajd_inflater **inflater);
 struct trajd_filter_pipeline {
     const uint16_t *filters; /* enum trajd_filter, in the order of writing */
     uint32_t filter_count;
-    uint32_t filter_mask;    /* bit f set: filter f was not applied */
+    uint32_t filter_mask; /* bit f set: filter f was not applied */
     uint32_t element_bytes;
 };
 
 /* At most one compressor stands in a pipeline, so that every stage's output length is known beforehand. */
 bool trajd_inflate_supports(const uint16_t *filters, uint32_t filter_count);
 
-/* Sets *chunk to exactly chunk_bytes bytes, valid until the next call: inside `stored` where no filter was applied, else in the
- * inflater. TRAJD_ERR_DATA where a stage's length or checksum is wrong; the caller adds which chunk it was. */
-enum trajd_status trajd_inflate_chunk(struct trajd_inflater *inflater, const struct trajd_filter_pipeline *pipeline,
-                                      const uint8_t *stored, size_t stored_bytes, size_t chunk_bytes,
-                                      const uint8_t **chunk, struct trajd_error *error);
+/* Sets *chunk to exactly chunk_bytes bytes, valid until the next call: inside `stored` where no filter was
+ * applied, else in the inflater. TRAJD_ERR_DATA where a stage's length or checksum is wrong; the caller adds
+ * which chunk it was. */
+enum trajd_status trajd_inflate_chunk(struct trajd_inflater *inflater,
+                                      const struct trajd_filter_pipeline *pipeline, const uint8_t *stored,
+                                      size_t stored_bytes, size_t chunk_bytes, const uint8_t **chunk,
+                                      struct trajd_error *error);
 
 /* The single stages, exact in both lengths. */
 bool trajd_lzf_decode(const uint8_t *in, size_t in_bytes, uint8_t *out, size_t out_bytes);

@@ -1,12 +1,15 @@
-/* The keyed permutation and the mixing under it. Version 1: what these yield is recorded in tests/golden/sampler and never changes. */
+/* The keyed permutation and the mixing under it. Version 1: what these yield is recorded in
+ * tests/golden/sampler and never changes. */
 #include <math.h>
 
 #include "daemon/dataset/sampler.h"
 
 #define ROUND_COUNT 8
-#define GOLDEN UINT64_C(0x9e3779b97f4a7c15) /* 2^64 over the golden ratio: successive multiples are far apart */
+#define GOLDEN                                                                                               \
+    UINT64_C(0x9e3779b97f4a7c15) /* 2^64 over the golden ratio: successive multiples are far apart */
 
-/* A bijection of 64-bit words that changes each output bit with each input bit (the finaliser of splitmix64). */
+/* A bijection of 64-bit words that changes each output bit with each input bit (the finaliser of splitmix64).
+ */
 static uint64_t scramble(uint64_t x)
 {
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -26,7 +29,8 @@ uint64_t trajd_mix(const uint64_t *words, uint32_t count)
 /* The smallest a with a * a >= n; n >= 1. */
 static uint64_t square_root_up(uint64_t n)
 {
-    uint64_t a = (uint64_t)sqrt((double)n); /* a first guess: the two loops make it exact whatever the rounding */
+    uint64_t a =
+        (uint64_t)sqrt((double)n); /* a first guess: the two loops make it exact whatever the rounding */
 
     while ((unsigned __int128)a * a >= n)
         a--;
@@ -47,9 +51,10 @@ static uint64_t scale_below(uint64_t n, uint64_t word)
     return (uint64_t)((unsigned __int128)word * n >> 64);
 }
 
-/* [0, n) is laid out as a rectangle of a rows of b, of which fewer than a cells are too many. Each round moves a cell
- * along its row by an amount that its row's number decides, or along its column likewise: a bijection of the rectangle. A
- * cell that ends outside [0, n) goes through again, which happens once in sqrt(n) cells. */
+/* [0, n) is laid out as a rectangle of a rows of b, of which fewer than a cells are too many. Each round
+ * moves a cell along its row by an amount that its row's number decides, or along its column likewise: a
+ * bijection of the rectangle. A cell that ends outside [0, n) goes through again, which happens once in
+ * sqrt(n) cells. */
 uint64_t trajd_permute(uint64_t key, uint64_t n, uint64_t position)
 {
     uint64_t a = square_root_up(n);

@@ -39,19 +39,22 @@ static enum trajd_status check_options(const struct trajd_sampler_options *optio
     if (options->global_batch == 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "global_batch is 0 (at least 1)");
     if ((unsigned)options->order > TRAJD_ORDER_SEQUENTIAL || (unsigned)options->tail > TRAJD_TAIL_SHORT)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "order %d or tail %d is unknown", (int)options->order,
-                               (int)options->tail);
-    if (options->order == TRAJD_ORDER_BLOCKED && (options->block_windows == 0 || options->block_neighbours == 0))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "order blocked: block windows and neighbours are at least 1");
-    if (options->tail == TRAJD_TAIL_DROP && total < options->global_batch)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "order %d or tail %d is unknown",
+                               (int)options->order, (int)options->tail);
+    if (options->order == TRAJD_ORDER_BLOCKED &&
+        (options->block_windows == 0 || options->block_neighbours == 0))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%llu windows are fewer than a global batch of %u, and tail: drop leaves none (wrap, short)",
-                               (unsigned long long)total, options->global_batch);
+                               "order blocked: block windows and neighbours are at least 1");
+    if (options->tail == TRAJD_TAIL_DROP && total < options->global_batch)
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "%llu windows are fewer than a global batch of %u, and tail: drop leaves none (wrap, short)",
+            (unsigned long long)total, options->global_batch);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *options, struct trajd_sampler **sampler,
-                                       struct trajd_error *error)
+enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *options,
+                                       struct trajd_sampler **sampler, struct trajd_error *error)
 {
     enum trajd_status status = check_options(options, error);
     struct trajd_sampler *made;
@@ -66,7 +69,8 @@ enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *optio
     }
     if (!made || !made->segments || !made->first_window) {
         trajd_sampler_destroy(&made);
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %u segments", options->segment_count);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %u segments",
+                               options->segment_count);
     }
     memcpy(made->segments, options->segments, options->segment_count * sizeof *made->segments);
     for (uint32_t i = 0; i < options->segment_count; i++) {
@@ -130,16 +134,19 @@ uint64_t trajd_sampler_dropped_count(const struct trajd_sampler *sampler)
     return sampler->tail == TRAJD_TAIL_DROP ? sampler->window_count % sampler->global_batch : 0;
 }
 
-static uint64_t key_for(const struct trajd_sampler *sampler, uint64_t epoch, enum purpose purpose, uint64_t number)
+static uint64_t key_for(const struct trajd_sampler *sampler, uint64_t epoch, enum purpose purpose,
+                        uint64_t number)
 {
-    const uint64_t words[] = {TRAJD_SAMPLER_VERSION, sampler->fingerprint, sampler->seed, epoch, purpose, number};
+    const uint64_t words[] = {
+        TRAJD_SAMPLER_VERSION, sampler->fingerprint, sampler->seed, epoch, purpose, number};
 
     return trajd_mix(words, sizeof words / sizeof words[0]);
 }
 
-/* Blocks are equal runs of window numbers, so that where the g-th group of K permuted blocks begins is a product and not a sum
- * over the blocks before it. The N mod `block_windows` windows left over are a short block, which ends the last group. So that
- * they are not the same windows in every epoch, the numbering is turned by a keyed amount first. */
+/* Blocks are equal runs of window numbers, so that where the g-th group of K permuted blocks begins is a
+ * product and not a sum over the blocks before it. The N mod `block_windows` windows left over are a short
+ * block, which ends the last group. So that they are not the same windows in every epoch, the numbering is
+ * turned by a keyed amount first. */
 static uint64_t blocked_window(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position)
 {
     uint64_t n = sampler->window_count, block_windows = sampler->block_windows;
@@ -174,7 +181,8 @@ void trajd_sampler_at(const struct trajd_sampler *sampler, uint64_t epoch, uint6
     window->wrapped = position >= n;
 }
 
-void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id, struct trajd_window *window)
+void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id,
+                          struct trajd_window *window)
 {
     uint32_t low = 0, high = sampler->segment_count; /* the segment is in [low, high) */
     const struct trajd_segment *segment;

@@ -10,7 +10,8 @@
 #include "daemon/dataset/store_private.h"
 
 #define ROW_ALIGNMENT 64u
-#define MAP_BYTES (UINT64_C(256) << 10)      /* from here on a mapping of its own, which goes back to the system when freed */
+#define MAP_BYTES                                                                                            \
+    (UINT64_C(256) << 10) /* from here on a mapping of its own, which goes back to the system when freed */
 #define PAGE_BYTES UINT64_C(4096)
 #define HUGE_PAGE_BYTES (UINT64_C(4) << 20)
 #define MAX_USES (1u << 18)
@@ -57,7 +58,8 @@ static uint32_t piece_of(const struct trajd_store *store, uint32_t episode_index
 
 const struct trajd_array *trajd_store_piece_array(const struct trajd_store *store, uint32_t piece)
 {
-    return &store->index->episodes[piece / store->index->dataset_count].arrays[piece % store->index->dataset_count];
+    return &store->index->episodes[piece / store->index->dataset_count]
+                .arrays[piece % store->index->dataset_count];
 }
 
 const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t piece, uint64_t *count)
@@ -104,7 +106,8 @@ void trajd_store_enqueue(struct trajd_store *store, enum queue_kind kind, uint32
 
 /* ---- making and destroying ---- */
 
-/* Which clock filters each dataset. One piece has one set of kept rows, so streams of a dataset must agree on them. */
+/* Which clock filters each dataset. One piece has one set of kept rows, so streams of a dataset must agree on
+ * them. */
 static enum trajd_status find_clocks(struct trajd_store *store, struct trajd_error *error)
 {
     const struct trajd_index *index = store->index;
@@ -118,10 +121,11 @@ static enum trajd_status find_clocks(struct trajd_store *store, struct trajd_err
             const struct trajd_episode *episode = &index->episodes[e];
             if (!episode->quarantine &&
                 episode->clocks[*clock].kept_rows != episode->clocks[stream->clock_index].kept_rows)
-                return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                       "dataset %s is on the clocks %s and %s, which drop different rows of %s",
-                                       index->datasets[stream->dataset_index].path, index->clocks[*clock].name,
-                                       index->clocks[stream->clock_index].name, episode->id);
+                return trajd_error_set(
+                    error, TRAJD_ERR_UNSUPPORTED, 0,
+                    "dataset %s is on the clocks %s and %s, which drop different rows of %s",
+                    index->datasets[stream->dataset_index].path, index->clocks[*clock].name,
+                    index->clocks[stream->clock_index].name, episode->id);
         }
         if (*clock < 0)
             *clock = stream->clock_index;
@@ -144,7 +148,8 @@ static void prepare_pieces(struct trajd_store *store)
     }
 }
 
-/* Files by filesystem, so that one that hangs does not take all readers. A file that is gone is found when it is read. */
+/* Files by filesystem, so that one that hangs does not take all readers. A file that is gone is found when it
+ * is read. */
 static void group_files(struct trajd_store *store)
 {
     for (uint32_t i = 0; i < store->index->file_count; i++) {
@@ -201,8 +206,8 @@ enum trajd_status trajd_store_create(const struct trajd_store_options *options, 
 
     *store = NULL;
     if (options->reader_count < 1 || options->reader_count > MAX_READERS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%u reader threads (1..%u)", options->reader_count,
-                               MAX_READERS);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%u reader threads (1..%u)",
+                               options->reader_count, MAX_READERS);
     made = calloc(1, sizeof *made);
     if (!made)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the store");
@@ -218,7 +223,8 @@ enum trajd_status trajd_store_create(const struct trajd_store_options *options, 
         prepare_pieces(made);
         group_files(made);
         /* With a single filesystem there is nobody to keep readers free for. */
-        made->reads_per_filesystem = made->filesystem_count < 2 ? options->reader_count : (options->reader_count + 1) / 2;
+        made->reads_per_filesystem =
+            made->filesystem_count < 2 ? options->reader_count : (options->reader_count + 1) / 2;
         status = trajd_store_start_readers(made, options->reader_count, error);
     }
     if (status != TRAJD_OK)
@@ -300,7 +306,8 @@ void trajd_store_announce(struct trajd_store *store, const struct trajd_selectio
     pthread_mutex_unlock(&store->lock);
 }
 
-/* An IO failure is told once and then tried again for whoever comes next: storage comes back. What the bytes say stays. */
+/* An IO failure is told once and then tried again for whoever comes next: storage comes back. What the bytes
+ * say stays. */
 static void forget_failure(struct piece *p)
 {
     if (p->state != PIECE_FAILED || p->pins > 0 || (p->failure && p->failure->status == TRAJD_ERR_DATA))
@@ -310,7 +317,8 @@ static void forget_failure(struct piece *p)
     p->state = PIECE_ABSENT;
 }
 
-static void unpin_pieces(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index)
+static void unpin_pieces(struct trajd_store *store, const struct trajd_selection *selection,
+                         uint32_t episode_index)
 {
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
         uint32_t piece = piece_of(store, episode_index, selection->dataset_indexes[k]);
@@ -342,7 +350,8 @@ static enum trajd_status pin_pieces(struct trajd_store *store, const struct traj
                                "%s: %s needs %llu bytes, the store has %llu of which %llu are in use",
                                store->index->files[store->index->episodes[episode_index].file_index].path,
                                store->index->episodes[episode_index].id, (unsigned long long)needed,
-                               (unsigned long long)store->budget_bytes, (unsigned long long)store->pinned_bytes);
+                               (unsigned long long)store->budget_bytes,
+                               (unsigned long long)store->pinned_bytes);
     store->pinned_bytes += needed;
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
         uint32_t piece = piece_of(store, episode_index, selection->dataset_indexes[k]);
@@ -367,7 +376,8 @@ static enum trajd_status wait_for(struct trajd_store *store, uint32_t piece, con
     *rows = NULL;
     if (trajd_store_piece_array(store, piece)->storage == TRAJD_STORAGE_ABSENT)
         return TRAJD_OK;
-    if (p->bytes == 0) { /* no rows, or of no width: there, but nothing to read; some address that is not NULL */
+    if (p->bytes ==
+        0) { /* no rows, or of no width: there, but nothing to read; some address that is not NULL */
         *rows = trajd_store_piece_array(store, piece);
         return TRAJD_OK;
     }
@@ -391,13 +401,15 @@ enum trajd_status trajd_store_pin(struct trajd_store *store, const struct trajd_
     enum trajd_status status;
 
     if (!is_kept(store, episode_index))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "episode %u is not among the kept ones", episode_index);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "episode %u is not among the kept ones",
+                               episode_index);
     pthread_mutex_lock(&store->lock);
     trajd_store_name_datasets(store, selection);
     status = pin_pieces(store, selection, episode_index, error);
     if (status == TRAJD_OK) {
         for (uint32_t k = 0; k < selection->dataset_count && status == TRAJD_OK; k++)
-            status = wait_for(store, piece_of(store, episode_index, selection->dataset_indexes[k]), &rows[k], error);
+            status = wait_for(store, piece_of(store, episode_index, selection->dataset_indexes[k]), &rows[k],
+                              error);
         if (status != TRAJD_OK)
             unpin_pieces(store, selection, episode_index);
     }
@@ -405,7 +417,8 @@ enum trajd_status trajd_store_pin(struct trajd_store *store, const struct trajd_
     return status;
 }
 
-void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index)
+void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *selection,
+                       uint32_t episode_index)
 {
     pthread_mutex_lock(&store->lock);
     unpin_pieces(store, selection, episode_index);

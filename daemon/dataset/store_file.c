@@ -1,4 +1,5 @@
-/* Descriptors of the index's files: opened when first read, kept open up to a limit, checked against the index at every use. */
+/* Descriptors of the index's files: opened when first read, kept open up to a limit, checked against the
+ * index at every use. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 
 #define MAX_OPEN_FILES 256u
 
-/* Closes files that nobody reads, longest unused first, until there is room for one more. With the lock held. */
+/* Closes files that nobody reads, longest unused first, until there is room for one more. With the lock held.
+ */
 static void close_unused(struct trajd_store *store)
 {
     while (store->open_count >= MAX_OPEN_FILES) {
@@ -39,7 +41,8 @@ static int take_open(struct trajd_store *store, uint32_t file_index)
     return file->fd;
 }
 
-/* Puts a descriptor that this thread opened into the table, unless another thread was faster: then that one is used. */
+/* Puts a descriptor that this thread opened into the table, unless another thread was faster: then that one
+ * is used. */
 static int publish(struct trajd_store *store, uint32_t file_index, int opened)
 {
     struct open_file *file = &store->files[file_index];
@@ -59,7 +62,8 @@ static int publish(struct trajd_store *store, uint32_t file_index, int opened)
     return fd;
 }
 
-static enum trajd_status check_unchanged(const struct trajd_index_file *file, int fd, struct trajd_error *error)
+static enum trajd_status check_unchanged(const struct trajd_index_file *file, int fd,
+                                         struct trajd_error *error)
 {
     struct stat now;
 
@@ -69,7 +73,8 @@ static enum trajd_status check_unchanged(const struct trajd_index_file *file, in
     }
     if ((uint64_t)now.st_size != file->size_bytes || now.st_ino != file->inode ||
         now.st_mtim.tv_sec * INT64_C(1000000000) + now.st_mtim.tv_nsec != file->mtime_ns)
-        return trajd_error_set(error, TRAJD_ERR_IO, 0, "changed while in use (size, time or inode are not as indexed)");
+        return trajd_error_set(error, TRAJD_ERR_IO, 0,
+                               "changed while in use (size, time or inode are not as indexed)");
     return TRAJD_OK;
 }
 

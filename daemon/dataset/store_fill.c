@@ -33,7 +33,8 @@ static int by_place(const void *a, const void *b)
 }
 
 static uint64_t list_candidates(const struct trajd_store *store, const struct trajd_selection *selection,
-                                const uint32_t *episode_indexes, uint32_t episode_count, struct candidate *candidates)
+                                const uint32_t *episode_indexes, uint32_t episode_count,
+                                struct candidate *candidates)
 {
     uint64_t count = 0;
 
@@ -72,12 +73,14 @@ enum trajd_status trajd_store_fill(struct trajd_store *store, const struct trajd
                                    struct trajd_error *error)
 {
     uint32_t episodes = episode_indexes ? episode_count : store->index->episode_count;
-    struct candidate *candidates = calloc((uint64_t)episodes * selection->dataset_count + 1, sizeof *candidates);
+    struct candidate *candidates =
+        calloc((uint64_t)episodes * selection->dataset_count + 1, sizeof *candidates);
     uint64_t count;
 
     *complete = false;
     if (!candidates)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to put %u episodes into file order", episodes);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to put %u episodes into file order",
+                               episodes);
     count = list_candidates(store, selection, episode_indexes, episodes, candidates);
     pthread_mutex_lock(&store->lock);
     trajd_store_name_datasets(store, selection);

@@ -1,11 +1,12 @@
-/* Inside the store: pieces, their states, and what store.c (calls), store_reader.c (threads), store_rank.c (who is evicted)
- * and store_file.c (descriptors) share (store_fill.c uses them). Everything here is under trajd_store.lock unless it says otherwise.
+/* Inside the store: pieces, their states, and what store.c (calls), store_reader.c (threads), store_rank.c
+ * (who is evicted) and store_file.c (descriptors) share (store_fill.c uses them). Everything here is under
+ * trajd_store.lock unless it says otherwise.
  *
- * Three queues a filesystem, first in first out: demand (somebody waits in pin), fill, ahead (announced). A piece may stand in several:
- * one that is no longer wanted there is skipped when its turn comes.
+ * Three queues a filesystem, first in first out: demand (somebody waits in pin), fill, ahead (announced). A
+ * piece may stand in several: one that is no longer wanted there is skipped when its turn comes.
  *
- * Room is accounted before memory is taken. The bytes of pinned pieces never exceed the budget, so whoever waits for room gets
- * it: what is not pinned is evicted, or is being read and can be evicted after that. */
+ * Room is accounted before memory is taken. The bytes of pinned pieces never exceed the budget, so whoever
+ * waits for room gets it: what is not pinned is evicted, or is being read and can be evicted after that. */
 #ifndef TRAJD_DATASET_STORE_PRIVATE_H
 #define TRAJD_DATASET_STORE_PRIVATE_H
 
@@ -24,16 +25,17 @@ enum piece_state { PIECE_ABSENT, PIECE_LOADING, PIECE_RESIDENT, PIECE_FAILED };
 enum queue_kind { QUEUE_DEMAND, QUEUE_FILL, QUEUE_AHEAD, QUEUE_COUNT };
 
 struct piece {
-    void *rows;                  /* while resident */
-    uint64_t bytes;              /* as accounted: rounded up to what the allocation takes; 0 where there is nothing to load */
-    uint64_t last_use;           /* count of unpins at the last one */
-    struct trajd_error *failure; /* while failed */
-    uint32_t pins;               /* those who wait included */
-    uint32_t heap_index;         /* while in the heap: resident and not pinned */
+    void *rows; /* while resident */
+    uint64_t
+        bytes; /* as accounted: rounded up to what the allocation takes; 0 where there is nothing to load */
+    uint64_t last_use;                  /* count of unpins at the last one */
+    struct trajd_error *failure;        /* while failed */
+    uint32_t pins;                      /* those who wait included */
+    uint32_t heap_index;                /* while in the heap: resident and not pinned */
     uint32_t first_use, last_announced; /* list of announced uses, oldest first */
     uint32_t next[QUEUE_COUNT];
     bool queued[QUEUE_COUNT];
-    uint8_t state;               /* enum piece_state */
+    uint8_t state; /* enum piece_state */
 };
 
 struct queue {
@@ -46,7 +48,8 @@ struct filesystem {
     struct queue queues[QUEUE_COUNT];
 };
 
-/* An announced use of a piece. Uses stand in a ring: the oldest gives way, which bounds what a feed that is gone leaves behind. */
+/* An announced use of a piece. Uses stand in a ring: the oldest gives way, which bounds what a feed that is
+ * gone leaves behind. */
 struct use {
     uint64_t when;
     uint32_t piece; /* NO_PIECE: free */
@@ -54,7 +57,7 @@ struct use {
 };
 
 struct open_file {
-    int fd;             /* -1: closed */
+    int fd; /* -1: closed */
     uint32_t users;
     uint64_t last_use;
     uint32_t filesystem; /* which of the store's; constant */
@@ -69,8 +72,8 @@ struct trajd_store {
     bool stopping;
     uint32_t piece_count; /* episode_count * dataset_count, an episode's pieces in a row */
     struct piece *pieces;
-    int64_t *dataset_clock;  /* per dataset: the clock whose kept rows filter it, or -1 */
-    bool *dataset_named;     /* per dataset: some selection had it */
+    int64_t *dataset_clock; /* per dataset: the clock whose kept rows filter it, or -1 */
+    bool *dataset_named;    /* per dataset: some selection had it */
     uint64_t pinned_bytes;
     uint64_t tick;
     /* eviction order: a heap of resident pieces without pins, the first to go on top */
@@ -96,7 +99,7 @@ const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t
 void trajd_store_enqueue(struct trajd_store *store, enum queue_kind kind, uint32_t piece);
 /* Counts datasets that no selection named before into total_bytes. */
 void trajd_store_name_datasets(struct trajd_store *store, const struct trajd_selection *selection);
-void *trajd_store_allocate(uint64_t bytes);         /* without the lock */
+void *trajd_store_allocate(uint64_t bytes);           /* without the lock */
 void trajd_store_release(void *rows, uint64_t bytes); /* without the lock */
 
 /* store_rank.c */
@@ -114,6 +117,7 @@ enum trajd_status trajd_store_file_acquire(struct trajd_store *store, uint32_t f
 void trajd_store_file_release(struct trajd_store *store, uint32_t file_index, int fd, bool broken);
 
 /* store_reader.c */
-enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t count, struct trajd_error *error);
+enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t count,
+                                            struct trajd_error *error);
 
 #endif

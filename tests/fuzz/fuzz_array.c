@@ -1,8 +1,9 @@
 // libs: trajd_dataset
-/* Array records and chunk bytes as a hostile file and a broken indexer might give them: what trajd_array_check lets through must
- * be readable without touching memory that is not its own.
+/* Array records and chunk bytes as a hostile file and a broken indexer might give them: what
+ * trajd_array_check lets through must be readable without touching memory that is not its own.
  *
- * Input: a head of HEAD_BYTES (see below), 5 bytes a chunk (u16 offset, u16 stored size, u8 filter mask), then the file. */
+ * Input: a head of HEAD_BYTES (see below), 5 bytes a chunk (u16 offset, u16 stored size, u8 filter mask),
+ * then the file. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,14 +24,18 @@ static uint64_t u16_at(const uint8_t *at)
     return (uint64_t)at[0] | (uint64_t)at[1] << 8;
 }
 
-/* The head: storage, dtype, rank, number of filters, 4 filters, 6 u16 of shape, 6 u16 of chunk shape, first row, rows (u16 each),
- * a shift for the first dimension, a lie about size_bytes, one about chunk_count, spare. */
+/* The head: storage, dtype, rank, number of filters, 4 filters, 6 u16 of shape, 6 u16 of chunk shape, first
+ * row, rows (u16 each), a shift for the first dimension, a lie about size_bytes, one about chunk_count,
+ * spare. */
 static struct trajd_array array_of_head(const uint8_t *head)
 {
     static const uint16_t filters[] = {TRAJD_FILTER_DEFLATE, TRAJD_FILTER_SHUFFLE, TRAJD_FILTER_FLETCHER32,
                                        TRAJD_FILTER_LZF, 4};
-    struct trajd_array array = {.storage = (enum trajd_storage)head[0], .dtype = (enum trajd_dtype)head[1],
-                                .rank = head[2], .filter_count = head[3], .fill = {1, 2, 3, 4, 5, 6, 7, 8}};
+    struct trajd_array array = {.storage = (enum trajd_storage)head[0],
+                                .dtype = (enum trajd_dtype)head[1],
+                                .rank = head[2],
+                                .filter_count = head[3],
+                                .fill = {1, 2, 3, 4, 5, 6, 7, 8}};
 
     for (int i = 0; i < TRAJD_ARRAY_MAX_FILTERS; i++)
         array.filters[i] = filters[head[4 + i] % 5];
@@ -61,7 +66,8 @@ static int file_of(const uint8_t *data, size_t size)
     return fd;
 }
 
-static void read_rows(const struct trajd_array *array, const uint8_t *data, size_t size, uint64_t begin, uint64_t count)
+static void read_rows(const struct trajd_array *array, const uint8_t *data, size_t size, uint64_t begin,
+                      uint64_t count)
 {
     uint64_t row_bytes = trajd_array_row_bytes(array);
     struct trajd_array_reader *reader;
@@ -91,9 +97,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < HEAD_BYTES)
         return 0;
     array = array_of_head(data);
-    if (array.storage == TRAJD_STORAGE_CHUNKED && (array.chunk_count > MAX_CHUNKS || array.rank > TRAJD_ARRAY_MAX_RANK))
+    if (array.storage == TRAJD_STORAGE_CHUNKED &&
+        (array.chunk_count > MAX_CHUNKS || array.rank > TRAJD_ARRAY_MAX_RANK))
         return 0;
-    for (uint64_t c = 0; array.storage == TRAJD_STORAGE_CHUNKED && c < array.chunk_count; c++, at += CHUNK_BYTES) {
+    for (uint64_t c = 0; array.storage == TRAJD_STORAGE_CHUNKED && c < array.chunk_count;
+         c++, at += CHUNK_BYTES) {
         if (size - at < CHUNK_BYTES)
             return 0;
         uint64_t offset = u16_at(data + at);
@@ -102,7 +110,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     array.chunks = chunks;
     array.inline_bytes = data + at;
-    if (trajd_array_check(&array, size - at, size - at, &error) == TRAJD_OK && trajd_array_chunk_bytes(&array) <= MAX_ROWS_BYTES)
+    if (trajd_array_check(&array, size - at, size - at, &error) == TRAJD_OK &&
+        trajd_array_chunk_bytes(&array) <= MAX_ROWS_BYTES)
         read_rows(&array, data + at, size - at, u16_at(data + 32), u16_at(data + 34));
     return 0;
 }

@@ -1,4 +1,5 @@
-/* Reads the arrays.txt that make_array_files.py writes into struct trajd_array. For tests and benchmarks; trusts its input. */
+/* Reads the arrays.txt that make_array_files.py writes into struct trajd_array. For tests and benchmarks;
+ * trusts its input. */
 #ifndef TRAJD_TESTS_ARRAY_LIST_H
 #define TRAJD_TESTS_ARRAY_LIST_H
 
@@ -46,7 +47,8 @@ static inline void listed_chunks(FILE *file, struct listed_array *listed)
         struct trajd_chunk *chunk = &listed->chunks[c];
         if (fscanf(file, " chunk %31s %u %u", offset, &chunk->stored_size, &chunk->filter_mask) != 3)
             abort();
-        chunk->offset = strcmp(offset, "missing") == 0 ? TRAJD_ARRAY_MISSING_CHUNK : strtoull(offset, NULL, 10);
+        chunk->offset =
+            strcmp(offset, "missing") == 0 ? TRAJD_ARRAY_MISSING_CHUNK : strtoull(offset, NULL, 10);
     }
     listed->array.chunks = listed->chunks;
 }
@@ -58,7 +60,8 @@ static inline bool listed_next(FILE *file, struct listed_array *listed)
     char dtype[16], storage[16], fill[17];
 
     memset(listed, 0, sizeof *listed);
-    if (fscanf(file, " array %127s %127s %15s %15s %u", listed->label, listed->file, dtype, storage, &array->rank) != 5)
+    if (fscanf(file, " array %127s %127s %15s %15s %u", listed->label, listed->file, dtype, storage,
+               &array->rank) != 5)
         return false;
     array->dtype = trajd_dtype_parse(dtype);
     array->storage = listed_storage(storage);

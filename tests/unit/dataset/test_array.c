@@ -1,4 +1,5 @@
-/* array.c, array_read.c and inflate.c: by hand-made bytes, and byte-equal to h5py over every storage form that it writes. */
+/* array.c, array_read.c and inflate.c: by hand-made bytes, and byte-equal to h5py over every storage form
+ * that it writes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,12 +31,18 @@ static int file_with(const void *bytes, size_t size)
 /* 5 x 4 bytes in chunks of 2 x 3: edge chunks both ways. */
 static struct trajd_array small_chunked(const struct trajd_chunk *chunks)
 {
-    return (struct trajd_array){.storage = TRAJD_STORAGE_CHUNKED, .dtype = TRAJD_U8, .rank = 2, .shape = {5, 4},
-                                .size_bytes = 20, .chunk_shape = {2, 3}, .chunk_count = 6, .chunks = chunks,
+    return (struct trajd_array){.storage = TRAJD_STORAGE_CHUNKED,
+                                .dtype = TRAJD_U8,
+                                .rank = 2,
+                                .shape = {5, 4},
+                                .size_bytes = 20,
+                                .chunk_shape = {2, 3},
+                                .chunk_count = 6,
+                                .chunks = chunks,
                                 .fill = {9}};
 }
 
-static const struct trajd_chunk six_chunks[6] = {{0, 6, 0}, {6, 6, 0}, {TRAJD_ARRAY_MISSING_CHUNK, 0, 0},
+static const struct trajd_chunk six_chunks[6] = {{0, 6, 0},  {6, 6, 0},  {TRAJD_ARRAY_MISSING_CHUNK, 0, 0},
                                                  {12, 6, 0}, {18, 6, 0}, {24, 6, 0}};
 
 static struct trajd_array_reader *new_reader(void)
@@ -108,7 +115,8 @@ static void failing_reads_are_named(void **state)
     trajd_array_reader_destroy(&reader);
 }
 
-/* Stored chunks that are wrong in length, content or checksum are errors that name chunk and rows, never zeros. */
+/* Stored chunks that are wrong in length, content or checksum are errors that name chunk and rows, never
+ * zeros. */
 static void broken_chunks_are_data_errors(void **state)
 {
     struct trajd_chunk chunks[6];
@@ -122,7 +130,8 @@ static void broken_chunks_are_data_errors(void **state)
     memset(stored, 0x41, sizeof stored);
     fd = file_with(stored, sizeof stored);
     for (uint16_t f = 0; f < 4; f++) {
-        static const uint16_t filters[] = {TRAJD_FILTER_DEFLATE, TRAJD_FILTER_LZF, TRAJD_FILTER_FLETCHER32, 0};
+        static const uint16_t filters[] = {TRAJD_FILTER_DEFLATE, TRAJD_FILTER_LZF, TRAJD_FILTER_FLETCHER32,
+                                           0};
         memcpy(chunks, six_chunks, sizeof chunks);
         array.filter_count = filters[f] != 0;
         array.filters[0] = filters[f];
@@ -186,8 +195,13 @@ static void inline_and_empty_rows(void **state)
 {
     static const uint8_t bytes[6] = {1, 2, 3, 4, 5, 6};
     static const uint16_t filled[4] = {0x1234, 0x1234, 0x1234, 0x1234};
-    struct trajd_array array = {.storage = TRAJD_STORAGE_INLINE, .dtype = TRAJD_U16, .rank = 2, .shape = {3, 1},
-                                .size_bytes = 6, .inline_bytes = bytes, .fill = {0x34, 0x12}};
+    struct trajd_array array = {.storage = TRAJD_STORAGE_INLINE,
+                                .dtype = TRAJD_U16,
+                                .rank = 2,
+                                .shape = {3, 1},
+                                .size_bytes = 6,
+                                .inline_bytes = bytes,
+                                .fill = {0x34, 0x12}};
     struct trajd_array_reader *reader = new_reader();
     uint16_t rows[4];
 
@@ -226,7 +240,8 @@ static void unshuffle_is_exact_at_every_size(void **state)
 static void lzf_is_bounded(void **state)
 {
     static const uint8_t good[] = {1, 'a', 'b', 0x40, 1, 0xE0, 0, 2}; /* "ab", 4 from 2 back, 9 from 3 back */
-    static const uint8_t plain[] = "ababab" "babbabbab";
+    static const uint8_t plain[] = "ababab"
+                                   "babbabbab";
     uint8_t out[32];
 
     (void)state;
@@ -250,7 +265,8 @@ static void numbers_convert(void **state)
 
     (void)state;
     assert_true(trajd_array_to_f64(TRAJD_F16, halves, 6, out));
-    assert_true(out[0] == 1 && out[1] == -2 && out[2] == 0x1p-24 && out[3] == 65504 && isinf(out[4]) && isnan(out[5]));
+    assert_true(out[0] == 1 && out[1] == -2 && out[2] == 0x1p-24 && out[3] == 65504 && isinf(out[4]) &&
+                isnan(out[5]));
     assert_true(trajd_array_to_f64(TRAJD_BF16, (const uint16_t[]){0x3F80, 0xC040}, 2, out));
     assert_true(out[0] == 1 && out[1] == -3);
     assert_true(trajd_array_to_f64(TRAJD_U64, naturals, 2, out));
@@ -273,11 +289,13 @@ static void numbers_convert(void **state)
 }
 
 /* Reads the whole array, and some row ranges with odd ends, against the bytes that h5py read. */
-static void compare_with_h5py(struct trajd_array_reader *reader, const struct listed_array *listed, int fd, int truth_fd)
+static void compare_with_h5py(struct trajd_array_reader *reader, const struct listed_array *listed, int fd,
+                              int truth_fd)
 {
     uint64_t rows = trajd_array_row_count(&listed->array), row_bytes = trajd_array_row_bytes(&listed->array);
     uint64_t size = rows * row_bytes;
-    const uint64_t ranges[][2] = {{0, rows}, {rows / 3, rows / 2}, {rows / 2, rows - rows / 2}, {rows - (rows > 0), rows > 0}};
+    const uint64_t ranges[][2] = {
+        {0, rows}, {rows / 3, rows / 2}, {rows / 2, rows - rows / 2}, {rows - (rows > 0), rows > 0}};
     uint8_t *truth = malloc(size + 1), *read = malloc(size + 1);
     struct trajd_error error = {0};
 
@@ -285,7 +303,8 @@ static void compare_with_h5py(struct trajd_array_reader *reader, const struct li
     for (size_t r = 0; r < sizeof ranges / sizeof ranges[0]; r++) {
         uint64_t bytes = ranges[r][1] * row_bytes;
         memset(read, 0xEE, size + 1);
-        if (trajd_array_read(reader, fd, &listed->array, ranges[r][0], ranges[r][1], read, &error) != TRAJD_OK)
+        if (trajd_array_read(reader, fd, &listed->array, ranges[r][0], ranges[r][1], read, &error) !=
+            TRAJD_OK)
             fail_msg("%s: %s", listed->label, error.message);
         if (memcmp(read, truth + ranges[r][0] * row_bytes, bytes) != 0 || read[bytes] != 0xEE)
             fail_msg("%s: rows from %" PRIu64 " differ from h5py's", listed->label, ranges[r][0]);
@@ -358,7 +377,8 @@ int main(void)
         return failed ? failed : SKIPPED;
     if (!mkdtemp(h5py_folder))
         return 1;
-    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_array_files.py %s", h5py_folder);
+    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_array_files.py %s",
+             h5py_folder);
     if (run_python(arguments) != 0)
         return 1;
     failed = cmocka_run_group_tests(by_h5py, NULL, NULL);

@@ -1,4 +1,5 @@
-/* sampler.c and permute.c: golden vectors of an independent implementation, exactness, evenness, and the tail rules. */
+/* sampler.c and permute.c: golden vectors of an independent implementation, exactness, evenness, and the tail
+ * rules. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,10 +52,15 @@ static int read_line(FILE *file, char *kind, uint64_t *words)
 static struct trajd_sampler *sampler_of_line(const uint64_t *w)
 {
     struct trajd_segment segments[16];
-    struct trajd_sampler_options options = {
-        .segments = segments, .segment_count = (uint32_t)w[7], .seed = w[0], .fingerprint = w[1],
-        .order = (enum trajd_order)w[2], .block_windows = (uint32_t)w[3], .block_neighbours = (uint32_t)w[4],
-        .tail = (enum trajd_tail)w[5], .global_batch = (uint32_t)w[6]};
+    struct trajd_sampler_options options = {.segments = segments,
+                                            .segment_count = (uint32_t)w[7],
+                                            .seed = w[0],
+                                            .fingerprint = w[1],
+                                            .order = (enum trajd_order)w[2],
+                                            .block_windows = (uint32_t)w[3],
+                                            .block_neighbours = (uint32_t)w[4],
+                                            .tail = (enum trajd_tail)w[5],
+                                            .global_batch = (uint32_t)w[6]};
 
     for (uint32_t i = 0; i < options.segment_count; i++) {
         const uint64_t *s = w + 8 + 4 * i;
@@ -149,7 +155,8 @@ static double chi_limit(uint64_t cells)
     return degrees + 6 * root;
 }
 
-/* Over many keys each position must see each value equally often, and so must each pair of neighbouring positions. */
+/* Over many keys each position must see each value equally often, and so must each pair of neighbouring
+ * positions. */
 static void permutation_is_even_over_keys(void **state)
 {
     static const uint64_t sizes[] = {2, 3, 5, 7, 10, 16, 31};
@@ -174,7 +181,8 @@ static void permutation_is_even_over_keys(void **state)
     }
 }
 
-/* Within one permutation: where the first tenth of positions lands, and how far neighbours come to lie apart. */
+/* Within one permutation: where the first tenth of positions lands, and how far neighbours come to lie apart.
+ */
 static void permutation_spreads_positions(void **state)
 {
     enum { N = 1000003, TAKEN = 100000, CELLS = 100 };
@@ -193,8 +201,11 @@ static void permutation_spreads_positions(void **state)
 static void every_window_once_in_every_order(void **state)
 {
     struct trajd_segment segments[7];
-    struct trajd_sampler_options options = {.segments = segments, .segment_count = 7, .global_batch = 8,
-                                            .tail = TRAJD_TAIL_SHORT, .block_neighbours = 3};
+    struct trajd_sampler_options options = {.segments = segments,
+                                            .segment_count = 7,
+                                            .global_batch = 8,
+                                            .tail = TRAJD_TAIL_SHORT,
+                                            .block_neighbours = 3};
     uint64_t total = 0;
     uint8_t seen[700];
 
@@ -228,8 +239,12 @@ static void every_window_once_in_every_order(void **state)
 static void blocked_order_stays_within_its_neighbours(void **state)
 {
     struct trajd_segment segment = {0, 0, 0, 100050};
-    struct trajd_sampler_options options = {.segments = &segment, .segment_count = 1, .global_batch = 1,
-                                            .order = TRAJD_ORDER_BLOCKED, .block_windows = 100, .block_neighbours = 4};
+    struct trajd_sampler_options options = {.segments = &segment,
+                                            .segment_count = 1,
+                                            .global_batch = 1,
+                                            .order = TRAJD_ORDER_BLOCKED,
+                                            .block_windows = 100,
+                                            .block_neighbours = 4};
     struct trajd_sampler *sampler = new_sampler(&options);
     uint64_t touched[2] = {0, 0}, first[2];
 
@@ -244,7 +259,8 @@ static void blocked_order_stays_within_its_neighbours(void **state)
             if (p == 0)
                 first[epoch] = window.window_id;
         }
-        assert_in_range(touched[epoch], 4, 8); /* four blocks, each across a border of the unturned numbering */
+        assert_in_range(touched[epoch], 4,
+                        8); /* four blocks, each across a border of the unturned numbering */
     }
     assert_true(first[0] / 100 != first[1] / 100);
     trajd_sampler_destroy(&sampler);
@@ -253,7 +269,8 @@ static void blocked_order_stays_within_its_neighbours(void **state)
 static void tails(void **state)
 {
     struct trajd_segment segment = {0, 3, 10, 10};
-    struct trajd_sampler_options options = {.segments = &segment, .segment_count = 1, .global_batch = 4, .seed = 1};
+    struct trajd_sampler_options options = {
+        .segments = &segment, .segment_count = 1, .global_batch = 4, .seed = 1};
     struct trajd_window first, again;
     struct trajd_sampler *sampler;
 
@@ -286,7 +303,8 @@ static void tails(void **state)
 static void order_does_not_depend_on_the_batch(void **state)
 {
     struct trajd_segment segment = {0, 0, 0, 1000};
-    struct trajd_sampler_options options = {.segments = &segment, .segment_count = 1, .global_batch = 4, .seed = 1};
+    struct trajd_sampler_options options = {
+        .segments = &segment, .segment_count = 1, .global_batch = 4, .seed = 1};
     struct trajd_sampler *four = new_sampler(&options), *nine, *other_data;
     uint64_t same = 0;
 
@@ -317,8 +335,11 @@ static void ten_thousand_million_windows_cost_three_segments(void **state)
 
     (void)state;
     for (int order = TRAJD_ORDER_GLOBAL; order <= TRAJD_ORDER_SEQUENTIAL; order++) {
-        struct trajd_sampler_options options = {.segments = segments, .segment_count = 3, .global_batch = 256,
-                                                .order = (enum trajd_order)order, .block_windows = 4096,
+        struct trajd_sampler_options options = {.segments = segments,
+                                                .segment_count = 3,
+                                                .global_batch = 256,
+                                                .order = (enum trajd_order)order,
+                                                .block_windows = 4096,
                                                 .block_neighbours = 16};
         struct trajd_sampler *sampler = new_sampler(&options);
         struct trajd_window window;

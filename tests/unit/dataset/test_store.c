@@ -1,4 +1,5 @@
-/* store*.c on files that this test writes itself, with an index made by hand: every byte of every row is known. */
+/* store*.c on files that this test writes itself, with an index made by hand: every byte of every row is
+ * known. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,11 +19,11 @@
 #define EPISODES 12u
 #define DATASETS 3u
 #define ROWS 50u
-#define WIDE 16u         /* bytes of a row of dataset 1 */
+#define WIDE 16u /* bytes of a row of dataset 1 */
 #define FILE_ROOM 8192u
 
-/* Episode e lies in file e % 3. Dataset 0: contiguous u32 per row; 1: chunks of 7 rows, unfiltered, the third one missing; 2: like 0,
- * on a clock that keeps every third row. */
+/* Episode e lies in file e % 3. Dataset 0: contiguous u32 per row; 1: chunks of 7 rows, unfiltered, the third
+ * one missing; 2: like 0, on a clock that keeps every third row. */
 struct world {
     char folder[64];
     char paths[3][96];
@@ -68,20 +69,30 @@ static void write_episode(struct world *world, uint32_t e, int fd)
         for (uint32_t row = 0; row < ROWS; row++)
             column[row] = value_at(e, d, row);
         assert_int_equal(pwrite(fd, column, sizeof column, (off_t)(base + d * 200)), sizeof column);
-        world->arrays[e][d] = (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS, .dtype = TRAJD_U32, .rank = 1,
-                                                   .shape = {ROWS}, .offset = base + d * 200, .size_bytes = 4 * ROWS};
+        world->arrays[e][d] = (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS,
+                                                   .dtype = TRAJD_U32,
+                                                   .rank = 1,
+                                                   .shape = {ROWS},
+                                                   .offset = base + d * 200,
+                                                   .size_bytes = 4 * ROWS};
     }
     for (uint32_t c = 0; c < 8; c++) {
         uint64_t offset = base + 1000 + (7 - c) * sizeof chunk;
         for (uint32_t i = 0; i < sizeof chunk; i++)
             chunk[i] = wide_at(e, c * 7 + i / WIDE, i % WIDE);
         assert_int_equal(pwrite(fd, chunk, sizeof chunk, (off_t)offset), sizeof chunk);
-        world->chunks[e][c] = (struct trajd_chunk){c == 2 ? TRAJD_ARRAY_MISSING_CHUNK : offset, sizeof chunk, 0};
+        world->chunks[e][c] =
+            (struct trajd_chunk){c == 2 ? TRAJD_ARRAY_MISSING_CHUNK : offset, sizeof chunk, 0};
     }
-    world->arrays[e][1] = (struct trajd_array){.storage = TRAJD_STORAGE_CHUNKED, .dtype = TRAJD_U8, .rank = 2,
-                                               .shape = {ROWS, WIDE}, .size_bytes = ROWS * WIDE,
-                                               .chunk_shape = {7, WIDE}, .chunk_count = 8,
-                                               .chunks = world->chunks[e], .fill = {0x5A}};
+    world->arrays[e][1] = (struct trajd_array){.storage = TRAJD_STORAGE_CHUNKED,
+                                               .dtype = TRAJD_U8,
+                                               .rank = 2,
+                                               .shape = {ROWS, WIDE},
+                                               .size_bytes = ROWS * WIDE,
+                                               .chunk_shape = {7, WIDE},
+                                               .chunk_count = 8,
+                                               .chunks = world->chunks[e],
+                                               .fill = {0x5A}};
 }
 
 static void describe_file(struct world *world, uint32_t f)
@@ -89,10 +100,12 @@ static void describe_file(struct world *world, uint32_t f)
     struct stat file_stat;
 
     assert_int_equal(stat(world->paths[f], &file_stat), 0);
-    world->files[f] = (struct trajd_index_file){
-        .path = world->paths[f], .relative_path = world->paths[f], .size_bytes = (uint64_t)file_stat.st_size,
-        .mtime_ns = file_stat.st_mtim.tv_sec * INT64_C(1000000000) + file_stat.st_mtim.tv_nsec,
-        .inode = file_stat.st_ino};
+    world->files[f] = (struct trajd_index_file){.path = world->paths[f],
+                                                .relative_path = world->paths[f],
+                                                .size_bytes = (uint64_t)file_stat.st_size,
+                                                .mtime_ns = file_stat.st_mtim.tv_sec * INT64_C(1000000000) +
+                                                            file_stat.st_mtim.tv_nsec,
+                                                .inode = file_stat.st_ino};
 }
 
 static int make_world(void **state)
@@ -111,26 +124,37 @@ static int make_world(void **state)
     for (uint32_t i = 0; i < 17; i++)
         world->kept[i] = 3 * i;
     world->episode_clocks[0] = (struct trajd_episode_clock){.row_count = ROWS, .rate = {20, 1}};
-    world->episode_clocks[1] = (struct trajd_episode_clock){.row_count = 17, .kept_rows = world->kept, .rate = {20, 1}};
+    world->episode_clocks[1] =
+        (struct trajd_episode_clock){.row_count = 17, .kept_rows = world->kept, .rate = {20, 1}};
     for (uint32_t d = 0; d < DATASETS; d++) {
         world->datasets[d].path = names[d];
-        world->streams[d] = (struct trajd_index_stream){.name = names[d], .dataset_index = d, .clock_index = d / 2};
+        world->streams[d] =
+            (struct trajd_index_stream){.name = names[d], .dataset_index = d, .clock_index = d / 2};
         world->clocks[d / 2].name = d / 2 ? "sparse" : "arm";
     }
     for (uint32_t e = 0; e < EPISODES; e++) {
         snprintf(world->ids[e], sizeof world->ids[e], "demo_%u", e);
         write_episode(world, e, fds[e % 3]);
-        world->episodes[e] = (struct trajd_episode){.id = world->ids[e], .file_index = e % 3,
-                                                    .arrays = world->arrays[e], .clocks = world->episode_clocks};
+        world->episodes[e] = (struct trajd_episode){.id = world->ids[e],
+                                                    .file_index = e % 3,
+                                                    .arrays = world->arrays[e],
+                                                    .clocks = world->episode_clocks};
     }
     for (uint32_t f = 0; f < 3; f++) {
         close(fds[f]);
         describe_file(world, f);
     }
-    world->index = (struct trajd_index){.file_count = 3, .files = world->files, .dataset_count = DATASETS,
-                                        .datasets = world->datasets, .stream_count = DATASETS,
-                                        .streams = world->streams, .clock_count = 2, .clocks = world->clocks,
-                                        .episode_count = EPISODES, .episodes = world->episodes, .kept_count = EPISODES};
+    world->index = (struct trajd_index){.file_count = 3,
+                                        .files = world->files,
+                                        .dataset_count = DATASETS,
+                                        .datasets = world->datasets,
+                                        .stream_count = DATASETS,
+                                        .streams = world->streams,
+                                        .clock_count = 2,
+                                        .clocks = world->clocks,
+                                        .episode_count = EPISODES,
+                                        .episodes = world->episodes,
+                                        .kept_count = EPISODES};
     *state = world;
     return 0;
 }
@@ -266,7 +290,8 @@ static void a_full_budget_is_an_error_with_figures(void **state)
     const void *rows[DATASETS];
 
     assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK); /* the same once more costs nothing */
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL),
+                     TRAJD_OK); /* the same once more costs nothing */
     assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
     assert_int_equal(trajd_store_pin(store, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
     assert_non_null(strstr(error.message, "demo_2 needs 1216 bytes, the store has 2432 of which 2432"));
@@ -280,7 +305,8 @@ static void a_full_budget_is_an_error_with_figures(void **state)
     trajd_store_destroy(&store);
     store = new_store(*state, 1000, 1); /* larger than the whole budget */
     assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_ERR_MEMORY);
-    trajd_store_announce(store, &everything, (const uint32_t[]){0}, 1, 0); /* a hint that cannot be followed is no harm */
+    trajd_store_announce(store, &everything, (const uint32_t[]){0}, 1,
+                         0); /* a hint that cannot be followed is no harm */
     trajd_store_destroy(&store);
 }
 
@@ -330,13 +356,15 @@ static void the_latest_next_use_is_evicted_first(void **state)
     assert_int_equal(stats.pieces_loaded, 4 * DATASETS);
     assert_int_equal(stats.pieces_evicted, DATASETS);
     trajd_store_unpin(store, &everything, 2);
-    wait_until_loaded(store, 5 * DATASETS); /* 1 comes back ahead of its use, for 2, which nobody announced again */
+    wait_until_loaded(store,
+                      5 * DATASETS); /* 1 comes back ahead of its use, for 2, which nobody announced again */
     assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(1, rows), 0);
     for (uint32_t e = 0; e < 2; e++)
         trajd_store_unpin(store, &everything, e);
     trajd_store_unpin(store, &everything, 7);
-    assert_int_equal(trajd_store_pin(store, &everything, 8, rows, NULL), TRAJD_OK); /* evicts 0, unpinned first */
+    assert_int_equal(trajd_store_pin(store, &everything, 8, rows, NULL),
+                     TRAJD_OK); /* evicts 0, unpinned first */
     assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
     trajd_store_get_stats(store, &stats);
     assert_int_equal(stats.pieces_loaded, 6 * DATASETS);
@@ -352,8 +380,8 @@ static void absent_empty_and_quarantined(void **state)
     const void *rows[DATASETS];
 
     world->arrays[2][0].storage = TRAJD_STORAGE_ABSENT;
-    world->arrays[2][1] = (struct trajd_array){.storage = TRAJD_STORAGE_EMPTY, .dtype = TRAJD_U8, .rank = 2,
-                                               .shape = {ROWS, 0}};
+    world->arrays[2][1] = (struct trajd_array){
+        .storage = TRAJD_STORAGE_EMPTY, .dtype = TRAJD_U8, .rank = 2, .shape = {ROWS, 0}};
     world->arrays[2][2].shape[0] = 10; /* fewer rows than its clock: kept rows 0, 3, 6, 9 */
     world->arrays[2][2].size_bytes = 40;
     world->episodes[3].quarantine = "for a test";
@@ -463,7 +491,8 @@ static void *hammer_store(void *context)
     return NULL;
 }
 
-/* Four threads that hold one episode each, on a budget of a third: all is evicted and read again and again, and nobody waits for ever. */
+/* Four threads that hold one episode each, on a budget of a third: all is evicted and read again and again,
+ * and nobody waits for ever. */
 static void many_threads_share_a_third_of_the_memory(void **state)
 {
     struct trajd_store *store = new_store(*state, EPISODES / 3 * EPISODE_BYTES, 3);

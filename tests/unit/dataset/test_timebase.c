@@ -21,11 +21,12 @@ static void vectors_of_big_integers_hold(void **state)
 
     (void)state;
     assert_non_null(file);
-    while (fscanf(file, "%15s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, word, &rate.num, &rate.den, &in, &expected) == 5) {
+    while (fscanf(file, "%15s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, word, &rate.num, &rate.den, &in,
+                  &expected) == 5) {
         int64_t got = strcmp(word, "row_ns") == 0 ? trajd_rate_row_ns(rate, in) : trajd_rate_row_at(rate, in);
         if (got != expected)
-            fail_msg("%s of %" PRId64 " at %" PRId64 "/%" PRId64 " Hz is %" PRId64 ", expected %" PRId64, word, in,
-                     rate.num, rate.den, got, expected);
+            fail_msg("%s of %" PRId64 " at %" PRId64 "/%" PRId64 " Hz is %" PRId64 ", expected %" PRId64,
+                     word, in, rate.num, rate.den, got, expected);
         lines++;
     }
     assert_true(feof(file));
