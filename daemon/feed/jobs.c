@@ -344,7 +344,7 @@ static enum verdict judge(struct trajd_core_feed *feed, struct session *session,
     }
     if (is_same_job(job, open) && open->epoch == job->epoch)
         return is_alone && open->fresh ? VERDICT_BEGIN : judge_join(feed, session, open, is_alone);
-    if (!is_alone && !open->fresh && open->epoch + 1 == job->epoch &&
+    if (!is_alone && open->epoch + 1 == job->epoch &&
         (job->mode == TRAJD_WIRE_SHARE || !trajd_batches_from(feed, open->next)))
         return VERDICT_PAST;
     if (is_alone || job->phase == JOB_ENDED || (open->epoch == job->epoch + 1 && is_gathered_behind(feed)))

@@ -315,7 +315,7 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
     }
     for (uint32_t i = 0; i < model->worker_count; i++)
         is_alone &= i == index || !model->workers[i].member;
-    begins = is_same ? is_alone && open->fresh : is_alone || open->fresh || open->epoch + 1 != model->epoch;
+    begins = is_same ? is_alone && open->fresh : is_alone || open->epoch + 1 != model->epoch;
     if (is_same && model->parts > 1)
         begins = false; /* ranks come back one by one, each knows where it stands */
     worker->member = !trajd_core_open(model->core, worker->session, open, model->feed, model->now_ns);
