@@ -78,7 +78,10 @@ void trajd_server_destroy(struct trajd_server **server);
 /* Adds a feed and its ring (memfd, allocated and touched now). */
 enum trajd_status trajd_server_add_feed(struct trajd_server *server, const struct trajd_feed_options *options,
                                         struct trajd_feed **feed, struct trajd_error *error);
-/* Ends a feed: takers return TRAJD_ERR_CLOSED, its sessions get ERROR; the ring lives while workers map it. */
+/* Takers return TRAJD_ERR_CLOSED, now and from now on: then the producer's thread can be joined, and the feed removed. */
+void trajd_feed_close(struct trajd_feed *feed);
+/* Ends a feed: takers return TRAJD_ERR_CLOSED, its sessions get ERROR; the ring lives while workers map it. Waits for threads that are
+ * in take; none may begin one after. */
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **feed);
 /* The answer to open_feed: a feed that was added (again fine), or NULL and why not. */
 void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,

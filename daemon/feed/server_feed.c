@@ -132,6 +132,14 @@ static void forget_answers(struct trajd_server *server, const struct trajd_feed 
     }
 }
 
+void trajd_feed_close(struct trajd_feed *feed)
+{
+    pthread_mutex_lock(&feed->server->mutex);
+    feed->closed = true;
+    pthread_cond_broadcast(&feed->wanted);
+    pthread_mutex_unlock(&feed->server->mutex);
+}
+
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **pointer)
 {
     struct trajd_feed *feed = *pointer;

@@ -24,6 +24,7 @@ struct trajd_transport {
     char *endpoint;
     const char *path; /* within endpoint */
     bool group_access;
+    bool bound; /* at least once: the file is ours */
     zmq_msg_t frame; /* of the last receive */
     uint64_t descriptor_limit;
     uint64_t accepted;       /* since descriptors were counted */
@@ -106,6 +107,7 @@ static int bind_router(struct trajd_transport *transport)
     mode_t before = umask(transport->group_access ? 0007 : 0077);
     int result = zmq_bind(transport->router, transport->endpoint);
     umask(before);
+    transport->bound = transport->bound || result == 0;
     return result;
 }
 
@@ -320,6 +322,8 @@ void trajd_transport_destroy(struct trajd_transport **pointer)
             zmq_close(sockets[i]);
     if (transport->context != NULL)
         zmq_ctx_term(transport->context);
+    if (transport->bound)
+        unlink(transport->path); /* libzmq leaves it; ours to remove while the lock is held */
     free(transport->endpoint);
     free(transport);
     *pointer = NULL;

@@ -165,8 +165,9 @@ void producer_stop(struct producer **pointer)
     struct producer *producer = *pointer;
     if (producer == NULL)
         return;
-    trajd_server_remove_feed(producer->server, &producer->feed); /* the thread's take returns CLOSED */
+    trajd_feed_close(producer->feed);
     pthread_join(producer->thread, NULL);
+    trajd_server_remove_feed(producer->server, &producer->feed);
     trajd_server_destroy(&producer->server);
     free(producer);
     *pointer = NULL;
