@@ -59,9 +59,16 @@ void trajd_cpu_find_steps(const struct trajd_cpu_window *window, enum trajd_grid
 /* Makes the moves of a stream and raises their codes to NAN where a used element is NaN and the stream wants a mask. */
 typedef void trajd_cpu_mover(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count);
 trajd_cpu_mover trajd_cpu_copy, trajd_cpu_rows, trajd_cpu_slerp;
+trajd_cpu_mover trajd_cpu_fused_f32, trajd_cpu_fused_f64, trajd_cpu_fused_u8;
 
 /* The mover that serves a stream. */
 trajd_cpu_mover *trajd_cpu_mover_of(const struct trajd_stream *stream);
+
+/* What the edge rule gives for a row that is not there. */
+void trajd_cpu_write_edge(const struct trajd_stream *stream, char *out);
+
+/* Raises the code to NAN where an element of the rows that a blend uses is NaN. A value can be NaN without that, of two infinities. */
+void trajd_cpu_see_nan(const struct trajd_stream *stream, struct trajd_cpu_move *move);
 
 /* Derivatives of `count` steps of one window, whose rows begin at `rows` (NULL: missing), to out with the stream's step stride. */
 void trajd_cpu_derivatives(const struct trajd_stream *stream, const struct trajd_cpu_window *window, const char *rows,

@@ -2,8 +2,7 @@
  *
  * Math      v = p + a (q - p), and so on; value * scale + offset; one rounding at the store.
  * Shapes    any D. A row is worked on in tiles of TILE features, in double: load, blend, normalise, store, each a loop
- *           that the compiler vectorises. f32, f64 and u8 rows to f32 by linear, previous or nearest take one fused
- *           loop, four features at once.
+ *           that the compiler vectorises. What is common goes another way: resample_cpu_fused.c.
  * Requires  nothing. On x86-64 the hot functions exist for AVX2 too, picked when the program is loaded.
  * Moves     each row that is used once, each output row once.
  * Numerics  the reference's operations in the reference's order: the same bits.
@@ -15,7 +14,6 @@
 #include "kernels/resample_cpu.h"
 
 #define TILE 64
-#define WIDE 48 /* features from which on plain loops win */
 
 /* A constant type leaves one loop. */
 TRAJD_CPU_INLINE void load(enum trajd_dtype type, const void *row, uint32_t count, double *restrict out)
@@ -100,7 +98,7 @@ TRAJD_CPU_INLINE bool has_nan(const double *values, uint32_t count)
     return found != 0;
 }
 
-static void write_edge(const struct trajd_stream *stream, char *out)
+void trajd_cpu_write_edge(const struct trajd_stream *stream, char *out)
 {
     double constant = stream->edge == TRAJD_EDGE_NAN ? NAN : 0;
     uint32_t size = trajd_dtype_size(stream->output_type);
@@ -227,130 +225,7 @@ TRAJD_CPU_CLONES static void move_tiles(const struct trajd_stream *stream, struc
     }
 }
 
-/* Four features at once; the compiler makes two halves of it where there is no AVX. */
-typedef double four_doubles __attribute__((vector_size(32)));
-typedef int64_t four_flags __attribute__((vector_size(32)));
-typedef float four_floats __attribute__((vector_size(16)));
-typedef uint8_t four_bytes __attribute__((vector_size(4)));
-typedef int32_t four_integers __attribute__((vector_size(16)));
-
-TRAJD_CPU_INLINE void load_four_floats(const float *from, four_doubles *out)
-{
-    four_floats narrow;
-
-    memcpy(&narrow, from, sizeof narrow);
-    *out = __builtin_convertvector(narrow, four_doubles);
-}
-
-TRAJD_CPU_INLINE void load_four(enum trajd_dtype type, const void *row, uint32_t d, four_doubles *out)
-{
-    four_bytes bytes;
-
-    if (type == TRAJD_F64) {
-        memcpy(out, (const double *)row + d, sizeof *out);
-    } else if (type == TRAJD_F32) {
-        load_four_floats((const float *)row + d, out);
-    } else {
-        memcpy(&bytes, (const uint8_t *)row + d, sizeof bytes);
-        *out = __builtin_convertvector(__builtin_convertvector(bytes, four_integers), four_doubles);
-    }
-}
-
-/* One row's work in locals: what is in memory could change with every store, for all that the compiler knows. */
-struct fused {
-    enum trajd_dtype type;
-    bool blends, scaled;
-    const char *row, *next;
-    double a;
-    const float *scale, *offset;
-    float *restrict out;
-};
-
-TRAJD_CPU_INLINE void fuse_four(struct fused work, uint32_t d, four_flags *nan)
-{
-    four_doubles value, other;
-    four_floats narrow;
-
-    load_four(work.type, work.row, d, &value);
-    if (work.blends) {
-        load_four(work.type, work.next, d, &other);
-        value += work.a * (other - value);
-    }
-    *nan |= value != value;
-    if (work.scaled) {
-        load_four_floats(work.scale + d, &other);
-        value *= other;
-        load_four_floats(work.offset + d, &other);
-        value += other;
-    }
-    narrow = __builtin_convertvector(value, four_floats);
-    memcpy(work.out + d, &narrow, sizeof narrow);
-}
-
-TRAJD_CPU_INLINE double element(enum trajd_dtype type, const void *row, uint32_t d)
-{
-    if (type == TRAJD_F64)
-        return ((const double *)row)[d];
-    return type == TRAJD_F32 ? (double)((const float *)row)[d] : ((const uint8_t *)row)[d];
-}
-
-TRAJD_CPU_INLINE int64_t fuse_one(struct fused work, uint32_t d)
-{
-    double value = element(work.type, work.row, d);
-    int64_t nan;
-
-    if (work.blends)
-        value += work.a * (element(work.type, work.next, d) - value);
-    nan = -(int64_t)(value != value);
-    if (work.scaled)
-        value = value * (double)work.scale[d] + (double)work.offset[d];
-    work.out[d] = (float)value;
-    return nan;
-}
-
-/* Rows of middling D go in fours, the last of which may do some features again: single ones left over took most of the time at
- * D = 7. Long rows are left to the compiler, which does better there. Returns whether a value is NaN, for the caller to look into. */
-TRAJD_CPU_INLINE bool fuse_features(struct fused work, uint32_t count)
-{
-    four_flags nan = {0};
-    int64_t any = 0;
-
-    if (count < 4 || count >= WIDE) {
-        for (uint32_t d = 0; d < count; d++)
-            any |= fuse_one(work, d);
-        return any != 0;
-    }
-    for (uint32_t d = 0; d <= count - 4; d += 4)
-        fuse_four(work, d, &nan);
-    if (count % 4 != 0)
-        fuse_four(work, count - 4, &nan);
-    return (nan[0] | nan[1] | nan[2] | nan[3]) != 0;
-}
-
-/* One loop for each of the four: constants in it leave no branch. */
-TRAJD_CPU_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream,
-                                const struct trajd_cpu_move *move)
-{
-    struct fused work = {type, false, false, move->row, move->row + stream->row_stride_bytes, move->a,
-                         stream->scale, stream->offset, (float *)move->out};
-
-    if (stream->scale) {
-        work.scaled = true;
-        if (move->a > 0) {
-            work.blends = true;
-            return fuse_features(work, stream->feature_count);
-        }
-        return fuse_features(work, stream->feature_count);
-    }
-    if (move->a > 0) {
-        work.blends = true;
-        return fuse_features(work, stream->feature_count);
-    }
-    return fuse_features(work, stream->feature_count);
-}
-
-/* A value can be NaN without a NaN in the source (of two infinities): only the source counts. */
-static void see_source_nan(const struct trajd_stream *stream, struct trajd_cpu_move *move)
+void trajd_cpu_see_nan(const struct trajd_stream *stream, struct trajd_cpu_move *move)
 {
     uint64_t size = trajd_dtype_size(stream->source_type);
 
@@ -362,39 +237,13 @@ static void see_source_nan(const struct trajd_stream *stream, struct trajd_cpu_m
             move->code = TRAJD_MASK_NAN;
 }
 
-TRAJD_CPU_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_stream *stream,
-                                 struct trajd_cpu_move *moves, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (!moves[i].row)
-            write_edge(stream, moves[i].out);
-        else if (fused_row(type, stream, &moves[i]))
-            see_source_nan(stream, &moves[i]);
-    }
-}
-
-TRAJD_CPU_CLONES static void fused_f32(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
-{
-    fused_rows(TRAJD_F32, stream, moves, count);
-}
-
-TRAJD_CPU_CLONES static void fused_f64(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
-{
-    fused_rows(TRAJD_F64, stream, moves, count);
-}
-
-TRAJD_CPU_CLONES static void fused_u8(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
-{
-    fused_rows(TRAJD_U8, stream, moves, count);
-}
-
 void trajd_cpu_rows(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (moves[i].row)
             move_tiles(stream, &moves[i]);
         else
-            write_edge(stream, moves[i].out);
+            trajd_cpu_write_edge(stream, moves[i].out);
     }
 }
 
@@ -408,7 +257,7 @@ void trajd_cpu_copy(const struct trajd_stream *stream, struct trajd_cpu_move *mo
     for (uint32_t begin = 0; begin < count; begin = end) {
         end = begin + 1;
         if (!moves[begin].row) {
-            write_edge(stream, moves[begin].out);
+            trajd_cpu_write_edge(stream, moves[begin].out);
             continue;
         }
         while (end < count && moves[end].row && moves[end].row == moves[end - 1].row + size &&
@@ -416,7 +265,7 @@ void trajd_cpu_copy(const struct trajd_stream *stream, struct trajd_cpu_move *mo
             end++;
         memcpy(moves[begin].out, moves[begin].row, (end - begin) * size);
         for (uint32_t i = begin; looks && i < end; i++)
-            see_source_nan(stream, &moves[i]);
+            trajd_cpu_see_nan(stream, &moves[i]);
     }
 }
 
@@ -430,11 +279,11 @@ trajd_cpu_mover *trajd_cpu_mover_of(const struct trajd_stream *stream)
         return trajd_cpu_copy;
     if ((picks || stream->kind == TRAJD_KIND_LINEAR) && stream->output_type == TRAJD_F32) {
         if (stream->source_type == TRAJD_F32)
-            return fused_f32;
+            return trajd_cpu_fused_f32;
         if (stream->source_type == TRAJD_F64)
-            return fused_f64;
+            return trajd_cpu_fused_f64;
         if (stream->source_type == TRAJD_U8)
-            return fused_u8;
+            return trajd_cpu_fused_u8;
     }
     return trajd_cpu_rows;
 }
