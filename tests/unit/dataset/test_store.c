@@ -465,6 +465,42 @@ static void bad_options_are_refused(void **state)
     assert_non_null(strstr(error.message, "force"));
 }
 
+/* File 1 becomes a pipe without a writer on another filesystem: whoever opens it hangs, as on a dead mount.
+ */
+static void a_hanging_filesystem_stops_nobody_else(void **state)
+{
+    static const uint32_t hanging[] = {1, 4, 7, 10};
+    struct world *world = *state;
+    struct stat here, there;
+    struct trajd_store *store;
+    struct trajd_error error;
+    const void *rows[DATASETS];
+    char path[96];
+    int release;
+
+    snprintf(path, sizeof path, "/dev/shm/%s", world->folder + 5);
+    if (stat("/tmp", &here) != 0 || stat("/dev/shm", &there) != 0 || here.st_dev == there.st_dev)
+        skip();
+    assert_int_equal(mkfifo(path, 0600), 0);
+    world->files[1].path = path;
+    store = new_store(world, 1u << 20, 2);
+    trajd_store_announce(store, &everything, hanging, 4, 0); /* work for more than both readers */
+    for (uint32_t e = 0; e < EPISODES; e++)
+        if (e % 3 != 1) {
+            assert_int_equal(trajd_store_pin(store, &everything, e, rows, NULL), TRAJD_OK);
+            assert_int_equal(wrong_bytes(e, rows), 0);
+            trajd_store_unpin(store, &everything, e);
+        }
+    release =
+        open(path, O_RDWR); /* a writer at last: opening goes on, and finds another file than was indexed */
+    assert_true(release >= 0);
+    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, &error), TRAJD_ERR_IO);
+    assert_non_null(strstr(error.message, path));
+    trajd_store_destroy(&store);
+    close(release);
+    unlink(path);
+}
+
 struct hammer {
     struct trajd_store *store;
     uint32_t seed;
@@ -531,6 +567,7 @@ int main(void)
         WITH_WORLD(a_changed_file_is_named),
         WITH_WORLD(io_failures_pass_and_data_failures_stay),
         WITH_WORLD(bad_options_are_refused),
+        WITH_WORLD(a_hanging_filesystem_stops_nobody_else),
         WITH_WORLD(many_threads_share_a_third_of_the_memory),
     };
 
