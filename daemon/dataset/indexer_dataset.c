@@ -281,22 +281,22 @@ static const char *read_compact(struct trajd_scan *scan, hid_t dataset, hid_t ty
     return NULL;
 }
 
-static const char *read_contiguous(hid_t dataset, struct trajd_array *array)
+/* What lies in one piece, and this file; all else has no offset. Spares the creation list, the dearest
+ * question to ask. */
+static bool read_contiguous(hid_t dataset, struct trajd_array *array)
 {
     haddr_t offset = H5Dget_offset(dataset);
 
-    if (offset == HADDR_UNDEF) { /* never written: the fill value */
-        array->storage = TRAJD_STORAGE_EMPTY;
-        return NULL;
-    }
+    H5Eclear2(H5E_DEFAULT);
+    if (offset == HADDR_UNDEF || !array->size_bytes)
+        return false;
     array->storage = TRAJD_STORAGE_CONTIGUOUS;
     array->offset = offset;
-    return H5Dget_storage_size(dataset) == array->size_bytes ? NULL
-                                                             : "its storage has another size than its shape";
+    return true;
 }
 
-static const char *read_storage(struct trajd_scan *scan, hid_t dataset, hid_t type, hid_t creation,
-                                struct trajd_array *array)
+static const char *read_other_storage(struct trajd_scan *scan, hid_t dataset, hid_t type, hid_t creation,
+                                      struct trajd_array *array)
 {
     H5D_layout_t layout = H5Pget_layout(creation);
     H5D_fill_value_t fill = H5D_FILL_VALUE_UNDEFINED;
@@ -308,15 +308,28 @@ static const char *read_storage(struct trajd_scan *scan, hid_t dataset, hid_t ty
     if (H5Pfill_value_defined(creation, &fill) >= 0 && fill == H5D_FILL_VALUE_USER_DEFINED &&
         H5Pget_fill_value(creation, type, array->fill) < 0)
         return trajd_indexer_error(scan);
-    if (!array->size_bytes) {
+    if (!array->size_bytes || layout == H5D_CONTIGUOUS) { /* no rows, no columns, or never written */
         array->storage = TRAJD_STORAGE_EMPTY;
         return NULL;
     }
     if (layout == H5D_CHUNKED)
         return read_chunked(scan, dataset, creation, array);
-    if (layout == H5D_COMPACT)
-        return read_compact(scan, dataset, type, array);
-    return layout == H5D_CONTIGUOUS ? read_contiguous(dataset, array) : "an unknown storage";
+    return layout == H5D_COMPACT ? read_compact(scan, dataset, type, array) : "an unknown storage";
+}
+
+static const char *read_storage(struct trajd_scan *scan, hid_t dataset, hid_t type, struct trajd_array *array)
+{
+    const char *why;
+    hid_t creation;
+
+    if (read_contiguous(dataset, array))
+        return H5Dget_storage_size(dataset) == array->size_bytes
+                   ? NULL
+                   : "its storage has another size than its shape";
+    creation = H5Dget_create_plist(dataset);
+    why = read_other_storage(scan, dataset, type, creation, array);
+    H5Pclose(creation);
+    return why;
 }
 
 static bool has_filter(const struct trajd_array *array, uint16_t filter)
@@ -336,7 +349,7 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
     hsize_t begin[TRAJD_ARRAY_MAX_RANK] = {0}, count[TRAJD_ARRAY_MAX_RANK];
     uint64_t row_bytes = array->size_bytes / (array->shape[0] ? array->shape[0] : 1), rows;
     const char *why = NULL;
-    hid_t memory;
+    hid_t memory = -1;
     void *bytes;
 
     if (!row_bytes || row_bytes > check_row_bytes_max || has_filter(array, TRAJD_FILTER_LZF))
@@ -350,17 +363,19 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
     for (uint32_t i = 0; i < array->rank; i++)
         count[i] = i ? array->shape[i] : rows;
     bytes = malloc(rows * row_bytes);
-    memory = H5Screate_simple((int)array->rank, count, NULL);
+    if (rows < array->shape[0])
+        memory = H5Screate_simple((int)array->rank, count, NULL);
     if (!bytes)
         why = "no memory";
-    else if (H5Sget_simple_extent_ndims(space) > 0 &&
-             H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0)
+    else if (memory >= 0 && H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0)
         why = trajd_indexer_error(scan);
-    else if (H5Dread(dataset, type, memory, space, H5P_DEFAULT, bytes) < 0)
+    else if (H5Dread(dataset, type, memory < 0 ? H5S_ALL : memory, memory < 0 ? H5S_ALL : space, H5P_DEFAULT,
+                     bytes) < 0)
         why = trajd_arena_format(scan->arena, "libhdf5 cannot read it: %s", trajd_indexer_error(scan));
     out->check_rows = why ? 0 : rows;
     out->check_digest = why ? 0 : trajd_digest_of(bytes, rows * row_bytes);
-    H5Sclose(memory);
+    if (memory >= 0)
+        H5Sclose(memory);
     free(bytes);
     return why;
 }
@@ -368,7 +383,7 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
 static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_allowed,
                             struct trajd_record_dataset *out)
 {
-    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset), creation = H5Dget_create_plist(dataset);
+    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
     const char *why = read_type(type, &out->array.dtype);
 
     if (!why)
@@ -376,10 +391,9 @@ static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_
     if (!why && out->array.rank == 1 && H5Sget_simple_extent_ndims(space) == 0)
         out->array.size_bytes = trajd_dtype_size(out->array.dtype);
     if (!why)
-        why = read_storage(scan, dataset, type, creation, &out->array);
+        why = read_storage(scan, dataset, type, &out->array);
     if (!why)
         why = read_check(scan, dataset, type, space, out);
-    H5Pclose(creation);
     H5Sclose(space);
     H5Tclose(type);
     return why;
@@ -415,23 +429,32 @@ static bool is_start(const struct trajd_layout *layout, const char *path)
     return false;
 }
 
-bool trajd_indexer_dataset(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
-                           struct trajd_record_dataset *dataset)
+/* Why a path cannot be opened; false where there is simply none. */
+static bool refuse_link(struct trajd_scan *scan, hid_t group, const char *path,
+                        struct trajd_record_dataset *dataset)
 {
+    const char *failure = trajd_indexer_error(scan);
     int links = check_links(group, path);
-    const char *why;
-    hid_t object;
 
-    *dataset = (struct trajd_record_dataset){.path = path};
     H5Eclear2(H5E_DEFAULT);
     if (links == 0)
         return false;
     if (links < 0)
         return refuse(scan, dataset, "an external link is refused (it names another file)");
-    object = H5Oopen(group, path, H5P_DEFAULT);
+    return refuse(scan, dataset, trajd_arena_format(scan->arena, "cannot be opened: %s", failure));
+}
+
+bool trajd_indexer_dataset(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
+                           struct trajd_record_dataset *dataset)
+{
+    const char *why;
+    hid_t object;
+
+    *dataset = (struct trajd_record_dataset){.path = path};
+    object = of_family || check_links(group, path) > 0 ? H5Oopen(group, path, H5P_DEFAULT)
+                                                       : -1; /* families were listed */
     if (object < 0)
-        return refuse(scan, dataset,
-                      trajd_arena_format(scan->arena, "cannot be opened: %s", trajd_indexer_error(scan)));
+        return refuse_link(scan, group, path, dataset);
     if (H5Iget_type(object) != H5I_DATASET) {
         H5Oclose(object);
         return !of_family && refuse(scan, dataset, "it is no dataset");

@@ -211,6 +211,7 @@ enum trajd_status trajd_layout_parse(const char *name, const char *text, size_t 
     struct trajd_yaml *yaml = NULL;
     enum trajd_status status = trajd_yaml_parse(name, text, length, &yaml, error);
 
+    *layout = NULL;
     if (status)
         return status;
     p.yaml = yaml;
