@@ -1,0 +1,55 @@
+// libs: trajd_dataset
+/* The decoder of records, of children and cache alike, on any bytes: no crash, and what it accepts encodes to
+ * the same bytes. The first byte is the number of clocks, the next two the file's size in 256 bytes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/record.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_episode(const struct trajd_record_episode *episode, uint64_t file_size)
+{
+    for (uint32_t i = 0; i < episode->dataset_count; i++) {
+        const struct trajd_record_dataset *dataset = &episode->datasets[i];
+        if (!dataset->refusal &&
+            trajd_array_check(&dataset->array, file_size,
+                              dataset->array.inline_bytes ? dataset->array.size_bytes : 0, NULL))
+            abort();
+    }
+    for (uint32_t i = 0; episode->evaluated && i < episode->clock_count; i++) {
+        for (uint64_t k = 1; k < episode->clocks[i].row_count; k++) {
+            if (episode->clocks[i].stamps_ns[k] <= episode->clocks[i].stamps_ns[k - 1])
+                abort();
+        }
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct trajd_arena arena = {.limit_bytes = 64 << 20};
+    struct trajd_bytes bytes = {0};
+    struct trajd_record record;
+    struct trajd_error error;
+    uint64_t file_size;
+
+    if (size < 3)
+        return 0;
+    file_size = ((uint64_t)data[1] << 8 | data[2]) * 256;
+    if (!trajd_record_decode(data + 3, size - 3, file_size, data[0] % 8, &arena, &record, &error)) {
+        bool same = true; /* a refusal that the decoder adds is no part of the bytes */
+        for (uint32_t i = 0; i < record.episode_count; i++) {
+            check_episode(&record.episodes[i], file_size);
+            for (uint32_t k = 0; k < record.episodes[i].dataset_count; k++)
+                same = same && !record.episodes[i].datasets[k].refusal;
+        }
+        if (!trajd_record_encode(&record, &bytes) ||
+            (same && (bytes.length != size - 3 || memcmp(bytes.data, data + 3, size - 3))))
+            abort();
+    } else if (error.status != TRAJD_ERR_PROTOCOL) {
+        abort();
+    }
+    trajd_bytes_free(&bytes);
+    trajd_arena_free(&arena);
+    return 0;
+}
