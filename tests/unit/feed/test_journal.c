@@ -1,0 +1,242 @@
+/* The journal: what it says after the death of its writer, and what it says of files that cannot be believed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon/feed/journal.h"
+
+static char directory[] = "/tmp/trajd-journal-XXXXXX";
+static struct trajd_journal_state found;
+
+static struct trajd_journal *reopen(bool expect_damaged)
+{
+    struct trajd_journal *journal = NULL;
+    struct trajd_error error = {0};
+    bool damaged = !expect_damaged;
+
+    if (trajd_journal_open(directory, "train", "job", &journal, &damaged, &error))
+        fail_msg("%s", error.message);
+    assert_int_equal(damaged, expect_damaged);
+    return journal;
+}
+
+static void begin(struct trajd_journal *journal, uint64_t epoch)
+{
+    static struct trajd_journal_state state;
+
+    state = (struct trajd_journal_state){.key = {11, 22, epoch, 0, 0, 1000, 10}};
+    trajd_journal_begin(journal, &state);
+}
+
+static void path_of_journal(char *path, size_t room)
+{
+    DIR *folder = opendir(directory);
+
+    assert_non_null(folder);
+    path[0] = '\0';
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (entry->d_name[0] != '.')
+            snprintf(path, room, "%s/%s", directory, entry->d_name);
+    closedir(folder);
+    assert_true(path[0]);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(directory, "/tmp/trajd-journal-XXXXXX");
+    return mkdtemp(directory) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    char path[512];
+
+    (void)state;
+    path_of_journal(path, sizeof path);
+    unlink(path);
+    return rmdir(directory);
+}
+
+static void test_remembers(void **state)
+{
+    struct trajd_journal *journal = reopen(false);
+
+    (void)state;
+    assert_false(trajd_journal_load(journal, &found));
+    begin(journal, 3);
+    for (uint64_t batch = 0; batch < 6; batch++)
+        trajd_journal_produce(journal, batch);
+    trajd_journal_done(journal, 0);
+    trajd_journal_done(journal, 4);
+    trajd_journal_done(journal, 4); /* again, and one that never was: nothing */
+    trajd_journal_done(journal, 77);
+    trajd_journal_flush(journal);
+    trajd_journal_close(&journal);
+    assert_null(journal);
+    journal = reopen(false);
+    assert_true(trajd_journal_load(journal, &found));
+    assert_int_equal(found.key.epoch, 3);
+    assert_int_equal(found.high, 6);
+    assert_int_equal(found.undone_count, 4);
+    assert_int_equal(found.undone[0], 1);
+    assert_int_equal(found.undone[3], 5);
+    begin(journal, 4); /* the other record */
+    trajd_journal_close(&journal);
+    journal = reopen(false);
+    assert_true(trajd_journal_load(journal, &found));
+    assert_int_equal(found.key.epoch, 4);
+    assert_int_equal(found.high, 0);
+    assert_int_equal(found.undone_count, 0);
+    trajd_journal_close(&journal);
+}
+
+static void test_one_at_a_time(void **state)
+{
+    struct trajd_journal *journal = reopen(false), *second = NULL;
+    struct trajd_error error = {0};
+    bool damaged;
+
+    (void)state;
+    assert_int_equal(trajd_journal_open(directory, "train", "job", &second, &damaged, &error), TRAJD_ERR_BUSY);
+    assert_null(second);
+    trajd_journal_close(&journal);
+    assert_int_equal(trajd_journal_open("/nonexistent", "train", "job", &second, &damaged, &error), TRAJD_ERR_IO);
+    assert_non_null(strstr(error.message, "/nonexistent"));
+}
+
+static void test_names_are_harmless(void **state)
+{
+    struct trajd_journal *journal = NULL;
+    struct trajd_error error = {0};
+    char path[512];
+    bool damaged;
+
+    (void)state;
+    assert_int_equal(trajd_journal_open(directory, "spec:1/2", "../../etc\nx", &journal, &damaged, &error), TRAJD_OK);
+    trajd_journal_close(&journal);
+    path_of_journal(path, sizeof path);
+    assert_null(strchr(path + strlen(directory) + 1, '/'));
+    assert_null(strchr(path, '\n'));
+}
+
+/* Each byte of the file changed in turn: it is noticed, or says exactly what it said. */
+static void test_damage(void **state)
+{
+    struct trajd_journal *journal = reopen(false);
+    uint8_t *good = malloc(12288);
+    uint32_t noticed = 0;
+    char path[512];
+    int fd;
+
+    (void)state;
+    assert_non_null(good);
+    begin(journal, 3);
+    for (uint64_t batch = 0; batch < 5; batch++)
+        trajd_journal_produce(journal, batch);
+    trajd_journal_done(journal, 2);
+    trajd_journal_close(&journal);
+    path_of_journal(path, sizeof path);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, good, 12288, 0), 12288);
+    for (off_t at = 0; at < 12288; at += at < 16 || (at >= 4096 && at < 4500) ? 1 : 37) {
+        uint8_t bad = good[at] ^ 0x40;
+        bool damaged = false;
+        assert_int_equal(pwrite(fd, &bad, 1, at), 1);
+        assert_int_equal(trajd_journal_open(directory, "train", "job", &journal, &damaged, NULL), TRAJD_OK);
+        noticed += damaged;
+        if (damaged) {
+            assert_false(trajd_journal_load(journal, &found));
+        } else {
+            assert_true(trajd_journal_load(journal, &found));
+            assert_int_equal(found.high, 5);
+            assert_int_equal(found.undone_count, 4);
+        }
+        trajd_journal_close(&journal);
+        assert_int_equal(pwrite(fd, good, 12288, 0), 12288);
+    }
+    assert_true(noticed > 300);
+    assert_int_equal(ftruncate(fd, 5000), 0);
+    journal = reopen(true);
+    assert_false(trajd_journal_load(journal, &found));
+    trajd_journal_close(&journal);
+    close(fd);
+    free(good);
+}
+
+/* A child works through an epoch and says in a pipe what it has done; it is killed anywhere. */
+static void work(int fd)
+{
+    struct trajd_journal *journal = reopen(false);
+    static struct trajd_journal_state state;
+
+    state = (struct trajd_journal_state){.key = {11, 22, 1, 0, 0, 1000000, 1}};
+    trajd_journal_begin(journal, &state);
+    for (uint64_t batch = 0; batch < 1000000; batch++) {
+        trajd_journal_produce(journal, batch);
+        if (batch < 5)
+            continue;
+        uint64_t done = batch % 2 ? batch : batch - 2; /* out of order; the first ones never */
+        trajd_journal_done(journal, done);
+        if (write(fd, &done, sizeof done) != sizeof done)
+            break;
+    }
+    _exit(0);
+}
+
+static void test_killed_anywhere(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 20; round++) {
+        struct trajd_journal *journal;
+        uint64_t done, told = 0;
+        int ends[2];
+        pid_t child;
+        assert_int_equal(pipe(ends), 0);
+        child = fork();
+        assert_true(child >= 0);
+        if (!child)
+            work(ends[1]);
+        close(ends[1]);
+        for (unsigned i = 0; i < 50 + 37 * round; i++)
+            assert_int_equal(read(ends[0], &done, sizeof done), sizeof done);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        journal = reopen(false);
+        assert_true(trajd_journal_load(journal, &found));
+        while (read(ends[0], &done, sizeof done) == sizeof done) { /* what it had said */
+            told++;
+            assert_true(done < found.high);
+            for (uint32_t i = 0; i < found.undone_count; i++)
+                assert_int_not_equal(found.undone[i], done);
+        }
+        assert_true(told <= found.high);
+        trajd_journal_close(&journal);
+        close(ends[0]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_remembers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_one_at_a_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_names_are_harmless, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_killed_anywhere, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

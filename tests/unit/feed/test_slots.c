@@ -1,0 +1,542 @@
+/* The core, one rule at a time; schedules of all of them are the model test's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon/feed/core.h"
+
+#define SENT_ROOM 256
+
+struct sent {
+    uint64_t session;
+    struct trajd_wire_message message;
+    char text[TRAJD_WIRE_MAX_REASON + 1]; /* of ERROR and BATCH, which is gone after the call */
+};
+
+struct world {
+    struct trajd_core *core;
+    struct trajd_core_feed *feed;
+    struct sent sent[SENT_ROOM];
+    uint32_t sent_count, wakes;
+    uint64_t now_ns, requests;
+    uint8_t tokens;
+};
+
+static void on_send(void *context, uint64_t session, void *user, const struct trajd_wire_message *message)
+{
+    struct world *world = context;
+    struct sent *sent = &world->sent[world->sent_count++];
+
+    (void)user;
+    assert_true(world->sent_count <= SENT_ROOM);
+    sent->session = session;
+    sent->message = *message;
+    if (message->op == TRAJD_WIRE_ERROR)
+        trajd_wire_text_copy(message->error.message, sent->text, sizeof sent->text);
+    if (message->op == TRAJD_WIRE_BATCH)
+        trajd_wire_text_copy(message->batch.error, sent->text, sizeof sent->text);
+}
+
+static void on_wake(void *context, struct trajd_core_feed *feed)
+{
+    (void)feed;
+    ((struct world *)context)->wakes++;
+}
+
+static struct trajd_core_feed_options some_options(void)
+{
+    return (struct trajd_core_feed_options){.name = "train", .slot_count = 3, .max_credit = 4, .global_batch = 4,
+                                            .fingerprint = 7, .seed = 8, .window_count = 42, .epoch_length = 40,
+                                            .dropped_count = 2};
+}
+
+static struct world *make(const struct trajd_core_feed_options *options)
+{
+    struct world *world = calloc(1, sizeof *world);
+    struct trajd_core_options core = {.instance_id = 5, .max_sessions = 4, .version = "test", .send = on_send,
+                                      .wake = on_wake, .context = world};
+
+    assert_non_null(world);
+    assert_int_equal(trajd_core_create(&core, &world->core, NULL), TRAJD_OK);
+    assert_int_equal(trajd_core_add_feed(world->core, options, &world->feed, NULL), TRAJD_OK);
+    return world;
+}
+
+static void destroy(struct world *world)
+{
+    trajd_core_destroy(&world->core);
+    assert_null(world->core);
+    free(world);
+}
+
+static uint64_t greet(struct world *world)
+{
+    struct trajd_wire_hello hello = {.client = {"c", 1}, .pid = 99};
+    uint8_t token[TRAJD_WIRE_TOKEN_SIZE] = {++world->tokens};
+    uint64_t session = 0;
+    void *replaced;
+    bool resumed;
+
+    assert_int_equal(trajd_core_hello(world->core, &hello, token, NULL, 0, &session, &resumed, &replaced, NULL), TRAJD_OK);
+    trajd_core_welcome(world->core, session, &hello, 0);
+    assert_int_equal(trajd_core_find_token(world->core, token), session);
+    return session;
+}
+
+static struct trajd_wire_open ask(struct world *world, uint64_t epoch)
+{
+    return (struct trajd_wire_open){.request = ++world->requests, .world = 1, .credit = 2, .epoch = epoch, .fresh = true};
+}
+
+static enum trajd_status open_with(struct world *world, uint64_t session, struct trajd_wire_open open)
+{
+    world->sent_count = 0;
+    return trajd_core_open(world->core, session, &open, world->feed, world->now_ns);
+}
+
+static struct trajd_core_fill take(struct world *world)
+{
+    struct trajd_core_fill fill = {0};
+
+    assert_int_equal(trajd_core_take(world->feed, world->now_ns, &fill), TRAJD_OK);
+    return fill;
+}
+
+static bool publish(struct world *world, struct trajd_core_fill fill)
+{
+    return trajd_core_publish(world->feed, &fill, NULL, world->now_ns);
+}
+
+static const struct trajd_wire_message *last_sent(const struct world *world, enum trajd_wire_op op)
+{
+    for (uint32_t i = world->sent_count; i-- > 0;)
+        if (world->sent[i].message.op == op)
+            return &world->sent[i].message;
+    return NULL;
+}
+
+static uint32_t count_sent(const struct world *world, enum trajd_wire_op op)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < world->sent_count; i++)
+        count += world->sent[i].message.op == op;
+    return count;
+}
+
+static void release(struct world *world, uint64_t session, struct trajd_wire_batch batch)
+{
+    struct trajd_wire_ack ack = {.released = {1, {{batch.ring, batch.slot, batch.generation, batch.part}}}};
+
+    trajd_core_ack(world->core, session, &ack, world->now_ns);
+}
+
+static struct trajd_core_stats stats_of(const struct world *world)
+{
+    struct trajd_core_stats stats;
+
+    trajd_core_get_stats(world->core, &stats);
+    return stats;
+}
+
+static void test_order_of_publishing(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct world *world = make(&options);
+    uint64_t session = greet(world);
+    struct trajd_core_fill first, second, none;
+
+    (void)state;
+    assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT); /* nobody wants it */
+    assert_int_equal(open_with(world, session, ask(world, 0)), TRAJD_OK);
+    assert_true(world->wakes > 0);
+    first = take(world);
+    second = take(world);
+    assert_int_equal(first.position, 0);
+    assert_int_equal(second.position, 4);
+    assert_int_equal(first.generation, 1);
+    assert_true(publish(world, second));
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 0);
+    assert_true(publish(world, first));
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.position, 4);
+    assert_false(publish(world, first)); /* twice */
+    first.slot = 1000;
+    assert_false(publish(world, first));
+    assert_int_equal(stats_of(world).late_publishes, 2);
+    destroy(world);
+}
+
+static void test_credit_and_release(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct world *world = make(&options);
+    uint64_t session = greet(world);
+    struct trajd_wire_ack done = {.done.count = 1};
+    struct trajd_wire_batch held;
+    struct trajd_core_fill none;
+
+    (void)state;
+    open_with(world, session, ask(world, 0));
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.credit, 2);
+    for (int i = 0; i < 3; i++)
+        publish(world, take(world));
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2); /* no more credit */
+    assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT); /* no slot is FREE */
+    held = last_sent(world, TRAJD_WIRE_BATCH)->batch;
+    done.done.list[0] = (struct trajd_wire_lease){held.ring, held.slot, held.generation, held.part};
+    trajd_core_ack(world->core, session, &done, 0);
+    assert_int_equal(stats_of(world).batches_done, 1);
+    assert_int_equal(trajd_core_lease_count(world->core), 2); /* DONE is no release */
+    trajd_core_ack(world->core, session, &done, 0);
+    assert_int_equal(stats_of(world).late_acks, 1);
+    world->wakes = 0;
+    release(world, session, held);
+    assert_true(world->wakes > 0);
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 3);
+    assert_int_equal(stats_of(world).batches_done, 1);
+    release(world, session, held); /* again: late */
+    held.generation++;
+    release(world, session, held);
+    held.ring = 9;
+    release(world, session, held);
+    assert_int_equal(stats_of(world).late_acks, 4);
+    assert_int_equal(take(world).generation, 2); /* the slot's second use */
+    destroy(world);
+}
+
+static void test_dead_sessions_batches_first(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct world *world = make(&options);
+    uint64_t first = greet(world), second = greet(world);
+
+    (void)state;
+    open_with(world, first, ask(world, 0));
+    publish(world, take(world));
+    publish(world, take(world));
+    assert_int_equal(open_with(world, second, ask(world, 0)), TRAJD_OK);
+    publish(world, take(world));
+    assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.position, 8);
+    release(world, second, last_sent(world, TRAJD_WIRE_BATCH)->batch);
+    world->sent_count = 0;
+    trajd_core_end_session(world->core, first, 0);
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);
+    assert_int_equal(world->sent[0].session, second);
+    assert_int_equal(world->sent[0].message.batch.position, 0);
+    assert_int_equal(world->sent[0].message.batch.seq, 2);
+    assert_int_equal(stats_of(world).dead_sessions, 1);
+    assert_int_equal(stats_of(world).handed_again, 2);
+    trajd_core_end_session(world->core, first, 0); /* no such session any more */
+    assert_int_equal(stats_of(world).sessions, 1);
+    destroy(world);
+}
+
+static void test_failed_and_short_batches(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct trajd_error failure = {TRAJD_ERR_DATA, 0, "demo.hdf5: row 3"};
+    struct trajd_core_fill fill;
+    struct world *world;
+    uint64_t session;
+
+    (void)state;
+    options.epoch_length = 6;
+    options.tail_short = true;
+    world = make(&options);
+    session = greet(world);
+    open_with(world, session, ask(world, 0));
+    fill = take(world);
+    trajd_core_publish(world->feed, &fill, &failure, 0);
+    assert_string_equal(world->sent[world->sent_count - 1].text, "demo.hdf5: row 3");
+    fill = take(world);
+    assert_int_equal(fill.row_count, 2);
+    publish(world, fill);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.row_count, 2);
+    assert_string_equal(world->sent[world->sent_count - 1].text, "");
+    release(world, session, world->sent[1].message.batch);
+    assert_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
+    release(world, session, world->sent[2].message.batch);
+    assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
+    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 2);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.windows, 6);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.dropped, 2);
+    destroy(world);
+}
+
+static void test_ranks(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t ranks[3];
+
+    (void)state;
+    options.global_batch = 5;
+    world = make(&options);
+    for (uint32_t r = 0; r < 3; r++) {
+        ranks[r] = greet(world);
+        open = ask(world, 0);
+        open.mode = TRAJD_WIRE_SHARD;
+        open.world = 3;
+        open.rank = r;
+        if (r == 2) { /* nothing goes out before all are here, and a rank is one session's */
+            struct trajd_core_fill none;
+            assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
+            open.rank = 1;
+            assert_int_not_equal(open_with(world, ranks[r], open), TRAJD_OK);
+            assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY);
+            open.rank = 2;
+            open.next = 5; /* they are fresh: they must agree */
+            assert_int_not_equal(open_with(world, ranks[r], open), TRAJD_OK);
+            open.next = 0;
+        }
+        assert_int_equal(open_with(world, ranks[r], open), TRAJD_OK);
+    }
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.row_begin, 3);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.row_count, 2);
+    publish(world, take(world));
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 3);
+    /* rank 1 dies and comes back to what it has not done */
+    trajd_core_end_session(world->core, ranks[1], 0);
+    open = ask(world, 0);
+    open.mode = TRAJD_WIRE_SHARD;
+    open.world = 3;
+    open.rank = 1;
+    ranks[1] = greet(world);
+    assert_int_equal(open_with(world, ranks[1], open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.part, 1);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.position, 0);
+    open.request++;
+    open.world = 6; /* more ranks than rows */
+    assert_int_not_equal(open_with(world, ranks[1], open), TRAJD_OK);
+    destroy(world);
+}
+
+static void test_refusals(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct world *world = make(&options);
+    uint64_t first = greet(world), second = greet(world);
+    struct trajd_wire_open open = ask(world, 0);
+
+    (void)state;
+    open.fingerprint = 1;
+    assert_int_not_equal(open_with(world, first, open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_ARGUMENT);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.request, open.request);
+    open.fingerprint = 7;
+    open.next = 41;
+    assert_int_not_equal(open_with(world, first, open), TRAJD_OK);
+    open.next = 40; /* the end: nothing is left */
+    assert_int_equal(open_with(world, first, open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 0);
+    assert_int_equal(open_with(world, first, ask(world, 0)), TRAJD_OK);
+    open = ask(world, 0);
+    open.job = trajd_wire_text("other");
+    assert_int_not_equal(open_with(world, second, open), TRAJD_OK);
+    assert_non_null(strstr(world->sent[0].text, "in use by job"));
+    assert_int_not_equal(open_with(world, second, ask(world, 3)), TRAJD_OK); /* another epoch while one runs */
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY);
+    trajd_core_goaway(world->core, "stop", 0);
+    assert_non_null(last_sent(world, TRAJD_WIRE_GOAWAY));
+    assert_int_not_equal(open_with(world, second, ask(world, 0)), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_CLOSED);
+    destroy(world);
+}
+
+static void test_prefetch(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_fill ahead;
+    struct world *world;
+    uint64_t session;
+
+    (void)state;
+    options.epoch_length = 4; /* one batch */
+    world = make(&options);
+    session = greet(world);
+    open_with(world, session, ask(world, 0));
+    publish(world, take(world));
+    ahead = take(world);
+    assert_int_equal(ahead.epoch, 1);
+    publish(world, ahead);
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1); /* not before OPEN names it */
+    release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
+    assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
+    open_with(world, session, ask(world, 1));
+    assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.generation, ahead.generation);
+    ahead = take(world); /* of epoch 2, which is not the one opened */
+    assert_int_equal(ahead.epoch, 2);
+    release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
+    open_with(world, session, ask(world, 9));
+    assert_true(publish(world, ahead));
+    assert_null(last_sent(world, TRAJD_WIRE_BATCH));
+    assert_int_equal(take(world).epoch, 9);
+    destroy(world);
+}
+
+static void test_stalls_are_named(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct world *world = make(&options);
+    struct trajd_core_session_info info;
+    struct trajd_core_feed_info feed;
+    uint64_t session = greet(world);
+
+    (void)state;
+    open_with(world, session, ask(world, 0));
+    for (int i = 0; i < 3; i++)
+        publish(world, take(world));
+    world->now_ns = 5000;
+    trajd_core_tick(world->core, world->now_ns);
+    trajd_core_feed_info(world->feed, &feed);
+    assert_int_equal(feed.stalled_ns, 5000);
+    assert_true(trajd_core_session_info(world->core, 0, &info));
+    assert_int_equal(info.stalled_ns, 5000);
+    assert_false(trajd_core_session_info(world->core, 1, &info));
+    release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
+    world->now_ns = 9000; /* a slot is FREE: the producer's time, nobody's stall */
+    trajd_core_tick(world->core, world->now_ns);
+    trajd_core_feed_info(world->feed, &feed);
+    assert_int_equal(feed.stalled_ns, 5000);
+    trajd_core_end_session(world->core, session, 9500);
+    trajd_core_feed_info(world->feed, &feed);
+    assert_int_equal(feed.idle_since_ns, 9500);
+    destroy(world);
+}
+
+static void remove_journals(const char *path)
+{
+    DIR *folder = opendir(path);
+
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        unlinkat(dirfd(folder), entry->d_name, 0);
+    closedir(folder);
+    rmdir(path);
+}
+
+/* The daemon dies with batch 0 leased and batch 1 DONE; it comes back with the same G, then with another. */
+static void test_return_of_the_daemon(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    char directory[] = "/tmp/trajd-slots-XXXXXX";
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t session;
+
+    (void)state;
+    assert_non_null(mkdtemp(directory));
+    options.journal_directory = directory;
+    world = make(&options);
+    session = greet(world);
+    open_with(world, session, ask(world, 6));
+    publish(world, take(world));
+    publish(world, take(world));
+    release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
+    destroy(world);
+
+    world = make(&options);
+    open = ask(world, 6);
+    open.fresh = false;
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    assert_int_equal(take(world).position, 0); /* it was leased only */
+    assert_int_equal(take(world).position, 8); /* and 4 is DONE */
+    destroy(world);
+
+    options.global_batch = 6;
+    world = make(&options);
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    assert_int_equal(take(world).position, 0); /* the first window that is not DONE */
+    destroy(world);
+
+    options.seed++;
+    world = make(&options);
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 0); /* another order: nothing is DONE of it */
+    assert_int_equal(stats_of(world).damaged_journals, 0);
+    destroy(world);
+    remove_journals(directory);
+}
+
+static void test_resuming(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct world *world = make(&options);
+    uint64_t session = greet(world), again;
+    struct trajd_wire_hello hello = {.has_token = true, .token = {1}, .instance = 5, .received = 1};
+    bool resumed;
+    void *replaced;
+
+    (void)state;
+    open_with(world, session, ask(world, 0));
+    publish(world, take(world));
+    publish(world, take(world));
+    world->sent_count = 0;
+    assert_int_equal(trajd_core_hello(world->core, &hello, hello.token, world, 0, &again, &resumed, &replaced, NULL),
+                     TRAJD_OK);
+    assert_true(resumed);
+    assert_int_equal(again, session);
+    trajd_core_welcome(world->core, again, &hello, 0);
+    assert_true(world->sent[0].message.welcome.resumed);
+    assert_int_equal(stats_of(world).batches_done, 1); /* the first was received and is not held */
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.seq, 2); /* the second never arrived */
+    hello.instance = 4; /* of an earlier life */
+    assert_int_equal(trajd_core_hello(world->core, &hello, (uint8_t[16]){9}, world, 0, &again, &resumed, &replaced, NULL),
+                     TRAJD_OK);
+    assert_false(resumed);
+    assert_int_not_equal(again, session);
+    greet(world);
+    greet(world);
+    hello.has_token = false;
+    assert_int_equal(trajd_core_hello(world->core, &hello, (uint8_t[16]){8}, world, 0, &again, &resumed, &replaced, NULL),
+                     TRAJD_ERR_BUSY); /* max_sessions */
+    destroy(world);
+}
+
+static void test_removed_feed(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct world *world = make(&options);
+    uint64_t session = greet(world);
+    struct trajd_wire_batch batch;
+
+    (void)state;
+    assert_int_equal(trajd_core_add_feed(world->core, &options, &world->feed, NULL), TRAJD_ERR_BUSY);
+    open_with(world, session, ask(world, 0));
+    publish(world, take(world));
+    batch = last_sent(world, TRAJD_WIRE_BATCH)->batch;
+    trajd_core_remove_feed(world->core, &world->feed, 0);
+    assert_null(world->feed);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_CLOSED);
+    assert_int_equal(trajd_core_lease_count(world->core), 0);
+    release(world, session, batch);
+    assert_int_equal(stats_of(world).late_acks, 1);
+    options.slot_count = 2;
+    assert_int_equal(trajd_core_add_feed(world->core, &options, &world->feed, NULL), TRAJD_ERR_ARGUMENT);
+    destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order_of_publishing), cmocka_unit_test(test_credit_and_release),
+        cmocka_unit_test(test_dead_sessions_batches_first), cmocka_unit_test(test_failed_and_short_batches),
+        cmocka_unit_test(test_ranks), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_prefetch), cmocka_unit_test(test_stalls_are_named),
+        cmocka_unit_test(test_return_of_the_daemon), cmocka_unit_test(test_resuming),
+        cmocka_unit_test(test_removed_feed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
