@@ -11,6 +11,7 @@ static const uint64_t check_bytes =
     4096; /* compared with the parent's own reading: whole rows up to this, at least one */
 static const uint64_t check_row_bytes_max = 64u << 20;
 static const uint64_t chunk_count_max = 4u << 20;
+static const uint64_t row_count_max = 1u << 31;
 
 static const char *refuse(struct trajd_scan *scan, struct trajd_record_dataset *dataset, const char *text)
 {
@@ -135,6 +136,8 @@ static const char *read_shape(hid_t space, bool scalar_allowed, struct trajd_arr
         if (__builtin_mul_overflow(array->size_bytes, shape[i], &array->size_bytes))
             return "its size is beyond 64 bits";
     }
+    if (array->shape[0] > row_count_max || array->size_bytes > INT64_MAX)
+        return "it has more rows than an index can hold";
     return NULL;
 }
 

@@ -5,7 +5,8 @@
 #include "daemon/dataset/record.h"
 
 enum { EPISODE_COUNT_MAX = 1 << 20, DATASET_COUNT_MAX = 4096, KEY_COUNT_MAX = 4096, TEXT_LENGTH_MAX = 4096 };
-static const uint64_t row_count_max = 1u << 31; /* kept_rows are uint32 */
+static const uint64_t row_count_max =
+    1u << 31; /* kept_rows are uint32; the child refuses larger datasets itself */
 
 /* Reading never goes beyond `left`; after the first failure everything yields zero. */
 struct cursor {
@@ -276,7 +277,8 @@ static void take_dataset(struct cursor *c, struct trajd_record_dataset *dataset)
         array->shape[0] > row_count_max || dataset->check_rows > array->shape[0])
         return fail(c, "a dataset is too large");
     take_storage(c, dataset);
-    if (!c->failed && trajd_array_check(array, c->file_size, array->inline_bytes ? array->size_bytes : 0, &error))
+    if (!c->failed &&
+        trajd_array_check(array, c->file_size, array->inline_bytes ? array->size_bytes : 0, &error))
         refuse(c, dataset, error.message);
 }
 
