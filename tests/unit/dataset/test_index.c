@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <math.h>
@@ -678,6 +679,25 @@ static void an_indexer_that_is_none_is_told(void **state)
     }
 }
 
+static void storage_that_fails_is_fatal_and_odd_files_are_refused(void **state)
+{
+    struct trajd_index *index;
+    struct trajd_error error;
+
+    (void)state;
+    make_folder("odd", "good.hdf5");
+    shell("mkfifo %s/odd/fifo.hdf5", folder);
+    index = open_named("odd", "robomimic");
+    assert_int_equal(index->file_count, 2);
+    assert_non_null(strstr(index->files[0].refusal, "fifo.hdf5: not a regular file"));
+    assert_int_equal(index->kept_count, 6);
+    trajd_index_destroy(&index);
+    shell("ln -s /nonexistent %s/odd/gone.hdf5", folder); /* as a file that vanishes after it was listed */
+    assert_int_equal(try_open("odd", "robomimic", &index, &error), TRAJD_ERR_IO);
+    assert_non_null(strstr(error.message, "odd/gone.hdf5: cannot be read after 3 attempts"));
+    assert_int_equal(error.foreign_code, ENOENT);
+}
+
 static void natural_order_is_total(void **state)
 {
     (void)state;
@@ -714,6 +734,7 @@ int main(void)
         cmocka_unit_test(forged_caches_are_indexed_anew),
         cmocka_unit_test(killed_stopped_and_slow_children_are_replaced),
         cmocka_unit_test(an_indexer_that_is_none_is_told),
+        cmocka_unit_test(storage_that_fails_is_fatal_and_odd_files_are_refused),
     };
     char arguments[512];
     int failed;
