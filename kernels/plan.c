@@ -11,7 +11,8 @@
 
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
 
-typedef void run_windows(const struct trajd_resample_request *request, uint32_t window_begin, uint32_t window_end);
+typedef void run_windows(const struct trajd_resample_request *request, uint32_t window_begin,
+                         uint32_t window_end);
 
 /* Variants that run on the caller's threads, by the names of choose.c. */
 static const struct {
@@ -66,15 +67,16 @@ static struct stream_shape shape_of(const struct trajd_resample_request *request
 static bool same_shape(const struct stream_shape *a, const struct stream_shape *b)
 {
     return a->kind == b->kind && a->source_type == b->source_type && a->output_type == b->output_type &&
-           a->unit == b->unit && a->bracket_index == b->bracket_index && a->feature_count == b->feature_count &&
-           a->step_count == b->step_count;
+           a->unit == b->unit && a->bracket_index == b->bracket_index &&
+           a->feature_count == b->feature_count && a->step_count == b->step_count;
 }
 
 static void describe(struct trajd_plan *plan, const struct trajd_problem *problem)
 {
-    snprintf(plan->description, sizeof plan->description, "%s: %u windows x %u streams (%u copied), %u thread%s, %s",
-             plan->choice.variant, problem->window_count, problem->stream_count, problem->copied_count,
-             plan->choice.thread_count, plan->choice.thread_count == 1 ? "" : "s", plan->choice.reason);
+    snprintf(plan->description, sizeof plan->description,
+             "%s: %u windows x %u streams (%u copied), %u thread%s, %s", plan->choice.variant,
+             problem->window_count, problem->stream_count, problem->copied_count, plan->choice.thread_count,
+             plan->choice.thread_count == 1 ? "" : "s", plan->choice.reason);
 }
 
 enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
@@ -117,8 +119,8 @@ const char *trajd_plan_describe(const struct trajd_plan *plan)
     return plan->description;
 }
 
-static enum trajd_status check_run(const struct trajd_plan *plan, const struct trajd_resample_request *request,
-                                   struct trajd_error *error)
+static enum trajd_status check_run(const struct trajd_plan *plan,
+                                   const struct trajd_resample_request *request, struct trajd_error *error)
 {
     enum trajd_status status = trajd_resample_check(request, error);
 
@@ -128,7 +130,8 @@ static enum trajd_status check_run(const struct trajd_plan *plan, const struct t
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run of %u windows: the plan is for %u at most",
                                request->window_count, plan->window_count);
     if (request->stream_count != plan->stream_count || request->bracket_count != plan->bracket_count)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: number of streams or brackets differs from the plan's");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "run: number of streams or brackets differs from the plan's");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         struct stream_shape shape = shape_of(request, s);
         if (!same_shape(&shape, &plan->streams[s]))

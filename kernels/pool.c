@@ -25,7 +25,7 @@ struct trajd_pool {
     struct job job;
     uint32_t busy; /* threads at the job */
     bool ends;
-    uint64_t next_slice; /* wider than a count: it runs on past the end by one a thread */
+    uint64_t next_slice;   /* wider than a count: it runs on past the end by one a thread */
     uint32_t thread_count; /* the caller counted */
     uint32_t started;
     char name[THREAD_NAME_SIZE];
@@ -74,8 +74,8 @@ static void run_inline(uint32_t slice_count, void (*slice)(void *context, uint32
         slice(context, index);
 }
 
-void trajd_pool_run(struct trajd_pool *pool, uint32_t slice_count, void (*slice)(void *context, uint32_t index),
-                    void *context)
+void trajd_pool_run(struct trajd_pool *pool, uint32_t slice_count,
+                    void (*slice)(void *context, uint32_t index), void *context)
 {
     struct job job = {slice, context, slice_count};
 
@@ -129,8 +129,8 @@ enum trajd_status trajd_pool_create(uint32_t thread_count, const char *name, str
 
     *out = NULL;
     if (thread_count < 1 || thread_count > THREAD_LIMIT)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "pool %s: %u threads (1 to %d)", name, thread_count,
-                               THREAD_LIMIT);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "pool %s: %u threads (1 to %d)", name,
+                               thread_count, THREAD_LIMIT);
     pool = calloc(1, sizeof *pool + (thread_count - 1) * sizeof *pool->threads);
     if (!pool)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "pool %s: no memory", name);

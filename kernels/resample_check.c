@@ -17,12 +17,14 @@ struct place {
 
 static enum trajd_status wrong(const struct place *place, const char *rule)
 {
-    return trajd_error_set(place->error, TRAJD_ERR_ARGUMENT, 0, "%s[%u]: %s", place->list, place->index, rule);
+    return trajd_error_set(place->error, TRAJD_ERR_ARGUMENT, 0, "%s[%u]: %s", place->list, place->index,
+                           rule);
 }
 
 static enum trajd_status unsupported(const struct place *place, const char *rule)
 {
-    return trajd_error_set(place->error, TRAJD_ERR_UNSUPPORTED, 0, "%s[%u]: %s", place->list, place->index, rule);
+    return trajd_error_set(place->error, TRAJD_ERR_UNSUPPORTED, 0, "%s[%u]: %s", place->list, place->index,
+                           rule);
 }
 
 static bool has_rate(struct trajd_rate rate)
@@ -55,7 +57,8 @@ static enum trajd_status check_grid(const struct trajd_grid *grid, bool pointers
 }
 
 static enum trajd_status check_bracket(const struct trajd_resample_request *request,
-                                       const struct trajd_bracket *bracket, bool pointers, const struct place *place)
+                                       const struct trajd_bracket *bracket, bool pointers,
+                                       const struct place *place)
 {
     const struct trajd_clock *clock;
 
@@ -106,7 +109,8 @@ static enum trajd_status check_types(const struct trajd_stream *stream, enum tra
     if (floats && stream->output_type == TRAJD_F64 && stream->source_type != TRAJD_F64)
         return unsupported(place, "f64 is an output of f64 sources only");
     if (!floats && (stream->output_type != stream->source_type || !picks_a_row(stream->kind)))
-        return unsupported(place, "an integer output needs a source of that type and kind previous or nearest");
+        return unsupported(place,
+                           "an integer output needs a source of that type and kind previous or nearest");
     if (!floats && stream->edge == TRAJD_EDGE_NAN)
         return unsupported(place, "edge NaN needs a floating-point output");
     if (!floats && stream->scale)
@@ -134,7 +138,8 @@ static bool extend(uint64_t inner, uint64_t count, uint64_t stride, uint64_t *en
 }
 
 /* Windows of steps, or steps of windows. */
-static bool strides_fit(uint64_t row, uint64_t steps, uint64_t step_stride, uint64_t windows, uint64_t window_stride)
+static bool strides_fit(uint64_t row, uint64_t steps, uint64_t step_stride, uint64_t windows,
+                        uint64_t window_stride)
 {
     uint64_t inner, end;
 
@@ -147,7 +152,8 @@ static bool aligned(const void *pointer, uint64_t stride_a, uint64_t stride_b, u
     return ((uintptr_t)pointer | stride_a | stride_b) % size == 0; /* sizes are powers of two */
 }
 
-static enum trajd_status check_source(const struct trajd_stream *stream, bool pointers, const struct place *place)
+static enum trajd_status check_source(const struct trajd_stream *stream, bool pointers,
+                                      const struct place *place)
 {
     uint64_t size = trajd_dtype_size(stream->source_type);
 
@@ -168,7 +174,8 @@ static enum trajd_status check_output(const struct trajd_stream *stream, uint64_
                                       bool pointers, const struct place *place)
 {
     uint64_t size = trajd_dtype_size(stream->output_type);
-    uint64_t slopes = trajd_kind_is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
+    uint64_t slopes =
+        trajd_kind_is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
 
     if (pointers && !stream->output)
         return wrong(place, "output is NULL");
@@ -211,12 +218,13 @@ static enum trajd_status check_mask(const struct trajd_resample_request *request
         return wrong(place, "mask_joins_previous: there is no stream before it");
     if (before->mask != stream->mask || steps_of(request, before) != steps ||
         before->mask_window_stride_bytes != stream->mask_window_stride_bytes)
-        return wrong(place, "mask_joins_previous: mask, stride or step_count differ from the stream before it");
+        return wrong(place,
+                     "mask_joins_previous: mask, stride or step_count differ from the stream before it");
     return TRAJD_OK;
 }
 
-static enum trajd_status check_stream(const struct trajd_resample_request *request, uint32_t index, bool pointers,
-                                      const struct place *place)
+static enum trajd_status check_stream(const struct trajd_resample_request *request, uint32_t index,
+                                      bool pointers, const struct place *place)
 {
     const struct trajd_stream *stream = &request->streams[index];
     const struct trajd_grid *grid;
@@ -243,13 +251,15 @@ static enum trajd_status check_lists(const struct trajd_resample_request *reques
     for (uint32_t i = 0; i < request->grid_count && status == TRAJD_OK; i++)
         status = check_grid(&request->grids[i], pointers, &(struct place){"grids", i, error});
     for (uint32_t i = 0; i < request->bracket_count && status == TRAJD_OK; i++)
-        status = check_bracket(request, &request->brackets[i], pointers, &(struct place){"brackets", i, error});
+        status =
+            check_bracket(request, &request->brackets[i], pointers, &(struct place){"brackets", i, error});
     for (uint32_t i = 0; i < request->stream_count && status == TRAJD_OK; i++)
         status = check_stream(request, i, pointers, &(struct place){"streams", i, error});
     return status;
 }
 
-static enum trajd_status check(const struct trajd_resample_request *request, bool pointers, struct trajd_error *error)
+static enum trajd_status check(const struct trajd_resample_request *request, bool pointers,
+                               struct trajd_error *error)
 {
     if (!request)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "request is NULL");
@@ -257,16 +267,19 @@ static enum trajd_status check(const struct trajd_resample_request *request, boo
         return TRAJD_OK;
     if ((request->clock_count && !request->clocks) || (request->grid_count && !request->grids) ||
         (request->bracket_count && !request->brackets) || (request->stream_count && !request->streams))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "request: a list is NULL though its count is not 0");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "request: a list is NULL though its count is not 0");
     return check_lists(request, pointers, error);
 }
 
-enum trajd_status trajd_resample_check(const struct trajd_resample_request *request, struct trajd_error *error)
+enum trajd_status trajd_resample_check(const struct trajd_resample_request *request,
+                                       struct trajd_error *error)
 {
     return check(request, true, error);
 }
 
-enum trajd_status trajd_resample_check_shape(const struct trajd_resample_request *shape, struct trajd_error *error)
+enum trajd_status trajd_resample_check_shape(const struct trajd_resample_request *shape,
+                                             struct trajd_error *error)
 {
     return check(shape, false, error);
 }

@@ -73,7 +73,7 @@ static uint8_t judge(const struct trajd_stream *stream, const struct trajd_cpu_w
         if (stream->max_age_ns < 0)
             return TRAJD_MASK_AFTER_END;
         return unit == TRAJD_GRID_NS && step->ns > (uint64_t)stream->max_age_ns ? TRAJD_MASK_TOO_OLD
-                                                                                 : TRAJD_MASK_VALID;
+                                                                                : TRAJD_MASK_VALID;
     default:
         *reads = step->has_target;
         return TRAJD_MASK_BAD_STAMP;
@@ -101,7 +101,9 @@ static void place_mean(const struct trajd_stream *stream, const struct trajd_cpu
                        struct trajd_cpu_move *move)
 {
     int64_t x = (int64_t)((uint64_t)window->anchor + (uint64_t)offset);
-    int64_t first = step->mask == TRAJD_MASK_BEFORE_START ? 0 : mean_first(stream, window, chunk->grid->unit, x, step->row);
+    int64_t first = step->mask == TRAJD_MASK_BEFORE_START
+                        ? 0
+                        : mean_first(stream, window, chunk->grid->unit, x, step->row);
 
     if (first >= step->row)
         return;
@@ -127,7 +129,8 @@ static void plan_window(const struct chunk *chunk, const struct trajd_stream *st
     struct trajd_cpu_window window = window_of(chunk, w);
     const int64_t *offsets = offsets_of(chunk, w);
     const char *rows = rows_of(chunk, stream, w);
-    char *out = (char *)stream->output + w * stream->window_stride_bytes + chunk->step * stream->step_stride_bytes;
+    char *out =
+        (char *)stream->output + w * stream->window_stride_bytes + chunk->step * stream->step_stride_bytes;
 
     for (uint32_t t = 0; t < chunk->step_count; t++, out += stream->step_stride_bytes) {
         bool reads = false;
@@ -141,7 +144,8 @@ static void plan_window(const struct chunk *chunk, const struct trajd_stream *st
         place_row(stream, &steps[t], rows, &moves[t]);
         if (stream->kind == TRAJD_KIND_MEAN)
             place_mean(stream, &window, chunk, &steps[t], offsets[t], &moves[t]);
-        __builtin_prefetch(moves[t].row); /* windows lie anywhere in the store: a third of a policy's batch was waiting */
+        __builtin_prefetch(
+            moves[t].row); /* windows lie anywhere in the store: a third of a policy's batch was waiting */
     }
     if (stream->derivative)
         trajd_cpu_derivatives(stream, &window, rows, steps, chunk->step_count,
@@ -179,8 +183,8 @@ static void run_chunk(struct chunk *chunk)
 
     for (uint32_t w = 0; w < chunk->window_count; w++) {
         struct trajd_cpu_window window = window_of(chunk, chunk->window + w);
-        trajd_cpu_find_steps(&window, chunk->grid->unit, offsets_of(chunk, chunk->window + w), chunk->step_count,
-                             chunk->steps + w * chunk->step_count);
+        trajd_cpu_find_steps(&window, chunk->grid->unit, offsets_of(chunk, chunk->window + w),
+                             chunk->step_count, chunk->steps + w * chunk->step_count);
     }
     for (uint32_t s = 0; s < request->stream_count; s++)
         if (request->streams[s].bracket_index == bracket_index)
@@ -214,7 +218,8 @@ static void run_bracket(const struct trajd_resample_request *request, const stru
 }
 
 /* Masks are raised, never lowered, so that streams of a shared one may come in any order: they begin as VALID. */
-static void clear_masks(const struct trajd_resample_request *request, uint32_t window_begin, uint32_t window_end)
+static void clear_masks(const struct trajd_resample_request *request, uint32_t window_begin,
+                        uint32_t window_end)
 {
     for (uint32_t s = 0; s < request->stream_count; s++) {
         const struct trajd_stream *stream = &request->streams[s];
@@ -227,7 +232,8 @@ static void clear_masks(const struct trajd_resample_request *request, uint32_t w
     }
 }
 
-void trajd_resample_cpu(const struct trajd_resample_request *request, uint32_t window_begin, uint32_t window_end)
+void trajd_resample_cpu(const struct trajd_resample_request *request, uint32_t window_begin,
+                        uint32_t window_end)
 {
     clear_masks(request, window_begin, window_end);
     for (uint32_t b = 0; b < request->bracket_count; b++)

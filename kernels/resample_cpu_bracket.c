@@ -49,7 +49,8 @@ static int64_t gallop(const int64_t *stamps, int64_t row_count, int64_t x, int64
     int64_t step = 1, next;
 
     if (row_count - guess > 2 && stamps[guess] <= x && x < stamps[guess + 2])
-        return guess + (stamps[guess + 1] <= x); /* nearly always, and the one thing that cannot be foretold is no branch */
+        return guess + (stamps[guess + 1] <=
+                        x); /* nearly always, and the one thing that cannot be foretold is no branch */
     if (stamps[guess] <= x) {
         while (row_count - guess > step) {
             next = guess + step;
@@ -128,8 +129,8 @@ static void find_row(const struct trajd_cpu_window *window, int64_t row, struct 
     step->row = row < window->row_count ? row : window->row_count - 1;
 }
 
-void trajd_cpu_find_steps(const struct trajd_cpu_window *window, enum trajd_grid_unit unit, const int64_t *offsets,
-                          uint32_t count, struct trajd_cpu_step *steps)
+void trajd_cpu_find_steps(const struct trajd_cpu_window *window, enum trajd_grid_unit unit,
+                          const int64_t *offsets, uint32_t count, struct trajd_cpu_step *steps)
 {
     int64_t guess = -1;
 

@@ -117,8 +117,9 @@ TRAJD_CPU_INLINE bool fuse_features(struct fused work, uint32_t count)
 TRAJD_CPU_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream,
                                 const struct trajd_cpu_move *move)
 {
-    struct fused work = {type, false, false, move->row, move->row + stream->row_stride_bytes, move->a,
-                         stream->scale, stream->offset, (float *)move->out};
+    struct fused work = {
+        type,    false,         false,          move->row,         move->row + stream->row_stride_bytes,
+        move->a, stream->scale, stream->offset, (float *)move->out};
 
     if (stream->scale) {
         work.scaled = true;
@@ -146,18 +147,20 @@ TRAJD_CPU_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_strea
     }
 }
 
-TRAJD_CPU_CLONES void trajd_cpu_fused_f32(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+TRAJD_CPU_CLONES void trajd_cpu_fused_f32(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
+                                          uint32_t count)
 {
     fused_rows(TRAJD_F32, stream, moves, count);
 }
 
-TRAJD_CPU_CLONES void trajd_cpu_fused_f64(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+TRAJD_CPU_CLONES void trajd_cpu_fused_f64(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
+                                          uint32_t count)
 {
     fused_rows(TRAJD_F64, stream, moves, count);
 }
 
-TRAJD_CPU_CLONES void trajd_cpu_fused_u8(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+TRAJD_CPU_CLONES void trajd_cpu_fused_u8(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
+                                         uint32_t count)
 {
     fused_rows(TRAJD_U8, stream, moves, count);
 }
-

@@ -109,10 +109,12 @@ void trajd_cpu_write_edge(const struct trajd_stream *stream, char *out)
     }
     for (uint32_t d = 0; d < stream->feature_count; d++, out += size)
         trajd_element_store(stream->output_type, out,
-                            stream->scale ? constant * (double)stream->scale[d] + (double)stream->offset[d] : constant);
+                            stream->scale ? constant * (double)stream->scale[d] + (double)stream->offset[d]
+                                          : constant);
 }
 
-TRAJD_CPU_INLINE void blend_angles(const struct trajd_stream *stream, double a, const double *next, uint32_t count, double *values)
+TRAJD_CPU_INLINE void blend_angles(const struct trajd_stream *stream, double a, const double *next,
+                                   uint32_t count, double *values)
 {
     double period = stream->angle_period;
 
@@ -130,8 +132,8 @@ TRAJD_CPU_INLINE void limit_angles(double low, double period, uint32_t count, do
     }
 }
 
-TRAJD_CPU_INLINE void add_rows(enum trajd_dtype type, const char *row, uint64_t stride_bytes, int64_t row_count, uint32_t count,
-                     double *restrict sums)
+TRAJD_CPU_INLINE void add_rows(enum trajd_dtype type, const char *row, uint64_t stride_bytes,
+                               int64_t row_count, uint32_t count, double *restrict sums)
 {
     double next[TILE];
 
@@ -143,8 +145,8 @@ TRAJD_CPU_INLINE void add_rows(enum trajd_dtype type, const char *row, uint64_t 
 }
 
 /* Sums that leave NaN out; NaN where a feature has nothing else. */
-TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const char *row, int64_t row_count, uint32_t count,
-                            double *values)
+TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const char *row, int64_t row_count,
+                                      uint32_t count, double *values)
 {
     double next[TILE], seen[TILE];
 
@@ -162,7 +164,8 @@ TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const c
 }
 
 /* The average of the rows from `row` on: as if there were no NaN, and again with care if there was. */
-TRAJD_CPU_INLINE void average(const struct trajd_stream *stream, const char *row, int64_t row_count, uint32_t count, double *values)
+TRAJD_CPU_INLINE void average(const struct trajd_stream *stream, const char *row, int64_t row_count,
+                              uint32_t count, double *values)
 {
     uint64_t stride = stream->row_stride_bytes;
 
@@ -183,8 +186,8 @@ TRAJD_CPU_INLINE void average(const struct trajd_stream *stream, const char *row
 }
 
 /* One tile of one move; `at` is its address in the first row. Returns whether a NaN was used. */
-TRAJD_CPU_INLINE bool form_tile(const struct trajd_stream *stream, const struct trajd_cpu_move *move, const char *at,
-                      uint32_t count, double *values)
+TRAJD_CPU_INLINE bool form_tile(const struct trajd_stream *stream, const struct trajd_cpu_move *move,
+                                const char *at, uint32_t count, double *values)
 {
     double next[TILE];
     bool nan;
@@ -211,12 +214,14 @@ TRAJD_CPU_INLINE bool form_tile(const struct trajd_stream *stream, const struct 
 
 TRAJD_CPU_CLONES static void move_tiles(const struct trajd_stream *stream, struct trajd_cpu_move *move)
 {
-    uint64_t source_size = trajd_dtype_size(stream->source_type), output_size = trajd_dtype_size(stream->output_type);
+    uint64_t source_size = trajd_dtype_size(stream->source_type),
+             output_size = trajd_dtype_size(stream->output_type);
     double values[TILE];
 
     for (uint32_t d = 0; d < stream->feature_count; d += TILE) {
         uint32_t count = stream->feature_count - d < TILE ? stream->feature_count - d : TILE;
-        if (form_tile(stream, move, move->row + d * source_size, count, values) && move->code < TRAJD_MASK_NAN)
+        if (form_tile(stream, move, move->row + d * source_size, count, values) &&
+            move->code < TRAJD_MASK_NAN)
             move->code = TRAJD_MASK_NAN;
         if (stream->scale)
             for (uint32_t k = 0; k < count; k++)

@@ -27,13 +27,14 @@ struct lanes {
     double square[LANES]; /* the length of p that was stored, squared */
 };
 
+/* clang-format off */
 /* h^2 from u = sin^2(h / 2): 4 asin^2(sqrt(u)) = 2 sum (4u)^n / (n^2 binomial(2n, n)). */
 TRAJD_CPU_INLINE double angle_square(double u)
 {
     double x = 4 * u;
 
-    return x * (1 + x * (1. / 12 + x * (1. / 90 + x * (1. / 560 + x * (1. / 3150 + x * (1. / 16632 + x * (1. / 84084 +
-           x * (1. / 411840 + x * (1. / 1969110)))))))));
+    return x * (1 + x * (1. / 12 + x * (1. / 90 + x * (1. / 560 + x * (1. / 3150 + x * (1. / 16632 +
+           x * (1. / 84084 + x * (1. / 411840 + x * (1. / 1969110)))))))));
 }
 
 /* sin(h) / h from h^2. */
@@ -42,6 +43,7 @@ TRAJD_CPU_INLINE double sine_ratio(double z)
     return 1 - z * (1. / 6) * (1 - z * (1. / 20) * (1 - z * (1. / 42) * (1 - z * (1. / 72) * (1 - z * (1. / 110) *
            (1 - z * (1. / 156))))));
 }
+/* clang-format on */
 
 /* What trajd_quaternion_make_unit multiplies by. */
 TRAJD_CPU_INLINE double unit_factor(double square)
@@ -132,10 +134,12 @@ static void fill_lane(const struct trajd_stream *stream, const struct trajd_cpu_
 }
 
 /* The quaternion at feature d of every move. */
-static void run_lanes(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count, uint32_t d)
+static void run_lanes(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count,
+                      uint32_t d)
 {
     static const double constants[TRAJD_EDGE_COUNT] = {0, 0, NAN};
-    uint32_t source_size = trajd_dtype_size(stream->source_type), output_size = trajd_dtype_size(stream->output_type);
+    uint32_t source_size = trajd_dtype_size(stream->source_type),
+             output_size = trajd_dtype_size(stream->output_type);
     struct lanes lanes = {0};
 
     for (uint32_t i = 0; i < count; i++)
@@ -190,8 +194,8 @@ static void derive(const struct trajd_stream *stream, const char *p, uint64_t ns
     }
 }
 
-void trajd_cpu_derivatives(const struct trajd_stream *stream, const struct trajd_cpu_window *window, const char *rows,
-                           const struct trajd_cpu_step *steps, uint32_t count, char *out)
+void trajd_cpu_derivatives(const struct trajd_stream *stream, const struct trajd_cpu_window *window,
+                           const char *rows, const struct trajd_cpu_step *steps, uint32_t count, char *out)
 {
     uint32_t features = stream->feature_count;
     uint64_t size = (trajd_kind_is_slerp(stream->kind) ? features / 4 * 3 : features) * sizeof(float);

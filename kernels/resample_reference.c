@@ -20,10 +20,10 @@
 /* One target of one stream, resolved. */
 struct target {
     uint8_t mask;
-    bool has_row;      /* false: the value is the edge's constant */
-    bool blends;       /* rows row and row + 1 with fraction `a`; else row alone */
+    bool has_row; /* false: the value is the edge's constant */
+    bool blends;  /* rows row and row + 1 with fraction `a`; else row alone */
     int64_t row;
-    int64_t mean_first; /* of kind mean: average of [mean_first, row]; above row: row alone */
+    int64_t mean_first;   /* of kind mean: average of [mean_first, row]; above row: row alone */
     int64_t interval_row; /* the derivative is that of [interval_row, interval_row + 1]; < 0: none */
     uint64_t interval_ns;
     double a;
@@ -267,7 +267,8 @@ static void quaternion_value(const struct view *view, const struct target *targe
 static void write_derivative(const struct view *view, const struct target *target, float *out)
 {
     const struct trajd_stream *stream = view->stream;
-    uint32_t count = trajd_kind_is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
+    uint32_t count =
+        trajd_kind_is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
     double rate = target->interval_ns ? 1e9 / (double)target->interval_ns : 0;
     int64_t row = target->interval_row;
     double p[4], q[4], turn[3];
@@ -297,7 +298,8 @@ static void write_value(const struct trajd_stream *stream, char *out, uint32_t d
 {
     if (stream->scale)
         value = value * (double)stream->scale[d] + (double)stream->offset[d];
-    trajd_element_store(stream->output_type, out + (uint64_t)d * trajd_dtype_size(stream->output_type), value);
+    trajd_element_store(stream->output_type, out + (uint64_t)d * trajd_dtype_size(stream->output_type),
+                        value);
 }
 
 /* Previous and nearest into their own type: bytes, so that integers of 64 bits and NaN payloads arrive as they are. */
@@ -366,7 +368,8 @@ static void resample_step(const struct view *view, uint32_t w, uint32_t t)
     }
 }
 
-static struct view view_of(const struct trajd_resample_request *request, const struct trajd_stream *stream, uint32_t w)
+static struct view view_of(const struct trajd_resample_request *request, const struct trajd_stream *stream,
+                           uint32_t w)
 {
     const struct trajd_bracket *bracket = &request->brackets[stream->bracket_index];
     struct view view = {
@@ -386,7 +389,8 @@ static struct view view_of(const struct trajd_resample_request *request, const s
     return view;
 }
 
-void trajd_resample_reference(const struct trajd_resample_request *request, uint32_t window_begin, uint32_t window_end)
+void trajd_resample_reference(const struct trajd_resample_request *request, uint32_t window_begin,
+                              uint32_t window_end)
 {
     for (uint32_t w = window_begin; w < window_end; w++)
         for (uint32_t s = 0; s < request->stream_count; s++) {

@@ -38,16 +38,22 @@ struct bench {
 };
 
 static const struct bench benches[] = {
-    {"policy, rows", 256, 5, {{TRAJD_KIND_LINEAR, TRAJD_F64, TRAJD_F32, 3, 2, 0, 0},
-                              {TRAJD_KIND_SLERP_XYZW, TRAJD_F64, TRAJD_F32, 4, 2, 0, 0},
-                              {TRAJD_KIND_LINEAR, TRAJD_F64, TRAJD_F32, 2, 2, 0, 0},
-                              {TRAJD_KIND_LINEAR, TRAJD_F64, TRAJD_F32, 7, 2, 0, 0},
-                              {TRAJD_KIND_LINEAR, TRAJD_F64, TRAJD_F32, 7, 17, 0, 1}}},
-    {"policy, 3 clocks", 256, 5, {{TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, 3, 2, 100, 0},
-                                  {TRAJD_KIND_SLERP_XYZW, TRAJD_F32, TRAJD_F32, 4, 2, 100, 0},
-                                  {TRAJD_KIND_PREVIOUS, TRAJD_F32, TRAJD_F32, 2, 2, 30, 0},
-                                  {TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, 7, 2, 500, 1},
-                                  {TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, 7, 17, 500, 1}}},
+    {"policy, rows",
+     256,
+     5,
+     {{TRAJD_KIND_LINEAR, TRAJD_F64, TRAJD_F32, 3, 2, 0, 0},
+      {TRAJD_KIND_SLERP_XYZW, TRAJD_F64, TRAJD_F32, 4, 2, 0, 0},
+      {TRAJD_KIND_LINEAR, TRAJD_F64, TRAJD_F32, 2, 2, 0, 0},
+      {TRAJD_KIND_LINEAR, TRAJD_F64, TRAJD_F32, 7, 2, 0, 0},
+      {TRAJD_KIND_LINEAR, TRAJD_F64, TRAJD_F32, 7, 17, 0, 1}}},
+    {"policy, 3 clocks",
+     256,
+     5,
+     {{TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, 3, 2, 100, 0},
+      {TRAJD_KIND_SLERP_XYZW, TRAJD_F32, TRAJD_F32, 4, 2, 100, 0},
+      {TRAJD_KIND_PREVIOUS, TRAJD_F32, TRAJD_F32, 2, 2, 30, 0},
+      {TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, 7, 2, 500, 1},
+      {TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, 7, 17, 500, 1}}},
     {"slerp x 16 steps", 256, 1, {{TRAJD_KIND_SLERP_XYZW, TRAJD_F32, TRAJD_F32, 4, 16, 100, 0}}},
     {"mean 1 kHz to 20 Hz", 256, 1, {{TRAJD_KIND_MEAN, TRAJD_F64, TRAJD_F32, 6, 16, 1000, 0}}},
     {"image 84x84x3", 256, 1, {{TRAJD_KIND_PREVIOUS, TRAJD_U8, TRAJD_U8, 84 * 84 * 3, 1, 0, 0}}},
@@ -102,12 +108,14 @@ struct setup {
 };
 
 /* Stamps with jitter, anchors all over the episodes. */
-static void set_up_bracket(struct setup *setup, uint32_t index, const struct bench_stream *stream, uint32_t windows)
+static void set_up_bracket(struct setup *setup, uint32_t index, const struct bench_stream *stream,
+                           uint32_t windows)
 {
     int64_t period = stream->source_hz ? 1000000000 / (int64_t)stream->source_hz : 0;
     int64_t *stamps = allocate((uint64_t)setup->episodes * EPISODE_ROWS * sizeof *stamps);
     int64_t *begin = allocate(windows * sizeof *begin), *count = allocate(windows * sizeof *count);
-    int64_t *anchor = allocate(windows * sizeof *anchor), *offsets = allocate(stream->steps * sizeof *offsets);
+    int64_t *anchor = allocate(windows * sizeof *anchor),
+            *offsets = allocate(stream->steps * sizeof *offsets);
 
     for (int64_t r = 0; r < (int64_t)setup->episodes * EPISODE_ROWS; r++)
         stamps[r] = r % EPISODE_ROWS * period + (period ? rand() % (period / 4) : 0);
@@ -118,7 +126,8 @@ static void set_up_bracket(struct setup *setup, uint32_t index, const struct ben
         anchor[w] = period ? anchor[w] * period + rand() % period : anchor[w];
     }
     for (uint32_t t = 0; t < stream->steps; t++)
-        offsets[t] = ((int64_t)t - 1) * (period ? stream->kind == TRAJD_KIND_MEAN ? 50000000 : period * 7 / 10 : 1);
+        offsets[t] =
+            ((int64_t)t - 1) * (period ? stream->kind == TRAJD_KIND_MEAN ? 50000000 : period * 7 / 10 : 1);
     setup->clocks[index].stamps_ns = period ? stamps : NULL;
     setup->grids[index] =
         (struct trajd_grid){period ? TRAJD_GRID_NS : TRAJD_GRID_ROWS, stream->steps, offsets, 0};
@@ -128,7 +137,8 @@ static void set_up_bracket(struct setup *setup, uint32_t index, const struct ben
 static void fill(const struct bench_stream *stream, void *rows, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        double value = (double)(rand() % 1000) / 1000 + (i % 4 == 3 ? 9 : 0); /* quaternions near each other */
+        double value =
+            (double)(rand() % 1000) / 1000 + (i % 4 == 3 ? 9 : 0); /* quaternions near each other */
         if (stream->source == TRAJD_F32)
             ((float *)rows)[i] = (float)value;
         else if (stream->source == TRAJD_F64)
@@ -138,8 +148,8 @@ static void fill(const struct bench_stream *stream, void *rows, uint64_t count)
     }
 }
 
-static void set_up_stream(struct setup *setup, uint32_t index, const struct bench_stream *stream, uint32_t windows,
-                          uint32_t bracket)
+static void set_up_stream(struct setup *setup, uint32_t index, const struct bench_stream *stream,
+                          uint32_t windows, uint32_t bracket)
 {
     uint64_t size = trajd_dtype_size(stream->output);
     uint64_t elements = (uint64_t)setup->episodes * EPISODE_ROWS * stream->features;
@@ -214,8 +224,8 @@ static void tear_down(struct setup *setup)
     }
 }
 
-static double best_plan_ns(const struct setup *setup, const char *variant, uint32_t threads, struct trajd_pool *pool,
-                           char *description, size_t size)
+static double best_plan_ns(const struct setup *setup, const char *variant, uint32_t threads,
+                           struct trajd_pool *pool, char *description, size_t size)
 {
     struct trajd_device_facts facts = {.cpu_threads = threads};
     struct trajd_error error;
@@ -252,10 +262,13 @@ static double best_memcpy_ns(const struct setup *setup)
             const struct trajd_bracket *bracket = &setup->brackets[stream->bracket_index];
             uint64_t source_bytes = (uint64_t)setup->episodes * EPISODE_ROWS * stream->row_stride_bytes;
             for (uint32_t w = 0; w < setup->request.window_count; w++) {
-                uint64_t at = (uint64_t)(bracket->row_begin[w] + bracket->anchor[w] % EPISODE_ROWS) * stream->row_stride_bytes;
-                at = at + stream->window_stride_bytes <= source_bytes ? at : source_bytes - stream->window_stride_bytes;
-                memcpy((char *)stream->output + w * stream->window_stride_bytes, (const char *)stream->base + at,
-                       stream->window_stride_bytes);
+                uint64_t at = (uint64_t)(bracket->row_begin[w] + bracket->anchor[w] % EPISODE_ROWS) *
+                              stream->row_stride_bytes;
+                at = at + stream->window_stride_bytes <= source_bytes
+                         ? at
+                         : source_bytes - stream->window_stride_bytes;
+                memcpy((char *)stream->output + w * stream->window_stride_bytes,
+                       (const char *)stream->base + at, stream->window_stride_bytes);
             }
         }
         ns = now_ns() - begin;
@@ -276,8 +289,8 @@ int main(int argc, char **argv)
         return 1;
     }
     srand(1);
-    printf("bench_cpu %u, trajd %s\n%-21s %9s %9s %7s %9s %7s %10s\n", threads, TRAJD_VERSION, "batch", "output KB",
-           "us", "GB/s", "memcpy us", "ratio", "reference");
+    printf("bench_cpu %u, trajd %s\n%-21s %9s %9s %7s %9s %7s %10s\n", threads, TRAJD_VERSION, "batch",
+           "output KB", "us", "GB/s", "memcpy us", "ratio", "reference");
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++) {
         struct setup setup;
         double ns, reference_ns, memcpy_ns;
@@ -289,8 +302,9 @@ int main(int argc, char **argv)
         memcpy_ns = best_memcpy_ns(&setup);
         ns = best_plan_ns(&setup, "auto", threads, pool, description, sizeof description);
         printf("%-21s %9.0f %9.1f %7.2f %9.1f %6.1fx %9.1fx  %s, %s\n", benches[i].name,
-               (double)setup.output_bytes / 1000, ns / 1000, (double)setup.output_bytes / ns, memcpy_ns / 1000,
-               ns / memcpy_ns, reference_ns / ns, kind_names[setup.streams[0].kind], description);
+               (double)setup.output_bytes / 1000, ns / 1000, (double)setup.output_bytes / ns,
+               memcpy_ns / 1000, ns / memcpy_ns, reference_ns / ns, kind_names[setup.streams[0].kind],
+               description);
         fflush(stdout);
         tear_down(&setup);
     }

@@ -79,7 +79,8 @@ static void fill_rows(struct problem *problem, char *rows, uint64_t count)
             if (nans && problem_draw(problem, 20 + stream->feature_count) == 0)
                 value = NAN;
             store_any(stream->source_type,
-                      rows + r * stream->row_stride_bytes + (uint64_t)(stream->first_column + d) * size, value);
+                      rows + r * stream->row_stride_bytes + (uint64_t)(stream->first_column + d) * size,
+                      value);
         }
     }
 }
@@ -87,10 +88,14 @@ static void fill_rows(struct problem *problem, char *rows, uint64_t count)
 static int64_t stamp(struct problem *problem, uint32_t row)
 {
     switch (problem->spec.stamps) {
-    case STAMPS_EQUAL: return STEP_NS * (row / 4);
-    case STAMPS_REVERSED: return STEP_NS * ((int64_t)problem->spec.rows - row);
-    case STAMPS_WILD: return (int64_t)problem_draw(problem, UINT64_MAX);
-    default: return STEP_NS * (int64_t)row + (int64_t)problem_draw(problem, STEP_NS / 2);
+    case STAMPS_EQUAL:
+        return STEP_NS * (row / 4);
+    case STAMPS_REVERSED:
+        return STEP_NS * ((int64_t)problem->spec.rows - row);
+    case STAMPS_WILD:
+        return (int64_t)problem_draw(problem, UINT64_MAX);
+    default:
+        return STEP_NS * (int64_t)row + (int64_t)problem_draw(problem, STEP_NS / 2);
     }
 }
 
@@ -98,7 +103,8 @@ static int64_t stamp(struct problem *problem, uint32_t row)
 static void make_bracket(struct problem *problem)
 {
     const struct problem_spec *spec = &problem->spec;
-    int64_t *begin = keep(problem, spec->windows * sizeof *begin), *count = keep(problem, spec->windows * sizeof *count);
+    int64_t *begin = keep(problem, spec->windows * sizeof *begin),
+            *count = keep(problem, spec->windows * sizeof *count);
     int64_t *anchor = keep(problem, spec->windows * sizeof *anchor);
     int64_t *stamps = keep(problem, (uint64_t)spec->windows * spec->rows * sizeof *stamps);
 
@@ -110,13 +116,16 @@ static void make_bracket(struct problem *problem)
         anchor[w] = (int64_t)problem_draw(problem, spec->rows + 2) - 1;
         if (spec->unit == TRAJD_GRID_NS)
             anchor[w] = anchor[w] * STEP_NS + (int64_t)problem_draw(problem, 3) * STEP_NS / 3;
-        if (problem_draw(problem, 3) == 0 && spec->unit == TRAJD_GRID_NS && spec->rows && spec->stamps == STAMPS_JITTER)
-            anchor[w] = stamps[begin[w] + (int64_t)problem_draw(problem, spec->rows)]; /* hits a row exactly */
+        if (problem_draw(problem, 3) == 0 && spec->unit == TRAJD_GRID_NS && spec->rows &&
+            spec->stamps == STAMPS_JITTER)
+            anchor[w] =
+                stamps[begin[w] + (int64_t)problem_draw(problem, spec->rows)]; /* hits a row exactly */
     }
     problem->bracket = (struct trajd_bracket){.row_begin = begin, .row_count = count, .anchor = anchor};
     problem->clock.stamps_ns = spec->stamps == STAMPS_REGULAR ? NULL : stamps;
     if (spec->stamps == STAMPS_REGULAR)
-        problem->clock.rate = problem_draw(problem, 2) ? (struct trajd_rate){30000, 301} : (struct trajd_rate){100, 1};
+        problem->clock.rate =
+            problem_draw(problem, 2) ? (struct trajd_rate){30000, 301} : (struct trajd_rate){100, 1};
 }
 
 static void make_grid(struct problem *problem)
@@ -154,7 +163,8 @@ static void make_source(struct problem *problem)
     if (problem_draw(problem, 3) == 0) {
         const void **bases = keep(problem, spec->windows * sizeof *bases);
         for (uint32_t w = 0; w < spec->windows; w++)
-            bases[w] = problem_draw(problem, 4) ? base + (uint64_t)w * spec->rows * stream->row_stride_bytes : NULL;
+            bases[w] =
+                problem_draw(problem, 4) ? base + (uint64_t)w * spec->rows * stream->row_stride_bytes : NULL;
         stream->bases = bases;
     }
 }
@@ -196,7 +206,8 @@ void problem_new_outputs(struct problem *problem)
 
     stream->output = keep_guarded(problem, problem->output_bytes);
     stream->mask = stream->mask_window_stride_bytes ? keep_guarded(problem, problem->mask_bytes) : NULL;
-    stream->derivative = stream->derivative_step_stride_bytes ? keep_guarded(problem, problem->derivative_bytes) : NULL;
+    stream->derivative =
+        stream->derivative_step_stride_bytes ? keep_guarded(problem, problem->derivative_bytes) : NULL;
 }
 
 static void make_outputs(struct problem *problem)
@@ -204,8 +215,9 @@ static void make_outputs(struct problem *problem)
     const struct problem_spec *spec = &problem->spec;
     struct trajd_stream *stream = &problem->stream;
     uint32_t size = trajd_dtype_size(spec->output);
-    bool slopes = spec->unit == TRAJD_GRID_NS && (spec->kind == TRAJD_KIND_LINEAR || spec->kind == TRAJD_KIND_ANGLE ||
-                                                  trajd_kind_is_slerp(spec->kind));
+    bool slopes =
+        spec->unit == TRAJD_GRID_NS && (spec->kind == TRAJD_KIND_LINEAR || spec->kind == TRAJD_KIND_ANGLE ||
+                                        trajd_kind_is_slerp(spec->kind));
 
     stream->step_stride_bytes = (spec->features + problem_draw(problem, 3)) * size;
     stream->window_stride_bytes = stream->step_stride_bytes * spec->steps + problem_draw(problem, 3) * size;
@@ -263,7 +275,8 @@ static bool guarded(const void *block, uint64_t bytes)
 
 bool problem_canaries_live(const struct problem *problem)
 {
-    return guarded(problem->stream.output, problem->output_bytes) && guarded(problem->stream.mask, problem->mask_bytes) &&
+    return guarded(problem->stream.output, problem->output_bytes) &&
+           guarded(problem->stream.mask, problem->mask_bytes) &&
            guarded(problem->stream.derivative, problem->derivative_bytes);
 }
 
@@ -272,8 +285,8 @@ const char *problem_name(const struct problem *problem, char *text, uint32_t siz
     const struct problem_spec *spec = &problem->spec;
 
     snprintf(text, size, "seed %llu B %u S %u T %u D %u kind %d %s -> %s stamps %d unit %d edge %d",
-             (unsigned long long)spec->seed, spec->windows, spec->rows, spec->steps, spec->features, spec->kind,
-             trajd_dtype_name(spec->source), trajd_dtype_name(spec->output), spec->stamps, spec->unit,
-             problem->stream.edge);
+             (unsigned long long)spec->seed, spec->windows, spec->rows, spec->steps, spec->features,
+             spec->kind, trajd_dtype_name(spec->source), trajd_dtype_name(spec->output), spec->stamps,
+             spec->unit, problem->stream.edge);
     return text;
 }

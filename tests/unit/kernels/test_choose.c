@@ -9,13 +9,14 @@
 
 static const struct trajd_device_facts four_threads = {.cpu_threads = 4};
 
-static struct trajd_problem problem_of(uint32_t windows, uint32_t steps, uint32_t features, enum trajd_kind kind)
+static struct trajd_problem problem_of(uint32_t windows, uint32_t steps, uint32_t features,
+                                       enum trajd_kind kind)
 {
     struct trajd_clock clock = {0};
     struct trajd_grid grid = {TRAJD_GRID_ROWS, steps, NULL, 0};
     struct trajd_bracket bracket = {0};
-    struct trajd_stream stream = {.kind = kind, .source_type = TRAJD_F32, .output_type = TRAJD_F32,
-                                  .feature_count = features};
+    struct trajd_stream stream = {
+        .kind = kind, .source_type = TRAJD_F32, .output_type = TRAJD_F32, .feature_count = features};
     struct trajd_resample_request shape = {windows, 1, 1, 1, 1, &clock, &grid, &bracket, &stream};
     struct trajd_problem problem;
 
@@ -41,7 +42,8 @@ static void test_problem_is_counted(void **state)
 
 static void test_little_work_stays_on_one_thread(void **state)
 {
-    struct trajd_problem little = problem_of(4, 2, 7, TRAJD_KIND_LINEAR), much = problem_of(256, 500, 32, TRAJD_KIND_LINEAR);
+    struct trajd_problem little = problem_of(4, 2, 7, TRAJD_KIND_LINEAR),
+                         much = problem_of(256, 500, 32, TRAJD_KIND_LINEAR);
     struct trajd_choice choice;
 
     (void)state;
@@ -81,7 +83,8 @@ static void test_names(void **state)
     assert_int_equal(trajd_choose(&problem, &four_threads, "reference", &choice, &error), TRAJD_OK);
     assert_string_equal(choice.variant, "reference");
     assert_int_equal(trajd_choose(&problem, &four_threads, "cuda", &choice, &error), TRAJD_ERR_ARGUMENT);
-    assert_string_equal(error.message, "variant cuda does not exist or cannot serve this (auto, cpu_rows, reference)");
+    assert_string_equal(error.message,
+                        "variant cuda does not exist or cannot serve this (auto, cpu_rows, reference)");
 }
 
 int main(void)

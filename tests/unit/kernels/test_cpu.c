@@ -41,10 +41,14 @@ static bool close_enough(enum trajd_dtype type, const void *a, const void *b, ui
 static double slerp_slack(enum trajd_dtype type)
 {
     switch (type) {
-    case TRAJD_F16: return 0x1p-9;
-    case TRAJD_BF16: return 0x1p-6;
-    case TRAJD_F32: return 0x1p-22;
-    default: return 4e-13;
+    case TRAJD_F16:
+        return 0x1p-9;
+    case TRAJD_BF16:
+        return 0x1p-6;
+    case TRAJD_F32:
+        return 0x1p-22;
+    default:
+        return 4e-13;
     }
 }
 
@@ -67,7 +71,8 @@ static void compare(const struct problem_spec *spec)
     struct problem problem;
     struct trajd_stream wanted;
     double slack = trajd_kind_is_slerp(spec->kind) ? slerp_slack(spec->output) : 0;
-    bool defined = spec->unit == TRAJD_GRID_ROWS || (spec->stamps != STAMPS_REVERSED && spec->stamps != STAMPS_WILD);
+    bool defined =
+        spec->unit == TRAJD_GRID_ROWS || (spec->stamps != STAMPS_REVERSED && spec->stamps != STAMPS_WILD);
     char name[256];
 
     problem_create(&problem, spec);
@@ -80,12 +85,13 @@ static void compare(const struct problem_spec *spec)
     if (!problem_canaries_live(&problem))
         fail_msg("cpu_rows writes outside: %s", problem_name(&problem, name, sizeof name));
     if (defined && !close_enough(spec->output, wanted.output, problem.stream.output,
-                      problem.output_bytes / trajd_dtype_size(spec->output), slack))
+                                 problem.output_bytes / trajd_dtype_size(spec->output), slack))
         fail_msg("values differ: %s", problem_name(&problem, name, sizeof name));
     if (defined && wanted.mask && memcmp(wanted.mask, problem.stream.mask, problem.mask_bytes) != 0)
         fail_msg("masks differ: %s", problem_name(&problem, name, sizeof name));
-    if (defined && wanted.derivative && !close_enough(TRAJD_F32, wanted.derivative, problem.stream.derivative,
-                                           problem.derivative_bytes / 4, 0))
+    if (defined && wanted.derivative &&
+        !close_enough(TRAJD_F32, wanted.derivative, problem.stream.derivative, problem.derivative_bytes / 4,
+                      0))
         fail_msg("derivatives differ: %s", problem_name(&problem, name, sizeof name));
     problem_destroy(&problem);
 }
@@ -157,8 +163,9 @@ static void test_longer_than_a_chunk(void **state)
     (void)state;
     for (int kind = 0; kind < TRAJD_KIND_COUNT; kind++)
         for (uint32_t steps = 255; steps <= 1000; steps += 255) {
-            struct problem_spec spec = {steps, 3, 300, steps, 4, (enum trajd_kind)kind, TRAJD_F32, TRAJD_F32,
-                                        STAMPS_JITTER, TRAJD_GRID_NS};
+            struct problem_spec spec = {
+                steps,     3,         300,           steps,        4, (enum trajd_kind)kind,
+                TRAJD_F32, TRAJD_F32, STAMPS_JITTER, TRAJD_GRID_NS};
             compare(&spec);
         }
 }
@@ -171,8 +178,9 @@ static void test_threads_change_nothing(void **state)
     (void)state;
     assert_int_equal(trajd_pool_create(4, "test", &pool, NULL), TRAJD_OK);
     for (int kind = 0; kind < TRAJD_KIND_COUNT; kind++) {
-        struct problem_spec spec = {(uint64_t)kind + 5, 700, 40, 33, 8, (enum trajd_kind)kind, TRAJD_F64, TRAJD_F32,
-                                    STAMPS_JITTER, TRAJD_GRID_NS};
+        struct problem_spec spec = {
+            (uint64_t)kind + 5, 700,           40,           33, 8, (enum trajd_kind)kind, TRAJD_F64,
+            TRAJD_F32,          STAMPS_JITTER, TRAJD_GRID_NS};
         struct problem problem;
         struct trajd_stream alone;
 
@@ -204,14 +212,24 @@ static void test_joined_masks(void **state)
 
     (void)state;
     for (uint32_t s = 0; s < 2; s++)
-        streams[s] = (struct trajd_stream){.bracket_index = 1 - s, .source_type = TRAJD_F32, .feature_count = 1,
-                                           .row_stride_bytes = 4, .base = v, .max_gap_ns = -1, .max_age_ns = -1,
-                                           .output_type = TRAJD_F32, .output = out[s], .window_stride_bytes = 12,
-                                           .step_stride_bytes = 4, .mask = mask, .mask_window_stride_bytes = 3,
+        streams[s] = (struct trajd_stream){.bracket_index = 1 - s,
+                                           .source_type = TRAJD_F32,
+                                           .feature_count = 1,
+                                           .row_stride_bytes = 4,
+                                           .base = v,
+                                           .max_gap_ns = -1,
+                                           .max_age_ns = -1,
+                                           .output_type = TRAJD_F32,
+                                           .output = out[s],
+                                           .window_stride_bytes = 12,
+                                           .step_stride_bytes = 4,
+                                           .mask = mask,
+                                           .mask_window_stride_bytes = 3,
                                            .mask_joins_previous = (uint8_t)s};
     for (int variant = 0; variant < 2; variant++) {
         memset(mask, 0xee, sizeof mask);
-        assert_int_equal(trajd_plan_create(&request, &one_thread, variant ? "reference" : "cpu_rows", &plan, NULL), 0);
+        assert_int_equal(
+            trajd_plan_create(&request, &one_thread, variant ? "reference" : "cpu_rows", &plan, NULL), 0);
         assert_int_equal(trajd_plan_run(plan, &request, NULL, NULL), TRAJD_OK);
         assert_memory_equal(mask, wanted, sizeof mask);
         assert_true(out[0][2] == 1 && out[1][2] == 3);
@@ -221,14 +239,16 @@ static void test_joined_masks(void **state)
 
 static void test_plan_refuses(void **state)
 {
-    struct problem_spec spec = {1, 4, 10, 5, 3, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, STAMPS_JITTER, TRAJD_GRID_NS};
+    struct problem_spec spec = {
+        1, 4, 10, 5, 3, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, STAMPS_JITTER, TRAJD_GRID_NS};
     struct problem problem;
     struct trajd_error error;
     struct trajd_plan *plan;
 
     (void)state;
     problem_create(&problem, &spec);
-    assert_int_equal(trajd_plan_create(&problem.request, &one_thread, "cpu_rowz", &plan, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_plan_create(&problem.request, &one_thread, "cpu_rowz", &plan, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "cpu_rows"));
     assert_null(plan);
     assert_int_equal(trajd_plan_create(&problem.request, &one_thread, NULL, &plan, &error), TRAJD_OK);
@@ -254,8 +274,12 @@ static void test_plan_from_shape_alone(void **state)
     struct trajd_clock clock = {NULL, {0, 0}};
     struct trajd_grid grid = {TRAJD_GRID_NS, 4, NULL, 0};
     struct trajd_bracket bracket = {0};
-    struct trajd_stream stream = {.source_type = TRAJD_F32, .output_type = TRAJD_F32, .feature_count = 2,
-                                  .row_stride_bytes = 8, .window_stride_bytes = 32, .step_stride_bytes = 8};
+    struct trajd_stream stream = {.source_type = TRAJD_F32,
+                                  .output_type = TRAJD_F32,
+                                  .feature_count = 2,
+                                  .row_stride_bytes = 8,
+                                  .window_stride_bytes = 32,
+                                  .step_stride_bytes = 8};
     struct trajd_resample_request shape = {16, 1, 1, 1, 1, &clock, &grid, &bracket, &stream};
     struct trajd_error error;
     struct trajd_plan *plan;
@@ -269,9 +293,12 @@ static void test_plan_from_shape_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type_kind_and_size), cmocka_unit_test(test_many_random_problems),
-        cmocka_unit_test(test_longer_than_a_chunk),      cmocka_unit_test(test_threads_change_nothing),
-        cmocka_unit_test(test_joined_masks),             cmocka_unit_test(test_plan_refuses),
+        cmocka_unit_test(test_every_type_kind_and_size),
+        cmocka_unit_test(test_many_random_problems),
+        cmocka_unit_test(test_longer_than_a_chunk),
+        cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_joined_masks),
+        cmocka_unit_test(test_plan_refuses),
         cmocka_unit_test(test_plan_from_shape_alone),
     };
 

@@ -77,9 +77,12 @@ static bool read_case(FILE *file, struct golden *golden)
     char low[32];
 
     memset(golden, 0, sizeof *golden);
-    if (fscanf(file, " case %63s kind %d rate %ld %ld rows %u features %u steps %u period %lf low %31s width %ld slopes %u",
-               golden->name, &golden->kind, &golden->rate.num, &golden->rate.den, &golden->rows, &golden->features,
-               &golden->steps, &golden->period, low, &golden->width, &golden->slopes) != 11)
+    if (fscanf(file,
+               " case %63s kind %d rate %ld %ld rows %u features %u steps %u period %lf low %31s width %ld "
+               "slopes %u",
+               golden->name, &golden->kind, &golden->rate.num, &golden->rate.den, &golden->rows,
+               &golden->features, &golden->steps, &golden->period, low, &golden->width,
+               &golden->slopes) != 11)
         return false;
     golden->low = strtod(low, NULL);
     if (golden->rate.num == 0)
@@ -102,15 +105,25 @@ static void run(struct golden *golden, const char *variant)
     struct trajd_clock clock = {golden->rate.num ? NULL : golden->stamps, golden->rate};
     struct trajd_grid grid = {TRAJD_GRID_NS, golden->steps, golden->targets, 0};
     struct trajd_bracket bracket = {0, 0, &zero, &count, &zero};
-    struct trajd_stream stream = {
-        .kind = (enum trajd_kind)golden->kind, .source_type = TRAJD_F64, .feature_count = golden->features,
-        .row_stride_bytes = golden->features * 8, .base = golden->source, .max_gap_ns = -1, .max_age_ns = -1,
-        .mean_width = golden->width, .angle_period = golden->period, .angle_low = golden->low,
-        .output_type = TRAJD_F64, .output = golden->out, .window_stride_bytes = sizeof golden->out,
-        .step_stride_bytes = golden->features * 8, .mask = golden->out_mask, .mask_window_stride_bytes = NUMBER_LIMIT,
-        .derivative = golden->slopes ? golden->out_derivative : NULL,
-        .derivative_window_stride_bytes = sizeof golden->out_derivative,
-        .derivative_step_stride_bytes = golden->slopes * sizeof(float)};
+    struct trajd_stream stream = {.kind = (enum trajd_kind)golden->kind,
+                                  .source_type = TRAJD_F64,
+                                  .feature_count = golden->features,
+                                  .row_stride_bytes = golden->features * 8,
+                                  .base = golden->source,
+                                  .max_gap_ns = -1,
+                                  .max_age_ns = -1,
+                                  .mean_width = golden->width,
+                                  .angle_period = golden->period,
+                                  .angle_low = golden->low,
+                                  .output_type = TRAJD_F64,
+                                  .output = golden->out,
+                                  .window_stride_bytes = sizeof golden->out,
+                                  .step_stride_bytes = golden->features * 8,
+                                  .mask = golden->out_mask,
+                                  .mask_window_stride_bytes = NUMBER_LIMIT,
+                                  .derivative = golden->slopes ? golden->out_derivative : NULL,
+                                  .derivative_window_stride_bytes = sizeof golden->out_derivative,
+                                  .derivative_step_stride_bytes = golden->slopes * sizeof(float)};
     struct trajd_resample_request request = {1, 1, 1, 1, 1, &clock, &grid, &bracket, &stream};
     struct trajd_error error = {0};
     struct trajd_plan *plan;
@@ -141,7 +154,8 @@ static void compare(struct golden *golden, const char *variant, double slack)
                      golden->values[i]);
     assert_memory_equal(golden->out_mask, golden->mask, golden->steps);
     for (uint32_t i = 0; i < golden->steps * golden->slopes; i++)
-        if (!(fabs(golden->derivative[i] - (double)golden->out_derivative[i]) <= 1e-7 * fabs(golden->derivative[i]) + 1e-8))
+        if (!(fabs(golden->derivative[i] - (double)golden->out_derivative[i]) <=
+              1e-7 * fabs(golden->derivative[i]) + 1e-8))
             fail_msg("%s, %s: derivative %u is %.9g, expected %.17g", variant, golden->name, i,
                      (double)golden->out_derivative[i], golden->derivative[i]);
 }
@@ -202,8 +216,8 @@ static void test_halves(void **state)
     (void)state;
     for (; fscanf(file, "%lf %u %u", &value, &f16, &bf16) == 3; count++) {
         if (trajd_f16_from_double(value) != f16 || trajd_bf16_from_double(value) != bf16)
-            fail_msg("%.17g: f16 %u, expected %u; bf16 %u, expected %u", value, trajd_f16_from_double(value), f16,
-                     trajd_bf16_from_double(value), bf16);
+            fail_msg("%.17g: f16 %u, expected %u; bf16 %u, expected %u", value, trajd_f16_from_double(value),
+                     f16, trajd_bf16_from_double(value), bf16);
     }
     assert_true(feof(file) && count > 200);
     fclose(file);
