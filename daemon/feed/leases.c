@@ -169,7 +169,7 @@ static bool resume_part(struct trajd_core_feed *feed, uint32_t index, struct par
     uint32_t part_index = (uint32_t)(part - slot->parts);
     bool is_held = is_named(&hello->held, feed->id, index, slot->generation, part_index);
 
-    if (part->seq > hello->received && !is_held) {
+    if (part->seq > hello->received) { /* whatever it holds under that lease, it had from an earlier BATCH */
         if (part->state == PART_LEASED && !part->abandoned)
             return true;
         trajd_lease_release(feed, index, part, session);

@@ -79,7 +79,7 @@ static void give_back_untaken(struct model *model, uint32_t index)
     struct trajd_wire_ack ack = {.done.count = 0};
 
     for (uint32_t i = worker->held_count; i-- > 0;)
-        if (!worker->held[i].taken) {
+        if (worker->held[i].left && !worker->held[i].taken) {
             add_lease(&ack.released, &worker->held[i].lease);
             drop_held(worker, i);
         }
@@ -139,7 +139,6 @@ void worker_open(struct model *model, uint32_t index, bool wild)
     model_trace(model, "worker %u opens epoch %llu from %llu%s", index, (unsigned long long)open->epoch,
                 (unsigned long long)open->next, open->fresh ? " fresh" : "");
     push(model, index, &message);
-    give_back_untaken(model, index);
 }
 
 static void on_welcome(struct model *model, uint32_t index, const struct trajd_wire_welcome *welcome)
@@ -175,6 +174,7 @@ static void on_opened(struct model *model, uint32_t index, const struct trajd_wi
     worker->state = WORKER_RUNNING;
     worker->knows_epoch = worker->joined = true;
     worker->refusals = 0;
+    give_back_untaken(model, index); /* not before: of a lost OPEN the daemon would take it for DONE */
     if (model->mode == TRAJD_WIRE_SHARD)
         worker->next = opened->next;
 }
@@ -184,16 +184,14 @@ static void on_batch(struct model *model, uint32_t index, const struct trajd_wir
     struct worker *worker = &model->workers[index];
     struct held held = {{batch->ring, batch->slot, batch->generation, batch->part}, batch->epoch, batch->position,
                         batch->seq, false, false, false};
-    struct trajd_wire_ack ack = {.done.count = 0};
 
     if (batch->seq <= worker->received)
         model_fail(model, "worker %u gets seq %llu after %llu", index, (unsigned long long)batch->seq,
                    (unsigned long long)worker->received);
     worker->received = batch->seq;
     if (worker->state != WORKER_RUNNING) { /* of what it has left by an OPEN */
-        worker->has_left = true;
-        add_lease(&ack.released, &held.lease);
-        push_ack(model, index, &ack);
+        worker->has_left = held.left = true;
+        worker->held[worker->held_count++] = held;
         return;
     }
     if (batch->epoch != worker->epoch)
@@ -247,6 +245,7 @@ void worker_receive(struct model *model, uint32_t index)
                     message.error.message.data);
         worker->refusals++;
         worker->state = WORKER_IDLE;
+        give_back_untaken(model, index);
         break;
     }
 }
