@@ -6,6 +6,12 @@
 static const struct cli_command commands[] = {
     {"inspect", cli_inspect, "[--layout NAME] [--json] FILE-OR-FOLDER...",
      "what is in HDF5 files: episodes, streams, clocks, storage, and what is wrong"},
+    {"status", cli_status, "[--endpoint DIR] [--json]", "what a daemon is doing: feeds, workers, rates, stalls"},
+    {"recv", cli_recv,
+     "FEED [--count N] [--epoch N] [--next POSITION] [--rank R --world W] [--job NAME] [--credit N] [--endpoint DIR] [--json]",
+     "read batches as a worker, and print what is in them"},
+    {"bench", cli_bench, "FEED [--seconds N] [--workers N] [--credit N] [--endpoint DIR] [--json]",
+     "read batches as fast as they come: rate, latency of the hand-over, stalls"},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };

@@ -1,0 +1,98 @@
+#include "clients/cli/cli_feed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/cli/cli.h"
+
+static bool is_known(const char *const *known, const char *name)
+{
+    for (; *known != NULL; known++)
+        if (strcmp(*known, name) == 0)
+            return true;
+    return false;
+}
+
+static bool parse_number(const char *name, const char *text, uint64_t *value)
+{
+    char *end;
+    *value = strtoull(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && *end == '\0')
+        return true;
+    cli_fail("%s: \"%s\" is no whole number", name, text);
+    return false;
+}
+
+static bool set_option(struct cli_feed_arguments *arguments, const char *name, const char *value)
+{
+    const struct {
+        const char *name;
+        uint64_t *number;
+        const char **text;
+    } table[] = {
+        {"--endpoint", NULL, &arguments->endpoint}, {"--job", NULL, &arguments->job},
+        {"--count", &arguments->count, NULL},       {"--seconds", &arguments->seconds, NULL},
+        {"--workers", &arguments->workers, NULL},   {"--credit", &arguments->credit, NULL},
+        {"--epoch", &arguments->epoch, NULL},       {"--next", &arguments->next, NULL},
+        {"--rank", &arguments->rank, NULL},         {"--world", &arguments->world, NULL},
+    };
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+        if (strcmp(table[i].name, name) != 0)
+            continue;
+        if (table[i].number != NULL)
+            return parse_number(name, value, table[i].number);
+        *table[i].text = value;
+        return true;
+    }
+    return false;
+}
+
+bool cli_parse_feed(int argc, char **argv, const char *const *known, struct cli_feed_arguments *arguments)
+{
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] != '-') {
+            if (!is_known(known, "FEED") || arguments->feed != NULL)
+                return cli_fail("one argument too many: %s", argv[i]), false;
+            arguments->feed = argv[i];
+        } else if (!is_known(known, argv[i])) {
+            return cli_fail("no option is called %s", argv[i]), false;
+        } else if (strcmp(argv[i], "--json") == 0) {
+            arguments->json = true;
+        } else if (i + 1 >= argc) {
+            return cli_fail("%s: a value is missing", argv[i]), false;
+        } else if (!set_option(arguments, argv[i], argv[i + 1])) {
+            return false;
+        } else {
+            i++;
+        }
+    }
+    if (arguments->rank > UINT32_MAX || arguments->world > UINT32_MAX || arguments->credit > UINT32_MAX)
+        return cli_fail("rank, world or credit is too large"), false;
+    if (is_known(known, "FEED") && arguments->feed == NULL)
+        return cli_fail("which feed?"), false;
+    return true;
+}
+
+struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, bool reconnect)
+{
+    struct trajd_client *client = NULL;
+    struct trajd_error error;
+    const struct trajd_connect_options options = {
+        .endpoint = arguments->endpoint, .client_name = "trajctl", .timeout_ms = 3000, .reconnect = reconnect};
+    if (trajd_client_connect(&options, &client, &error) != TRAJD_OK)
+        cli_fail("%s", error.message);
+    return client;
+}
+
+enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_arguments *arguments, struct trajd_error *error)
+{
+    const struct trajd_open_options options = {.feed = arguments->feed,
+                                               .job = arguments->job,
+                                               .mode = arguments->world > 0 ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE,
+                                               .rank = (uint32_t)arguments->rank,
+                                               .world = (uint32_t)arguments->world,
+                                               .credit = (uint32_t)arguments->credit,
+                                               .epoch = arguments->epoch,
+                                               .next = arguments->next};
+    return trajd_client_open(client, &options, error);
+}

@@ -1,0 +1,173 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clients/cli/cli.h"
+#include "clients/cli/cli_feed.h"
+
+#define MAX_WORKERS 64u
+#define LATENCY_SAMPLES 65536u /* the last ones of a worker */
+
+/* In memory that the workers, which are processes, share with their parent. */
+struct worker_result {
+    uint64_t batches, windows, failed, elapsed_ns, waited_ns;
+    bool good;
+    uint64_t latency_ns[LATENCY_SAMPLES];
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+/* The other workers may not have seen the end of the epoch yet. */
+static enum trajd_status open_patiently(struct trajd_client *client, const struct cli_feed_arguments *arguments,
+                                        struct trajd_error *error)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    enum trajd_status status;
+    for (uint32_t i = 0; (status = cli_open(client, arguments, error)) == TRAJD_ERR_BUSY && i < 5000; i++)
+        nanosleep(&pause, NULL);
+    return status;
+}
+
+static void note_batch(struct worker_result *result, struct trajd_batch **batch, uint64_t returned_ns)
+{
+    struct trajd_batch_info info;
+    trajd_batch_get_info(*batch, &info);
+    result->latency_ns[result->batches++ % LATENCY_SAMPLES] = returned_ns > info.ready_ns ? returned_ns - info.ready_ns : 0;
+    result->windows += info.row_count;
+    trajd_batch_release(batch);
+}
+
+static bool work(struct cli_feed_arguments arguments, struct worker_result *result)
+{
+    struct trajd_client *client = cli_connect(&arguments, false);
+    struct trajd_batch *batch;
+    struct trajd_error error;
+    if (client == NULL)
+        return false;
+    enum trajd_status status = open_patiently(client, &arguments, &error);
+    const uint64_t begin_ns = now_ns();
+    const uint64_t end_ns = begin_ns + arguments.seconds * UINT64_C(1000000000);
+    uint64_t at_ns = begin_ns;
+    while (status == TRAJD_OK && at_ns < end_ns) {
+        status = trajd_client_next(client, 1000, &batch, &error);
+        const uint64_t returned_ns = now_ns();
+        result->waited_ns += returned_ns - at_ns;
+        if (status == TRAJD_OK) {
+            note_batch(result, &batch, returned_ns);
+        } else if (status == TRAJD_END_OF_EPOCH) {
+            arguments.epoch++;
+            status = open_patiently(client, &arguments, &error);
+        } else if (status == TRAJD_ERR_DATA || status == TRAJD_ERR_TIMEOUT) {
+            result->failed += status == TRAJD_ERR_DATA;
+            status = TRAJD_OK;
+        }
+        at_ns = now_ns();
+    }
+    result->elapsed_ns = at_ns - begin_ns;
+    trajd_client_close(&client);
+    if (status != TRAJD_OK)
+        cli_fail("%s", error.message);
+    return status == TRAJD_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+struct summary {
+    double batches_per_second, windows_per_second, p50_us, p99_us, stall_share;
+    uint64_t batches, failed;
+};
+
+static struct summary summarise(const struct worker_result *results, uint64_t workers)
+{
+    struct summary summary = {0};
+    uint64_t count = 0;
+    double waited = 0, elapsed = 0;
+    uint64_t *all = malloc(workers * sizeof(results->latency_ns));
+    for (uint64_t i = 0; i < workers; i++) {
+        const struct worker_result *one = &results[i];
+        const double seconds = (double)one->elapsed_ns * 1e-9;
+        summary.batches += one->batches;
+        summary.failed += one->failed;
+        summary.batches_per_second += seconds > 0 ? (double)one->batches / seconds : 0;
+        summary.windows_per_second += seconds > 0 ? (double)one->windows / seconds : 0;
+        waited += (double)one->waited_ns;
+        elapsed += (double)one->elapsed_ns;
+        for (uint64_t k = 0; all != NULL && k < one->batches && k < LATENCY_SAMPLES; k++)
+            all[count++] = one->latency_ns[k];
+    }
+    summary.stall_share = elapsed > 0 ? waited / elapsed : 0;
+    if (count > 0) {
+        qsort(all, count, sizeof(*all), compare);
+        summary.p50_us = (double)all[count / 2] * 1e-3;
+        summary.p99_us = (double)all[(count - 1) * 99 / 100] * 1e-3;
+    }
+    free(all);
+    return summary;
+}
+
+static void print_summary(const struct summary *summary, const struct cli_feed_arguments *arguments)
+{
+    if (arguments->json) {
+        printf("{\"feed\":");
+        cli_json_text(stdout, arguments->feed);
+        printf(",\"workers\":%" PRIu64 ",\"seconds\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"failed\":%" PRIu64, arguments->workers,
+               arguments->seconds, summary->batches, summary->failed);
+        printf(",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f", summary->batches_per_second,
+               summary->windows_per_second);
+        printf(",\"ready_to_next_us\":{\"p50\":%.1f,\"p99\":%.1f},\"stall_share\":%.4f}\n", summary->p50_us, summary->p99_us,
+               summary->stall_share);
+        return;
+    }
+    printf("%s: %" PRIu64 " workers, %" PRIu64 " s, %" PRIu64 " batches, %" PRIu64 " failed\n", arguments->feed,
+           arguments->workers, arguments->seconds, summary->batches, summary->failed);
+    printf("  rate        %.1f batches/s, %.1f windows/s\n", summary->batches_per_second, summary->windows_per_second);
+    printf("  hand-over   p50 %.1f us, p99 %.1f us (from READY to the return of next, queueing included)\n", summary->p50_us,
+           summary->p99_us);
+    printf("  stall       %.1f %% of the time in next\n", 100 * summary->stall_share);
+}
+
+int cli_bench(int argc, char **argv)
+{
+    static const char *const known[] = {"FEED", "--endpoint", "--seconds", "--workers", "--credit", "--json", NULL};
+    char job[32];
+    struct cli_feed_arguments arguments = {.seconds = 5, .workers = 1, .credit = 8};
+    if (!cli_parse_feed(argc, argv, known, &arguments) || arguments.workers < 1 || arguments.workers > MAX_WORKERS)
+        return cli_usage("bench");
+    snprintf(job, sizeof(job), "bench-%ld", (long)getpid());
+    arguments.job = job;
+    struct worker_result *results = mmap(NULL, arguments.workers * sizeof(*results), PROT_READ | PROT_WRITE,
+                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (results == MAP_FAILED)
+        return cli_fail("bench: out of memory");
+    for (uint64_t i = 0; i < arguments.workers; i++) {
+        pid_t child = fork();
+        if (child < 0)
+            return cli_fail("bench: no more processes");
+        if (child == 0) {
+            results[i].good = work(arguments, &results[i]);
+            _exit(0);
+        }
+    }
+    while (wait(NULL) > 0)
+        continue;
+    bool good = true;
+    for (uint64_t i = 0; i < arguments.workers; i++)
+        good = good && results[i].good;
+    const struct summary summary = summarise(results, arguments.workers);
+    if (good)
+        print_summary(&summary, &arguments);
+    munmap(results, arguments.workers * sizeof(*results));
+    return good ? CLI_OK : CLI_FAILED;
+}
