@@ -1,4 +1,5 @@
-"""Starts real daemons on real files. TRAJD_BUILD names the build to test (default build/release)."""
+"""Starts real daemons on real files. TRAJD_BUILD names the build to test (default build/release). For an instrumented libtrajd in an
+ordinary Python set LD_PRELOAD to the sanitizer's runtime, as .ci/test does; the daemons are run without it."""
 import os
 import pathlib
 import signal
@@ -15,19 +16,6 @@ RECORDINGS = ROOT.parent / "shared" / "data"
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import libtrajd as trajd  # noqa: E402
-
-
-def sanitizer_runtime():
-    """An instrumented libtrajd in an ordinary Python needs the runtime first."""
-    flags = subprocess.run(["nm", "-D", next(BUILD.glob("clients/c/libtrajd.so*"))], capture_output=True, text=True).stdout
-    return "__asan_init" in flags
-
-
-if sanitizer_runtime() and "LD_PRELOAD" not in os.environ:
-    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
-    os.environ["LD_PRELOAD"] = runtime
-    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # Python itself leaks; the daemon is checked on its own
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def wait_for(condition, timeout=20.0, what="condition"):

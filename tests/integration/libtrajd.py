@@ -1,9 +1,12 @@
 """libtrajd through ctypes: just enough for tests to be workers. Shapes as in clients/c/trajd.h; arrays are views of shared memory."""
 import ctypes as c
+import json
 import pathlib
 
 import numpy as np
 
+LIBC = c.CDLL(None)
+LIBC.free.argtypes, LIBC.free.restype = [c.c_void_p], None
 OK, NOT_FOUND, DATA, UNSUPPORTED, TIMEOUT, CLOSED, BUSY, END_OF_EPOCH = 0, 2, 3, 4, 8, 9, 10, 13
 SHARE, SHARD = 0, 1
 DTYPES = {1: np.float16, 3: np.float32, 4: np.float64, 5: np.int8, 6: np.int16, 7: np.int32, 8: np.int64,
@@ -117,6 +120,13 @@ class Client:
         while (batch := self.next()) is not None:
             yield batch.position, batch.copy()
             batch.release()
+
+    def status(self):
+        text = c.c_void_p()
+        self.check(self.library.trajd_client_status(self.handle, 5000, c.byref(text), c.byref(self.error)))
+        document = json.loads(c.string_at(text))
+        LIBC.free(text)
+        return document
 
     def close(self):
         self.library.trajd_client_close(c.byref(self.handle))
