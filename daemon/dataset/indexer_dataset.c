@@ -432,39 +432,41 @@ static bool is_start(const struct trajd_layout *layout, const char *path)
     return false;
 }
 
-/* Why a path cannot be opened; false where there is simply none. */
-static bool refuse_link(struct trajd_scan *scan, hid_t group, const char *path,
-                        struct trajd_record_dataset *dataset)
+/* Why a path cannot be opened as a dataset; false where there is none, or where a family meets something
+ * else. */
+static bool refuse_object(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
+                          struct trajd_record_dataset *dataset)
 {
     const char *failure = trajd_indexer_error(scan);
     int links = check_links(group, path);
+    H5O_info_t info;
+    bool other = links > 0 && H5Oget_info_by_name(group, path, &info, H5P_DEFAULT) >= 0 &&
+                 info.type != H5O_TYPE_DATASET;
 
     H5Eclear2(H5E_DEFAULT);
-    if (links == 0)
+    if (links == 0 || (other && of_family))
         return false;
     if (links < 0)
         return refuse(scan, dataset, "an external link is refused (it names another file)");
+    if (other)
+        return refuse(scan, dataset, "it is no dataset");
     return refuse(scan, dataset, trajd_arena_format(scan->arena, "cannot be opened: %s", failure));
 }
 
 bool trajd_indexer_dataset(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
                            struct trajd_record_dataset *dataset)
 {
+    /* Families were listed just before: their links are there. */
+    bool there = of_family || check_links(group, path) > 0;
+    hid_t object = there ? H5Dopen2(group, path, H5P_DEFAULT) : -1;
     const char *why;
-    hid_t object;
 
     *dataset = (struct trajd_record_dataset){.path = path};
-    object = of_family || check_links(group, path) > 0 ? H5Oopen(group, path, H5P_DEFAULT)
-                                                       : -1; /* families were listed */
     if (object < 0)
-        return refuse_link(scan, group, path, dataset);
-    if (H5Iget_type(object) != H5I_DATASET) {
-        H5Oclose(object);
-        return !of_family && refuse(scan, dataset, "it is no dataset");
-    }
+        return refuse_object(scan, group, path, of_family, dataset);
     why = describe(scan, object, is_start(scan->layout, path), dataset);
     if (why)
         refuse(scan, dataset, why);
-    H5Oclose(object);
+    H5Dclose(object);
     return true;
 }
