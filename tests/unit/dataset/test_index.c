@@ -307,6 +307,10 @@ static void left_out_datasets_are_noted(void **state)
     assert_int_equal(index->note_count, 1);
     assert_non_null(strstr(index->notes[0], "demo_0/obs/language: left out: a variable-length string"));
     trajd_index_destroy(&index);
+    index = open_named("states_group.hdf5", "robomimic");
+    assert_int_equal(index->kept_count, 1);
+    assert_non_null(strstr(index->notes[0], "demo_0/states: left out: it is no dataset"));
+    trajd_index_destroy(&index);
     index = open_named("user_block_contiguous.hdf5", "robomimic"); /* offsets below a user block are right */
     assert_int_equal(index->kept_count, 1);
     trajd_index_destroy(&index);
