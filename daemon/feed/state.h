@@ -1,6 +1,6 @@
-/* The core's insides, shared by core.c, slots.c, leases.c, jobs.c and sessions.c. Nobody else includes this.
+/* The core's insides, shared by core.c, slots.c, leases.c, jobs.c, opens.c and sessions.c. Nobody else includes this.
  *
- * Calls go one way: sessions -> jobs -> leases -> slots -> trajd_core_send. What ends an epoch (a part that is DONE) is told upwards by
+ * Calls go one way: sessions, opens -> jobs -> leases -> slots -> trajd_core_send. What ends an epoch (a part that is DONE) is told upwards by
  * numbers (job.parts_left), looked at by trajd_job_advance at the end of every public call. */
 #ifndef TRAJD_FEED_STATE_H
 #define TRAJD_FEED_STATE_H
@@ -148,6 +148,14 @@ void trajd_leases_void(struct trajd_core *core, struct session *session); /* it 
 void trajd_leases_resume(struct trajd_core *core, struct session *session, const struct trajd_wire_hello *hello);
 
 /* jobs.c: epochs */
+bool trajd_job_is(const struct job *job, const struct trajd_wire_open *open); /* the same name, mode and world */
+bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open); /* false without memory */
+void trajd_job_begin(struct trajd_core_feed *feed, const struct trajd_wire_open *open);
+void trajd_job_end_epoch(struct trajd_core_feed *feed);
+/* An epoch whose batches were counted from `begin` is over for a session: notes and sends it. */
+void trajd_job_tell_end(struct trajd_core_feed *feed, struct session *session, uint64_t begin);
+uint64_t trajd_rank_position(const struct trajd_core_feed *feed, uint32_t rank); /* of its first part that is not DONE */
+void trajd_rank_skip(struct trajd_core_feed *feed, uint32_t rank, uint64_t next); /* it does not need what lies before */
 uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position);
 uint64_t trajd_job_end(const struct trajd_core_feed *feed, uint64_t begin); /* position behind the last batch */
 void trajd_job_leave(struct trajd_core_feed *feed, struct session *session, uint64_t now_ns);

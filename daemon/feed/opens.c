@@ -1,0 +1,222 @@
+/* OPEN: who may begin an epoch, who joins, who is refused. */
+#include "daemon/feed/state.h"
+
+static uint32_t count_others(const struct trajd_core_feed *feed, const struct session *session)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < feed->member_count; i++)
+        count += feed->members[i] != session;
+    return count;
+}
+
+enum verdict {
+    VERDICT_JOIN,
+    VERDICT_BEGIN,
+    VERDICT_PAST, /* the epoch is over, the others are in the next one: the session has missed the end */
+    VERDICT_REFUSED,
+};
+
+/* Ranks must agree: fresh ones on the position, others on the grid of batches that it lies on. */
+static bool agrees(const struct trajd_core_feed *feed, const struct session *session, const struct trajd_wire_open *open)
+{
+    uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
+
+    for (uint32_t r = 0; r < feed->job.world; r++) {
+        const struct rank *other = &feed->job.ranks[r];
+        uint64_t apart = other->next > open->next ? other->next - open->next : open->next - other->next;
+        if (!other->session || other->session == session)
+            continue;
+        if (open->fresh && other->fresh && apart)
+            return false;
+        if (apart % batch && open->next != length && other->next != length)
+            return false;
+    }
+    return true;
+}
+
+static enum verdict judge_join(struct trajd_core_feed *feed, struct session *session,
+                               const struct trajd_wire_open *open, bool is_alone)
+{
+    const struct job *job = &feed->job;
+
+    if (job->mode == TRAJD_WIRE_SHARE) {
+        if (open->next == 0 || open->next == job->asked || open->next == job->begin)
+            return VERDICT_JOIN;
+        if (is_alone)
+            return VERDICT_BEGIN;
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "next: %llu, but the job's epoch %llu began at %llu", (unsigned long long)open->next,
+                             (unsigned long long)job->epoch, (unsigned long long)job->asked);
+        return VERDICT_REFUSED;
+    }
+    if (job->ranks[open->rank].session && job->ranks[open->rank].session != session) {
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
+                             "rank: %u of job \"%s\" is session %llu (pid %llu)", open->rank, job->name,
+                             (unsigned long long)job->ranks[open->rank].session->id,
+                             (unsigned long long)job->ranks[open->rank].session->pid);
+        return VERDICT_REFUSED;
+    }
+    if (is_alone && job->phase == JOB_RUNNING && open->next < trajd_rank_position(feed, open->rank))
+        return VERDICT_BEGIN; /* nobody is left to disagree with where the rank stands */
+    if ((job->phase == JOB_GATHERING && !agrees(feed, session, open)) ||
+        (job->phase == JOB_RUNNING && open->next > job->begin && open->next != feed->options.epoch_length &&
+         (open->next - job->begin) % feed->options.global_batch)) {
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "next: %llu, which the other ranks do not agree with", (unsigned long long)open->next);
+        return VERDICT_REFUSED;
+    }
+    return VERDICT_JOIN;
+}
+
+/* Ranks gather again after the daemon's death, and those here have nothing left of the epoch: it was over. Only a rank that
+ * was told so can ask for the next one. */
+static bool is_gathered_behind(const struct trajd_core_feed *feed)
+{
+    const struct job *job = &feed->job;
+
+    if (job->phase != JOB_GATHERING)
+        return false;
+    for (uint32_t r = 0; r < job->world; r++)
+        if (job->ranks[r].session && trajd_batches_from(feed, job->ranks[r].next))
+            return false;
+    return true;
+}
+
+static enum verdict judge(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+{
+    const struct job *job = &feed->job;
+    bool is_alone = count_others(feed, session) == 0;
+
+    if (!is_alone && !trajd_wire_text_equals(open->job, job->name)) {
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
+                             "feed %s is in use by job \"%s\"; one job reads a feed at a time", feed->options.name,
+                             job->name);
+        return VERDICT_REFUSED;
+    }
+    if (!is_alone && !trajd_job_is(job, open)) {
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "mode, world: job \"%s\" runs as %s with world %u", job->name,
+                             job->mode == TRAJD_WIRE_SHARD ? "shard" : "share", job->world);
+        return VERDICT_REFUSED;
+    }
+    if (trajd_job_is(job, open) && open->epoch == job->epoch)
+        return is_alone && open->fresh ? VERDICT_BEGIN : judge_join(feed, session, open, is_alone);
+    if (!is_alone && open->epoch + 1 == job->epoch &&
+        (job->mode == TRAJD_WIRE_SHARE || !trajd_batches_from(feed, open->next)))
+        return VERDICT_PAST;
+    if (is_alone || job->phase == JOB_ENDED || (open->epoch == job->epoch + 1 && is_gathered_behind(feed)))
+        return VERDICT_BEGIN;
+    trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
+                         "epoch: %llu, but job \"%s\" is in epoch %llu and not all of its sessions have seen the end",
+                         (unsigned long long)open->epoch, job->name, (unsigned long long)job->epoch);
+    return VERDICT_REFUSED;
+}
+
+static void enter(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+{
+    session->feed = feed;
+    session->request = open->request;
+    session->epoch = open->epoch;
+    session->is_over = false;
+    session->rank = open->rank;
+    session->credit = open->credit < feed->options.max_credit ? open->credit : feed->options.max_credit;
+    feed->members[feed->member_count++] = session;
+    feed->idle_since_ns = 0;
+}
+
+static void join(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+{
+    struct job *job = &feed->job;
+
+    session->joined = true;
+    if (job->mode != TRAJD_WIRE_SHARD)
+        return;
+    job->ranks[open->rank].session = session;
+    job->ranks[open->rank].fresh = open->fresh;
+    if (job->phase == JOB_GATHERING) {
+        job->ranks[open->rank].next = open->next;
+    } else if (job->phase == JOB_RUNNING && open->next > trajd_rank_position(feed, open->rank)) {
+        uint64_t next = open->next, here = feed->cursor.epoch == job->epoch ? feed->cursor.position : next;
+        for (uint32_t i = 0; i < feed->options.slot_count; i++) {
+            const struct slot *slot = &feed->slots[i];
+            job->parts_left -= slot->state != SLOT_FREE && slot->life == feed->cursor.life &&
+                               slot->epoch == job->epoch && slot->position < next &&
+                               slot->parts[open->rank].state == PART_PENDING;
+        }
+        if (here < next)
+            job->parts_left -= trajd_batches_from(feed, here) - trajd_batches_from(feed, next);
+        trajd_rank_skip(feed, open->rank, next);
+        job->ranks[open->rank].next = next;
+    }
+}
+
+static bool check(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+{
+    const struct trajd_core_feed_options *options = &feed->options;
+    struct trajd_core *core = feed->core;
+
+    if (core->going_away)
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_CLOSED, "the daemon is ending");
+    else if (open->fingerprint && open->fingerprint != options->fingerprint)
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "fingerprint: %016llx is asked for, feed %s is %016llx (another dataset, or other windows)",
+                             (unsigned long long)open->fingerprint, options->name,
+                             (unsigned long long)options->fingerprint);
+    else if (open->next > options->epoch_length)
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT, "next: %llu, an epoch has %llu windows",
+                             (unsigned long long)open->next, (unsigned long long)options->epoch_length);
+    else if (open->world > options->global_batch || open->world > TRAJD_CORE_MAX_WORLD)
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "world: %u ranks cannot share a batch of %u windows (at most %u ranks)", open->world,
+                             options->global_batch, TRAJD_CORE_MAX_WORLD);
+    else
+        return true;
+    return false;
+}
+
+enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id, const struct trajd_wire_open *open,
+                                  struct trajd_core_feed *feed, uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+    enum verdict verdict;
+
+    if (!session)
+        return TRAJD_ERR_CLOSED;
+    session->last_message_ns = now_ns;
+    if (session->feed == feed && session->request == open->request && !core->going_away) {
+        trajd_job_send_opened(feed, session); /* it asked again because the answer was lost */
+        return TRAJD_OK;
+    }
+    trajd_feed_account(feed, now_ns);
+    if (session->feed) { /* also if what it asks for is refused: once all have left an epoch, another can begin */
+        struct trajd_core_feed *left = session->feed;
+        trajd_job_leave(left, session, now_ns);
+        trajd_job_advance(left);
+    }
+    if (!check(feed, session, open))
+        return TRAJD_ERR_ARGUMENT;
+    verdict = judge(feed, session, open);
+    if (verdict == VERDICT_REFUSED)
+        return TRAJD_ERR_BUSY;
+    if (verdict == VERDICT_BEGIN && !trajd_job_size_ranks(&feed->job, open)) {
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_MEMORY, "no memory for %u ranks", open->world);
+        return TRAJD_ERR_MEMORY;
+    }
+    if (verdict == VERDICT_BEGIN) {
+        if (feed->job.phase == JOB_GATHERING && open->epoch != feed->job.epoch)
+            trajd_job_end_epoch(feed); /* those that gathered have missed it */
+        trajd_job_begin(feed, open);
+    }
+    enter(feed, session, open);
+    if (verdict != VERDICT_PAST)
+        join(feed, session, open);
+    trajd_job_send_opened(feed, session);
+    if (verdict == VERDICT_PAST)
+        trajd_job_tell_end(feed, session, feed->job.mode == TRAJD_WIRE_SHARE ? open->next : 0);
+    else if (feed->job.phase == JOB_ENDED)
+        trajd_job_tell_end(feed, session, feed->job.begin);
+    trajd_job_advance(feed);
+    trajd_feed_wake(feed);
+    return TRAJD_OK;
+}
