@@ -331,6 +331,12 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
         begin_run(model, open);
 }
 
+void model_acknowledge(struct model *model, uint32_t index, const struct trajd_wire_ack *ack)
+{
+    book_ack(model, &model->workers[index], ack);
+    trajd_core_ack(model->core, model->workers[index].session, ack, model->now_ns);
+}
+
 void model_receive(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
@@ -349,10 +355,7 @@ void model_receive(struct model *model, uint32_t index)
     switch (message.op) {
     case TRAJD_WIRE_HELLO: bind_hello(model, index, &message.hello); break;
     case TRAJD_WIRE_OPEN: open_feed(model, index, &message.open); break;
-    case TRAJD_WIRE_ACK:
-        book_ack(model, worker, &message.ack);
-        trajd_core_ack(model->core, worker->session, &message.ack, model->now_ns);
-        break;
+    case TRAJD_WIRE_ACK: model_acknowledge(model, index, &message.ack); break;
     default: model_end_session(model, index); break;
     }
     model_check(model);

@@ -105,6 +105,7 @@ uint64_t model_random(struct model *model, uint64_t limit);
 void model_start_daemon(struct model *model);
 void model_kill_daemon(struct model *model);
 void model_receive(struct model *model, uint32_t index); /* the daemon takes one message of worker index */
+void model_acknowledge(struct model *model, uint32_t index, const struct trajd_wire_ack *ack);
 void model_end_session(struct model *model, uint32_t index);
 void model_take(struct model *model);
 void model_publish(struct model *model);

@@ -339,14 +339,15 @@ void worker_ack_wild(struct model *model, uint32_t index)
         return;
     if (model_random(model, 2)) {
         message.ack = worker->last_ack;
-    } else {
-        if (other->held_count && model_random(model, 2))
-            lease = other->held[model_random(model, other->held_count)].lease;
-        if (other == worker || other->instance != worker->instance || holds(worker, &lease))
-            return;
-        add_lease(model_random(model, 2) ? &message.ack.done : &message.ack.released, &lease);
+        push(model, index, &message);
+        return;
     }
-    push(model, index, &message);
+    if (other->held_count && model_random(model, 2))
+        lease = other->held[model_random(model, other->held_count)].lease;
+    if (other == worker || other->instance != worker->instance || holds(worker, &lease))
+        return;
+    add_lease(model_random(model, 2) ? &message.ack.done : &message.ack.released, &lease);
+    model_acknowledge(model, index, &message.ack); /* at once: later the lease might be its own */
 }
 
 /* The connection breaks and ZeroMQ makes another: what was on its way is lost, the process and its fd.sock live. */
