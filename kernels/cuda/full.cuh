@@ -1,0 +1,343 @@
+/* Streams of any kind and type, element by element or quaternion by quaternion, with their derivatives.
+ *
+ * Numerics  T is float, or double where the source is f64 or an integer of 32 bits and more. Sums of a mean are double. */
+#ifndef TRAJD_KERNELS_CUDA_FULL_CUH
+#define TRAJD_KERNELS_CUDA_FULL_CUH
+
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/values.cuh"
+
+/* As kernels/quaternion.h has them. */
+#define QUATERNION_SQUARE_MIN 1e-30
+#define QUATERNION_SQUARE_MAX 1e30
+#define QUATERNION_UNIT_SLACK 1e-5
+
+__device__ __forceinline__ bool is_slerp(uint32_t kind)
+{
+    return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
+}
+
+template <typename T> __device__ __forceinline__ T nan_of();
+template <> __device__ __forceinline__ float nan_of<float>()
+{
+    return __int_as_float(0x7fc00000);
+}
+template <> __device__ __forceinline__ double nan_of<double>()
+{
+    return __longlong_as_double(0x7ff8000000000000);
+}
+
+/* The difference in [-period/2, period/2). */
+template <typename T> __device__ __forceinline__ T wrapped(T difference, T period)
+{
+    return difference - period * floor((difference + period / 2) / period);
+}
+
+template <typename T> __device__ __forceinline__ T into_range(T value, T low, T period)
+{
+    T result = value - period * floor((value - low) / period);
+
+    return result < low || result >= low + period ? low : result;
+}
+
+template <typename T>
+__device__ __forceinline__ T mean_value(const trajd_cuda_stream &stream, const char *row, int64_t count, uint64_t d)
+{
+    double sum = 0;
+    int64_t used = 0;
+
+    if (count < 1)
+        return load_element<T>(stream.source_type, row, d);
+    for (int64_t i = count - 1; i >= 0; i--) {
+        T value = load_element<T>(stream.source_type, row - i * (int64_t)stream.row_stride_bytes, d);
+        if (!isnan(value)) {
+            sum += (double)value;
+            used++;
+        }
+    }
+    return used ? (T)(sum / (double)used) : nan_of<T>();
+}
+
+template <typename T>
+__device__ __forceinline__ T scalar_value(const trajd_cuda_stream &stream, const entry &entry, const full_entry &full,
+                                          uint64_t d, bool &nan)
+{
+    T value = stream.kind == TRAJD_KIND_MEAN ? mean_value<T>(stream, entry.row, full.mean_count, d)
+                                             : load_element<T>(stream.source_type, entry.row, d);
+
+    nan = isnan(value);
+    if (entry.flags & ENTRY_BLENDS) {
+        T next = load_element<T>(stream.source_type, entry.row + stream.row_stride_bytes, d), a = (T)full.a;
+        nan |= isnan(next);
+        if (stream.kind == TRAJD_KIND_ANGLE)
+            value += a * wrapped(next - value, (T)stream.angle_period);
+        else
+            value += a * (next - value);
+    }
+    if (stream.kind == TRAJD_KIND_ANGLE && !isnan(stream.angle_low))
+        value = into_range(value, (T)stream.angle_low, (T)stream.angle_period);
+    return value;
+}
+
+template <typename T> __device__ __forceinline__ double make_unit(T (&q)[4])
+{
+    double square = (double)q[0] * q[0] + (double)q[1] * q[1] + (double)q[2] * q[2] + (double)q[3] * q[3];
+    double factor = square >= QUATERNION_SQUARE_MIN && square <= QUATERNION_SQUARE_MAX ? 1 / sqrt(square)
+                                                                                       : nan_of<double>();
+
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        q[k] = (T)(q[k] * factor);
+    return square;
+}
+
+template <typename T>
+__device__ __forceinline__ void load_quaternion(const trajd_cuda_stream &stream, const char *row, uint64_t d, T (&q)[4])
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        q[k] = load_element<T>(stream.source_type, row, d + k);
+}
+
+/* Unit quaternions, the shorter arc; below a small angle the chord, scaled to unit length like the arc. */
+template <typename T> __device__ __forceinline__ void slerp(const T (&p)[4], const T (&q)[4], T a, T (&out)[4])
+{
+    const T parallel = sizeof(T) == 8 ? (T)1e-6 : (T)1e-3; /* the weights' error is its square over 6 */
+    T dot = p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
+    T sign = dot < 0 ? (T)-1 : (T)1, sum = 0, difference = 0, weight_p = 1 - a, weight_q = a;
+
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        sum += (p[k] + sign * q[k]) * (p[k] + sign * q[k]);
+        difference += (p[k] - sign * q[k]) * (p[k] - sign * q[k]);
+    }
+    T angle = 2 * atan2(sqrt(difference), sqrt(sum));
+    T sine = sin(angle);
+    if (sine > parallel) {
+        weight_p = sin((1 - a) * angle) / sine;
+        weight_q = sin(a * angle) / sine;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        out[k] = weight_p * p[k] + sign * weight_q * q[k];
+    make_unit(out);
+}
+
+template <typename T>
+__device__ __forceinline__ void quaternion_value(const trajd_cuda_stream &stream, const entry &entry,
+                                                 const full_entry &full, uint64_t d, T (&out)[4], bool &nan)
+{
+    T stored[4], p[4], q[4];
+
+    load_quaternion(stream, entry.row, d, p);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        stored[k] = p[k];
+    double square = make_unit(p);
+    if (entry.flags & ENTRY_BLENDS) {
+        load_quaternion(stream, entry.row + stream.row_stride_bytes, d, q);
+        make_unit(q);
+        slerp(p, q, (T)full.a, out);
+    } else {
+        bool unit = fabs(square - 1) <= QUATERNION_UNIT_SLACK;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            out[k] = unit ? stored[k] : p[k];
+    }
+    nan = isnan(out[0]);
+}
+
+/* The rotation vector of q p^-1, fixed frame, the shorter way; unit quaternions in xyzw. */
+template <typename T> __device__ __forceinline__ void turn(const T (&p)[4], const T (&q)[4], T (&out)[3])
+{
+    T scalar = q[3] * p[3] + p[0] * q[0] + p[1] * q[1] + p[2] * q[2];
+    T x = p[3] * q[0] - q[3] * p[0] - (q[1] * p[2] - q[2] * p[1]);
+    T y = p[3] * q[1] - q[3] * p[1] - (q[2] * p[0] - q[0] * p[2]);
+    T z = p[3] * q[2] - q[3] * p[2] - (q[0] * p[1] - q[1] * p[0]);
+    T sine = sqrt(x * x + y * y + z * z);
+    T factor = sine > 0 ? 2 * atan2(sine, fabs(scalar)) / sine : (T)2;
+
+    if (scalar < 0)
+        factor = -factor;
+    out[0] = factor * x;
+    out[1] = factor * y;
+    out[2] = factor * z;
+}
+
+template <typename T> __device__ __forceinline__ void to_xyzw(uint32_t kind, T (&q)[4])
+{
+    if (kind == TRAJD_KIND_SLERP_WXYZ) {
+        T w = q[0];
+        q[0] = q[1];
+        q[1] = q[2];
+        q[2] = q[3];
+        q[3] = w;
+    }
+}
+
+template <typename T>
+__device__ __forceinline__ void write_derivative(const trajd_cuda_stream &stream, const entry &entry,
+                                                 const full_entry &full, uint32_t unit, float *out)
+{
+    const char *row = entry.row - (entry.flags & ENTRY_INTERVAL_BEFORE ? stream.row_stride_bytes : 0);
+    const char *next = row + stream.row_stride_bytes;
+    bool slerps = is_slerp(stream.kind);
+
+    if (full.per_second == 0) {
+        for (uint32_t k = 0; k < (slerps ? 3 : 1); k++)
+            out[(uint64_t)unit * (slerps ? 3 : 1) + k] = 0;
+    } else if (slerps) {
+        T p[4], q[4], rates[3];
+        load_quaternion(stream, row, (uint64_t)unit * 4, p);
+        load_quaternion(stream, next, (uint64_t)unit * 4, q);
+        make_unit(p);
+        make_unit(q);
+        to_xyzw(stream.kind, p);
+        to_xyzw(stream.kind, q);
+        turn(p, q, rates);
+        for (int k = 0; k < 3; k++)
+            out[(uint64_t)unit * 3 + k] = (float)(rates[k] * (T)full.per_second);
+    } else {
+        T difference =
+            load_element<T>(stream.source_type, next, unit) - load_element<T>(stream.source_type, row, unit);
+        if (stream.kind == TRAJD_KIND_ANGLE)
+            difference = wrapped(difference, (T)stream.angle_period);
+        out[unit] = (float)(difference * (T)full.per_second);
+    }
+}
+
+template <typename T>
+__device__ __forceinline__ void write_normalised(const trajd_cuda_stream &stream, char *output, uint64_t d, T value)
+{
+    if (stream.scale)
+        value = value * (T)stream.scale[d] + (T)stream.offset[d];
+    store_element<T>(stream.output_type, output, d, value);
+}
+
+/* One unit (element or quaternion) of one target. Returns whether a NaN was used. */
+template <typename T>
+__device__ __forceinline__ bool write_unit(const trajd_cuda_stream &stream, const entry &entry, const full_entry &full,
+                                           uint32_t unit, char *output)
+{
+    bool nan = false;
+
+    if (is_slerp(stream.kind)) {
+        T q[4] = {0, 0, 0, 0};
+        if (entry.row)
+            quaternion_value<T>(stream, entry, full, (uint64_t)unit * 4, q, nan);
+        else if (stream.edge == TRAJD_EDGE_NAN)
+            q[0] = q[1] = q[2] = q[3] = nan_of<T>();
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            write_normalised<T>(stream, output, (uint64_t)unit * 4 + k, q[k]);
+    } else {
+        T value = stream.edge == TRAJD_EDGE_NAN ? nan_of<T>() : (T)0;
+        if (entry.row)
+            value = scalar_value<T>(stream, entry, full, unit, nan);
+        write_normalised<T>(stream, output, unit, value);
+    }
+    return nan;
+}
+
+/* Previous and nearest into the stream's own type: bytes. */
+__device__ __forceinline__ bool copy_unit(const trajd_cuda_stream &stream, const entry &entry, uint32_t size_bytes,
+                                          uint32_t unit, char *output)
+{
+    const uint64_t zero = 0;
+
+    copy_element(size_bytes, entry.row ? entry.row + (uint64_t)unit * size_bytes : (const char *)&zero,
+                 output + (uint64_t)unit * size_bytes, 0);
+    if (!entry.row && stream.edge == TRAJD_EDGE_NAN)
+        store_element<double>(stream.output_type, output, unit, nan_of<double>());
+    return entry.row && stream.source_type <= TRAJD_F64 && isnan(load_element<double>(stream.source_type, entry.row, unit));
+}
+
+__device__ __forceinline__ uint32_t element_size(uint32_t type)
+{
+    switch (type) {
+    case TRAJD_F64:
+    case TRAJD_I64:
+    case TRAJD_U64: return 8;
+    case TRAJD_F32:
+    case TRAJD_I32:
+    case TRAJD_U32: return 4;
+    case TRAJD_F16:
+    case TRAJD_BF16:
+    case TRAJD_I16:
+    case TRAJD_U16: return 2;
+    default: return 1;
+    }
+}
+
+/* Sources whose arithmetic is double. */
+__device__ __forceinline__ bool is_wide(uint32_t type)
+{
+    return type == TRAJD_F64 || type == TRAJD_I32 || type == TRAJD_U32 || type == TRAJD_I64 || type == TRAJD_U64;
+}
+
+static __device__ __forceinline__ void write_full(const trajd_cuda_stream &stream, const entry *entries,
+                                               const full_entry *fulls, uint32_t step_count, char *output,
+                                               float *derivative, uint32_t *mask)
+{
+    bool wide = is_wide(stream.source_type);
+    bool copies = (stream.kind == TRAJD_KIND_PREVIOUS || stream.kind == TRAJD_KIND_NEAREST) && !stream.scale &&
+                  stream.source_type == stream.output_type;
+    uint64_t count = (uint64_t)step_count * stream.vector_count;
+
+    for (uint64_t i = threadIdx.x; i < count; i += blockDim.x) {
+        uint32_t t = (uint32_t)(i / stream.vector_count), unit = (uint32_t)(i % stream.vector_count);
+        entry entry = entries[t];
+        full_entry full = fulls[t];
+        char *out = output + t * stream.step_stride_bytes;
+        bool nan = copies ? copy_unit(stream, entry, element_size(stream.source_type), unit, out)
+                   : wide ? write_unit<double>(stream, entry, full, unit, out)
+                          : write_unit<float>(stream, entry, full, unit, out);
+
+        if (nan && mask)
+            atomicMax(mask + t, (uint32_t)TRAJD_MASK_NAN);
+        if (derivative) {
+            float *slopes = (float *)((char *)derivative + t * stream.derivative_step_stride_bytes);
+            if (wide)
+                write_derivative<double>(stream, entry, full, unit, slopes);
+            else
+                write_derivative<float>(stream, entry, full, unit, slopes);
+        }
+    }
+}
+
+typedef tile_output<uint64_t, joined_mask> full_output;
+
+template <typename S, typename O>
+__device__ __forceinline__ void write_width(const trajd_cuda_stream &stream, const entry *entries, uint32_t step_count,
+                                            const full_output &out)
+{
+    if (stream.vector_width == 4)
+        write_values<S, O, 4>(stream, entries, step_count, out);
+    else
+        write_values<S, O, 1>(stream, entries, step_count, out);
+}
+
+/* One stream's part of a tile, whatever its path: two widths each, which keeps the kernel small. */
+__device__ __forceinline__ void write_stream(const trajd_cuda_stream &stream, const entry *entries,
+                                             const full_entry *fulls, uint32_t step_count, const full_output &out,
+                                             float *derivative)
+{
+    switch (stream.path) {
+    case TRAJD_CUDA_BF16: write_width<__nv_bfloat16, __nv_bfloat16>(stream, entries, step_count, out); break;
+    case TRAJD_CUDA_F32: write_width<float, float>(stream, entries, step_count, out); break;
+    case TRAJD_CUDA_F16: write_width<__half, __half>(stream, entries, step_count, out); break;
+    case TRAJD_CUDA_F32_BF16: write_width<float, __nv_bfloat16>(stream, entries, step_count, out); break;
+    case TRAJD_CUDA_BF16_F32: write_width<__nv_bfloat16, float>(stream, entries, step_count, out); break;
+    case TRAJD_CUDA_COPY:
+        if (stream.vector_width == 16)
+            copy_values<16>(stream, entries, step_count, out);
+        else if (stream.vector_width == 4)
+            copy_values<4>(stream, entries, step_count, out);
+        else
+            copy_values<1>(stream, entries, step_count, out);
+        break;
+    default: write_full(stream, entries, fulls, step_count, out.first, derivative, out.mask.steps);
+    }
+}
+
+#endif

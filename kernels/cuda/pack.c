@@ -1,0 +1,282 @@
+/* Which streams share a launch, and which path each takes: decided here once, so that kernels branch on a byte. */
+#include <stdbool.h>
+#include <string.h>
+
+#include "kernels/cuda/pack.h"
+
+_Static_assert(sizeof(struct trajd_cuda_problem) <= TRAJD_CUDA_PARAMETER_SIZE_MAX, "a problem is a kernel parameter");
+
+#define VECTOR_BYTES_MAX 16
+#define FEATURES_MAX (1u << 28) /* of vectors: a row's bytes then fit 32 bits */
+
+static bool is_slerp(enum trajd_kind kind)
+{
+    return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
+}
+
+static bool picks_rows(enum trajd_kind kind)
+{
+    return kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST;
+}
+
+static enum trajd_cuda_path float_path(enum trajd_dtype source, enum trajd_dtype output)
+{
+    if (source == output)
+        return source == TRAJD_BF16  ? TRAJD_CUDA_BF16
+               : source == TRAJD_F32 ? TRAJD_CUDA_F32
+               : source == TRAJD_F16 ? TRAJD_CUDA_F16
+                                     : TRAJD_CUDA_FULL;
+    if (source == TRAJD_F32 && output == TRAJD_BF16)
+        return TRAJD_CUDA_F32_BF16;
+    return source == TRAJD_BF16 && output == TRAJD_F32 ? TRAJD_CUDA_BF16_F32 : TRAJD_CUDA_FULL;
+}
+
+static enum trajd_cuda_path path_of(const struct trajd_stream *stream)
+{
+    bool is_float = stream->source_type >= TRAJD_F16 && stream->source_type <= TRAJD_F64;
+
+    if (stream->feature_count > FEATURES_MAX || stream->derivative || (stream->kind != TRAJD_KIND_LINEAR && !picks_rows(stream->kind)))
+        return TRAJD_CUDA_FULL;
+    if (is_float)
+        return float_path(stream->source_type, stream->output_type);
+    if (!picks_rows(stream->kind) || stream->scale || stream->source_type != stream->output_type)
+        return TRAJD_CUDA_FULL;
+    return TRAJD_CUDA_COPY;
+}
+
+/* The largest power of two up to `limit` that divides all that must be a multiple of the vector. */
+static uint32_t common_alignment(uint64_t bits, uint32_t limit)
+{
+    while (limit > 1 && bits % limit != 0)
+        limit /= 2;
+    return limit;
+}
+
+/* Sources are not asked: `bases` are only known on the device, so rows that turn out unaligned are loaded by element there. */
+static void set_vectors(const struct trajd_stream *stream, struct trajd_cuda_stream *out)
+{
+    uint32_t source_size = trajd_dtype_size(stream->source_type), output_size = trajd_dtype_size(stream->output_type);
+    uint64_t places = (uintptr_t)stream->output | stream->step_stride_bytes | stream->window_stride_bytes;
+    uint64_t row_bytes = (uint64_t)stream->feature_count * source_size;
+    uint32_t larger = source_size > output_size ? source_size : output_size;
+
+    out->vector_width = 1;
+    out->load_bytes = 1;
+    if (out->path == TRAJD_CUDA_FULL) {
+        out->vector_count = is_slerp(stream->kind) ? stream->feature_count / 4 : stream->feature_count;
+    } else if (out->path == TRAJD_CUDA_COPY) {
+        uint32_t bytes = common_alignment(places | row_bytes, VECTOR_BYTES_MAX);
+        out->vector_width = out->load_bytes = (uint8_t)(bytes == 16 ? 16 : bytes >= 4 ? 4 : 1);
+        out->vector_count = (uint32_t)(row_bytes / out->vector_width);
+    } else {
+        uint32_t width = common_alignment(stream->feature_count, VECTOR_BYTES_MAX / larger);
+        out->vector_width = (uint8_t)(common_alignment(places, width * output_size) / output_size);
+        if (out->vector_width == 0)
+            out->vector_width = 1;
+        out->vector_count = stream->feature_count / out->vector_width;
+        out->load_bytes = (uint8_t)(out->vector_width * source_size);
+    }
+}
+
+static void pack_stream(const struct trajd_stream *in, uint8_t bracket_index, struct trajd_cuda_stream *out)
+{
+    uint64_t first_column_bytes = (uint64_t)in->first_column * trajd_dtype_size(in->source_type);
+
+    *out = (struct trajd_cuda_stream){
+        .base = in->bases ? NULL : (const char *)in->base + first_column_bytes,
+        .bases = in->bases,
+        .row_stride_bytes = in->row_stride_bytes,
+        .first_column_bytes = first_column_bytes,
+        .output = in->output,
+        .window_stride_bytes = in->window_stride_bytes,
+        .step_stride_bytes = in->step_stride_bytes,
+        .mask = in->mask,
+        .mask_window_stride_bytes = in->mask_window_stride_bytes,
+        .scale = in->scale,
+        .offset = in->offset,
+        .max_gap_ns = in->max_gap_ns,
+        .max_age_ns = in->max_age_ns,
+        .derivative = in->derivative,
+        .derivative_window_stride_bytes = in->derivative_window_stride_bytes,
+        .derivative_step_stride_bytes = in->derivative_step_stride_bytes,
+        .mean_width = in->mean_width,
+        .angle_period = in->angle_period,
+        .angle_low = in->angle_low,
+        .feature_count = in->feature_count,
+        .bracket_index = bracket_index,
+        .kind = (uint8_t)in->kind,
+        .source_type = (uint8_t)in->source_type,
+        .output_type = (uint8_t)in->output_type,
+        .edge = (uint8_t)in->edge,
+        .path = (uint8_t)path_of(in),
+    };
+    set_vectors(in, out);
+}
+
+static void pack_bracket(const struct trajd_resample_request *request, uint32_t index,
+                         struct trajd_cuda_bracket *out)
+{
+    const struct trajd_bracket *bracket = &request->brackets[index];
+    const struct trajd_clock *clock = &request->clocks[bracket->clock_index];
+    const struct trajd_grid *grid = &request->grids[bracket->grid_index];
+
+    *out = (struct trajd_cuda_bracket){
+        .stamps_ns = clock->stamps_ns,
+        .rate = clock->rate,
+        .offsets = grid->offsets,
+        .offsets_per_window = grid->offsets_per_window,
+        .row_begin = bracket->row_begin,
+        .row_count = bracket->row_count,
+        .anchor = bracket->anchor,
+        .step_count = grid->step_count,
+        .unit = (uint32_t)grid->unit,
+    };
+}
+
+static void pack_mask(const struct trajd_stream *in, struct trajd_cuda_problem *problem)
+{
+    struct trajd_cuda_stream *out = &problem->streams[problem->stream_count];
+
+    out->mask_slot = TRAJD_CUDA_NO_MASK;
+    if (!in->mask)
+        return;
+    if (in->mask_joins_previous && problem->stream_count > 0) {
+        out->mask_slot = out[-1].mask_slot;
+        return;
+    }
+    out->mask_continues = in->mask_joins_previous;
+    out->mask_slot = (uint8_t)problem->mask_count++;
+}
+
+/* What tile.cu asks for. */
+static bool is_lean(const struct trajd_cuda_problem *problem)
+{
+    const struct trajd_cuda_stream *only = &problem->streams[0];
+
+    return problem->stream_count == 1 && only->path != TRAJD_CUDA_FULL && !only->mask_continues &&
+           problem->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX && only->row_stride_bytes <= UINT32_MAX &&
+           only->step_stride_bytes <= UINT32_MAX && problem->step_count_max <= INT32_MAX;
+}
+
+/* A kernel that takes every path knows widths 4 and 1 of floats. */
+static void narrow_vectors(struct trajd_cuda_problem *problem)
+{
+    for (uint32_t s = 0; s < problem->stream_count; s++) {
+        struct trajd_cuda_stream *stream = &problem->streams[s];
+        uint32_t width = stream->vector_width >= 4 ? 4 : 1;
+        if (stream->path == TRAJD_CUDA_COPY)
+            continue;
+        stream->vector_count *= stream->vector_width / width;
+        stream->load_bytes = (uint8_t)(stream->load_bytes / (stream->vector_width / width));
+        stream->vector_width = (uint8_t)width;
+    }
+}
+
+uint32_t trajd_cuda_pack(const struct trajd_resample_request *request, uint32_t first,
+                         struct trajd_cuda_problem *problem)
+{
+    uint32_t sources[TRAJD_CUDA_BRACKETS_MAX];
+    uint32_t s, b;
+
+    problem->window_count = request->window_count;
+    problem->bracket_count = problem->stream_count = problem->mask_count = 0;
+    problem->step_count_max = 0;
+    for (s = first; s < request->stream_count && problem->stream_count < TRAJD_CUDA_STREAMS_MAX; s++) {
+        const struct trajd_stream *stream = &request->streams[s];
+
+        for (b = 0; b < problem->bracket_count && sources[b] != stream->bracket_index; b++)
+            ;
+        if (b == TRAJD_CUDA_BRACKETS_MAX)
+            break;
+        if (b == problem->bracket_count) {
+            sources[b] = stream->bracket_index;
+            pack_bracket(request, sources[b], &problem->brackets[b]);
+            if (problem->brackets[b].step_count > problem->step_count_max)
+                problem->step_count_max = problem->brackets[b].step_count;
+            problem->bracket_count++;
+        }
+        pack_stream(stream, (uint8_t)b, &problem->streams[problem->stream_count]);
+        pack_mask(stream, problem);
+        problem->stream_count++;
+    }
+    problem->lean = is_lean(problem);
+    if (!problem->lean)
+        narrow_vectors(problem);
+    return s;
+}
+
+uint32_t trajd_cuda_launch_count(const struct trajd_resample_request *request)
+{
+    struct trajd_cuda_problem problem;
+    uint32_t count = 0;
+
+    for (uint32_t s = 0; s < request->stream_count; count++)
+        s = trajd_cuda_pack(request, s, &problem);
+    return count;
+}
+
+/* The dense problem as a request, so that it is checked by the same rules. Arrays of B are not read: any address will do. */
+enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense, struct trajd_cuda_problem *problem,
+                                        struct trajd_error *error)
+{
+    uint64_t source_row = (uint64_t)dense->feature_count * trajd_dtype_size(dense->source_type);
+    uint64_t output_row = (uint64_t)dense->feature_count * trajd_dtype_size(dense->output_type);
+    struct trajd_clock clock = {.stamps_ns = dense->stamps_ns};
+    struct trajd_grid grid = {TRAJD_GRID_NS, dense->step_count, dense->targets_ns, dense->step_count};
+    struct trajd_bracket bracket = {0, 0, dense->stamps_ns, dense->stamps_ns, dense->stamps_ns};
+    struct trajd_stream out = {
+        .kind = dense->kind,
+        .source_type = dense->source_type,
+        .feature_count = dense->feature_count,
+        .row_stride_bytes = source_row,
+        .base = dense->source,
+        .edge = dense->edge,
+        .max_gap_ns = -1,
+        .max_age_ns = -1,
+        .output_type = dense->output_type,
+        .output = dense->output,
+        .window_stride_bytes = output_row * dense->step_count,
+        .step_stride_bytes = output_row,
+        .mask = dense->mask,
+        .mask_window_stride_bytes = dense->step_count,
+    };
+    struct trajd_resample_request request = {dense->window_count, 1, 1, 1, 1, &clock, &grid, &bracket, &out};
+    enum trajd_status status = trajd_resample_check(&request, error);
+
+    if (status != TRAJD_OK || request.window_count == 0)
+        return status;
+    if (!dense->stamps_ns || dense->row_count == 0)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "dense: stamps_ns is NULL or row_count is 0");
+    if (dense->kind == TRAJD_KIND_MEAN || dense->kind == TRAJD_KIND_ANGLE)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "dense: kinds mean and angle need a request");
+    trajd_cuda_pack(&request, 0, problem);
+    problem->brackets[0].row_begin = problem->brackets[0].row_count = problem->brackets[0].anchor = NULL;
+    problem->brackets[0].dense_rows = dense->row_count;
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,
+                                    struct trajd_cuda_shape *shape, struct trajd_error *error)
+{
+    enum trajd_status status = trajd_resample_check_shape(request, error);
+    struct trajd_cuda_problem problem;
+
+    if (status != TRAJD_OK)
+        return status;
+    trajd_cuda_pack(request, 0, &problem);
+    *shape = trajd_cuda_shape_of(&problem, facts, 0);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_cuda_chosen_dense(const struct trajd_dense_problem *dense,
+                                          const struct trajd_device_facts *facts, struct trajd_cuda_shape *shape,
+                                          struct trajd_error *error)
+{
+    struct trajd_cuda_problem problem;
+    enum trajd_status status = trajd_cuda_pack_dense(dense, &problem, error);
+
+    if (status != TRAJD_OK)
+        return status;
+    *shape = trajd_cuda_shape_of(&problem, facts, dense->row_count);
+    return TRAJD_OK;
+}

@@ -1,0 +1,56 @@
+/* Running a request on a GPU: checked, packed, shaped, launched. Plain C; device pointers in the request. */
+#ifndef TRAJD_KERNELS_CUDA_RUN_H
+#define TRAJD_KERNELS_CUDA_RUN_H
+
+#include "kernels/cuda/problem.h"
+#include "kernels/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The dense problem [B, S, D] -> [B, T, D]: row s of window b stands at stamps_ns[b][s], target t at targets_ns[b][t]; all
+ * arrays packed. Needs no arrays of counts and anchors, and reads none. */
+struct trajd_dense_problem {
+    uint32_t window_count;  /* B >= 1 */
+    uint32_t row_count;     /* S >= 1 */
+    uint32_t step_count;    /* T >= 1 */
+    uint32_t feature_count; /* D >= 1 */
+    const int64_t *stamps_ns;
+    const int64_t *targets_ns;
+    enum trajd_kind kind;
+    enum trajd_dtype source_type;
+    enum trajd_dtype output_type;
+    enum trajd_edge edge;
+    const void *source;
+    void *output;
+    uint8_t *mask; /* [B, T] or NULL */
+};
+
+/* A shape for this problem on this device: never more shared memory than a block has. Pure. row_count is what a window
+ * sees, an estimate; 0: not known. */
+struct trajd_cuda_shape trajd_cuda_shape_of(const struct trajd_cuda_problem *problem,
+                                            const struct trajd_device_facts *facts, uint64_t row_count);
+
+/* Any value within the limits of a launch is taken: for tuners and tests. False: outside them. */
+int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape);
+
+/* Launches the request on the stream (a cudaStream_t) and returns: results are there when the stream has got so far.
+ * `shape` NULL: by trajd_cuda_shape_of. TRAJD_ERR_ARGUMENT, TRAJD_ERR_UNSUPPORTED: nothing was launched. */
+enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,
+                                 const struct trajd_cuda_shape *shape, void *stream, struct trajd_error *error);
+enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem,
+                                       const struct trajd_device_facts *facts, const struct trajd_cuda_shape *shape,
+                                       void *stream, struct trajd_error *error);
+
+/* The shape that the first launch of such a run would have. */
+enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,
+                                    struct trajd_cuda_shape *shape, struct trajd_error *error);
+enum trajd_status trajd_cuda_chosen_dense(const struct trajd_dense_problem *problem,
+                                          const struct trajd_device_facts *facts, struct trajd_cuda_shape *shape,
+                                          struct trajd_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

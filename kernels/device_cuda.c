@@ -1,0 +1,268 @@
+/* device.h over the CUDA runtime. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/device.h"
+
+struct trajd_device {
+    int index;
+    struct trajd_device_info info;
+};
+
+struct trajd_device_stream {
+    int device_index;
+    cudaStream_t handle;
+    cudaEvent_t start, stop;
+};
+
+struct trajd_device_graph {
+    cudaGraph_t recorded;
+    cudaGraphExec_t ready;
+};
+
+static enum trajd_status fail(struct trajd_error *error, cudaError_t code, const char *what)
+{
+    enum trajd_status status = code == cudaErrorMemoryAllocation ? TRAJD_ERR_MEMORY : TRAJD_ERR_DEVICE;
+
+    cudaGetLastError(); /* a failure that does not stick is not to be found by a later launch */
+    return trajd_error_set(error, status, (int)code, "%s: %s", what, cudaGetErrorString(code));
+}
+
+uint32_t trajd_device_count(void)
+{
+    int count = 0;
+
+    return cudaGetDeviceCount(&count) == cudaSuccess ? (uint32_t)count : 0;
+}
+
+static void fill_info(const struct cudaDeviceProp *properties, struct trajd_device_info *info)
+{
+    const unsigned char *u = (const unsigned char *)properties->uuid.bytes;
+    int version = 0;
+
+    snprintf(info->name, sizeof info->name, "%.*s", (int)sizeof info->name - 1, properties->name);
+    snprintf(info->uuid, sizeof info->uuid,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4],
+             u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    cudaDriverGetVersion(&version);
+    info->memory_size_bytes = properties->totalGlobalMem;
+    info->sm_count = (uint32_t)properties->multiProcessorCount;
+    info->compute_capability = (uint32_t)(properties->major * 10 + properties->minor);
+    info->l2_size_bytes = (uint64_t)properties->l2CacheSize;
+    info->driver_version = (uint32_t)version;
+}
+
+enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device, struct trajd_error *error)
+{
+    struct cudaDeviceProp properties;
+    struct trajd_device *opened;
+    cudaError_t code;
+
+    *device = NULL;
+    if (index >= trajd_device_count())
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %u", index, trajd_device_count());
+    code = cudaSetDevice((int)index); /* creates the context */
+    if (code == cudaSuccess)
+        code = cudaGetDeviceProperties(&properties, (int)index);
+    if (code != cudaSuccess)
+        return fail(error, code, "opening the GPU");
+    opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "GPU %u: no memory", index);
+    opened->index = (int)index;
+    fill_info(&properties, &opened->info);
+    *device = opened;
+    return TRAJD_OK;
+}
+
+const struct trajd_device_info *trajd_device_info(const struct trajd_device *device)
+{
+    return &device->info;
+}
+
+void trajd_device_facts(const struct trajd_device *device, struct trajd_device_facts *facts)
+{
+    facts->sm_count = device->info.sm_count;
+    facts->compute_capability = device->info.compute_capability;
+    facts->l2_size_bytes = device->info.l2_size_bytes;
+}
+
+void trajd_device_close(struct trajd_device **device)
+{
+    free(*device);
+    *device = NULL;
+}
+
+enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
+                                     struct trajd_error *error)
+{
+    cudaError_t code = cudaSetDevice(device->index);
+
+    *memory = NULL;
+    if (code == cudaSuccess)
+        code = cudaMalloc(memory, size_bytes);
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "allocating device memory");
+}
+
+void trajd_device_free(struct trajd_device *device, void *memory)
+{
+    if (cudaSetDevice(device->index) == cudaSuccess)
+        cudaFree(memory);
+}
+
+enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
+                                          struct trajd_error *error)
+{
+    cudaError_t code = cudaSetDevice(device->index);
+
+    *memory = NULL;
+    if (code == cudaSuccess)
+        code = cudaHostAlloc(memory, size_bytes, cudaHostAllocDefault);
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "allocating pinned memory");
+}
+
+void trajd_device_host_free(struct trajd_device *device, void *memory)
+{
+    if (cudaSetDevice(device->index) == cudaSuccess)
+        cudaFreeHost(memory);
+}
+
+enum trajd_status trajd_device_stream_create(struct trajd_device *device, struct trajd_device_stream **stream,
+                                             struct trajd_error *error)
+{
+    struct trajd_device_stream *created = calloc(1, sizeof *created);
+    cudaError_t code;
+
+    *stream = NULL;
+    if (!created)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a GPU stream: no memory");
+    created->device_index = device->index;
+    code = cudaSetDevice(device->index);
+    if (code == cudaSuccess)
+        code = cudaStreamCreateWithFlags(&created->handle, cudaStreamNonBlocking);
+    if (code == cudaSuccess)
+        code = cudaEventCreate(&created->start);
+    if (code == cudaSuccess)
+        code = cudaEventCreate(&created->stop);
+    if (code != cudaSuccess) {
+        trajd_device_stream_destroy(&created);
+        return fail(error, code, "creating a GPU stream");
+    }
+    *stream = created;
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    cudaError_t code = cudaStreamSynchronize(stream->handle);
+
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "waiting for the GPU");
+}
+
+void trajd_device_stream_destroy(struct trajd_device_stream **stream)
+{
+    if (!*stream)
+        return;
+    if ((*stream)->start)
+        cudaEventDestroy((*stream)->start);
+    if ((*stream)->stop)
+        cudaEventDestroy((*stream)->stop);
+    if ((*stream)->handle)
+        cudaStreamDestroy((*stream)->handle);
+    free(*stream);
+    *stream = NULL;
+}
+
+void *trajd_device_stream_handle(const struct trajd_device_stream *stream)
+{
+    return stream->handle;
+}
+
+enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t size_bytes,
+                                          struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    cudaError_t code = cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream->handle);
+
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "copying");
+}
+
+enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
+                                          struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    cudaError_t code = cudaMemsetAsync(memory, byte, size_bytes, stream->handle);
+
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "filling device memory");
+}
+
+enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    cudaError_t code = cudaStreamBeginCapture(stream->handle, cudaStreamCaptureModeThreadLocal);
+
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "beginning a graph");
+}
+
+enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream, struct trajd_device_graph **graph,
+                                         struct trajd_error *error)
+{
+    struct trajd_device_graph *ended = calloc(1, sizeof *ended);
+    cudaError_t code;
+
+    *graph = NULL;
+    if (!ended)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a GPU graph: no memory");
+    code = cudaStreamEndCapture(stream->handle, &ended->recorded);
+    if (code == cudaSuccess)
+        code = cudaGraphInstantiate(&ended->ready, ended->recorded, 0);
+    if (code == cudaSuccess)
+        code = cudaGraphUpload(ended->ready, stream->handle);
+    if (code != cudaSuccess) {
+        trajd_device_graph_destroy(&ended);
+        return fail(error, code, "ending a graph");
+    }
+    *graph = ended;
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph,
+                                                  struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    cudaError_t code = cudaGraphLaunch(graph->ready, stream->handle);
+
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "replaying a graph");
+}
+
+void trajd_device_graph_destroy(struct trajd_device_graph **graph)
+{
+    if (!*graph)
+        return;
+    if ((*graph)->ready)
+        cudaGraphExecDestroy((*graph)->ready);
+    if ((*graph)->recorded)
+        cudaGraphDestroy((*graph)->recorded);
+    free(*graph);
+    *graph = NULL;
+}
+
+enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    cudaError_t code = cudaEventRecord(stream->start, stream->handle);
+
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "starting a GPU timer");
+}
+
+enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, float *elapsed_us,
+                                          struct trajd_error *error)
+{
+    float elapsed_ms = 0;
+    cudaError_t code = cudaEventRecord(stream->stop, stream->handle);
+
+    if (code == cudaSuccess)
+        code = cudaEventSynchronize(stream->stop);
+    if (code == cudaSuccess)
+        code = cudaEventElapsedTime(&elapsed_ms, stream->start, stream->stop);
+    *elapsed_us = elapsed_ms * 1000;
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "stopping a GPU timer");
+}

@@ -1,0 +1,145 @@
+/* device.h in a build without CUDA: no GPU is ever found, so nothing below the count is reached with a device. */
+#include "kernels/device.h"
+
+static enum trajd_status refuse(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "GPU: built without CUDA");
+}
+
+uint32_t trajd_device_count(void)
+{
+    return 0;
+}
+
+enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device, struct trajd_error *error)
+{
+    (void)index;
+    *device = NULL;
+    return refuse(error);
+}
+
+const struct trajd_device_info *trajd_device_info(const struct trajd_device *device)
+{
+    (void)device;
+    return NULL;
+}
+
+void trajd_device_facts(const struct trajd_device *device, struct trajd_device_facts *facts)
+{
+    (void)device;
+    facts->sm_count = 0;
+}
+
+void trajd_device_close(struct trajd_device **device)
+{
+    *device = NULL;
+}
+
+enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
+                                     struct trajd_error *error)
+{
+    (void)device;
+    (void)size_bytes;
+    *memory = NULL;
+    return refuse(error);
+}
+
+void trajd_device_free(struct trajd_device *device, void *memory)
+{
+    (void)device;
+    (void)memory;
+}
+
+enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
+                                          struct trajd_error *error)
+{
+    return trajd_device_alloc(device, size_bytes, memory, error);
+}
+
+void trajd_device_host_free(struct trajd_device *device, void *memory)
+{
+    trajd_device_free(device, memory);
+}
+
+enum trajd_status trajd_device_stream_create(struct trajd_device *device, struct trajd_device_stream **stream,
+                                             struct trajd_error *error)
+{
+    (void)device;
+    *stream = NULL;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    (void)stream;
+    return refuse(error);
+}
+
+void trajd_device_stream_destroy(struct trajd_device_stream **stream)
+{
+    *stream = NULL;
+}
+
+void *trajd_device_stream_handle(const struct trajd_device_stream *stream)
+{
+    (void)stream;
+    return NULL;
+}
+
+enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t size_bytes,
+                                          struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    (void)to;
+    (void)from;
+    (void)size_bytes;
+    (void)stream;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
+                                          struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    (void)byte;
+    return trajd_device_copy_async(memory, memory, size_bytes, stream, error);
+}
+
+enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    (void)stream;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream, struct trajd_device_graph **graph,
+                                         struct trajd_error *error)
+{
+    (void)stream;
+    *graph = NULL;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph,
+                                                  struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    (void)graph;
+    (void)stream;
+    return refuse(error);
+}
+
+void trajd_device_graph_destroy(struct trajd_device_graph **graph)
+{
+    *graph = NULL;
+}
+
+enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    (void)stream;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, float *elapsed_us,
+                                          struct trajd_error *error)
+{
+    (void)stream;
+    *elapsed_us = 0;
+    return refuse(error);
+}

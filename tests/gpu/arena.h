@@ -1,0 +1,69 @@
+/* Random requests of several streams whose every byte lies in one block of memory, so that a GPU run is: upload the block, run,
+ * download it, and compare all of it with the block that the reference worked on. What lies between outputs is the canary. */
+#ifndef TRAJD_TESTS_ARENA_H
+#define TRAJD_TESTS_ARENA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/resample.h"
+
+#define ARENA_STREAMS_MAX 32
+#define ARENA_BRACKETS_MAX 16
+
+enum arena_stamps {
+    ARENA_JITTER,
+    ARENA_REGULAR,
+    ARENA_EQUAL,
+    ARENA_DRIFT,    /* the rate changes by and by, and there are holes */
+    ARENA_REVERSED, /* not ascending: any row may be found, nothing may break */
+    ARENA_WILD,
+    ARENA_STAMPS_COUNT,
+};
+
+/* Numbers that are 0 are drawn from the seed. */
+struct arena_spec {
+    uint64_t seed;
+    uint32_t windows, rows, steps, features;
+    uint32_t streams, brackets;
+    int kind;                      /* -1: drawn */
+    enum trajd_dtype source, output; /* NONE: drawn */
+    int stamps;                    /* -1: drawn */
+    int unit;                      /* -1: drawn */
+};
+
+struct arena {
+    struct arena_spec spec;
+    char *memory;
+    uint64_t size_bytes, used_bytes;
+    uint64_t random;
+    bool ascending; /* every clock that is searched */
+    struct trajd_clock clocks[ARENA_BRACKETS_MAX];
+    struct trajd_grid grids[ARENA_BRACKETS_MAX];
+    struct trajd_bracket brackets[ARENA_BRACKETS_MAX];
+    struct trajd_stream streams[ARENA_STREAMS_MAX];
+    uint64_t device_bases[ARENA_STREAMS_MAX]; /* offset of the array that holds device addresses; 0: none */
+    double largest[ARENA_STREAMS_MAX];        /* of a stream's source, times its largest scale */
+    struct trajd_resample_request request;    /* in host addresses */
+};
+
+/* What moves a request's pointers by `delta` bytes: from the host's block to the device's. */
+struct arena_view {
+    struct trajd_clock clocks[ARENA_BRACKETS_MAX];
+    struct trajd_grid grids[ARENA_BRACKETS_MAX];
+    struct trajd_bracket brackets[ARENA_BRACKETS_MAX];
+    struct trajd_stream streams[ARENA_STREAMS_MAX];
+    struct trajd_resample_request request;
+};
+
+/* memory: of size_bytes, filled by this. Aborts where it is too small. device: where the block will lie. */
+void arena_create(struct arena *arena, const struct arena_spec *spec, char *memory, uint64_t size_bytes, char *device);
+
+void arena_view(const struct arena *arena, char *device, struct arena_view *view);
+
+/* Compares the block after a run with the arena's own, on which the reference ran. Returns false and one line in `text`. */
+bool arena_matches(const struct arena *arena, char *result, char *text, uint32_t text_size);
+
+const char *arena_name(const struct arena *arena, char *text, uint32_t text_size);
+
+#endif

@@ -1,0 +1,444 @@
+/* The CUDA variants against the double reference. `test_gpu_resample [PROBLEMS]`: how many random problems; fewer under a
+ * sanitizer. Skipped (77) where there is no GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/arena.h"
+#include "kernels/cuda/run.h"
+#include "kernels/device.h"
+
+#define ARENA_BYTES (32u << 20)
+#define SKIPPED 77
+
+struct fixture {
+    struct trajd_device *device;
+    struct trajd_device_stream *stream;
+    struct trajd_device_facts facts;
+    char *memory, *result, *on_device;
+    uint64_t problem_count;
+};
+
+static void must(enum trajd_status status, const struct trajd_error *error)
+{
+    if (status != TRAJD_OK)
+        fail_msg("%s: %s", trajd_status_name(status), error->message);
+}
+
+static void upload(struct fixture *f, const struct arena *arena)
+{
+    struct trajd_error error;
+
+    must(trajd_device_copy_async(f->on_device, arena->memory, arena->used_bytes, f->stream, &error), &error);
+    must(trajd_device_stream_wait(f->stream, &error), &error);
+}
+
+static void download(struct fixture *f, const struct arena *arena)
+{
+    struct trajd_error error;
+
+    must(trajd_device_copy_async(f->result, f->on_device, arena->used_bytes, f->stream, &error), &error);
+    must(trajd_device_stream_wait(f->stream, &error), &error);
+}
+
+/* One problem, one shape (NULL: the chosen one), everything compared. */
+static void check_problem(struct fixture *f, const struct arena_spec *spec, const struct trajd_cuda_shape *shape)
+{
+    struct trajd_error error = {0};
+    struct arena_view view;
+    struct arena arena;
+    char what[256], name[128];
+
+    arena_create(&arena, spec, f->memory, ARENA_BYTES, f->on_device);
+    arena_view(&arena, f->on_device, &view);
+    upload(f, &arena);
+    must(trajd_cuda_run(&view.request, &f->facts, shape, trajd_device_stream_handle(f->stream), &error), &error);
+    download(f, &arena);
+    trajd_resample_reference(&arena.request, 0, arena.spec.windows);
+    if (!arena_matches(&arena, f->result, what, sizeof what))
+        fail_msg("%s: %s", arena_name(&arena, name, sizeof name), what);
+}
+
+static const struct arena_spec any = {.kind = -1, .stamps = -1, .unit = -1};
+
+static void test_every_kind_and_pair_of_types(void **state)
+{
+    static const uint32_t sizes[] = {1, 7, 33};
+    struct fixture *f = *state;
+    uint64_t seed = 1;
+
+    for (int kind = 0; kind < TRAJD_KIND_COUNT; kind++)
+        for (int source = TRAJD_F16; source < TRAJD_DTYPE_COUNT; source++)
+            for (int output = TRAJD_F16; output < TRAJD_DTYPE_COUNT; output++)
+                for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+                    bool floats = output <= TRAJD_F64, copies = kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST;
+                    struct arena_spec spec = {.seed = ++seed,
+                                              .windows = 3,
+                                              .rows = 1 + (uint32_t)(seed % 37),
+                                              .features = sizes[i],
+                                              .streams = 1,
+                                              .brackets = 1,
+                                              .kind = kind,
+                                              .source = (enum trajd_dtype)source,
+                                              .output = (enum trajd_dtype)output,
+                                              .stamps = -1,
+                                              .unit = -1};
+                    if (floats ? output != TRAJD_F64 || source == TRAJD_F64 : output == source && copies)
+                        check_problem(f, &spec, NULL);
+                }
+}
+
+static void test_random_requests(void **state)
+{
+    struct fixture *f = *state;
+
+    for (uint64_t i = 0; i < f->problem_count; i++) {
+        struct arena_spec spec = any;
+        spec.seed = 1000003 * (i + 1);
+        check_problem(f, &spec, NULL);
+    }
+}
+
+static void test_sizes_around_vectors_and_tiles(void **state)
+{
+    static const uint32_t sizes[] = {1, 2, 7, 14, 31, 32, 33, 128, 1000};
+    static const enum trajd_dtype types[] = {TRAJD_BF16, TRAJD_F32, TRAJD_F16};
+    struct fixture *f = *state;
+
+    for (size_t d = 0; d < sizeof sizes / sizeof sizes[0]; d++)
+        for (size_t t = 0; t < sizeof sizes / sizeof sizes[0]; t++)
+            for (size_t type = 0; type < 3; type++) {
+                struct arena_spec spec = {.seed = 7919 * (d * 100 + t * 10 + type + 1),
+                                          .windows = 2,
+                                          .rows = sizes[(d + t) % 9],
+                                          .steps = sizes[t],
+                                          .features = sizes[d],
+                                          .streams = 1,
+                                          .brackets = 1,
+                                          .kind = TRAJD_KIND_LINEAR,
+                                          .source = types[type],
+                                          .output = types[(type + d) % 2 ? type : 0],
+                                          .stamps = -1,
+                                          .unit = TRAJD_GRID_NS};
+                check_problem(f, &spec, NULL);
+            }
+}
+
+static void test_stamps_that_are_not_ascending(void **state)
+{
+    struct fixture *f = *state;
+
+    for (uint64_t i = 0; i < f->problem_count / 5 + 1; i++) {
+        struct arena_spec spec = any;
+        spec.seed = 77003 * (i + 1);
+        spec.stamps = i % 2 ? ARENA_REVERSED : ARENA_WILD;
+        check_problem(f, &spec, NULL);
+    }
+}
+
+/* More streams and brackets than a launch takes, masks joined across launches. */
+static void test_many_streams(void **state)
+{
+    struct fixture *f = *state;
+
+    for (uint64_t i = 0; i < 20; i++) {
+        struct arena_spec spec = any;
+        spec.seed = 31 * (i + 1);
+        spec.streams = ARENA_STREAMS_MAX - (uint32_t)(i % 5);
+        spec.brackets = 1 + (uint32_t)(i % ARENA_BRACKETS_MAX);
+        spec.rows = 40;
+        spec.steps = 20;
+        check_problem(f, &spec, NULL);
+    }
+}
+
+/* A shape is about speed: every one gives the same. */
+static void test_every_shape(void **state)
+{
+    static const uint32_t tiles[] = {1, 3, 16, 64, 200}, threads[] = {32, 96, 256}, stages[] = {0, 16, 700};
+    struct fixture *f = *state;
+    uint64_t seed = 5;
+
+    for (size_t a = 0; a < 5; a++)
+        for (size_t b = 0; b < 3; b++)
+            for (size_t c = 0; c < 3; c++)
+                for (uint8_t flags = 0; flags < 4; flags++) {
+                    struct trajd_cuda_shape shape = {tiles[a], threads[b], stages[c], flags & 1, flags >> 1};
+                    struct arena_spec spec = any;
+                    spec.seed = ++seed * 104729;
+                    spec.streams = 1 + (uint32_t)(seed % 3);
+                    spec.stamps = (int)(seed % (ARENA_DRIFT + 1));
+                    check_problem(f, &spec, &shape);
+                }
+}
+
+static void test_more_windows_than_a_grid_is_high(void **state)
+{
+    struct fixture *f = *state;
+    struct arena_spec spec = {.seed = 4,
+                              .windows = 70001,
+                              .rows = 3,
+                              .steps = 2,
+                              .features = 2,
+                              .streams = 2,
+                              .brackets = 1,
+                              .kind = TRAJD_KIND_LINEAR,
+                              .source = TRAJD_F32,
+                              .output = TRAJD_F32,
+                              .stamps = ARENA_JITTER,
+                              .unit = TRAJD_GRID_NS};
+
+    check_problem(f, &spec, NULL);
+}
+
+static void test_repeats_bit_for_bit(void **state)
+{
+    struct fixture *f = *state;
+    struct trajd_error error = {0};
+
+    for (uint64_t i = 0; i < 20; i++) {
+        struct arena_spec spec = any;
+        struct arena_view view;
+        struct arena arena;
+        char *first;
+
+        spec.seed = 65537 * (i + 1);
+        arena_create(&arena, &spec, f->memory, ARENA_BYTES, f->on_device);
+        arena_view(&arena, f->on_device, &view);
+        first = malloc(arena.used_bytes);
+        for (int run = 0; run < 2; run++) {
+            upload(f, &arena);
+            must(trajd_cuda_run(&view.request, &f->facts, NULL, trajd_device_stream_handle(f->stream), &error), &error);
+            download(f, &arena);
+            if (run == 0)
+                memcpy(first, f->result, arena.used_bytes);
+        }
+        assert_memory_equal(first, f->result, arena.used_bytes);
+        free(first);
+    }
+}
+
+/* Same times: the same values, whatever lies between them. */
+static void test_same_times_are_the_identity(void **state)
+{
+    enum { B = 3, S = 200, D = 12 };
+    struct fixture *f = *state;
+    int64_t *stamps = (int64_t *)f->memory;
+    uint16_t *source = (uint16_t *)(stamps + B * S);
+    uint64_t output_at = (uint64_t)B * S * (sizeof *stamps + D * sizeof *source), rows_bytes = (uint64_t)B * S * D * 2;
+    struct trajd_dense_problem dense = {B, S, S, D, (int64_t *)f->on_device, (int64_t *)f->on_device, 0, TRAJD_BF16,
+                                        TRAJD_BF16, TRAJD_EDGE_NAN, f->on_device + B * S * sizeof *stamps,
+                                        f->on_device + output_at, NULL};
+    struct trajd_error error = {0};
+
+    for (uint32_t i = 0; i < B * S; i++)
+        stamps[i] = (int64_t)i * 20000001 + i * i % 977;
+    for (uint32_t i = 0; i < B * S * D; i++)
+        source[i] = (uint16_t)(i * 40503u); /* NaN among them */
+    must(trajd_device_copy_async(f->on_device, f->memory, output_at, f->stream, &error), &error);
+    must(trajd_device_fill_async(f->on_device + output_at, 0x11, rows_bytes, f->stream, &error), &error);
+    must(trajd_cuda_run_dense(&dense, &f->facts, NULL, trajd_device_stream_handle(f->stream), &error), &error);
+    must(trajd_device_copy_async(f->result, f->on_device + output_at, rows_bytes, f->stream, &error), &error);
+    must(trajd_device_stream_wait(f->stream, &error), &error);
+    assert_memory_equal(f->result, source, rows_bytes);
+}
+
+/* The dense entry against the same problem as a request of windows. */
+static void test_dense_equals_windows(void **state)
+{
+    static const uint32_t sizes[][3] = {{1, 1, 1}, {100, 256, 128}, {500, 250, 16}, {300, 50, 14}, {400, 16, 7}, {1000, 33, 1000}};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int shaped = 0; shaped < 4; shaped++) {
+            struct arena_spec spec = {.seed = i + 11,
+                                      .windows = 4,
+                                      .rows = sizes[i][0],
+                                      .steps = sizes[i][1],
+                                      .features = sizes[i][2],
+                                      .streams = 1,
+                                      .brackets = 1,
+                                      .kind = TRAJD_KIND_LINEAR,
+                                      .source = TRAJD_BF16,
+                                      .output = TRAJD_BF16,
+                                      .stamps = ARENA_JITTER,
+                                      .unit = TRAJD_GRID_NS};
+            struct trajd_cuda_shape shape = {(uint32_t)(shaped * 17 + 4), 128, shaped % 2 ? 1024 : 0, shaped > 1, shaped > 2};
+            struct trajd_error error = {0};
+            struct trajd_dense_problem dense;
+            struct arena_view view;
+            struct arena arena;
+            struct trajd_stream *stream = &arena.streams[0];
+            int64_t *offsets;
+            char what[256];
+
+            arena_create(&arena, &spec, f->memory, ARENA_BYTES / 2, f->on_device);
+            stream->first_column = 0;
+            stream->row_stride_bytes = spec.features * 2;
+            stream->bases = NULL;
+            stream->scale = stream->offset = NULL;
+            stream->derivative = NULL;
+            stream->max_gap_ns = stream->max_age_ns = -1;
+            stream->step_stride_bytes = spec.features * 2;
+            stream->window_stride_bytes = (uint64_t)spec.steps * spec.features * 2;
+            stream->mask = NULL;
+            stream->mask_window_stride_bytes = spec.steps;
+            offsets = (int64_t *)(f->memory + (arena.used_bytes + 15) / 8 * 8);
+            arena.used_bytes += 32 + (uint64_t)spec.windows * spec.steps * 8;
+            for (uint32_t k = 0; k < spec.windows * spec.steps; k++)
+                offsets[k] = (int64_t)(k % spec.steps + k / spec.steps) * 10000000 * spec.rows / spec.steps - 5000000;
+            for (uint32_t w = 0; w < spec.windows; w++) {
+                ((int64_t *)(uintptr_t)arena.brackets[0].row_count)[w] = spec.rows;
+                ((int64_t *)(uintptr_t)arena.brackets[0].anchor)[w] = 0;
+            }
+            arena.grids[0].offsets = offsets;
+            arena.grids[0].offsets_per_window = spec.steps;
+            stream->mask = (uint8_t *)f->memory + arena.used_bytes;
+            arena.used_bytes += (uint64_t)spec.windows * spec.steps;
+            arena_view(&arena, f->on_device, &view);
+            dense = (struct trajd_dense_problem){spec.windows, spec.rows, spec.steps, spec.features,
+                                                 view.clocks[0].stamps_ns, view.grids[0].offsets, stream->kind,
+                                                 TRAJD_BF16, TRAJD_BF16, stream->edge, view.streams[0].base,
+                                                 view.streams[0].output, view.streams[0].mask};
+            upload(f, &arena);
+            must(trajd_cuda_run_dense(&dense, &f->facts, shaped ? &shape : NULL, trajd_device_stream_handle(f->stream),
+                                      &error), &error);
+            download(f, &arena);
+            trajd_resample_reference(&arena.request, 0, spec.windows);
+            if (!arena_matches(&arena, f->result, what, sizeof what))
+                fail_msg("dense %u %u %u: %s", spec.rows, spec.steps, spec.features, what);
+        }
+}
+
+/* Rows, windows and steps more than 2^31 elements and 2^32 bytes apart. */
+static void test_beyond_32_bits(void **state)
+{
+    enum { ROWS = 2, STEPS = 2, B = 2 };
+    const uint64_t apart = UINT64_C(2400000000); /* elements */
+    struct fixture *f = *state;
+    int64_t small[] = {0, 1000, /* stamps */ 500, 1000, /* offsets */ 0, 0, /* row_begin */ 2, 2, /* counts */ 0, 0 /* anchors */};
+    struct trajd_clock clock;
+    struct trajd_grid grid = {TRAJD_GRID_NS, STEPS, NULL, 0};
+    struct trajd_bracket bracket = {0};
+    struct trajd_stream stream = {.kind = TRAJD_KIND_LINEAR, .source_type = TRAJD_BF16, .output_type = TRAJD_BF16,
+                                  .feature_count = 1, .row_stride_bytes = apart * 2, .max_gap_ns = -1, .max_age_ns = -1,
+                                  .step_stride_bytes = 2, .window_stride_bytes = apart * 2};
+    struct trajd_resample_request request = {B, 1, 1, 1, 1, &clock, &grid, &bracket, &stream};
+    const uint16_t rows[] = {0x3f80, 0x4040}; /* 1, 3 */
+    uint16_t got[4] = {0};
+    struct trajd_error error = {0};
+    void *source, *output;
+    int64_t *d = (int64_t *)f->on_device;
+
+    if (trajd_device_info(f->device)->memory_size_bytes < 8 * apart)
+        skip();
+    must(trajd_device_alloc(f->device, apart * 2 + 64, &source, &error), &error);
+    must(trajd_device_alloc(f->device, apart * 2 + 64, &output, &error), &error);
+    clock = (struct trajd_clock){.stamps_ns = d};
+    grid.offsets = d + 2;
+    bracket.row_begin = d + 4;
+    bracket.row_count = d + 6;
+    bracket.anchor = d + 8;
+    stream.base = source;
+    stream.output = output;
+    must(trajd_device_copy_async(d, small, sizeof small, f->stream, &error), &error);
+    for (uint64_t i = 0; i < 2; i++)
+        must(trajd_device_copy_async((uint16_t *)source + i * apart, &rows[i], 2, f->stream, &error), &error);
+    must(trajd_cuda_run(&request, &f->facts, NULL, trajd_device_stream_handle(f->stream), &error), &error);
+    for (uint64_t w = 0; w < B; w++)
+        must(trajd_device_copy_async(got + 2 * w, (uint16_t *)output + w * apart, 4, f->stream, &error), &error);
+    must(trajd_device_stream_wait(f->stream, &error), &error);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(got[i], i % 2 ? 0x4040 : 0x4000);
+    trajd_device_free(f->device, source);
+    trajd_device_free(f->device, output);
+}
+
+static void test_wrong_requests_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct arena_spec spec = {.seed = 3, .windows = 2, .rows = 8, .steps = 8, .features = 4, .streams = 1, .brackets = 1,
+                              .kind = TRAJD_KIND_LINEAR, .source = TRAJD_F32, .output = TRAJD_F32, .stamps = 0, .unit = 0};
+    struct trajd_cuda_shape none = {0, 0, 0, 0, 0};
+    void *stream = trajd_device_stream_handle(f->stream);
+    struct trajd_dense_problem dense = {.window_count = 1, .row_count = 1, .step_count = 1, .feature_count = 1};
+    struct trajd_error error = {0};
+    struct arena_view view;
+    struct arena arena;
+
+    arena_create(&arena, &spec, f->memory, ARENA_BYTES, f->on_device);
+    arena_view(&arena, f->on_device, &view);
+    assert_int_equal(trajd_cuda_run(NULL, &f->facts, NULL, stream, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_cuda_run(&view.request, &f->facts, &none, stream, &error), TRAJD_ERR_ARGUMENT);
+    view.streams[0].output = NULL;
+    assert_int_equal(trajd_cuda_run(&view.request, &f->facts, NULL, stream, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "streams[0]"));
+    view.streams[0].output = f->on_device;
+    view.streams[0].output_type = TRAJD_I32;
+    assert_int_equal(trajd_cuda_run(&view.request, &f->facts, NULL, stream, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_int_equal(trajd_cuda_run_dense(&dense, &f->facts, NULL, stream, &error), TRAJD_ERR_ARGUMENT);
+    must(trajd_device_stream_wait(f->stream, &error), &error);
+}
+
+static int open_fixture(void **state)
+{
+    struct fixture *f = *state;
+    struct trajd_error error = {0};
+
+    must(trajd_device_open(0, &f->device, &error), &error);
+    must(trajd_device_stream_create(f->device, &f->stream, &error), &error);
+    must(trajd_device_alloc(f->device, ARENA_BYTES, (void **)&f->on_device, &error), &error);
+    f->memory = malloc(ARENA_BYTES);
+    f->result = malloc(ARENA_BYTES);
+    trajd_device_facts(f->device, &f->facts);
+    return f->memory && f->result ? 0 : -1;
+}
+
+static int close_fixture(void **state)
+{
+    struct fixture *f = *state;
+
+    free(f->memory);
+    free(f->result);
+    trajd_device_free(f->device, f->on_device);
+    trajd_device_stream_destroy(&f->stream);
+    trajd_device_close(&f->device);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct fixture fixture = {.problem_count = argc > 1 ? strtoull(argv[1], NULL, 10) : 2000};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_every_kind_and_pair_of_types, &fixture),
+        cmocka_unit_test_prestate(test_random_requests, &fixture),
+        cmocka_unit_test_prestate(test_sizes_around_vectors_and_tiles, &fixture),
+        cmocka_unit_test_prestate(test_stamps_that_are_not_ascending, &fixture),
+        cmocka_unit_test_prestate(test_many_streams, &fixture),
+        cmocka_unit_test_prestate(test_every_shape, &fixture),
+        cmocka_unit_test_prestate(test_more_windows_than_a_grid_is_high, &fixture),
+        cmocka_unit_test_prestate(test_repeats_bit_for_bit, &fixture),
+        cmocka_unit_test_prestate(test_same_times_are_the_identity, &fixture),
+        cmocka_unit_test_prestate(test_dense_equals_windows, &fixture),
+        cmocka_unit_test_prestate(test_beyond_32_bits, &fixture),
+        cmocka_unit_test_prestate(test_wrong_requests_are_refused, &fixture),
+    };
+    void *state = &fixture;
+    int failed;
+
+    if (trajd_device_count() == 0) {
+        fprintf(stderr, "skipped: no GPU here, or built without CUDA\n");
+        return SKIPPED;
+    }
+    if (open_fixture(&state) != 0)
+        return 1;
+    failed = cmocka_run_group_tests_name("gpu/resample", tests, NULL, NULL);
+    close_fixture(&state);
+    return failed;
+}
