@@ -159,12 +159,16 @@ static bool is_empty(const struct trajd_wire_field *field, const char *base)
 
     switch (field->kind) {
     case TRAJD_WIRE_KIND_NAME:
-    case TRAJD_WIRE_KIND_PROSE: return ((const struct trajd_wire_text *)(const void *)at)->size == 0;
-    case TRAJD_WIRE_KIND_TOKEN: return !((const struct trajd_wire_hello *)(const void *)base)->has_token;
-    case TRAJD_WIRE_KIND_BOOL: return false; /* the one there is is true when absent */
+    case TRAJD_WIRE_KIND_PROSE:
+        return ((const struct trajd_wire_text *)(const void *)at)->size == 0;
+    case TRAJD_WIRE_KIND_TOKEN:
+        return !((const struct trajd_wire_hello *)(const void *)base)->has_token;
+    case TRAJD_WIRE_KIND_BOOL:
+        return false;            /* the one there is is true when absent */
     case TRAJD_WIRE_KIND_LEASES: /* a count stands first in these structs */
     case TRAJD_WIRE_KIND_FEEDS:
-    default: return read_number(field, at) == 0;
+    default:
+        return read_number(field, at) == 0;
     }
 }
 
@@ -216,10 +220,16 @@ static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *fi
         break;
     }
     switch (field->kind) {
-    case TRAJD_WIRE_KIND_LEASES: pack_leases(packer, at); return true;
-    case TRAJD_WIRE_KIND_SHAPE: pack_shape(packer, at); return true;
-    case TRAJD_WIRE_KIND_FEEDS: return pack_feeds(packer, at);
-    default: return pack_tensors(packer, at);
+    case TRAJD_WIRE_KIND_LEASES:
+        pack_leases(packer, at);
+        return true;
+    case TRAJD_WIRE_KIND_SHAPE:
+        pack_shape(packer, at);
+        return true;
+    case TRAJD_WIRE_KIND_FEEDS:
+        return pack_feeds(packer, at);
+    default:
+        return pack_tensors(packer, at);
     }
 }
 
@@ -246,7 +256,8 @@ enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, vo
     const struct trajd_wire_table *table = trajd_wire_table((unsigned)message->op);
     struct writer writer = {buffer, (uint8_t *)buffer + room, false};
     msgpack_packer packer;
-    uint8_t header[TRAJD_WIRE_HEADER_SIZE] = {'T', 'R', 'J', 'D', TRAJD_WIRE_MAJOR, (uint8_t)message->op, 0, 0};
+    uint8_t header[TRAJD_WIRE_HEADER_SIZE] = {'T', 'R', 'J', 'D', TRAJD_WIRE_MAJOR, (uint8_t)message->op,
+                                              0,   0};
 
     if (!table)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: %u is no message", (unsigned)message->op);
@@ -255,7 +266,8 @@ enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, vo
     write_bytes(&writer, (const char *)header, sizeof header);
     msgpack_packer_init(&packer, &writer, write_bytes);
     if (!pack_table(&packer, table, &message->hello)) /* every struct of the union begins where hello does */
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: %s: a value is beyond its limit", table->name);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: %s: a value is beyond its limit",
+                               table->name);
     if (writer.full)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "wire: %s: longer than %zu bytes", table->name,
                                (size_t)(writer.end - (uint8_t *)buffer));

@@ -1,8 +1,9 @@
-/* The messages of PROTOCOL.md as plain structs, and their encoding. Used by daemon and libtrajd both; msgpack stops here.
+/* The messages of PROTOCOL.md as plain structs, and their encoding. Used by daemon and libtrajd both; msgpack
+ * stops here.
  *
- * A frame is scanned before anything is decoded (depth, item count, every length against the bytes that are left), so a
- * decoder never meets a structure that it must not trust. Nothing here allocates. Texts of a decoded message point into
- * the frame: they live as long as it does, and are not NUL-terminated. */
+ * A frame is scanned before anything is decoded (depth, item count, every length against the bytes that are
+ * left), so a decoder never meets a structure that it must not trust. Nothing here allocates. Texts of a
+ * decoded message point into the frame: they live as long as it does, and are not NUL-terminated. */
 #ifndef TRAJD_PROTO_WIRE_H
 #define TRAJD_PROTO_WIRE_H
 
@@ -24,15 +25,16 @@ extern "C" {
 #define TRAJD_WIRE_MAX_DEPTH 4u
 #define TRAJD_WIRE_MAX_ITEMS 1024u        /* every map, array, key and value counts one */
 #define TRAJD_WIRE_MAX_ITEMS_OPENED 8192u /* OPENED lists tensors */
-#define TRAJD_WIRE_MAX_LEASES 64u         /* in one list; also the largest credit, so that HELLO can name all that is held */
+#define TRAJD_WIRE_MAX_LEASES                                                                                \
+    64u /* in one list; also the largest credit, so that HELLO can name all that is held */
 #define TRAJD_WIRE_MAX_TENSORS 256u
 #define TRAJD_WIRE_MAX_RANK 8u
 #define TRAJD_WIRE_MAX_FEEDS 64u
-#define TRAJD_WIRE_MAX_NAME 128u          /* feed, job, tensor, version; client has 64 */
+#define TRAJD_WIRE_MAX_NAME 128u /* feed, job, tensor, version; client has 64 */
 #define TRAJD_WIRE_MAX_CLIENT 64u
 #define TRAJD_WIRE_MAX_SPEC 49152u
-#define TRAJD_WIRE_MAX_STATUS 61440u      /* STATE's document */
-#define TRAJD_WIRE_MAX_REASON 512u        /* messages and reasons */
+#define TRAJD_WIRE_MAX_STATUS 61440u /* STATE's document */
+#define TRAJD_WIRE_MAX_REASON 512u   /* messages and reasons */
 #define TRAJD_WIRE_TOKEN_SIZE 16u
 
 enum trajd_wire_op {
@@ -76,7 +78,7 @@ struct trajd_wire_hello {
     uint32_t minor;
     struct trajd_wire_text client;
     uint64_t pid;
-    bool has_token;                        /* else token, instance, received, held and done are empty */
+    bool has_token; /* else token, instance, received, held and done are empty */
     uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
     uint64_t instance;
     uint64_t received;
@@ -89,12 +91,12 @@ struct trajd_wire_open {
     struct trajd_wire_text spec;
     struct trajd_wire_text job;
     enum trajd_wire_mode mode;
-    uint32_t rank, world;        /* rank < world, world >= 1 */
-    uint32_t credit;             /* >= 2; more than the limit is granted as the limit */
+    uint32_t rank, world; /* rank < world, world >= 1 */
+    uint32_t credit;      /* >= 2; more than the limit is granted as the limit */
     uint64_t epoch;
     uint64_t next;
     uint64_t fingerprint;
-    bool fresh;                  /* absent: true */
+    bool fresh; /* absent: true */
 };
 
 struct trajd_wire_ack {
@@ -203,20 +205,22 @@ bool trajd_wire_text_equals(struct trajd_wire_text text, const char *string);
 /* Copies at most room - 1 bytes, never half a character, and a NUL; room >= 1. */
 void trajd_wire_text_copy(struct trajd_wire_text text, char *buffer, size_t room);
 
-/* Writes the frame into buffer, *size its length. TRAJD_ERR_ARGUMENT: a value breaks a limit above; TRAJD_ERR_MEMORY: room is too small
- * (TRAJD_WIRE_MAX_FRAME fits all but absurd tensor lists; that of an ACK or BATCH is below 4 KiB). */
+/* Writes the frame into buffer, *size its length. TRAJD_ERR_ARGUMENT: a value breaks a limit above;
+ * TRAJD_ERR_MEMORY: room is too small (TRAJD_WIRE_MAX_FRAME fits all but absurd tensor lists; that of an ACK
+ * or BATCH is below 4 KiB). */
 enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, void *buffer, size_t room,
                                     size_t *size, struct trajd_error *error);
 
-/* Decodes one frame. `tensors` has room for TRAJD_WIRE_MAX_TENSORS and keeps those of an OPENED, or is NULL where none is expected
- * (the daemon): an OPENED is then an unknown op. What the status asks for:
- *   TRAJD_OK               every field of the op's struct is set and in range (absent keys have their defaults)
- *   TRAJD_ERR_DATA         not from a peer of ours (magic, size, scan): count it and drop it, answer nothing
- *   TRAJD_ERR_UNSUPPORTED  another major version: answer ERROR `unsupported`
- *   TRAJD_ERR_PROTOCOL     unknown op, or a key that is missing, of the wrong type or out of range: answer ERROR `protocol`
- * Of a message that is refused only `op` means anything; *request is the number to answer with, 0 if it had none. */
+/* Decodes one frame. `tensors` has room for TRAJD_WIRE_MAX_TENSORS and keeps those of an OPENED, or is NULL
+ * where none is expected (the daemon): an OPENED is then an unknown op. What the status asks for: TRAJD_OK
+ * every field of the op's struct is set and in range (absent keys have their defaults) TRAJD_ERR_DATA not
+ * from a peer of ours (magic, size, scan): count it and drop it, answer nothing TRAJD_ERR_UNSUPPORTED another
+ * major version: answer ERROR `unsupported` TRAJD_ERR_PROTOCOL     unknown op, or a key that is missing, of
+ * the wrong type or out of range: answer ERROR `protocol` Of a message that is refused only `op` means
+ * anything; *request is the number to answer with, 0 if it had none. */
 enum trajd_status trajd_wire_decode(const void *frame, size_t size, struct trajd_wire_tensor *tensors,
-                                    struct trajd_wire_message *message, uint64_t *request, struct trajd_error *error);
+                                    struct trajd_wire_message *message, uint64_t *request,
+                                    struct trajd_error *error);
 
 /* The scan alone: true if `body` is one msgpack map within the limits, and nothing behind it. */
 bool trajd_wire_scan(const void *body, size_t size, uint32_t max_items);

@@ -1,4 +1,5 @@
-/* Scan and decoder: a bounded cursor over the frame. Every read is checked against the end, scanned or not. */
+/* Scan and decoder: a bounded cursor over the frame. Every read is checked against the end, scanned or not.
+ */
 #include "proto/wire.h"
 
 #include <string.h>
@@ -56,7 +57,8 @@ static bool read_signed(struct cursor *cursor, struct token *token, uint32_t wid
     return true;
 }
 
-/* One value, or the head of a container. False at the end of the bytes and for what is never allowed (ext, 0xc1). */
+/* One value, or the head of a container. False at the end of the bytes and for what is never allowed (ext,
+ * 0xc1). */
 static bool read_token(struct cursor *cursor, struct token *token)
 {
     uint8_t byte;
@@ -78,37 +80,57 @@ static bool read_token(struct cursor *cursor, struct token *token)
     if (byte >= 0xe0)
         return true; /* a small negative number */
     switch (byte) {
-    case 0xc0: return true; /* nil */
+    case 0xc0:
+        return true; /* nil */
     case 0xc2:
-    case 0xc3: *token = (struct token){TOKEN_BOOL, byte & 1, NULL}; return true;
-    case 0xc4: return read_sized(cursor, token, TOKEN_BIN, 1);
-    case 0xc5: return read_sized(cursor, token, TOKEN_BIN, 2);
-    case 0xc6: return read_sized(cursor, token, TOKEN_BIN, 4);
-    case 0xca: return read_big_endian(cursor, 4, &token->value);
-    case 0xcb: return read_big_endian(cursor, 8, &token->value);
+    case 0xc3:
+        *token = (struct token){TOKEN_BOOL, byte & 1, NULL};
+        return true;
+    case 0xc4:
+        return read_sized(cursor, token, TOKEN_BIN, 1);
+    case 0xc5:
+        return read_sized(cursor, token, TOKEN_BIN, 2);
+    case 0xc6:
+        return read_sized(cursor, token, TOKEN_BIN, 4);
+    case 0xca:
+        return read_big_endian(cursor, 4, &token->value);
+    case 0xcb:
+        return read_big_endian(cursor, 8, &token->value);
     case 0xcc:
     case 0xcd:
     case 0xce:
-    case 0xcf: token->type = TOKEN_UINT; return read_big_endian(cursor, 1u << (byte - 0xcc), &token->value);
+    case 0xcf:
+        token->type = TOKEN_UINT;
+        return read_big_endian(cursor, 1u << (byte - 0xcc), &token->value);
     case 0xd0:
     case 0xd1:
     case 0xd2:
-    case 0xd3: return read_signed(cursor, token, 1u << (byte - 0xd0));
-    case 0xd9: return read_sized(cursor, token, TOKEN_STR, 1);
-    case 0xda: return read_sized(cursor, token, TOKEN_STR, 2);
-    case 0xdb: return read_sized(cursor, token, TOKEN_STR, 4);
-    case 0xdc: return read_sized(cursor, token, TOKEN_ARRAY, 2);
-    case 0xdd: return read_sized(cursor, token, TOKEN_ARRAY, 4);
-    case 0xde: return read_sized(cursor, token, TOKEN_MAP, 2);
-    case 0xdf: return read_sized(cursor, token, TOKEN_MAP, 4);
-    default: return false;
+    case 0xd3:
+        return read_signed(cursor, token, 1u << (byte - 0xd0));
+    case 0xd9:
+        return read_sized(cursor, token, TOKEN_STR, 1);
+    case 0xda:
+        return read_sized(cursor, token, TOKEN_STR, 2);
+    case 0xdb:
+        return read_sized(cursor, token, TOKEN_STR, 4);
+    case 0xdc:
+        return read_sized(cursor, token, TOKEN_ARRAY, 2);
+    case 0xdd:
+        return read_sized(cursor, token, TOKEN_ARRAY, 4);
+    case 0xde:
+        return read_sized(cursor, token, TOKEN_MAP, 2);
+    case 0xdf:
+        return read_sized(cursor, token, TOKEN_MAP, 4);
+    default:
+        return false;
     }
 }
 
 bool trajd_wire_scan(const void *body, size_t size, uint32_t max_items)
 {
     struct cursor cursor = {body, (const uint8_t *)body + size};
-    uint64_t left[TRAJD_WIRE_MAX_DEPTH + 1] = {1}; /* values still to come at each depth; above the root there is one */
+    uint64_t left[TRAJD_WIRE_MAX_DEPTH + 1] = {
+        1}; /* values still to come at each depth; above the root there is one */
     uint32_t depth = 0, items = 0;
     struct token token;
 
@@ -281,7 +303,8 @@ struct target {
     struct trajd_wire_tensor *tensors;
 };
 
-static const char *read_table(struct cursor *cursor, const struct trajd_wire_table *table, struct target target);
+static const char *read_table(struct cursor *cursor, const struct trajd_wire_table *table,
+                              struct target target);
 
 static bool read_tensors(struct cursor *cursor, struct target target)
 {
@@ -318,25 +341,39 @@ static bool read_value(struct cursor *cursor, const struct trajd_wire_field *fie
     void *at = target.base + field->offset;
 
     switch (field->kind) {
-    case TRAJD_WIRE_KIND_U32: return read_u32_in(cursor, field, at);
-    case TRAJD_WIRE_KIND_U64: return read_uint(cursor, field->low, field->high, at);
-    case TRAJD_WIRE_KIND_BOOL: return read_bool(cursor, at);
+    case TRAJD_WIRE_KIND_U32:
+        return read_u32_in(cursor, field, at);
+    case TRAJD_WIRE_KIND_U64:
+        return read_uint(cursor, field->low, field->high, at);
+    case TRAJD_WIRE_KIND_BOOL:
+        return read_bool(cursor, at);
     case TRAJD_WIRE_KIND_NAME:
-    case TRAJD_WIRE_KIND_PROSE: return read_text(cursor, field->high, at);
-    case TRAJD_WIRE_KIND_TOKEN: return read_token_bytes(cursor, at);
-    case TRAJD_WIRE_KIND_MODE: return read_mode(cursor, at);
-    case TRAJD_WIRE_KIND_STATUS_WORD: return read_status_word(cursor, at);
-    case TRAJD_WIRE_KIND_DTYPE: return read_dtype(cursor, at);
-    case TRAJD_WIRE_KIND_ROWS: return read_rows(cursor, at);
-    case TRAJD_WIRE_KIND_LEASES: return read_leases(cursor, at);
-    case TRAJD_WIRE_KIND_FEEDS: return read_feeds(cursor, (void *)target.base);
-    case TRAJD_WIRE_KIND_SHAPE: return read_shape(cursor, (void *)target.base);
-    case TRAJD_WIRE_KIND_TENSORS: return read_tensors(cursor, target);
+    case TRAJD_WIRE_KIND_PROSE:
+        return read_text(cursor, field->high, at);
+    case TRAJD_WIRE_KIND_TOKEN:
+        return read_token_bytes(cursor, at);
+    case TRAJD_WIRE_KIND_MODE:
+        return read_mode(cursor, at);
+    case TRAJD_WIRE_KIND_STATUS_WORD:
+        return read_status_word(cursor, at);
+    case TRAJD_WIRE_KIND_DTYPE:
+        return read_dtype(cursor, at);
+    case TRAJD_WIRE_KIND_ROWS:
+        return read_rows(cursor, at);
+    case TRAJD_WIRE_KIND_LEASES:
+        return read_leases(cursor, at);
+    case TRAJD_WIRE_KIND_FEEDS:
+        return read_feeds(cursor, (void *)target.base);
+    case TRAJD_WIRE_KIND_SHAPE:
+        return read_shape(cursor, (void *)target.base);
+    case TRAJD_WIRE_KIND_TENSORS:
+        return read_tensors(cursor, target);
     }
     return false;
 }
 
-static const struct trajd_wire_field *find_field(const struct trajd_wire_table *table, struct trajd_wire_text key)
+static const struct trajd_wire_field *find_field(const struct trajd_wire_table *table,
+                                                 struct trajd_wire_text key)
 {
     for (uint32_t i = 0; i < table->field_count; i++)
         if (trajd_wire_text_equals(key, table->fields[i].key))
@@ -345,7 +382,8 @@ static const struct trajd_wire_field *find_field(const struct trajd_wire_table *
 }
 
 /* NULL, or the key that is wrong, missing or there twice. */
-static const char *read_table(struct cursor *cursor, const struct trajd_wire_table *table, struct target target)
+static const char *read_table(struct cursor *cursor, const struct trajd_wire_table *table,
+                              struct target target)
 {
     uint32_t seen = 0; /* a bit a field; no table has more than 32 */
     struct token map;
@@ -425,12 +463,14 @@ static enum trajd_status decode_body(struct cursor cursor, const struct trajd_wi
         wrong = check_open(&message->open);
     if (wrong)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                               "%s: %s (missing, of the wrong type, twice, or out of range)", table->name, wrong);
+                               "%s: %s (missing, of the wrong type, twice, or out of range)", table->name,
+                               wrong);
     return TRAJD_OK;
 }
 
 enum trajd_status trajd_wire_decode(const void *frame, size_t size, struct trajd_wire_tensor *tensors,
-                                    struct trajd_wire_message *message, uint64_t *request, struct trajd_error *error)
+                                    struct trajd_wire_message *message, uint64_t *request,
+                                    struct trajd_error *error)
 {
     const uint8_t *bytes = frame;
     const struct trajd_wire_table *table;
@@ -442,13 +482,14 @@ enum trajd_status trajd_wire_decode(const void *frame, size_t size, struct trajd
     if (size < TRAJD_WIRE_HEADER_SIZE || size > TRAJD_WIRE_MAX_FRAME || memcmp(bytes, "TRJD", 4) != 0)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "wire: not a message of trajd");
     if (bytes[4] != TRAJD_WIRE_MAJOR)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "protocol version %u, this side speaks %u", bytes[4],
-                               TRAJD_WIRE_MAJOR);
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "protocol version %u, this side speaks %u",
+                               bytes[4], TRAJD_WIRE_MAJOR);
     body = (struct cursor){bytes + TRAJD_WIRE_HEADER_SIZE, bytes + size};
     table = bytes[5] == TRAJD_WIRE_OPENED && !tensors ? NULL : trajd_wire_table(bytes[5]);
     if (bytes[6] || bytes[7] ||
         !trajd_wire_scan(body.at, size - TRAJD_WIRE_HEADER_SIZE,
-                         table && table->op == TRAJD_WIRE_OPENED ? TRAJD_WIRE_MAX_ITEMS_OPENED : TRAJD_WIRE_MAX_ITEMS))
+                         table && table->op == TRAJD_WIRE_OPENED ? TRAJD_WIRE_MAX_ITEMS_OPENED
+                                                                 : TRAJD_WIRE_MAX_ITEMS))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "wire: a body that fails the scan");
     message->op = table ? table->op : 0;
     if (!table)

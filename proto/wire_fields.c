@@ -138,8 +138,8 @@ static const struct trajd_wire_table tables[] = {
     {TRAJD_WIRE_ERROR, "ERROR", error_fields, COUNT(error_fields), sizeof(struct trajd_wire_error)},
 };
 
-const struct trajd_wire_table trajd_wire_tensor_table = {
-    0, "tensor", tensor_fields, COUNT(tensor_fields), sizeof(struct trajd_wire_tensor)};
+const struct trajd_wire_table trajd_wire_tensor_table = {0, "tensor", tensor_fields, COUNT(tensor_fields),
+                                                         sizeof(struct trajd_wire_tensor)};
 
 const struct trajd_wire_table *trajd_wire_table(unsigned op)
 {
@@ -153,7 +153,12 @@ uint32_t trajd_wire_character(const uint8_t *text, size_t left)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
     uint8_t lead = text[0];
-    uint32_t length = lead < 0x80 ? 1 : lead < 0xc0 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf8 ? 4 : 0;
+    uint32_t length = lead < 0x80   ? 1
+                      : lead < 0xc0 ? 0
+                      : lead < 0xe0 ? 2
+                      : lead < 0xf0 ? 3
+                      : lead < 0xf8 ? 4
+                                    : 0;
     uint32_t code = length == 1 ? lead : lead & (0x7fu >> length);
 
     if (!length || length > left || !lead)

@@ -14,7 +14,7 @@ enum trajd_wire_kind {
     TRAJD_WIRE_KIND_MODE,
     TRAJD_WIRE_KIND_STATUS_WORD,
     TRAJD_WIRE_KIND_DTYPE,
-    TRAJD_WIRE_KIND_ROWS,  /* two u32 that follow each other in the struct */
+    TRAJD_WIRE_KIND_ROWS, /* two u32 that follow each other in the struct */
     TRAJD_WIRE_KIND_LEASES,
     TRAJD_WIRE_KIND_FEEDS, /* of WELCOME */
     TRAJD_WIRE_KIND_SHAPE, /* of a tensor */
@@ -24,8 +24,8 @@ enum trajd_wire_kind {
 struct trajd_wire_field {
     const char *key;
     enum trajd_wire_kind kind;
-    uint32_t offset;   /* in the op's struct */
-    bool optional;     /* may be absent; not written when zero or empty */
+    uint32_t offset;    /* in the op's struct */
+    bool optional;      /* may be absent; not written when zero or empty */
     uint64_t low, high; /* of a number; high is also the longest text in bytes */
 };
 

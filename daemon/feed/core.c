@@ -18,7 +18,8 @@ enum trajd_status trajd_core_create(const struct trajd_core_options *options, st
         made->sessions = calloc(options->max_sessions, sizeof *made->sessions);
     if (!made || !made->sessions) {
         free(made);
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %u sessions", options->max_sessions);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %u sessions",
+                               options->max_sessions);
     }
     made->options = *options;
     *core = made;
@@ -57,22 +58,25 @@ void trajd_core_destroy(struct trajd_core **core)
 
 /* ---- feeds ---- */
 
-static enum trajd_status check_options(const struct trajd_core_feed_options *options, struct trajd_error *error)
+static enum trajd_status check_options(const struct trajd_core_feed_options *options,
+                                       struct trajd_error *error)
 {
     if (!options->name || !options->name[0] || strlen(options->name) > TRAJD_WIRE_MAX_NAME)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed: a name of 1 to %u bytes", TRAJD_WIRE_MAX_NAME);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed: a name of 1 to %u bytes",
+                               TRAJD_WIRE_MAX_NAME);
     if (options->slot_count < 3 || options->slot_count > TRAJD_CORE_MAX_SLOTS)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: slots: %u (3 to %u)", options->name,
                                options->slot_count, TRAJD_CORE_MAX_SLOTS);
     if (options->max_credit < 2)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: credit: %u (at least 2)", options->name,
-                               options->max_credit);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: credit: %u (at least 2)",
+                               options->name, options->max_credit);
     if (options->global_batch < 1 || options->epoch_length > INT64_MAX)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: batch of %u, epoch of %llu windows",
-                               options->name, options->global_batch, (unsigned long long)options->epoch_length);
+                               options->name, options->global_batch,
+                               (unsigned long long)options->epoch_length);
     if (options->tensor_count > TRAJD_WIRE_MAX_TENSORS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: %u tensors (at most %u)", options->name,
-                               options->tensor_count, TRAJD_WIRE_MAX_TENSORS);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: %u tensors (at most %u)",
+                               options->name, options->tensor_count, TRAJD_WIRE_MAX_TENSORS);
     return TRAJD_OK;
 }
 
@@ -191,7 +195,8 @@ static bool is_stalled(const struct trajd_core_feed *feed)
            feed->cursor.epoch == feed->job.epoch && trajd_feed_wants(feed);
 }
 
-static void blame_part(struct trajd_core_feed *feed, const struct slot *slot, uint32_t index, uint64_t elapsed_ns)
+static void blame_part(struct trajd_core_feed *feed, const struct slot *slot, uint32_t index,
+                       uint64_t elapsed_ns)
 {
     const struct part *part = &slot->parts[index];
     struct session *session = NULL;
@@ -257,7 +262,8 @@ void trajd_core_get_stats(const struct trajd_core *core, struct trajd_core_stats
         stats->feeds++;
 }
 
-bool trajd_core_session_info(const struct trajd_core *core, uint32_t index, struct trajd_core_session_info *info)
+bool trajd_core_session_info(const struct trajd_core *core, uint32_t index,
+                             struct trajd_core_session_info *info)
 {
     for (uint32_t i = 0; i < core->options.max_sessions; i++) {
         const struct session *session = &core->sessions[i];

@@ -76,7 +76,8 @@ void trajd_job_send_opened(struct trajd_core_feed *feed, struct session *session
         .tensor_count = options->tensor_count,
         .tensors = options->tensors,
     };
-    trajd_part_rows(job, options->global_batch, session->rank, &message.opened.row_begin, &message.opened.row_count);
+    trajd_part_rows(job, options->global_batch, session->rank, &message.opened.row_begin,
+                    &message.opened.row_count);
     trajd_core_send(session, feed->core, &message);
 }
 
@@ -199,9 +200,13 @@ static void run_shared(struct trajd_core_feed *feed, const struct trajd_journal_
             move_production(feed, job->begin);
         job->parts_left = count_parts(feed);
     }
-    state->key = (struct trajd_journal_key){
-        feed->options.fingerprint,  feed->options.seed, job->epoch, job->asked, job->begin,
-        feed->options.epoch_length, batch};
+    state->key = (struct trajd_journal_key){feed->options.fingerprint,
+                                            feed->options.seed,
+                                            job->epoch,
+                                            job->asked,
+                                            job->begin,
+                                            feed->options.epoch_length,
+                                            batch};
     if (feed->journal)
         trajd_journal_begin(feed->journal, state);
     job->phase = JOB_RUNNING;
@@ -239,8 +244,8 @@ void trajd_job_advance(struct trajd_core_feed *feed)
 
 bool trajd_job_is(const struct job *job, const struct trajd_wire_open *open)
 {
-    return job->phase != JOB_NONE && trajd_wire_text_equals(open->job, job->name) && open->mode == job->mode &&
-           open->world == job->world;
+    return job->phase != JOB_NONE && trajd_wire_text_equals(open->job, job->name) &&
+           open->mode == job->mode && open->world == job->world;
 }
 
 /* A feed without its journal still feeds; what is lost is told by a counter. */
@@ -256,15 +261,17 @@ static void use_journal(struct trajd_core_feed *feed)
     if (!options->journal_directory)
         return;
     if (options->epoch_length / options->global_batch > TRAJD_JOURNAL_MAX_BATCH ||
-        trajd_journal_open(options->journal_directory, options->name, feed->job.name, &feed->journal, &damaged, NULL))
+        trajd_journal_open(options->journal_directory, options->name, feed->job.name, &feed->journal,
+                           &damaged, NULL))
         stats->journals_refused++;
     stats->damaged_journals += damaged;
     strcpy(feed->journal_job, feed->job.name);
 }
 
-/* What a journal says of the epoch that begins, or NULL. With another G batches are other rows: then it goes on at the first window
- * that is not DONE, and what was DONE behind it comes again. */
-static const struct trajd_journal_state *recall(struct trajd_core_feed *feed, const struct trajd_wire_open *open)
+/* What a journal says of the epoch that begins, or NULL. With another G batches are other rows: then it goes
+ * on at the first window that is not DONE, and what was DONE behind it comes again. */
+static const struct trajd_journal_state *recall(struct trajd_core_feed *feed,
+                                                const struct trajd_wire_open *open)
 {
     struct trajd_journal_state *state = &feed->core->recalled;
 
@@ -280,7 +287,8 @@ static const struct trajd_journal_state *recall(struct trajd_core_feed *feed, co
         feed->job.begin = state->key.begin;
         return state;
     }
-    feed->job.begin = state->key.begin + (state->undone_count ? state->undone[0] : state->high) * state->key.batch;
+    feed->job.begin =
+        state->key.begin + (state->undone_count ? state->undone[0] : state->high) * state->key.batch;
     if (feed->job.begin > feed->options.epoch_length)
         feed->job.begin = feed->options.epoch_length;
     return NULL;
@@ -329,7 +337,8 @@ void trajd_job_leave(struct trajd_core_feed *feed, struct session *session, uint
 {
     trajd_feed_account(feed, now_ns);
     trajd_leases_abandon(feed, session);
-    if (feed->job.mode == TRAJD_WIRE_SHARD && session->joined && feed->job.ranks[session->rank].session == session)
+    if (feed->job.mode == TRAJD_WIRE_SHARD && session->joined &&
+        feed->job.ranks[session->rank].session == session)
         feed->job.ranks[session->rank].session = NULL;
     for (uint32_t i = 0; i < feed->member_count; i++)
         if (feed->members[i] == session)

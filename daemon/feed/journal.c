@@ -18,7 +18,7 @@
 struct record {
     struct trajd_journal_key key;
     uint64_t key_check;
-    uint64_t high;        /* sealed */
+    uint64_t high; /* sealed */
     uint64_t reserved[23];
     uint64_t undone[TRAJD_JOURNAL_MAX_UNDONE]; /* sealed: batch + 1, or 0 */
 };
@@ -92,7 +92,8 @@ static bool read_record(const struct record *record, struct trajd_journal_state 
 {
     uint64_t value;
 
-    if (record->key_check != key_check(&record->key) || !record->key.batch || record->key.begin > record->key.length)
+    if (record->key_check != key_check(&record->key) || !record->key.batch ||
+        record->key.begin > record->key.length)
         return false;
     state->key = record->key;
     state->undone_count = 0;
@@ -136,8 +137,8 @@ static void make_name(char *name, size_t room, const char *feed, const char *job
             name[i] = '_';
 }
 
-static enum trajd_status open_file(const char *directory, const char *name, int *fd, bool *damaged, bool *is_new,
-                                   struct trajd_error *error)
+static enum trajd_status open_file(const char *directory, const char *name, int *fd, bool *damaged,
+                                   bool *is_new, struct trajd_error *error)
 {
     struct stat status;
     int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -157,7 +158,8 @@ static enum trajd_status open_file(const char *directory, const char *name, int 
     *damaged = !*is_new && status.st_size != (off_t)sizeof(struct file);
     if (*damaged && ftruncate(*fd, 0))
         return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name, strerror(errno));
-    errno = posix_fallocate(*fd, 0, sizeof(struct file)); /* a full disk is an error here, and not a SIGBUS later */
+    errno = posix_fallocate(*fd, 0,
+                            sizeof(struct file)); /* a full disk is an error here, and not a SIGBUS later */
     if (errno)
         return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name, strerror(errno));
     *is_new |= *damaged;
@@ -182,7 +184,8 @@ enum trajd_status trajd_journal_open(const char *directory, const char *feed, co
     made->file = mmap(NULL, sizeof *made->file, PROT_READ | PROT_WRITE, MAP_SHARED, made->fd, 0);
     if (made->file == MAP_FAILED) {
         made->file = NULL;
-        status = trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: mmap: %s", directory, name, strerror(errno));
+        status =
+            trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: mmap: %s", directory, name, strerror(errno));
         goto failed;
     }
     if (!is_new && !is_sound(made->file))

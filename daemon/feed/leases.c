@@ -3,7 +3,8 @@
 
 #include "daemon/feed/state.h"
 
-/* A part that goes back is for somebody else while its epoch runs, and for nobody after, or if its rank has gone past it. */
+/* A part that goes back is for somebody else while its epoch runs, and for nobody after, or if its rank has
+ * gone past it. */
 static void give_back(struct trajd_core_feed *feed, const struct slot *slot, struct part *part)
 {
     bool is_current = slot->life == feed->cursor.life && slot->epoch == feed->job.epoch;
@@ -15,7 +16,8 @@ static void give_back(struct trajd_core_feed *feed, const struct slot *slot, str
     feed->job.parts_left -= is_passed;
 }
 
-void trajd_lease_done(struct trajd_core_feed *feed, struct slot *slot, struct part *part, struct session *session)
+void trajd_lease_done(struct trajd_core_feed *feed, struct slot *slot, struct part *part,
+                      struct session *session)
 {
     uint32_t begin, count;
 
@@ -29,7 +31,8 @@ void trajd_lease_done(struct trajd_core_feed *feed, struct slot *slot, struct pa
         trajd_journal_done(feed->journal, (slot->position - feed->job.begin) / feed->options.global_batch);
 }
 
-void trajd_lease_release(struct trajd_core_feed *feed, uint32_t index, struct part *part, struct session *session)
+void trajd_lease_release(struct trajd_core_feed *feed, uint32_t index, struct part *part,
+                         struct session *session)
 {
     struct slot *slot = &feed->slots[index];
 
@@ -46,7 +49,8 @@ void trajd_lease_release(struct trajd_core_feed *feed, uint32_t index, struct pa
 
 /* The part that the session holds under that lease, or NULL. */
 static struct part *find_part(struct trajd_core *core, const struct session *session,
-                              const struct trajd_wire_lease *lease, struct trajd_core_feed **feed, struct slot **slot)
+                              const struct trajd_wire_lease *lease, struct trajd_core_feed **feed,
+                              struct slot **slot)
 {
     struct part *part;
 
@@ -72,7 +76,8 @@ static void ack_done(struct trajd_core *core, struct session *session, const str
         core->stats.late_acks++;
 }
 
-static void ack_released(struct trajd_core *core, struct session *session, const struct trajd_wire_lease *lease)
+static void ack_released(struct trajd_core *core, struct session *session,
+                         const struct trajd_wire_lease *lease)
 {
     struct trajd_core_feed *feed;
     struct slot *slot;
@@ -84,7 +89,8 @@ static void ack_released(struct trajd_core *core, struct session *session, const
         core->stats.late_acks++;
 }
 
-void trajd_core_ack(struct trajd_core *core, uint64_t session_id, const struct trajd_wire_ack *ack, uint64_t now_ns)
+void trajd_core_ack(struct trajd_core *core, uint64_t session_id, const struct trajd_wire_ack *ack,
+                    uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
 
@@ -138,8 +144,8 @@ void trajd_leases_void(struct trajd_core *core, struct session *session)
     session->held = 0;
 }
 
-static bool is_named(const struct trajd_wire_leases *leases, uint32_t ring, uint32_t index, uint64_t generation,
-                     uint32_t part)
+static bool is_named(const struct trajd_wire_leases *leases, uint32_t ring, uint32_t index,
+                     uint64_t generation, uint32_t part)
 {
     for (uint32_t i = 0; i < leases->count; i++)
         if (leases->list[i].ring == ring && leases->list[i].slot == index &&
@@ -162,8 +168,8 @@ static int compare_resends(const void *a, const void *b)
 }
 
 /* One part that the daemon believes to be with the session. True if its BATCH has to be sent again. */
-static bool resume_part(struct trajd_core_feed *feed, uint32_t index, struct part *part, struct session *session,
-                        const struct trajd_wire_hello *hello)
+static bool resume_part(struct trajd_core_feed *feed, uint32_t index, struct part *part,
+                        struct session *session, const struct trajd_wire_hello *hello)
 {
     struct slot *slot = &feed->slots[index];
     uint32_t part_index = (uint32_t)(part - slot->parts);
@@ -185,7 +191,8 @@ static bool resume_part(struct trajd_core_feed *feed, uint32_t index, struct par
     return false;
 }
 
-void trajd_leases_resume(struct trajd_core *core, struct session *session, const struct trajd_wire_hello *hello)
+void trajd_leases_resume(struct trajd_core *core, struct session *session,
+                         const struct trajd_wire_hello *hello)
 {
     struct resend resends[TRAJD_WIRE_MAX_LEASES]; /* no session is granted more credit */
     struct trajd_core_feed *feed;

@@ -18,7 +18,8 @@ enum verdict {
 };
 
 /* Ranks must agree: fresh ones on the position, others on the grid of batches that it lies on. */
-static bool agrees(const struct trajd_core_feed *feed, const struct session *session, const struct trajd_wire_open *open)
+static bool agrees(const struct trajd_core_feed *feed, const struct session *session,
+                   const struct trajd_wire_open *open)
 {
     uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
 
@@ -46,8 +47,9 @@ static enum verdict judge_join(struct trajd_core_feed *feed, struct session *ses
         if (is_alone)
             return VERDICT_BEGIN;
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "next: %llu, but the job's epoch %llu began at %llu", (unsigned long long)open->next,
-                             (unsigned long long)job->epoch, (unsigned long long)job->asked);
+                             "next: %llu, but the job's epoch %llu began at %llu",
+                             (unsigned long long)open->next, (unsigned long long)job->epoch,
+                             (unsigned long long)job->asked);
         return VERDICT_REFUSED;
     }
     if (job->ranks[open->rank].session && job->ranks[open->rank].session != session) {
@@ -63,14 +65,15 @@ static enum verdict judge_join(struct trajd_core_feed *feed, struct session *ses
         (job->phase == JOB_RUNNING && open->next > job->begin && open->next != feed->options.epoch_length &&
          (open->next - job->begin) % feed->options.global_batch)) {
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "next: %llu, which the other ranks do not agree with", (unsigned long long)open->next);
+                             "next: %llu, which the other ranks do not agree with",
+                             (unsigned long long)open->next);
         return VERDICT_REFUSED;
     }
     return VERDICT_JOIN;
 }
 
-/* Ranks gather again after the daemon's death, and those here have nothing left of the epoch: it was over. Only a rank that
- * was told so can ask for the next one. */
+/* Ranks gather again after the daemon's death, and those here have nothing left of the epoch: it was over.
+ * Only a rank that was told so can ask for the next one. */
 static bool is_gathered_behind(const struct trajd_core_feed *feed)
 {
     const struct job *job = &feed->job;
@@ -83,15 +86,16 @@ static bool is_gathered_behind(const struct trajd_core_feed *feed)
     return true;
 }
 
-static enum verdict judge(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+static enum verdict judge(struct trajd_core_feed *feed, struct session *session,
+                          const struct trajd_wire_open *open)
 {
     const struct job *job = &feed->job;
     bool is_alone = count_others(feed, session) == 0;
 
     if (!is_alone && !trajd_wire_text_equals(open->job, job->name)) {
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
-                             "feed %s is in use by job \"%s\"; one job reads a feed at a time", feed->options.name,
-                             job->name);
+                             "feed %s is in use by job \"%s\"; one job reads a feed at a time",
+                             feed->options.name, job->name);
         return VERDICT_REFUSED;
     }
     if (!is_alone && !trajd_job_is(job, open)) {
@@ -107,9 +111,10 @@ static enum verdict judge(struct trajd_core_feed *feed, struct session *session,
         return VERDICT_PAST;
     if (is_alone || job->phase == JOB_ENDED || (open->epoch == job->epoch + 1 && is_gathered_behind(feed)))
         return VERDICT_BEGIN;
-    trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
-                         "epoch: %llu, but job \"%s\" is in epoch %llu and not all of its sessions have seen the end",
-                         (unsigned long long)open->epoch, job->name, (unsigned long long)job->epoch);
+    trajd_session_refuse(
+        feed->core, session, open->request, TRAJD_ERR_BUSY,
+        "epoch: %llu, but job \"%s\" is in epoch %llu and not all of its sessions have seen the end",
+        (unsigned long long)open->epoch, job->name, (unsigned long long)job->epoch);
     return VERDICT_REFUSED;
 }
 
@@ -159,24 +164,26 @@ static bool check(struct trajd_core_feed *feed, struct session *session, const s
     if (core->going_away)
         trajd_session_refuse(core, session, open->request, TRAJD_ERR_CLOSED, "the daemon is ending");
     else if (open->fingerprint && open->fingerprint != options->fingerprint)
-        trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "fingerprint: %016llx is asked for, feed %s is %016llx (another dataset, or other windows)",
-                             (unsigned long long)open->fingerprint, options->name,
-                             (unsigned long long)options->fingerprint);
+        trajd_session_refuse(
+            core, session, open->request, TRAJD_ERR_ARGUMENT,
+            "fingerprint: %016llx is asked for, feed %s is %016llx (another dataset, or other windows)",
+            (unsigned long long)open->fingerprint, options->name, (unsigned long long)options->fingerprint);
     else if (open->next > options->epoch_length)
-        trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT, "next: %llu, an epoch has %llu windows",
-                             (unsigned long long)open->next, (unsigned long long)options->epoch_length);
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "next: %llu, an epoch has %llu windows", (unsigned long long)open->next,
+                             (unsigned long long)options->epoch_length);
     else if (open->world > options->global_batch || open->world > TRAJD_CORE_MAX_WORLD)
         trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "world: %u ranks cannot share a batch of %u windows (at most %u ranks)", open->world,
-                             options->global_batch, TRAJD_CORE_MAX_WORLD);
+                             "world: %u ranks cannot share a batch of %u windows (at most %u ranks)",
+                             open->world, options->global_batch, TRAJD_CORE_MAX_WORLD);
     else
         return true;
     return false;
 }
 
-enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id, const struct trajd_wire_open *open,
-                                  struct trajd_core_feed *feed, uint64_t now_ns)
+enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
+                                  const struct trajd_wire_open *open, struct trajd_core_feed *feed,
+                                  uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
     enum verdict verdict;
@@ -189,7 +196,8 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id, 
         return TRAJD_OK;
     }
     trajd_feed_account(feed, now_ns);
-    if (session->feed) { /* also if what it asks for is refused: once all have left an epoch, another can begin */
+    if (session->feed) { /* also if what it asks for is refused: once all have left an epoch, another can
+                            begin */
         struct trajd_core_feed *left = session->feed;
         trajd_job_leave(left, session, now_ns);
         trajd_job_advance(left);
@@ -200,7 +208,8 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id, 
     if (verdict == VERDICT_REFUSED)
         return TRAJD_ERR_BUSY;
     if (verdict == VERDICT_BEGIN && !trajd_job_size_ranks(&feed->job, open)) {
-        trajd_session_refuse(core, session, open->request, TRAJD_ERR_MEMORY, "no memory for %u ranks", open->world);
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_MEMORY, "no memory for %u ranks",
+                             open->world);
         return TRAJD_ERR_MEMORY;
     }
     if (verdict == VERDICT_BEGIN) {

@@ -12,7 +12,8 @@ struct session *trajd_session_find(const struct trajd_core *core, uint64_t id)
     return id && session->id == id ? session : NULL;
 }
 
-void trajd_core_send(struct session *session, const struct trajd_core *core, const struct trajd_wire_message *message)
+void trajd_core_send(struct session *session, const struct trajd_core *core,
+                     const struct trajd_wire_message *message)
 {
     core->options.send(core->options.context, session->id, session->user, message);
 }
@@ -65,8 +66,9 @@ static struct session *make_session(struct trajd_core *core, const uint8_t token
 }
 
 enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_wire_hello *hello,
-                                   const uint8_t fresh_token[TRAJD_WIRE_TOKEN_SIZE], void *user, uint64_t now_ns,
-                                   uint64_t *session_id, bool *resumed, void **replaced, struct trajd_error *error)
+                                   const uint8_t fresh_token[TRAJD_WIRE_TOKEN_SIZE], void *user,
+                                   uint64_t now_ns, uint64_t *session_id, bool *resumed, void **replaced,
+                                   struct trajd_error *error)
 {
     struct session *session = NULL;
 

@@ -105,7 +105,8 @@ enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
     queue_push(&feed->filling, index);
     if (feed->journal && feed->job.mode == TRAJD_WIRE_SHARE && slot->epoch == feed->job.epoch)
         trajd_journal_produce(feed->journal, (slot->position - feed->job.begin) / feed->options.global_batch);
-    *fill = (struct trajd_core_fill){index, slot->row_count, slot->generation, slot->life, slot->epoch, slot->position};
+    *fill = (struct trajd_core_fill){index,      slot->row_count, slot->generation,
+                                     slot->life, slot->epoch,     slot->position};
     return TRAJD_OK;
 }
 
@@ -170,7 +171,8 @@ bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fi
         slot->published = true;
         slot->failed = failure != NULL;
         if (failure) {
-            struct trajd_wire_text message = trajd_wire_text(failure->message[0] ? failure->message : "no reason given");
+            struct trajd_wire_text message =
+                trajd_wire_text(failure->message[0] ? failure->message : "no reason given");
             trajd_wire_text_copy(message, slot->failure, sizeof slot->failure);
             feed->core->stats.batches_failed++;
         }
@@ -199,7 +201,8 @@ void trajd_slots_retire(struct trajd_core_feed *feed)
             free_slot(feed, feed->filling.slots[i]);
 }
 
-void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index, uint32_t *begin, uint32_t *count)
+void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index, uint32_t *begin,
+                     uint32_t *count)
 {
     uint64_t world = job->mode == TRAJD_WIRE_SHARD ? job->world : 1;
 
@@ -207,7 +210,8 @@ void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_in
     *count = (uint32_t)(row_count * ((uint64_t)part_index + 1) / world) - *begin;
 }
 
-void trajd_slot_send(struct trajd_core_feed *feed, uint32_t index, uint32_t part_index, struct session *session)
+void trajd_slot_send(struct trajd_core_feed *feed, uint32_t index, uint32_t part_index,
+                     struct session *session)
 {
     const struct slot *slot = &feed->slots[index];
     struct trajd_wire_message message;
@@ -225,7 +229,8 @@ void trajd_slot_send(struct trajd_core_feed *feed, uint32_t index, uint32_t part
         .ready_ns = slot->ready_ns,
         .error = trajd_wire_text(slot->failed ? slot->failure : NULL),
     };
-    trajd_part_rows(&feed->job, slot->row_count, part_index, &message.batch.row_begin, &message.batch.row_count);
+    trajd_part_rows(&feed->job, slot->row_count, part_index, &message.batch.row_begin,
+                    &message.batch.row_count);
     trajd_core_send(session, feed->core, &message);
 }
 
@@ -286,7 +291,8 @@ static void deliver_shared(struct trajd_core_feed *feed)
     for (uint32_t i = 0; i < feed->ready.count; i++) {
         const struct slot *slot = &feed->slots[feed->ready.slots[i]];
         struct session *session;
-        if (slot->life != feed->cursor.life || slot->epoch != feed->job.epoch || slot->parts[0].state != PART_PENDING)
+        if (slot->life != feed->cursor.life || slot->epoch != feed->job.epoch ||
+            slot->parts[0].state != PART_PENDING)
             continue;
         session = pick_session(feed);
         if (!session)

@@ -1,7 +1,9 @@
-/* The core's insides, shared by core.c, slots.c, leases.c, jobs.c, opens.c and sessions.c. Nobody else includes this.
+/* The core's insides, shared by core.c, slots.c, leases.c, jobs.c, opens.c and sessions.c. Nobody else
+ * includes this.
  *
- * Calls go one way: sessions, opens -> jobs -> leases -> slots -> trajd_core_send. What ends an epoch (a part that is DONE) is told upwards by
- * numbers (job.parts_left), looked at by trajd_job_advance at the end of every public call. */
+ * Calls go one way: sessions, opens -> jobs -> leases -> slots -> trajd_core_send. What ends an epoch (a part
+ * that is DONE) is told upwards by numbers (job.parts_left), looked at by trajd_job_advance at the end of
+ * every public call. */
 #ifndef TRAJD_FEED_STATE_H
 #define TRAJD_FEED_STATE_H
 
@@ -13,20 +15,21 @@ enum part_state { PART_PENDING, PART_LEASED, PART_DONE, PART_RELEASED, PART_VOID
 
 struct part {
     enum part_state state;
-    bool abandoned;   /* LEASED, and its session has opened something else since: a release gives it back undone */
+    bool abandoned; /* LEASED, and its session has opened something else since: a release gives it back undone
+                     */
     uint64_t session; /* of LEASED and DONE */
     uint64_t seq;     /* of the BATCH that leased it */
 };
 
 struct slot {
     enum slot_state state;
-    bool published;      /* FILLING, and only waits for earlier ones to be READY */
+    bool published; /* FILLING, and only waits for earlier ones to be READY */
     bool failed;
     uint64_t generation; /* of this use, from 1 */
     uint64_t life, epoch, position;
     uint32_t row_count;
     uint32_t part_count, part_room;
-    struct part *parts;  /* share: one; shard: one a rank */
+    struct part *parts; /* share: one; shard: one a rank */
     uint64_t ready_ns;
     char failure[TRAJD_WIRE_MAX_REASON];
 };
@@ -47,10 +50,11 @@ enum job_phase {
     JOB_NONE,      /* no epoch yet */
     JOB_GATHERING, /* shard: not all ranks have opened the epoch */
     JOB_RUNNING,
-    JOB_ENDED,     /* every part is DONE; the next epoch may be produced ahead */
+    JOB_ENDED, /* every part is DONE; the next epoch may be produced ahead */
 };
 
-/* One job reads a feed at a time; several (fan-out) would make this an array and parts' numbers ranges of it. */
+/* One job reads a feed at a time; several (fan-out) would make this an array and parts' numbers ranges of it.
+ */
 struct job {
     char name[TRAJD_WIRE_MAX_NAME + 1];
     enum trajd_wire_mode mode;
@@ -102,12 +106,12 @@ struct session {
     bool joined;                  /* it has opened the epoch that the job is in */
     bool is_over;                 /* and that epoch, or the one it asked for, is over: `end` was sent */
     struct trajd_wire_epoch_end end;
-    uint64_t request;             /* of its last OPEN that was granted */
-    uint64_t epoch;               /* that it named */
+    uint64_t request; /* of its last OPEN that was granted */
+    uint64_t epoch;   /* that it named */
     uint32_t rank;
     uint32_t credit, held;
-    uint64_t seq;    /* of the last BATCH */
-    uint64_t turn;   /* when it was last served, for fairness */
+    uint64_t seq;  /* of the last BATCH */
+    uint64_t turn; /* when it was last served, for fairness */
     uint64_t batches_sent, batches_done, stalled_ns, last_message_ns;
 };
 
@@ -121,7 +125,8 @@ struct trajd_core {
     struct session *sessions; /* max_sessions; session i's ids are i modulo that */
     struct trajd_core_feed *feeds;
     struct trajd_core_stats stats;
-    struct trajd_journal_state recalled, recorded; /* room for one OPEN's work, too large for a stack frame to be nice */
+    struct trajd_journal_state recalled,
+        recorded; /* room for one OPEN's work, too large for a stack frame to be nice */
 };
 
 /* sessions.c */
@@ -129,35 +134,45 @@ struct session *trajd_session_find(const struct trajd_core *core, uint64_t id);
 void trajd_core_send(struct session *session, const struct trajd_core *core,
                      const struct trajd_wire_message *message);
 void trajd_session_refuse(struct trajd_core *core, struct session *session, uint64_t request,
-                          enum trajd_status status, const char *format, ...) __attribute__((format(printf, 5, 6)));
+                          enum trajd_status status, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* slots.c: the life of a slot, and who is sent what */
 struct slot *trajd_slot_of_lease(struct trajd_core *core, const struct trajd_wire_lease *lease,
                                  struct trajd_core_feed **feed);
 void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index); /* FREE if nobody needs it */
-void trajd_slots_retire(struct trajd_core_feed *feed);                /* a new life: what was not leased is void */
+void trajd_slots_retire(struct trajd_core_feed *feed); /* a new life: what was not leased is void */
 void trajd_slots_deliver(struct trajd_core_feed *feed);
-void trajd_slot_send(struct trajd_core_feed *feed, uint32_t index, uint32_t part_index, struct session *session);
-void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index, uint32_t *begin, uint32_t *count);
+void trajd_slot_send(struct trajd_core_feed *feed, uint32_t index, uint32_t part_index,
+                     struct session *session);
+void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index, uint32_t *begin,
+                     uint32_t *count);
 
 /* leases.c: from LEASED on */
-void trajd_lease_done(struct trajd_core_feed *feed, struct slot *slot, struct part *part, struct session *session);
-void trajd_lease_release(struct trajd_core_feed *feed, uint32_t index, struct part *part, struct session *session);
+void trajd_lease_done(struct trajd_core_feed *feed, struct slot *slot, struct part *part,
+                      struct session *session);
+void trajd_lease_release(struct trajd_core_feed *feed, uint32_t index, struct part *part,
+                         struct session *session);
 void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *session);
 void trajd_leases_void(struct trajd_core *core, struct session *session); /* it is dead */
-void trajd_leases_resume(struct trajd_core *core, struct session *session, const struct trajd_wire_hello *hello);
+void trajd_leases_resume(struct trajd_core *core, struct session *session,
+                         const struct trajd_wire_hello *hello);
 
 /* jobs.c: epochs */
-bool trajd_job_is(const struct job *job, const struct trajd_wire_open *open); /* the same name, mode and world */
+bool trajd_job_is(const struct job *job,
+                  const struct trajd_wire_open *open); /* the same name, mode and world */
 bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open); /* false without memory */
 void trajd_job_begin(struct trajd_core_feed *feed, const struct trajd_wire_open *open);
 void trajd_job_end_epoch(struct trajd_core_feed *feed);
 /* An epoch whose batches were counted from `begin` is over for a session: notes and sends it. */
 void trajd_job_tell_end(struct trajd_core_feed *feed, struct session *session, uint64_t begin);
-uint64_t trajd_rank_position(const struct trajd_core_feed *feed, uint32_t rank); /* of its first part that is not DONE */
-void trajd_rank_skip(struct trajd_core_feed *feed, uint32_t rank, uint64_t next); /* it does not need what lies before */
+uint64_t trajd_rank_position(const struct trajd_core_feed *feed,
+                             uint32_t rank); /* of its first part that is not DONE */
+void trajd_rank_skip(struct trajd_core_feed *feed, uint32_t rank,
+                     uint64_t next); /* it does not need what lies before */
 uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position);
-uint64_t trajd_job_end(const struct trajd_core_feed *feed, uint64_t begin); /* position behind the last batch */
+uint64_t trajd_job_end(const struct trajd_core_feed *feed,
+                       uint64_t begin); /* position behind the last batch */
 void trajd_job_leave(struct trajd_core_feed *feed, struct session *session, uint64_t now_ns);
 void trajd_job_advance(struct trajd_core_feed *feed); /* begins, ends, delivers, as far as things stand */
 void trajd_job_send_opened(struct trajd_core_feed *feed, struct session *session);

@@ -48,7 +48,8 @@ bool queue_push(struct queue *queue, const struct trajd_wire_message *message)
 {
     struct packet *packet = &queue->packets[(queue->head + queue->count) % MODEL_QUEUE];
 
-    if (queue->count == MODEL_QUEUE || trajd_wire_encode(message, packet->bytes, MODEL_PACKET, &packet->size, NULL))
+    if (queue->count == MODEL_QUEUE ||
+        trajd_wire_encode(message, packet->bytes, MODEL_PACKET, &packet->size, NULL))
         return false;
     queue->count++;
     return true;
@@ -109,17 +110,19 @@ static void note_batch(struct model *model, uint32_t index, const struct trajd_w
     }
     book = &model->books[batch->slot][batch->part];
     if (batch->generation != model->generations[batch->slot])
-        model_fail(model, "BATCH of generation %llu, slot %u is at %llu", (unsigned long long)batch->generation,
-                   batch->slot, (unsigned long long)model->generations[batch->slot]);
+        model_fail(model, "BATCH of generation %llu, slot %u is at %llu",
+                   (unsigned long long)batch->generation, batch->slot,
+                   (unsigned long long)model->generations[batch->slot]);
     if (book->open && book->seq == batch->seq && book->session == worker->session)
         return; /* sent again to a resumed session */
     if (book->open)
         model_fail(model, "slot %u part %u is leased twice", batch->slot, batch->part);
     if (batch->seq != worker->seq_sent + 1)
-        model_fail(model, "seq %llu after %llu", (unsigned long long)batch->seq, (unsigned long long)worker->seq_sent);
+        model_fail(model, "seq %llu after %llu", (unsigned long long)batch->seq,
+                   (unsigned long long)worker->seq_sent);
     worker->seq_sent = batch->seq;
-    *book = (struct book){true,       false, false, index, worker->session, batch->generation, batch->seq, batch->epoch,
-                          batch->position};
+    *book = (struct book){true,       false,        false,          index, worker->session, batch->generation,
+                          batch->seq, batch->epoch, batch->position};
 }
 
 static void on_send(void *context, uint64_t session, void *user, const struct trajd_wire_message *message)
@@ -165,7 +168,8 @@ static void book_done(struct model *model, struct book *book, uint32_t part)
         model_fail(model, "part %u of batch %llu is DONE twice", part, (unsigned long long)batch);
 }
 
-static struct book *find_book(struct model *model, const struct worker *worker, const struct trajd_wire_lease *lease)
+static struct book *find_book(struct model *model, const struct worker *worker,
+                              const struct trajd_wire_lease *lease)
 {
     struct book *book;
 
@@ -173,7 +177,8 @@ static struct book *find_book(struct model *model, const struct worker *worker, 
         lease->part >= model->parts)
         return NULL;
     book = &model->books[lease->slot][lease->part];
-    return book->open && book->session == worker->session && book->generation == lease->generation ? book : NULL;
+    return book->open && book->session == worker->session && book->generation == lease->generation ? book
+                                                                                                   : NULL;
 }
 
 static void book_release(struct model *model, struct book *book, uint32_t part)
@@ -259,8 +264,8 @@ void model_kill_daemon(struct model *model)
         if (worker->state != WORKER_ABSENT)
             worker->state = WORKER_HELLO;
         /* In shard the worker's word is what counts, also what was on its way. */
-        if (model->mode == TRAJD_WIRE_SHARD && worker->state != WORKER_ABSENT && worker->epoch == model->epoch &&
-            model->has_run && worker->knows_epoch)
+        if (model->mode == TRAJD_WIRE_SHARD && worker->state != WORKER_ABSENT &&
+            worker->epoch == model->epoch && model->has_run && worker->knows_epoch)
             for (uint64_t b = 0; b < batch_count(model); b++)
                 if (model->begin + b * model->options.global_batch < worker->next)
                     model->done[i][b] = 1;
@@ -295,7 +300,8 @@ static void bind_hello(struct model *model, uint32_t index, const struct trajd_w
 
 static void begin_run(struct model *model, const struct trajd_wire_open *open)
 {
-    model_trace(model, "run of epoch %llu from %llu", (unsigned long long)open->epoch, (unsigned long long)open->next);
+    model_trace(model, "run of epoch %llu from %llu", (unsigned long long)open->epoch,
+                (unsigned long long)open->next);
     model->has_run = true;
     model->epoch = open->epoch;
     model->begin = open->next;
@@ -353,10 +359,18 @@ void model_receive(struct model *model, uint32_t index)
     }
     model_trace(model, "daemon gets op %d of worker %u", message.op, index);
     switch (message.op) {
-    case TRAJD_WIRE_HELLO: bind_hello(model, index, &message.hello); break;
-    case TRAJD_WIRE_OPEN: open_feed(model, index, &message.open); break;
-    case TRAJD_WIRE_ACK: model_acknowledge(model, index, &message.ack); break;
-    default: model_end_session(model, index); break;
+    case TRAJD_WIRE_HELLO:
+        bind_hello(model, index, &message.hello);
+        break;
+    case TRAJD_WIRE_OPEN:
+        open_feed(model, index, &message.open);
+        break;
+    case TRAJD_WIRE_ACK:
+        model_acknowledge(model, index, &message.ack);
+        break;
+    default:
+        model_end_session(model, index);
+        break;
     }
     model_check(model);
 }
@@ -377,7 +391,8 @@ void model_end_session(struct model *model, uint32_t index)
     worker->to_daemon.count = worker->to_worker.count = worker->held_count = 0;
 }
 
-/* Nobody may be reading what is written from now on: no lease is out, no live worker holds one or will learn of one. */
+/* Nobody may be reading what is written from now on: no lease is out, no live worker holds one or will learn
+ * of one. */
 static void check_unread(struct model *model, uint32_t slot)
 {
     for (uint32_t p = 0; p < model->parts; p++)
@@ -386,8 +401,8 @@ static void check_unread(struct model *model, uint32_t slot)
     for (uint32_t i = 0; i < model->worker_count; i++) {
         const struct worker *worker = &model->workers[i];
         for (uint32_t h = 0; h < worker->held_count; h++)
-            if (worker->held[h].lease.slot == slot && worker->instance == model->instance && worker->session &&
-                !worker->dying)
+            if (worker->held[h].lease.slot == slot && worker->instance == model->instance &&
+                worker->session && !worker->dying)
                 model_fail(model, "slot %u is filled again while worker %u reads it", slot, i);
     }
 }
@@ -417,7 +432,8 @@ void model_publish(struct model *model)
         return;
     which = (uint32_t)model_random(model, model->fill_count);
     model_trace(model, "publish slot %u", model->fills[which].slot);
-    if (!trajd_core_publish(model->feed, &model->fills[which], model_random(model, 10) ? NULL : &failure, model->now_ns))
+    if (!trajd_core_publish(model->feed, &model->fills[which], model_random(model, 10) ? NULL : &failure,
+                            model->now_ns))
         model_fail(model, "publish of slot %u is refused", model->fills[which].slot);
     if (trajd_core_publish(model->feed, &model->fills[which], NULL, model->now_ns))
         model_fail(model, "slot %u is published twice", model->fills[which].slot);
@@ -436,12 +452,14 @@ static void check_end(struct model *model, uint32_t index, const struct trajd_wi
     struct worker *worker = &model->workers[index];
 
     if (worker->end_sent && worker->end_epoch == end->epoch)
-        model_fail(model, "worker %u is told the end of epoch %llu twice", index, (unsigned long long)end->epoch);
+        model_fail(model, "worker %u is told the end of epoch %llu twice", index,
+                   (unsigned long long)end->epoch);
     worker->end_sent = true;
     worker->end_epoch = end->epoch;
     if (end->epoch != model->epoch)
         return;
-    if (model->mode == TRAJD_WIRE_SHARE ? end->batches != batch_count(model) : end->batches > batch_count(model))
+    if (model->mode == TRAJD_WIRE_SHARE ? end->batches != batch_count(model)
+                                        : end->batches > batch_count(model))
         model_fail(model, "end after %llu batches of %llu", (unsigned long long)end->batches,
                    (unsigned long long)batch_count(model));
     for (uint32_t p = 0; p < model->parts; p++)
@@ -457,7 +475,8 @@ static void check_credit(struct model *model)
 
     for (uint32_t i = 0; trajd_core_session_info(model->core, i, &info); i++)
         if (info.held > info.credit)
-            model_fail(model, "session %llu holds %u of %u", (unsigned long long)info.session, info.held, info.credit);
+            model_fail(model, "session %llu holds %u of %u", (unsigned long long)info.session, info.held,
+                       info.credit);
     for (uint32_t i = 0; i < model->worker_count; i++) {
         uint32_t held = 0;
         for (uint32_t s = 0; s < model->options.slot_count; s++)
@@ -465,7 +484,8 @@ static void check_credit(struct model *model)
                 held += model->books[s][p].open && model->workers[i].session &&
                         model->books[s][p].session == model->workers[i].session;
         if (held > model->workers[i].credit && model->workers[i].member)
-            model_fail(model, "worker %u has %u leases with a credit of %u", i, held, model->workers[i].credit);
+            model_fail(model, "worker %u has %u leases with a credit of %u", i, held,
+                       model->workers[i].credit);
     }
 }
 

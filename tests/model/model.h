@@ -1,5 +1,6 @@
-/* A world around the core for the model test: producer, network, workers; each seed is another schedule of what can happen.
- * What must hold is checked after every step against books that are kept here, from messages alone. */
+/* A world around the core for the model test: producer, network, workers; each seed is another schedule of
+ * what can happen. What must hold is checked after every step against books that are kept here, from messages
+ * alone. */
 #ifndef TRAJD_TESTS_MODEL_H
 #define TRAJD_TESTS_MODEL_H
 
@@ -92,7 +93,10 @@ struct model {
     uint8_t done[MODEL_WORKERS][MODEL_BATCHES], delivered[MODEL_WORKERS][MODEL_BATCHES];
     uint64_t done_total, core_done;
     uint32_t ends_to_check;
-    struct { uint32_t worker; struct trajd_wire_epoch_end end; } ends[MODEL_QUEUE];
+    struct {
+        uint32_t worker;
+        struct trajd_wire_epoch_end end;
+    } ends[MODEL_QUEUE];
     bool failed;
     size_t trace_length;
     char trace[1 << 20];

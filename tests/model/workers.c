@@ -17,7 +17,8 @@ static void push_ack(struct model *model, uint32_t index, const struct trajd_wir
     if (!ack->done.count && !ack->released.count)
         return;
     message.ack = *ack;
-    /* To be said again by worker_ack_wild; but what goes back undone may come again to the same session, under the same lease. */
+    /* To be said again by worker_ack_wild; but what goes back undone may come again to the same session,
+     * under the same lease. */
     if (worker->has_left)
         memset(&worker->last_ack, 0, sizeof worker->last_ack);
     else
@@ -169,8 +170,8 @@ static void on_opened(struct model *model, uint32_t index, const struct trajd_wi
     if (worker->state != WORKER_OPENING || opened->request != worker->request)
         return;
     if (opened->epoch != worker->epoch)
-        model_fail(model, "worker %u asked for epoch %llu and gets %llu", index, (unsigned long long)worker->epoch,
-                   (unsigned long long)opened->epoch);
+        model_fail(model, "worker %u asked for epoch %llu and gets %llu", index,
+                   (unsigned long long)worker->epoch, (unsigned long long)opened->epoch);
     worker->state = WORKER_RUNNING;
     worker->knows_epoch = worker->joined = true;
     worker->refusals = 0;
@@ -182,8 +183,13 @@ static void on_opened(struct model *model, uint32_t index, const struct trajd_wi
 static void on_batch(struct model *model, uint32_t index, const struct trajd_wire_batch *batch)
 {
     struct worker *worker = &model->workers[index];
-    struct held held = {{batch->ring, batch->slot, batch->generation, batch->part}, batch->epoch, batch->position,
-                        batch->seq, false, false, false};
+    struct held held = {{batch->ring, batch->slot, batch->generation, batch->part},
+                        batch->epoch,
+                        batch->position,
+                        batch->seq,
+                        false,
+                        false,
+                        false};
 
     if (batch->seq <= worker->received)
         model_fail(model, "worker %u gets seq %llu after %llu", index, (unsigned long long)batch->seq,
@@ -195,8 +201,8 @@ static void on_batch(struct model *model, uint32_t index, const struct trajd_wir
         return;
     }
     if (batch->epoch != worker->epoch)
-        model_fail(model, "worker %u gets a batch of epoch %llu in %llu", index, (unsigned long long)batch->epoch,
-                   (unsigned long long)worker->epoch);
+        model_fail(model, "worker %u gets a batch of epoch %llu in %llu", index,
+                   (unsigned long long)batch->epoch, (unsigned long long)worker->epoch);
     if (model->mode == TRAJD_WIRE_SHARD && batch->position < worker->next)
         model_fail(model, "worker %u gets position %llu again", index, (unsigned long long)batch->position);
     worker->held[worker->held_count++] = held;
@@ -209,7 +215,8 @@ static void on_epoch_end(struct model *model, uint32_t index, const struct trajd
     if (worker->state != WORKER_RUNNING || end->epoch != worker->epoch)
         return;
     for (uint32_t i = 0; i < worker->held_count; i++)
-        if (!worker->held[i].done && !worker->held[i].left && worker->held[i].epoch == end->epoch && !worker->held[i].taken)
+        if (!worker->held[i].done && !worker->held[i].left && worker->held[i].epoch == end->epoch &&
+            !worker->held[i].taken)
             model_fail(model, "worker %u is told the end before it has said DONE", index);
     worker->epoch++;
     worker->next = 0;
@@ -234,10 +241,18 @@ void worker_receive(struct model *model, uint32_t index)
         return;
     }
     switch (message.op) {
-    case TRAJD_WIRE_WELCOME: on_welcome(model, index, &message.welcome); break;
-    case TRAJD_WIRE_OPENED: on_opened(model, index, &message.opened); break;
-    case TRAJD_WIRE_BATCH: on_batch(model, index, &message.batch); break;
-    case TRAJD_WIRE_EPOCH_END: on_epoch_end(model, index, &message.epoch_end); break;
+    case TRAJD_WIRE_WELCOME:
+        on_welcome(model, index, &message.welcome);
+        break;
+    case TRAJD_WIRE_OPENED:
+        on_opened(model, index, &message.opened);
+        break;
+    case TRAJD_WIRE_BATCH:
+        on_batch(model, index, &message.batch);
+        break;
+    case TRAJD_WIRE_EPOCH_END:
+        on_epoch_end(model, index, &message.epoch_end);
+        break;
     default:
         if (message.op != TRAJD_WIRE_ERROR || message.error.request != worker->request)
             break;
@@ -250,7 +265,8 @@ void worker_receive(struct model *model, uint32_t index)
     }
 }
 
-static void say_done(struct model *model, struct worker *worker, struct held *held, struct trajd_wire_ack *ack)
+static void say_done(struct model *model, struct worker *worker, struct held *held,
+                     struct trajd_wire_ack *ack)
 {
     uint64_t behind = held->position + model->options.global_batch;
 
@@ -285,7 +301,8 @@ static void act_release(struct model *model, uint32_t index)
     if (!worker->held_count)
         return;
     which = (uint32_t)model_random(model, worker->held_count);
-    if (!worker->held[which].taken || (which && !worker->held[which - 1].done && !worker->held[which - 1].left))
+    if (!worker->held[which].taken ||
+        (which && !worker->held[which - 1].done && !worker->held[which - 1].left))
         return; /* DONE is said in order here */
     say_done(model, worker, &worker->held[which], &ack);
     if (model_random(model, 2))
@@ -350,7 +367,8 @@ void worker_ack_wild(struct model *model, uint32_t index)
     model_acknowledge(model, index, &message.ack); /* at once: later the lease might be its own */
 }
 
-/* The connection breaks and ZeroMQ makes another: what was on its way is lost, the process and its fd.sock live. */
+/* The connection breaks and ZeroMQ makes another: what was on its way is lost, the process and its fd.sock
+ * live. */
 void worker_disconnect(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];

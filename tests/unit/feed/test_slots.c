@@ -54,16 +54,26 @@ static void on_wake(void *context, struct trajd_core_feed *feed)
 
 static struct trajd_core_feed_options some_options(void)
 {
-    return (struct trajd_core_feed_options){.name = "train", .slot_count = 3, .max_credit = 4, .global_batch = 4,
-                                            .fingerprint = 7, .seed = 8, .window_count = 42, .epoch_length = 40,
+    return (struct trajd_core_feed_options){.name = "train",
+                                            .slot_count = 3,
+                                            .max_credit = 4,
+                                            .global_batch = 4,
+                                            .fingerprint = 7,
+                                            .seed = 8,
+                                            .window_count = 42,
+                                            .epoch_length = 40,
                                             .dropped_count = 2};
 }
 
 static struct world *make(const struct trajd_core_feed_options *options)
 {
     struct world *world = calloc(1, sizeof *world);
-    struct trajd_core_options core = {.instance_id = 5, .max_sessions = 4, .version = "test", .send = on_send,
-                                      .wake = on_wake, .context = world};
+    struct trajd_core_options core = {.instance_id = 5,
+                                      .max_sessions = 4,
+                                      .version = "test",
+                                      .send = on_send,
+                                      .wake = on_wake,
+                                      .context = world};
 
     assert_non_null(world);
     assert_int_equal(trajd_core_create(&core, &world->core, NULL), TRAJD_OK);
@@ -86,7 +96,8 @@ static uint64_t greet(struct world *world)
     void *replaced;
     bool resumed;
 
-    assert_int_equal(trajd_core_hello(world->core, &hello, token, NULL, 0, &session, &resumed, &replaced, NULL), TRAJD_OK);
+    assert_int_equal(
+        trajd_core_hello(world->core, &hello, token, NULL, 0, &session, &resumed, &replaced, NULL), TRAJD_OK);
     trajd_core_welcome(world->core, session, &hello, 0);
     assert_int_equal(trajd_core_find_token(world->core, token), session);
     return session;
@@ -94,7 +105,8 @@ static uint64_t greet(struct world *world)
 
 static struct trajd_wire_open ask(struct world *world, uint64_t epoch)
 {
-    return (struct trajd_wire_open){.request = ++world->requests, .world = 1, .credit = 2, .epoch = epoch, .fresh = true};
+    return (struct trajd_wire_open){
+        .request = ++world->requests, .world = 1, .credit = 2, .epoch = epoch, .fresh = true};
 }
 
 static enum trajd_status open_with(struct world *world, uint64_t session, struct trajd_wire_open open)
@@ -190,7 +202,7 @@ static void test_credit_and_release(void **state)
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.credit, 2);
     for (int i = 0; i < 3; i++)
         publish(world, take(world));
-    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2); /* no more credit */
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);                    /* no more credit */
     assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT); /* no slot is FREE */
     held = last_sent(world, TRAJD_WIRE_BATCH)->batch;
     done.done.list[0] = (struct trajd_wire_lease){held.ring, held.slot, held.generation, held.part};
@@ -345,7 +357,8 @@ static void test_refusals(void **state)
     open.job = trajd_wire_text("other");
     assert_int_not_equal(open_with(world, second, open), TRAJD_OK);
     assert_non_null(strstr(world->sent[0].text, "in use by job"));
-    assert_int_not_equal(open_with(world, second, ask(world, 3)), TRAJD_OK); /* another epoch while one runs */
+    assert_int_not_equal(open_with(world, second, ask(world, 3)),
+                         TRAJD_OK); /* another epoch while one runs */
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY);
     trajd_core_goaway(world->core, "stop", 0);
     assert_non_null(last_sent(world, TRAJD_WIRE_GOAWAY));
@@ -462,7 +475,8 @@ static void test_return_of_the_daemon(void **state)
     options.seed++;
     world = make(&options);
     assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
-    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 0); /* another order: nothing is DONE of it */
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next,
+                     0); /* another order: nothing is DONE of it */
     assert_int_equal(stats_of(world).damaged_journals, 0);
     destroy(world);
     remove_journals(directory);
@@ -482,8 +496,9 @@ static void test_resuming(void **state)
     publish(world, take(world));
     publish(world, take(world));
     world->sent_count = 0;
-    assert_int_equal(trajd_core_hello(world->core, &hello, hello.token, world, 0, &again, &resumed, &replaced, NULL),
-                     TRAJD_OK);
+    assert_int_equal(
+        trajd_core_hello(world->core, &hello, hello.token, world, 0, &again, &resumed, &replaced, NULL),
+        TRAJD_OK);
     assert_true(resumed);
     assert_int_equal(again, session);
     trajd_core_welcome(world->core, again, &hello, 0);
@@ -491,16 +506,18 @@ static void test_resuming(void **state)
     assert_int_equal(stats_of(world).batches_done, 1); /* the first was received and is not held */
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1);
     assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.seq, 2); /* the second never arrived */
-    hello.instance = 4; /* of an earlier life */
-    assert_int_equal(trajd_core_hello(world->core, &hello, (uint8_t[16]){9}, world, 0, &again, &resumed, &replaced, NULL),
-                     TRAJD_OK);
+    hello.instance = 4;                                                 /* of an earlier life */
+    assert_int_equal(
+        trajd_core_hello(world->core, &hello, (uint8_t[16]){9}, world, 0, &again, &resumed, &replaced, NULL),
+        TRAJD_OK);
     assert_false(resumed);
     assert_int_not_equal(again, session);
     greet(world);
     greet(world);
     hello.has_token = false;
-    assert_int_equal(trajd_core_hello(world->core, &hello, (uint8_t[16]){8}, world, 0, &again, &resumed, &replaced, NULL),
-                     TRAJD_ERR_BUSY); /* max_sessions */
+    assert_int_equal(
+        trajd_core_hello(world->core, &hello, (uint8_t[16]){8}, world, 0, &again, &resumed, &replaced, NULL),
+        TRAJD_ERR_BUSY); /* max_sessions */
     destroy(world);
 }
 
@@ -530,11 +547,16 @@ static void test_removed_feed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_of_publishing), cmocka_unit_test(test_credit_and_release),
-        cmocka_unit_test(test_dead_sessions_batches_first), cmocka_unit_test(test_failed_and_short_batches),
-        cmocka_unit_test(test_ranks), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_prefetch), cmocka_unit_test(test_stalls_are_named),
-        cmocka_unit_test(test_return_of_the_daemon), cmocka_unit_test(test_resuming),
+        cmocka_unit_test(test_order_of_publishing),
+        cmocka_unit_test(test_credit_and_release),
+        cmocka_unit_test(test_dead_sessions_batches_first),
+        cmocka_unit_test(test_failed_and_short_batches),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_prefetch),
+        cmocka_unit_test(test_stalls_are_named),
+        cmocka_unit_test(test_return_of_the_daemon),
+        cmocka_unit_test(test_resuming),
         cmocka_unit_test(test_removed_feed),
     };
 
