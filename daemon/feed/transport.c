@@ -7,15 +7,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <zmq.h>
 
-/* libzmq's ipc listener aborts the process when accept fails for want of descriptors. So descriptors are counted while there are
- * many left, each time that a quarter of the free ones may have gone, and the listener is closed for a while when few are. */
+/* Against a flood of connections, twice:
+ * Descriptors are counted while there are many left, each time that a quarter of the free ones may have gone, and the listener is
+ * closed for a while when few are. That keeps descriptors for the rest of the daemon, but it is a race against the I/O thread.
+ * libzmq's ipc listener aborts the process when accept fails with EMFILE, ENOBUFS or ENOMEM, though not with ENFILE. So accept4 here
+ * stands before libc's (the linker lets an executable's definition win) and says ENFILE for all of them. */
 #define LISTENER_REST_NS (300 * UINT64_C(1000000))
+
+__attribute__((visibility("default"))) int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
+{
+    int fd = (int)syscall(SYS_accept4, listener, address, size, flags);
+    if (fd < 0 && (errno == EMFILE || errno == ENOBUFS || errno == ENOMEM))
+        errno = ENFILE;
+    return fd;
+}
 
 struct trajd_transport {
     void *context, *router, *zap, *monitor;
