@@ -461,7 +461,7 @@ static void end_daemon(struct process *daemon)
 /* Slow enough that all are there before the end: who comes after it would begin the epoch again. */
 static void share_among(uint32_t count)
 {
-    struct process daemon = start_daemon("slots=12 delay_us=1000"), workers[4];
+    struct process daemon = start_daemon("slots=12 delay_us=6000"), workers[4];
     struct tally tally = {0};
     for (uint32_t i = 0; i < count; i++) {
         workers[i] = process_start("fake_worker", directory, "credit=2");
