@@ -16,7 +16,8 @@ static void place_tensors(struct trajd_batch *batch, const struct trajd_delivery
 
 struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct trajd_delivery *delivery)
 {
-    struct trajd_batch *batch = malloc(sizeof(*batch) + client->schema->tensor_count * sizeof(*batch->tensors));
+    struct trajd_batch *batch =
+        malloc(sizeof(*batch) + client->schema->tensor_count * sizeof(*batch->tensors));
     if (batch == NULL)
         return NULL;
     *batch = (struct trajd_batch){

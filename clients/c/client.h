@@ -1,9 +1,10 @@
-/* libtrajd's inside. client.c connects and closes, session.c speaks the protocol, feed.c opens and hands out, batch.c is what was
- * handed out, keeper.c is the library's own thread, schema.c and mapping.c check what the daemon says of its memory.
+/* libtrajd's inside. client.c connects and closes, session.c speaks the protocol, feed.c opens and hands out,
+ * batch.c is what was handed out, keeper.c is the library's own thread, schema.c and mapping.c check what the
+ * daemon says of its memory.
  *
- * Locks: `pump` is the baton for link and protocol; whoever holds it moves messages (next(), else the keeper). `state` guards what
- * release and done touch from any thread; it is taken inside `pump`, for moments. A client lives until it is closed and
- * its last batch is released. */
+ * Locks: `pump` is the baton for link and protocol; whoever holds it moves messages (next(), else the
+ * keeper). `state` guards what release and done touch from any thread; it is taken inside `pump`, for
+ * moments. A client lives until it is closed and its last batch is released. */
 #ifndef TRAJD_CLIENT_H
 #define TRAJD_CLIENT_H
 
@@ -28,7 +29,7 @@ enum trajd_client_phase {
     TRAJD_PHASE_OPENING,  /* OPENED is awaited */
     TRAJD_PHASE_MAPPING,  /* OPENED came, its ring's descriptor is awaited */
     TRAJD_PHASE_OPEN,
-    TRAJD_PHASE_FAILED,   /* `failure` says why */
+    TRAJD_PHASE_FAILED, /* `failure` says why */
 };
 
 /* A BATCH that came and was not asked for yet. */
@@ -44,7 +45,7 @@ struct trajd_batch {
     struct trajd_mapping *mapping;
     struct trajd_schema *schema;
     struct trajd_wire_lease lease;
-    uint64_t life;        /* the session that leased it: no word goes to another */
+    uint64_t life; /* the session that leased it: no word goes to another */
     bool done;
     uint32_t held_index;
     struct trajd_batch_info info;
@@ -74,11 +75,11 @@ struct trajd_client {
     pthread_mutex_t pump;
     struct trajd_link link;
     enum trajd_client_phase phase;
-    bool was_up;           /* there has been a session: another daemon's life needs `reconnect` */
-    bool resuming;         /* HELLO with our token is under way */
+    bool was_up;   /* there has been a session: another daemon's life needs `reconnect` */
+    bool resuming; /* HELLO with our token is under way */
     bool goaway;
     bool open_fresh;
-    bool spoke;            /* since messages were looked for: sending may swallow the sign that one came */
+    bool spoke; /* since messages were looked for: sending may swallow the sign that one came */
     uint64_t retry_at_ns, hello_sent_ns, last_sent_ns, last_heard_ns;
     uint64_t instance, session, received;
     uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
@@ -89,7 +90,7 @@ struct trajd_client {
     struct trajd_error failure;
     bool refused; /* ERROR to our OPEN; `failure` says why */
     struct trajd_open_terms wanted;
-    bool has_feed;         /* `wanted` was granted once: it is opened again after a reconnect */
+    bool has_feed;          /* `wanted` was granted once: it is opened again after a reconnect */
     uint64_t next_position; /* behind the last batch that was returned */
     struct trajd_feed_info info;
     uint32_t feed_id;
@@ -97,9 +98,10 @@ struct trajd_client {
     struct trajd_schema *schema;
     struct trajd_mapping *mapping; /* of the open feed */
     struct trajd_mapping *rings[TRAJD_CLIENT_MAX_RINGS];
-    struct trajd_link_ring arrived[TRAJD_CLIENT_MAX_RINGS]; /* descriptors whose OPENED is awaited; fd 0: none */
+    struct trajd_link_ring
+        arrived[TRAJD_CLIENT_MAX_RINGS]; /* descriptors whose OPENED is awaited; fd 0: none */
     uint32_t ring_count, arrived_count;
-    unsigned char *frame;            /* TRAJD_WIRE_MAX_FRAME */
+    unsigned char *frame;              /* TRAJD_WIRE_MAX_FRAME */
     struct trajd_wire_tensor *tensors; /* TRAJD_WIRE_MAX_TENSORS */
 
     pthread_mutex_t state;
@@ -109,18 +111,18 @@ struct trajd_client {
     uint32_t held_count;
     struct trajd_batch *previous; /* returned last, its DONE unsaid */
     struct trajd_wire_ack pending;
-    uint64_t life;        /* counts sessions */
-    bool ended;           /* the epoch */
-    bool over;            /* next() would fail: for the poll descriptor */
+    uint64_t life; /* counts sessions */
+    bool ended;    /* the epoch */
+    bool over;     /* next() would fail: for the poll descriptor */
     bool notify_wanted, notified;
-    bool waiting;         /* next() sleeps on wake_fd */
-    bool napping;         /* the keeper is about to flush */
+    bool waiting; /* next() sleeps on wake_fd */
+    bool napping; /* the keeper is about to flush */
     bool stop;
-    bool interrupted;     /* atomic */
+    bool interrupted; /* atomic */
 };
 
 /* session.c; `pump` is held */
-void trajd_session_turn(struct trajd_client *client); /* moves what can be moved without waiting */
+void trajd_session_turn(struct trajd_client *client);     /* moves what can be moved without waiting */
 void trajd_session_exchange(struct trajd_client *client); /* the same, but for fd.sock */
 int trajd_session_timeout_ms(const struct trajd_client *client, uint64_t now_ns);
 void trajd_session_flush(struct trajd_client *client);
@@ -133,8 +135,9 @@ void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns);
 void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size);
 void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error);
 void trajd_session_map(struct trajd_client *client); /* OPENED and descriptor are here */
-void trajd_session_forget(struct trajd_client *client); /* batches and rings of the session; what the caller holds stays */
-void trajd_session_lose(struct trajd_client *client);   /* the session is gone, and all that it had under way */
+void trajd_session_forget(
+    struct trajd_client *client); /* batches and rings of the session; what the caller holds stays */
+void trajd_session_lose(struct trajd_client *client); /* the session is gone, and all that it had under way */
 void trajd_session_note_ring(struct trajd_client *client, const struct trajd_link_ring *ring);
 
 /* feed.c */
@@ -145,7 +148,8 @@ uint64_t trajd_client_now_ns(void);
 bool trajd_client_is_foreign(const struct trajd_client *client); /* in a child made by fork */
 void trajd_client_drop(struct trajd_client *client);
 void trajd_client_kick(int event_fd);
-void trajd_client_notify(struct trajd_client *client); /* sets the poll descriptor by the state; `state` is held */
+void trajd_client_notify(
+    struct trajd_client *client); /* sets the poll descriptor by the state; `state` is held */
 
 /* batch.c */
 struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct trajd_delivery *delivery);

@@ -14,7 +14,8 @@ static uint64_t deadline_after(int64_t timeout_ms)
 
 static enum trajd_status refuse_foreign(struct trajd_error *error)
 {
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a client cannot be used in a child made by fork: connect again there");
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "a client cannot be used in a child made by fork: connect again there");
 }
 
 /* ---- open ---- */
@@ -22,15 +23,19 @@ static enum trajd_status refuse_foreign(struct trajd_error *error)
 static enum trajd_status check_options(const struct trajd_open_options *options, struct trajd_error *error)
 {
     const uint32_t world = options->world > 0 ? options->world : 1;
-    if ((options->feed != NULL && options->feed[0] != '\0') == (options->spec != NULL && options->spec[0] != '\0'))
+    if ((options->feed != NULL && options->feed[0] != '\0') ==
+        (options->spec != NULL && options->spec[0] != '\0'))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: either feed or spec");
     if (options->mode != TRAJD_MODE_SHARE && options->mode != TRAJD_MODE_SHARD)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: mode %d is neither share nor shard", (int)options->mode);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: mode %d is neither share nor shard",
+                               (int)options->mode);
     if (options->rank >= world || (options->mode == TRAJD_MODE_SHARE && world != 1))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: rank %u of %u (rank below world; share has no ranks)",
-                               options->rank, world);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "open: rank %u of %u (rank below world; share has no ranks)", options->rank,
+                               world);
     if (options->credit == 1)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: credit 1 (at least 2: one in use, one under way)");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "open: credit 1 (at least 2: one in use, one under way)");
     return TRAJD_OK;
 }
 
@@ -97,7 +102,8 @@ static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_
     return TRAJD_OK;
 }
 
-static enum trajd_status await_opened(struct trajd_client *client, uint64_t deadline_ns, struct trajd_error *error)
+static enum trajd_status await_opened(struct trajd_client *client, uint64_t deadline_ns,
+                                      struct trajd_error *error)
 {
     while (client->phase != TRAJD_PHASE_OPEN && client->phase != TRAJD_PHASE_FAILED && !client->refused) {
         if (client->phase == TRAJD_PHASE_READY)
@@ -105,8 +111,8 @@ static enum trajd_status await_opened(struct trajd_client *client, uint64_t dead
         if (trajd_client_now_ns() >= deadline_ns) {
             client->phase = client->phase > TRAJD_PHASE_READY ? TRAJD_PHASE_READY : client->phase;
             client->open_request = 0;
-            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "open: no answer from the daemon at %s in time",
-                                   client->directory);
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
+                                   "open: no answer from the daemon at %s in time", client->directory);
         }
         trajd_session_wait(client, deadline_ns);
     }
@@ -132,7 +138,8 @@ enum trajd_status trajd_client_open(struct trajd_client *client, const struct tr
     if (status == TRAJD_OK)
         status = keep_terms(client, options, error);
     if (status == TRAJD_OK)
-        status = await_opened(client, deadline_after(options->timeout_ms > 0 ? options->timeout_ms : OPEN_TIMEOUT_MS), error);
+        status = await_opened(
+            client, deadline_after(options->timeout_ms > 0 ? options->timeout_ms : OPEN_TIMEOUT_MS), error);
     pthread_mutex_unlock(&client->pump);
     return status;
 }
@@ -165,12 +172,14 @@ static void advance_position(struct trajd_client *client, uint64_t position)
 }
 
 /* A batch that could not be made is DONE and given back by being told. */
-static enum trajd_status tell_failure(struct trajd_client *client, struct trajd_delivery *delivery, struct trajd_error *error)
+static enum trajd_status tell_failure(struct trajd_client *client, struct trajd_delivery *delivery,
+                                      struct trajd_error *error)
 {
     trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s", delivery->failure);
     free(delivery->failure);
     pthread_mutex_lock(&client->state);
-    client->pending.released.list[client->pending.released.count++] = delivery->lease; /* it was counted when it came */
+    client->pending.released.list[client->pending.released.count++] =
+        delivery->lease; /* it was counted when it came */
     pthread_mutex_unlock(&client->state);
     trajd_session_flush(client);
     return TRAJD_ERR_DATA;
@@ -183,14 +192,15 @@ static bool is_stamped(const struct trajd_client *client, const struct trajd_del
     return header.generation == delivery->lease.generation;
 }
 
-static enum trajd_status hand_out(struct trajd_client *client, struct trajd_delivery *delivery, struct trajd_batch **out,
-                                  struct trajd_error *error)
+static enum trajd_status hand_out(struct trajd_client *client, struct trajd_delivery *delivery,
+                                  struct trajd_batch **out, struct trajd_error *error)
 {
     advance_position(client, delivery->position);
     if (delivery->failure != NULL)
         return tell_failure(client, delivery, error);
     if (!is_stamped(client, delivery)) {
-        trajd_error_set(&client->failure, TRAJD_ERR_PROTOCOL, 0, "the daemon breaks the protocol: slot %u is not of generation %llu",
+        trajd_error_set(&client->failure, TRAJD_ERR_PROTOCOL, 0,
+                        "the daemon breaks the protocol: slot %u is not of generation %llu",
                         delivery->lease.slot, (unsigned long long)delivery->lease.generation);
         struct trajd_error failure = client->failure;
         trajd_session_fail(client, &failure);
@@ -238,14 +248,16 @@ static uint32_t count_held(struct trajd_client *client)
     return count;
 }
 
-/* The next call says DONE for the batch before; what is unsaid leaves in lots of half the credit while batches are here. */
+/* The next call says DONE for the batch before; what is unsaid leaves in lots of half the credit while
+ * batches are here. */
 static void settle_previous(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
     if (client->previous != NULL)
         trajd_batch_say_done(client->previous);
     const struct trajd_wire_ack *pending = &client->pending;
-    const uint32_t unsaid = pending->released.count > pending->done.count ? pending->released.count : pending->done.count;
+    const uint32_t unsaid =
+        pending->released.count > pending->done.count ? pending->released.count : pending->done.count;
     bool flush = unsaid > 0 && (client->queue_count == 0 || unsaid >= (client->info.credit + 1) / 2);
     pthread_mutex_unlock(&client->state);
     if (flush)
@@ -254,7 +266,8 @@ static void settle_previous(struct trajd_client *client)
 
 static bool was_interrupted(struct trajd_client *client)
 {
-    return __atomic_exchange_n(&client->interrupted, false, __ATOMIC_ACQ_REL); /* what came before the interrupt is seen */
+    return __atomic_exchange_n(&client->interrupted, false,
+                               __ATOMIC_ACQ_REL); /* what came before the interrupt is seen */
 }
 
 static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms, struct trajd_batch **batch,

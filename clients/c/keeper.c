@@ -20,8 +20,9 @@ static void nap(struct trajd_client *client)
 static void sleep_on(struct trajd_client *client, int timeout_ms, int feed_fd, int fd)
 {
     uint64_t count;
-    struct pollfd items[] = {
-        {.fd = client->keeper_fd, .events = POLLIN}, {.fd = feed_fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    struct pollfd items[] = {{.fd = client->keeper_fd, .events = POLLIN},
+                             {.fd = feed_fd, .events = POLLIN},
+                             {.fd = fd, .events = POLLIN}};
     poll(items, 3, timeout_ms);
     if (read(client->keeper_fd, &count, sizeof(count)) < 0)
         return; /* the time was up, or a socket has something */

@@ -18,8 +18,8 @@ enum trajd_status trajd_link_create(struct trajd_link *link, const char *directo
     const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
     *link = (struct trajd_link){.fd = -1};
     if (strlen(directory) + strlen("/feed.sock") > limit)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG, "endpoint %s: a socket's path has at most %zu bytes",
-                               directory, limit);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+                               "endpoint %s: a socket's path has at most %zu bytes", directory, limit);
     if (asprintf(&link->feed_endpoint, "ipc://%s/feed.sock", directory) < 0)
         link->feed_endpoint = NULL;
     if (asprintf(&link->fd_path, "%s/fd.sock", directory) < 0)
@@ -63,7 +63,8 @@ enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *e
     if (link->dealer != NULL)
         zmq_close(link->dealer);
     link->dealer = zmq_socket(link->context, ZMQ_DEALER);
-    if (link->dealer == NULL || set_options(link->dealer) != 0 || zmq_connect(link->dealer, link->feed_endpoint) != 0)
+    if (link->dealer == NULL || set_options(link->dealer) != 0 ||
+        zmq_connect(link->dealer, link->feed_endpoint) != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, zmq_errno(), "%s: %s", link->feed_endpoint,
                                zmq_strerror(zmq_errno()));
     link->dealer_fd = trajd_link_poll_fd(link);
@@ -152,8 +153,10 @@ enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link
         char bytes[CMSG_SPACE(4 * sizeof(int))];
     } control;
     struct iovec part = {.iov_base = words, .iov_len = sizeof(words)};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
     if (link->fd < 0)
         return TRAJD_LINK_NOTHING;
     ssize_t size = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -180,7 +183,8 @@ int trajd_link_poll_fd(const struct trajd_link *link)
     return fd;
 }
 
-/* By poll, not zmq_poll, which asks the socket twice: its descriptor becomes readable once, when there is something after nothing. */
+/* By poll, not zmq_poll, which asks the socket twice: its descriptor becomes readable once, when there is
+ * something after nothing. */
 struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd, int timeout_ms)
 {
     struct pollfd items[] = {{.fd = link->dealer_fd, .events = POLLIN},

@@ -1,5 +1,6 @@
-/* The worker's two sockets: a DEALER for messages, and the Unix connection that carries descriptors and whose end is the daemon's.
- * The only file of libtrajd that knows ZeroMQ. One thread at a time; nothing blocks but trajd_link_wait. */
+/* The worker's two sockets: a DEALER for messages, and the Unix connection that carries descriptors and whose
+ * end is the daemon's. The only file of libtrajd that knows ZeroMQ. One thread at a time; nothing blocks but
+ * trajd_link_wait. */
 #ifndef TRAJD_CLIENT_LINK_H
 #define TRAJD_CLIENT_LINK_H
 
@@ -11,8 +12,8 @@
 
 struct trajd_link {
     void *context, *dealer;
-    int fd;        /* the connection on fd.sock; -1: none */
-    int dealer_fd; /* edge-triggered */
+    int fd;              /* the connection on fd.sock; -1: none */
+    int dealer_fd;       /* edge-triggered */
     char *feed_endpoint; /* "ipc://DIRECTORY/feed.sock" */
     char *fd_path;
 };
@@ -29,11 +30,13 @@ struct trajd_link_ring {
     int fd;
 };
 
-enum trajd_status trajd_link_create(struct trajd_link *link, const char *directory, struct trajd_error *error);
+enum trajd_status trajd_link_create(struct trajd_link *link, const char *directory,
+                                    struct trajd_error *error);
 /* Does not wait for what was sent to leave. */
 void trajd_link_destroy(struct trajd_link *link);
 
-/* A new DEALER: what was under way on the old one is forgotten. It connects by itself, as often as it takes. */
+/* A new DEALER: what was under way on the old one is forgotten. It connects by itself, as often as it takes.
+ */
 enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *error);
 /* TRAJD_ERR_TIMEOUT: nobody is connected, or the socket is full. */
 enum trajd_status trajd_link_send(struct trajd_link *link, const void *frame, size_t size_bytes);
@@ -46,8 +49,8 @@ enum trajd_status trajd_link_attach(struct trajd_link *link, const void *token, 
 void trajd_link_detach(struct trajd_link *link);
 enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link_ring *ring);
 
-/* Until either socket or wake_fd is readable, or somebody is connected; which of the two descriptors is. Only after
- * trajd_link_receive has returned 0, and nothing has been sent since. */
+/* Until either socket or wake_fd is readable, or somebody is connected; which of the two descriptors is. Only
+ * after trajd_link_receive has returned 0, and nothing has been sent since. */
 struct trajd_link_readable {
     bool connection, wake;
 };

@@ -15,10 +15,10 @@ static enum trajd_status check_terms(const struct trajd_ring_terms *terms, struc
     if (terms->slot_count == 0 || terms->slot_size_bytes < TRAJD_RING_ALIGNMENT ||
         terms->slot_size_bytes % TRAJD_RING_ALIGNMENT != 0 ||
         __builtin_mul_overflow((uint64_t)terms->slot_count, terms->slot_size_bytes, &size_bytes) ||
-        __builtin_add_overflow(size_bytes, TRAJD_RING_ALIGNMENT, &size_bytes) || size_bytes != terms->size_bytes ||
-        size_bytes > INT64_MAX)
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: %llu bytes cannot be %u slots of %llu", terms->ring_id,
-                               (unsigned long long)terms->size_bytes, terms->slot_count,
+        __builtin_add_overflow(size_bytes, TRAJD_RING_ALIGNMENT, &size_bytes) ||
+        size_bytes != terms->size_bytes || size_bytes > INT64_MAX)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: %llu bytes cannot be %u slots of %llu",
+                               terms->ring_id, (unsigned long long)terms->size_bytes, terms->slot_count,
                                (unsigned long long)terms->slot_size_bytes);
     return TRAJD_OK;
 }
@@ -27,13 +27,14 @@ static enum trajd_status check_file(int fd, const struct trajd_ring_terms *terms
 {
     struct stat file;
     if (fstat(fd, &file) != 0 || (uint64_t)file.st_size != terms->size_bytes)
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: its file has not the %llu bytes that were told",
-                               terms->ring_id, (unsigned long long)terms->size_bytes);
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
+                               "ring %u: its file has not the %llu bytes that were told", terms->ring_id,
+                               (unsigned long long)terms->size_bytes);
     const int wanted = F_SEAL_SHRINK | F_SEAL_GROW;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & wanted) != wanted)
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: its file is not sealed against resizing",
-                               terms->ring_id);
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
+                               "ring %u: its file is not sealed against resizing", terms->ring_id);
     return TRAJD_OK;
 }
 
@@ -46,12 +47,13 @@ static enum trajd_status check_header(const struct trajd_mapping *mapping, struc
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: no ring of version 1", terms->ring_id);
     if (header.ring_id != terms->ring_id || header.slot_count != terms->slot_count ||
         header.slot_size_bytes != terms->slot_size_bytes || header.instance_id != terms->instance_id)
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: its header and OPENED disagree", terms->ring_id);
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: its header and OPENED disagree",
+                               terms->ring_id);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *terms, struct trajd_mapping **out,
-                                       struct trajd_error *error)
+enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *terms,
+                                       struct trajd_mapping **out, struct trajd_error *error)
 {
     enum trajd_status status = check_terms(terms, error);
     if (status == TRAJD_OK)
@@ -66,8 +68,8 @@ enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *te
     int protection = terms->writable ? PROT_READ | PROT_WRITE : PROT_READ;
     void *memory = mmap(NULL, terms->size_bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
     if (memory == MAP_FAILED) {
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, errno, "ring %u: mapping %llu bytes: %s", terms->ring_id,
-                                 (unsigned long long)terms->size_bytes, strerror(errno));
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, errno, "ring %u: mapping %llu bytes: %s",
+                                 terms->ring_id, (unsigned long long)terms->size_bytes, strerror(errno));
         free(mapping);
         return status;
     }

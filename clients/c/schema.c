@@ -5,8 +5,8 @@
 
 #include "proto/ring.h"
 
-static enum trajd_status check_tensor(const struct trajd_wire_opened *opened, const struct trajd_wire_tensor *tensor,
-                                      struct trajd_error *error)
+static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
+                                      const struct trajd_wire_tensor *tensor, struct trajd_error *error)
 {
     uint64_t size_bytes = trajd_dtype_size(tensor->dtype), end_bytes;
     bool good = tensor->rank >= 1 && tensor->rank <= TRAJD_TENSOR_RANK_LIMIT && size_bytes > 0 &&
@@ -18,8 +18,9 @@ static enum trajd_status check_tensor(const struct trajd_wire_opened *opened, co
            end_bytes <= opened->slot_size_bytes && tensor->offset_bytes >= sizeof(struct trajd_slot_header) &&
            tensor->offset_bytes % item_bytes == 0;
     if (!good)
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "tensor %.*s: does not lie in a slot of %llu bytes",
-                               (int)tensor->name.size, tensor->name.data != NULL ? tensor->name.data : "",
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
+                               "tensor %.*s: does not lie in a slot of %llu bytes", (int)tensor->name.size,
+                               tensor->name.data != NULL ? tensor->name.data : "",
                                (unsigned long long)opened->slot_size_bytes);
     return TRAJD_OK;
 }

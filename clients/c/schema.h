@@ -1,4 +1,5 @@
-/* The tensors of a feed as OPENED told them, checked against the slot's size once, so that no batch has to be. */
+/* The tensors of a feed as OPENED told them, checked against the slot's size once, so that no batch has to
+ * be. */
 #ifndef TRAJD_CLIENT_SCHEMA_H
 #define TRAJD_CLIENT_SCHEMA_H
 

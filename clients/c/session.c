@@ -25,7 +25,8 @@ static void append_lease(struct trajd_wire_leases *leases, const struct trajd_wi
         leases->list[leases->count++] = *lease;
 }
 
-/* What we still have. All other leases up to `received` are released by not being named, so nothing is pending any more. */
+/* What we still have. All other leases up to `received` are released by not being named, so nothing is
+ * pending any more. */
 static void list_leases(struct trajd_client *client, struct trajd_wire_hello *hello)
 {
     pthread_mutex_lock(&client->state);
@@ -42,9 +43,10 @@ static void list_leases(struct trajd_client *client, struct trajd_wire_hello *he
 
 static void say_hello(struct trajd_client *client, uint64_t now_ns)
 {
-    struct trajd_wire_message message = {
-        .op = TRAJD_WIRE_HELLO,
-        .hello = {.minor = TRAJD_WIRE_MINOR, .client = trajd_wire_text(client->name), .pid = (uint64_t)client->pid}};
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_HELLO,
+                                         .hello = {.minor = TRAJD_WIRE_MINOR,
+                                                   .client = trajd_wire_text(client->name),
+                                                   .pid = (uint64_t)client->pid}};
     if (client->resuming) {
         message.hello.has_token = true;
         memcpy(message.hello.token, client->token, sizeof(client->token));
@@ -163,8 +165,10 @@ static void advance(struct trajd_client *client, uint64_t now_ns)
 
 static void ping(struct trajd_client *client, uint64_t now_ns)
 {
-    const uint64_t last_ns = client->last_sent_ns > client->last_heard_ns ? client->last_sent_ns : client->last_heard_ns;
-    if (client->link.fd < 0 || client->resuming || client->phase < TRAJD_PHASE_READY || now_ns < last_ns + PING_NS)
+    const uint64_t last_ns =
+        client->last_sent_ns > client->last_heard_ns ? client->last_sent_ns : client->last_heard_ns;
+    if (client->link.fd < 0 || client->resuming || client->phase < TRAJD_PHASE_READY ||
+        now_ns < last_ns + PING_NS)
         return;
     client->last_sent_ns = now_ns; /* also when nobody is connected: not in every turn */
     trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = now_ns}});

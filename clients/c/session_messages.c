@@ -184,7 +184,8 @@ static struct trajd_mapping *map_arrived(struct trajd_client *client)
 static bool same_terms(const struct trajd_ring_terms *a, const struct trajd_ring_terms *b)
 {
     return a->ring_id == b->ring_id && a->instance_id == b->instance_id && a->size_bytes == b->size_bytes &&
-           a->slot_size_bytes == b->slot_size_bytes && a->slot_count == b->slot_count && a->writable == b->writable;
+           a->slot_size_bytes == b->slot_size_bytes && a->slot_count == b->slot_count &&
+           a->writable == b->writable;
 }
 
 void trajd_session_map(struct trajd_client *client)
@@ -305,7 +306,10 @@ static void handle_batch(struct trajd_client *client, const struct trajd_wire_ba
     }
     client->received = batch->seq;
     const struct trajd_delivery delivery = {
-        .lease = {.ring = batch->ring, .slot = batch->slot, .generation = batch->generation, .part = batch->part},
+        .lease = {.ring = batch->ring,
+                  .slot = batch->slot,
+                  .generation = batch->generation,
+                  .part = batch->part},
         .epoch = batch->epoch,
         .position = batch->position,
         .ready_ns = batch->ready_ns,

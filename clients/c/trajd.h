@@ -9,12 +9,13 @@
  *         trajd_batch_release(&batch);
  *     }
  *
- * Memory: a batch's tensors are the daemon's shared memory itself; they stay as they are until the batch is released,
- * also after the daemon's death. Threads: one thread at a time may be in connect, open, next, close; release, done and all
- * reading functions may be called from any thread at any time. The library runs one thread of its own per connection, which
- * sends releases and keeps the connection while nobody is in next(). Signals: that thread blocks all; nothing here installs a handler.
- * Fork: a client must not be used in a child made after connect (calls return TRAJD_ERR_ARGUMENT there).
- * ABI: structs passed in begin with what exists today and grow at the end; zero is always the default. */
+ * Memory: a batch's tensors are the daemon's shared memory itself; they stay as they are until the batch is
+ * released, also after the daemon's death. Threads: one thread at a time may be in connect, open, next,
+ * close; release, done and all reading functions may be called from any thread at any time. The library runs
+ * one thread of its own per connection, which sends releases and keeps the connection while nobody is in
+ * next(). Signals: that thread blocks all; nothing here installs a handler. Fork: a client must not be used
+ * in a child made after connect (calls return TRAJD_ERR_ARGUMENT there). ABI: structs passed in begin with
+ * what exists today and grow at the end; zero is always the default. */
 #ifndef TRAJD_H
 #define TRAJD_H
 
@@ -34,30 +35,30 @@ struct trajd_client;
 struct trajd_batch;
 
 struct trajd_connect_options {
-    const char *endpoint;      /* the daemon's runtime directory; NULL: $TRAJD_ENDPOINT, else /run/trajd/main */
-    const char *client_name;   /* shown by trajctl status; NULL: the program's name */
-    uint32_t timeout_ms;       /* to wait for a daemon; 0: 10,000 */
-    bool reconnect;            /* true: after the daemon's death, next() waits for its return and goes on */
+    const char *endpoint;    /* the daemon's runtime directory; NULL: $TRAJD_ENDPOINT, else /run/trajd/main */
+    const char *client_name; /* shown by trajctl status; NULL: the program's name */
+    uint32_t timeout_ms;     /* to wait for a daemon; 0: 10,000 */
+    bool reconnect;          /* true: after the daemon's death, next() waits for its return and goes on */
 };
 
 enum trajd_mode { TRAJD_MODE_SHARE = 0, TRAJD_MODE_SHARD = 1 };
 
 struct trajd_open_options {
-    const char *feed;          /* a name in the daemon's config; or NULL with */
-    const char *spec;          /* a feed as YAML or JSON text, as it would stand under `feeds: NAME:` */
-    const char *job;           /* NULL: "" */
+    const char *feed; /* a name in the daemon's config; or NULL with */
+    const char *spec; /* a feed as YAML or JSON text, as it would stand under `feeds: NAME:` */
+    const char *job;  /* NULL: "" */
     enum trajd_mode mode;
-    uint32_t rank, world;      /* shard; world 0 is 1 */
-    uint32_t credit;           /* batches that may be held or under way; 0: 4; at least 2 */
+    uint32_t rank, world; /* shard; world 0 is 1 */
+    uint32_t credit;      /* batches that may be held or under way; 0: 4; at least 2 */
     uint64_t epoch;
-    uint64_t next;             /* position of the first window wanted: how a stopped job goes on */
-    uint64_t fingerprint;      /* refuse another dataset or window specification; 0: take any */
-    uint32_t timeout_ms;       /* 0: 60,000 (a feed may have to be indexed first) */
+    uint64_t next;        /* position of the first window wanted: how a stopped job goes on */
+    uint64_t fingerprint; /* refuse another dataset or window specification; 0: take any */
+    uint32_t timeout_ms;  /* 0: 60,000 (a feed may have to be indexed first) */
 };
 
 /* What OPENED said. Valid until the next open or close. */
 struct trajd_feed_info {
-    uint32_t global_batch;     /* G: rows of a batch over all ranks */
+    uint32_t global_batch;         /* G: rows of a batch over all ranks */
     uint32_t row_begin, row_count; /* this worker's rows of it */
     uint32_t credit;
     uint64_t epoch, next, epoch_length, window_count, dropped_count, fingerprint, seed;
@@ -65,40 +66,43 @@ struct trajd_feed_info {
 };
 
 struct trajd_tensor {
-    const char *name;          /* "obs/robot0_eef_pos", its mask "obs/robot0_eef_pos.mask", "window_id", ... */
-    const char *role;          /* "obs", "action", "ids", "mask" */
-    const char *of;            /* of a mask: the output it speaks of; else NULL */
+    const char *name; /* "obs/robot0_eef_pos", its mask "obs/robot0_eef_pos.mask", "window_id", ... */
+    const char *role; /* "obs", "action", "ids", "mask" */
+    const char *of;   /* of a mask: the output it speaks of; else NULL */
     enum trajd_dtype dtype;
     uint32_t rank;
-    uint64_t shape[TRAJD_TENSOR_RANK_LIMIT];  /* shape[0]: this worker's rows of this batch */
+    uint64_t shape[TRAJD_TENSOR_RANK_LIMIT];        /* shape[0]: this worker's rows of this batch */
     int64_t strides_bytes[TRAJD_TENSOR_RANK_LIMIT]; /* dense, C order */
-    void *data;                /* writable unless the ring is shared among jobs */
+    void *data;                                     /* writable unless the ring is shared among jobs */
 };
 
 struct trajd_batch_info {
-    uint64_t epoch, position;  /* of the global batch's first window */
+    uint64_t epoch, position; /* of the global batch's first window */
     uint32_t row_begin, row_count;
-    uint64_t ready_ns;         /* CLOCK_MONOTONIC when the daemon had it ready */
-    uint64_t sequence;         /* of this session, from 1 */
+    uint64_t ready_ns; /* CLOCK_MONOTONIC when the daemon had it ready */
+    uint64_t sequence; /* of this session, from 1 */
 };
 
-/* Connects and says HELLO. TRAJD_ERR_TIMEOUT: no daemon there (the message names the socket); TRAJD_ERR_UNSUPPORTED: another protocol. */
-enum trajd_status trajd_client_connect(const struct trajd_connect_options *options, struct trajd_client **client,
-                                       struct trajd_error *error);
-/* Opens a feed, or another epoch of the one that is open. Batches of an epoch left early are given back undone;
- * those the caller still holds stay readable. */
+/* Connects and says HELLO. TRAJD_ERR_TIMEOUT: no daemon there (the message names the socket);
+ * TRAJD_ERR_UNSUPPORTED: another protocol. */
+enum trajd_status trajd_client_connect(const struct trajd_connect_options *options,
+                                       struct trajd_client **client, struct trajd_error *error);
+/* Opens a feed, or another epoch of the one that is open. Batches of an epoch left early are given back
+ * undone; those the caller still holds stay readable. */
 enum trajd_status trajd_client_open(struct trajd_client *client, const struct trajd_open_options *options,
                                     struct trajd_error *error);
 /* NULL before the first open. */
 const struct trajd_feed_info *trajd_client_feed_info(const struct trajd_client *client);
 
-/* The next batch of this worker. Says DONE for the one returned before, if the caller has not. timeout_ms < 0: for ever, 0: do not wait.
- * TRAJD_END_OF_EPOCH (again and again until open), TRAJD_ERR_TIMEOUT, TRAJD_ERR_BUSY (the caller holds as many batches as it has
- * credit: release one), TRAJD_ERR_CLOSED (daemon gone, and no `reconnect`), TRAJD_ERR_DATA (this batch could not be made: file and row
- * in the message; the next call goes on behind it). */
+/* The next batch of this worker. Says DONE for the one returned before, if the caller has not. timeout_ms <
+ * 0: for ever, 0: do not wait. TRAJD_END_OF_EPOCH (again and again until open), TRAJD_ERR_TIMEOUT,
+ * TRAJD_ERR_BUSY (the caller holds as many batches as it has credit: release one), TRAJD_ERR_CLOSED (daemon
+ * gone, and no `reconnect`), TRAJD_ERR_DATA (this batch could not be made: file and row in the message; the
+ * next call goes on behind it). */
 enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms, struct trajd_batch **batch,
                                     struct trajd_error *error);
-/* A descriptor that is readable while next(client, 0) would return something other than a timeout. Owned by the client. */
+/* A descriptor that is readable while next(client, 0) would return something other than a timeout. Owned by
+ * the client. */
 int trajd_client_poll_fd(struct trajd_client *client);
 /* Wakes a next() in another thread: it returns TRAJD_ERR_TIMEOUT. Safe in a signal handler. */
 void trajd_client_interrupt(struct trajd_client *client);
@@ -107,7 +111,8 @@ void trajd_client_interrupt(struct trajd_client *client);
 enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t timeout_ms, char **json,
                                       struct trajd_error *error);
 
-/* Says BYE and frees the client; clears the pointer. Batches still held stay readable and must still be released. NULL is fine. */
+/* Says BYE and frees the client; clears the pointer. Batches still held stay readable and must still be
+ * released. NULL is fine. */
 void trajd_client_close(struct trajd_client **client);
 
 void trajd_batch_get_info(const struct trajd_batch *batch, struct trajd_batch_info *info);

@@ -77,18 +77,22 @@ struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, boo
 {
     struct trajd_client *client = NULL;
     struct trajd_error error;
-    const struct trajd_connect_options options = {
-        .endpoint = arguments->endpoint, .client_name = "trajctl", .timeout_ms = 3000, .reconnect = reconnect};
+    const struct trajd_connect_options options = {.endpoint = arguments->endpoint,
+                                                  .client_name = "trajctl",
+                                                  .timeout_ms = 3000,
+                                                  .reconnect = reconnect};
     if (trajd_client_connect(&options, &client, &error) != TRAJD_OK)
         cli_fail("%s", error.message);
     return client;
 }
 
-enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_arguments *arguments, struct trajd_error *error)
+enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_arguments *arguments,
+                           struct trajd_error *error)
 {
     const struct trajd_open_options options = {.feed = arguments->feed,
                                                .job = arguments->job,
-                                               .mode = arguments->world > 0 ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE,
+                                               .mode =
+                                                   arguments->world > 0 ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE,
                                                .rank = (uint32_t)arguments->rank,
                                                .world = (uint32_t)arguments->world,
                                                .credit = (uint32_t)arguments->credit,

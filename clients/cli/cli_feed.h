@@ -14,11 +14,12 @@ struct cli_feed_arguments {
     bool json;
 };
 
-/* Options of argv into `arguments`, which holds the defaults; the names of those that the command knows, NULL-ended, in `known`.
- * False: something is wrong, and has been said. */
+/* Options of argv into `arguments`, which holds the defaults; the names of those that the command knows,
+ * NULL-ended, in `known`. False: something is wrong, and has been said. */
 bool cli_parse_feed(int argc, char **argv, const char *const *known, struct cli_feed_arguments *arguments);
 /* NULL: it has been said why. */
 struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, bool reconnect);
-enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_arguments *arguments, struct trajd_error *error);
+enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_arguments *arguments,
+                           struct trajd_error *error);
 
 #endif

@@ -26,8 +26,8 @@ static uint64_t now_ns(void)
 }
 
 /* The other workers may not have seen the end of the epoch yet. */
-static enum trajd_status open_patiently(struct trajd_client *client, const struct cli_feed_arguments *arguments,
-                                        struct trajd_error *error)
+static enum trajd_status open_patiently(struct trajd_client *client,
+                                        const struct cli_feed_arguments *arguments, struct trajd_error *error)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     enum trajd_status status;
@@ -40,7 +40,8 @@ static void note_batch(struct worker_result *result, struct trajd_batch **batch,
 {
     struct trajd_batch_info info;
     trajd_batch_get_info(*batch, &info);
-    result->latency_ns[result->batches++ % LATENCY_SAMPLES] = returned_ns > info.ready_ns ? returned_ns - info.ready_ns : 0;
+    result->latency_ns[result->batches++ % LATENCY_SAMPLES] =
+        returned_ns > info.ready_ns ? returned_ns - info.ready_ns : 0;
     result->windows += info.row_count;
     trajd_batch_release(batch);
 }
@@ -122,28 +123,31 @@ static void print_summary(const struct summary *summary, const struct cli_feed_a
     if (arguments->json) {
         printf("{\"feed\":");
         cli_json_text(stdout, arguments->feed);
-        printf(",\"workers\":%" PRIu64 ",\"seconds\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"failed\":%" PRIu64, arguments->workers,
-               arguments->seconds, summary->batches, summary->failed);
+        printf(",\"workers\":%" PRIu64 ",\"seconds\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"failed\":%" PRIu64,
+               arguments->workers, arguments->seconds, summary->batches, summary->failed);
         printf(",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f", summary->batches_per_second,
                summary->windows_per_second);
-        printf(",\"ready_to_next_us\":{\"p50\":%.1f,\"p99\":%.1f},\"stall_share\":%.4f}\n", summary->p50_us, summary->p99_us,
-               summary->stall_share);
+        printf(",\"ready_to_next_us\":{\"p50\":%.1f,\"p99\":%.1f},\"stall_share\":%.4f}\n", summary->p50_us,
+               summary->p99_us, summary->stall_share);
         return;
     }
-    printf("%s: %" PRIu64 " workers, %" PRIu64 " s, %" PRIu64 " batches, %" PRIu64 " failed\n", arguments->feed,
-           arguments->workers, arguments->seconds, summary->batches, summary->failed);
-    printf("  rate        %.1f batches/s, %.1f windows/s\n", summary->batches_per_second, summary->windows_per_second);
-    printf("  hand-over   p50 %.1f us, p99 %.1f us (from READY to the return of next, queueing included)\n", summary->p50_us,
-           summary->p99_us);
+    printf("%s: %" PRIu64 " workers, %" PRIu64 " s, %" PRIu64 " batches, %" PRIu64 " failed\n",
+           arguments->feed, arguments->workers, arguments->seconds, summary->batches, summary->failed);
+    printf("  rate        %.1f batches/s, %.1f windows/s\n", summary->batches_per_second,
+           summary->windows_per_second);
+    printf("  hand-over   p50 %.1f us, p99 %.1f us (from READY to the return of next, queueing included)\n",
+           summary->p50_us, summary->p99_us);
     printf("  stall       %.1f %% of the time in next\n", 100 * summary->stall_share);
 }
 
 int cli_bench(int argc, char **argv)
 {
-    static const char *const known[] = {"FEED", "--endpoint", "--seconds", "--workers", "--credit", "--json", NULL};
+    static const char *const known[] = {"FEED",     "--endpoint", "--seconds", "--workers",
+                                        "--credit", "--json",     NULL};
     char job[32];
     struct cli_feed_arguments arguments = {.seconds = 5, .workers = 1, .credit = 8};
-    if (!cli_parse_feed(argc, argv, known, &arguments) || arguments.workers < 1 || arguments.workers > MAX_WORKERS)
+    if (!cli_parse_feed(argc, argv, known, &arguments) || arguments.workers < 1 ||
+        arguments.workers > MAX_WORKERS)
         return cli_usage("bench");
     snprintf(job, sizeof(job), "bench-%ld", (long)getpid());
     arguments.job = job;

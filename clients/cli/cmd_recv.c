@@ -167,14 +167,14 @@ static void print_batch(const struct trajd_batch *batch, bool json)
     const uint32_t count = trajd_batch_tensor_count(batch);
     trajd_batch_get_info(batch, &info);
     if (!json) {
-        printf("epoch %" PRIu64 " position %" PRIu64 " rows %u..%u\n", info.epoch, info.position, info.row_begin,
-               info.row_begin + info.row_count);
+        printf("epoch %" PRIu64 " position %" PRIu64 " rows %u..%u\n", info.epoch, info.position,
+               info.row_begin, info.row_begin + info.row_count);
         for (uint32_t i = 0; i < count; i++)
             print_tensor(trajd_batch_tensor(batch, i));
         return;
     }
-    printf("{\"epoch\":%" PRIu64 ",\"position\":%" PRIu64 ",\"rows\":[%u,%u],\"tensors\":[", info.epoch, info.position,
-           info.row_begin, info.row_count);
+    printf("{\"epoch\":%" PRIu64 ",\"position\":%" PRIu64 ",\"rows\":[%u,%u],\"tensors\":[", info.epoch,
+           info.position, info.row_begin, info.row_count);
     for (uint32_t i = 0; i < count; i++) {
         printf(i > 0 ? "," : "");
         print_tensor_json(trajd_batch_tensor(batch, i));
@@ -217,8 +217,8 @@ static int receive(struct trajd_client *client, const struct cli_feed_arguments 
 
 int cli_recv(int argc, char **argv)
 {
-    static const char *const known[] = {"FEED",    "--endpoint", "--job",  "--count", "--epoch", "--next",
-                                        "--credit", "--rank",     "--world", "--json", NULL};
+    static const char *const known[] = {"FEED",     "--endpoint", "--job",   "--count", "--epoch", "--next",
+                                        "--credit", "--rank",     "--world", "--json",  NULL};
     struct cli_feed_arguments arguments = {.count = UINT64_MAX, .job = "trajctl"};
     if (!cli_parse_feed(argc, argv, known, &arguments))
         return cli_usage("recv");

@@ -31,9 +31,10 @@ static enum trajd_status listen_at(struct trajd_fdsock *fdsock, struct trajd_err
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(fdsock->path) >= sizeof(address.sun_path))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-                               "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory", fdsock->path,
-                               sizeof(address.sun_path) - 1);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory", fdsock->path,
+            sizeof(address.sun_path) - 1);
     memcpy(address.sun_path, fdsock->path, strlen(fdsock->path) + 1);
     fdsock->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fdsock->listener < 0)
@@ -167,11 +168,13 @@ static void accept_one(struct trajd_fdsock *fdsock, uint64_t now_ns)
         return;
     }
     struct connection *connection = find_free(fdsock);
-    if (connection == NULL || watch(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL) != TRAJD_OK) {
+    if (connection == NULL ||
+        watch(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL) != TRAJD_OK) {
         close(fd);
         return;
     }
-    *connection = (struct connection){.fd = fd, .deadline_ns = now_ns + fdsock->options.silence_ms * UINT64_C(1000000)};
+    *connection =
+        (struct connection){.fd = fd, .deadline_ns = now_ns + fdsock->options.silence_ms * UINT64_C(1000000)};
     fdsock->silent_count++;
 }
 
@@ -205,7 +208,8 @@ static void greet(struct trajd_fdsock *fdsock, struct connection *connection)
     }
 }
 
-/* A worker says nothing after its token: whatever becomes readable is the end, or a peer that breaks the protocol. */
+/* A worker says nothing after its token: whatever becomes readable is the end, or a peer that breaks the
+ * protocol. */
 static void end_session(struct trajd_fdsock *fdsock, struct connection *connection)
 {
     uint64_t session = connection->session;
@@ -242,8 +246,8 @@ void trajd_fdsock_turn(struct trajd_fdsock *fdsock, uint64_t now_ns)
     close_silent(fdsock, now_ns);
 }
 
-enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t session, const struct trajd_ring *ring,
-                                         struct trajd_error *error)
+enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t session,
+                                         const struct trajd_ring *ring, struct trajd_error *error)
 {
     struct connection *connection = session != 0 ? find_session(fdsock, session) : NULL;
     if (connection == NULL)
@@ -254,15 +258,18 @@ enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t s
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {0};
     struct iovec part = {.iov_base = words, .iov_len = sizeof(words)};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
     struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(rights), &ring->fd, sizeof(int));
     if (sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof(words))
-        return trajd_error_set(error, TRAJD_ERR_CLOSED, errno, "sending a ring's descriptor: %s", strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, errno, "sending a ring's descriptor: %s",
+                               strerror(errno));
     return TRAJD_OK;
 }
 

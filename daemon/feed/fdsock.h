@@ -1,5 +1,5 @@
-/* The Unix socket beside the ZeroMQ one: hands ring descriptors to workers, and tells a worker's death by its end of file.
- * Used from the server's thread only. Nothing here blocks. */
+/* The Unix socket beside the ZeroMQ one: hands ring descriptors to workers, and tells a worker's death by its
+ * end of file. Used from the server's thread only. Nothing here blocks. */
 #ifndef TRAJD_FEED_FDSOCK_H
 #define TRAJD_FEED_FDSOCK_H
 
@@ -27,8 +27,8 @@ struct trajd_fdsock_options {
 };
 
 /* Replaces a stale socket file: the caller holds the directory's lock. */
-enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options, struct trajd_fdsock **fdsock,
-                                      struct trajd_error *error);
+enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options,
+                                      struct trajd_fdsock **fdsock, struct trajd_error *error);
 /* Closes all connections, silently, and removes the socket file. */
 void trajd_fdsock_destroy(struct trajd_fdsock **fdsock);
 
@@ -37,8 +37,8 @@ int trajd_fdsock_poll_fd(const struct trajd_fdsock *fdsock);
 void trajd_fdsock_turn(struct trajd_fdsock *fdsock, uint64_t now_ns);
 
 /* TRAJD_ERR_CLOSED: the session has no connection, or does not read it. */
-enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t session, const struct trajd_ring *ring,
-                                         struct trajd_error *error);
+enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t session,
+                                         const struct trajd_ring *ring, struct trajd_error *error);
 /* Ends the session's connection, if it has one. */
 void trajd_fdsock_drop(struct trajd_fdsock *fdsock, uint64_t session);
 

@@ -33,15 +33,16 @@ enum trajd_status trajd_lock_take(const char *directory, int *fd, struct trajd_e
     char path[PATH_MAX];
     *fd = -1;
     if (snprintf(path, sizeof(path), "%s/lock", directory) >= (int)sizeof(path))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG, "%s: the path is too long", directory);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG, "%s: the path is too long",
+                               directory);
     int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (lock < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
     enum trajd_status status;
     if (flock(lock, LOCK_EX | LOCK_NB) != 0)
         status = errno == EWOULDBLOCK
-                     ? trajd_error_set(error, TRAJD_ERR_BUSY, errno, "%s: the daemon with pid %ld has it", path,
-                                       read_holder(lock))
+                     ? trajd_error_set(error, TRAJD_ERR_BUSY, errno, "%s: the daemon with pid %ld has it",
+                                       path, read_holder(lock))
                      : trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
     else
         status = write_holder(lock, path, error);

@@ -51,7 +51,8 @@ static void unlink_route(struct trajd_peers *peers, struct trajd_peer *peer)
     peer->route.size = 0;
 }
 
-void trajd_peers_set_route(struct trajd_peers *peers, struct trajd_peer *peer, const struct trajd_route *route)
+void trajd_peers_set_route(struct trajd_peers *peers, struct trajd_peer *peer,
+                           const struct trajd_route *route)
 {
     unlink_route(peers, peer);
     uint32_t *head = bucket(peers, route);

@@ -35,12 +35,13 @@ static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes
 {
     if (slot_count == 0 || slot_size_bytes == 0 || slot_size_bytes % TRAJD_RING_ALIGNMENT != 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "ring of %u slots of %llu bytes (at least one slot, sizes in multiples of %u)", slot_count,
-                               (unsigned long long)slot_size_bytes, TRAJD_RING_ALIGNMENT);
+                               "ring of %u slots of %llu bytes (at least one slot, sizes in multiples of %u)",
+                               slot_count, (unsigned long long)slot_size_bytes, TRAJD_RING_ALIGNMENT);
     if (__builtin_mul_overflow((uint64_t)slot_count, slot_size_bytes, size_bytes) ||
         __builtin_add_overflow(*size_bytes, TRAJD_RING_ALIGNMENT, size_bytes) || *size_bytes > INT64_MAX)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "ring of %u slots of %llu bytes: more than an address can say",
-                               slot_count, (unsigned long long)slot_size_bytes);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "ring of %u slots of %llu bytes: more than an address can say", slot_count,
+                               (unsigned long long)slot_size_bytes);
     return TRAJD_OK;
 }
 
@@ -57,7 +58,8 @@ enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count
     status = allocate(ring->fd, ring->size_bytes, error);
     if (status != TRAJD_OK)
         goto fail;
-    void *memory = mmap(NULL, ring->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring->fd, 0);
+    void *memory =
+        mmap(NULL, ring->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring->fd, 0);
     if (memory == MAP_FAILED) {
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, errno, "mapping a ring of %llu bytes: %s",
                                  (unsigned long long)ring->size_bytes, strerror(errno));

@@ -1,5 +1,5 @@
-/* The daemon's side of a ring: a sealed memfd, its memory and its headers (proto/ring.h says what workers see).
- * What a slot's state is, the core knows; here are only bytes. */
+/* The daemon's side of a ring: a sealed memfd, its memory and its headers (proto/ring.h says what workers
+ * see). What a slot's state is, the core knows; here are only bytes. */
 #ifndef TRAJD_FEED_RING_H
 #define TRAJD_FEED_RING_H
 
@@ -17,8 +17,9 @@ struct trajd_ring {
     uint32_t ring_id;
 };
 
-/* Allocates and touches every page now, so that a full machine is an error here and not a SIGBUS later; then seals the
- * size. slot_size_bytes must be a multiple of TRAJD_RING_ALIGNMENT. TRAJD_ERR_MEMORY: overflow, or no room. */
+/* Allocates and touches every page now, so that a full machine is an error here and not a SIGBUS later; then
+ * seals the size. slot_size_bytes must be a multiple of TRAJD_RING_ALIGNMENT. TRAJD_ERR_MEMORY: overflow, or
+ * no room. */
 enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes,
                                     struct trajd_error *error);
 /* Gives the ring its number and writes its header: before its descriptor is handed to anybody. */
@@ -28,7 +29,8 @@ void trajd_ring_destroy(struct trajd_ring *ring);
 
 /* The slot's first byte, that is its header. */
 void *trajd_ring_slot(const struct trajd_ring *ring, uint32_t slot);
-/* Written whole before a batch is announced: a worker can write into a slot, so nothing of the last use is trusted. */
+/* Written whole before a batch is announced: a worker can write into a slot, so nothing of the last use is
+ * trusted. */
 void trajd_ring_stamp(const struct trajd_ring *ring, uint32_t slot, const struct trajd_slot_header *header);
 
 #endif

@@ -35,9 +35,10 @@ static bool outbox_grow(struct trajd_outbox *outbox, size_t size)
     return true;
 }
 
-/* A record: route, ready_ns (of a BATCH, else 0), frame length, frame. Without memory the message is lost: its session hears all
- * again when it comes back. */
-static void send_message(void *context, uint64_t session, void *user, const struct trajd_wire_message *message)
+/* A record: route, ready_ns (of a BATCH, else 0), frame length, frame. Without memory the message is lost:
+ * its session hears all again when it comes back. */
+static void send_message(void *context, uint64_t session, void *user,
+                         const struct trajd_wire_message *message)
 {
     struct trajd_server *server = context;
     struct trajd_outbox *outbox = &server->outbox;
@@ -132,7 +133,8 @@ static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_
     snprintf(path, sizeof(path), "%s/fd.sock", directory);
     const struct trajd_fdsock_options fdsock = {.path = path,
                                                 .group_access = server->options.group_access,
-                                                .max_connections = server->options.max_sessions + FD_SOCKET_SPARE,
+                                                .max_connections =
+                                                    server->options.max_sessions + FD_SOCKET_SPARE,
                                                 .silence_ms = SILENCE_MS,
                                                 .identify = identify,
                                                 .gone = gone,
@@ -249,7 +251,8 @@ void trajd_server_destroy(struct trajd_server **pointer)
 static struct timespec deadline_in(uint64_t timeout_ms)
 {
     uint64_t at_ns = now() + timeout_ms * UINT64_C(1000000);
-    return (struct timespec){.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)), .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
+    return (struct timespec){.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)),
+                             .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
 }
 
 void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms)

@@ -32,7 +32,8 @@ static struct trajd_wire_tensor *copy_schema(const struct trajd_feed_schema *sch
 {
     size_t size = schema->tensor_count * sizeof(struct trajd_wire_tensor);
     for (uint32_t i = 0; i < schema->tensor_count; i++)
-        size += text_size(schema->tensors[i].name) + text_size(schema->tensors[i].role) + text_size(schema->tensors[i].of);
+        size += text_size(schema->tensors[i].name) + text_size(schema->tensors[i].role) +
+                text_size(schema->tensors[i].of);
     struct trajd_wire_tensor *tensors = calloc(1, size > 0 ? size : 1);
     if (tensors == NULL)
         return NULL;
@@ -164,7 +165,8 @@ void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **p
 
 /* ---- production ---- */
 
-static enum trajd_status wait_for_slot(struct trajd_feed *feed, const struct timespec *deadline, struct trajd_core_fill *fill)
+static enum trajd_status wait_for_slot(struct trajd_feed *feed, const struct timespec *deadline,
+                                       struct trajd_core_fill *fill)
 {
     struct trajd_server *server = feed->server;
     for (bool late = false;;) {
@@ -203,11 +205,14 @@ enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms, 
     return status;
 }
 
-void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill, const struct trajd_error *failure)
+void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
+                        const struct trajd_error *failure)
 {
     struct trajd_server *server = feed->server;
-    const struct trajd_slot_header header = {
-        .generation = fill->generation, .epoch = fill->epoch, .position = fill->position, .row_count = fill->row_count};
+    const struct trajd_slot_header header = {.generation = fill->generation,
+                                             .epoch = fill->epoch,
+                                             .position = fill->position,
+                                             .row_count = fill->row_count};
     const struct trajd_core_fill core = {.slot = fill->slot,
                                          .row_count = fill->row_count,
                                          .generation = fill->generation,

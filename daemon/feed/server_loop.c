@@ -151,11 +151,13 @@ void *trajd_server_run(void *context)
         if (idle)
             readable = trajd_transport_wait(server->transport, descriptors, 2, IDLE_MS);
         const uint64_t now_ns = (uint64_t)trajd_now_ns();
-        __atomic_store_n(&server->last_turn_ns, now_ns, __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
+        __atomic_store_n(&server->last_turn_ns, now_ns,
+                         __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
         if ((readable & WAKE) && read(server->wake_fd, &count, sizeof(count)) < 0)
             count = 0; /* never empty here; and if it were, nothing would be lost */
         trajd_transport_turn(server->transport, now_ns);
-        idle = receive_all(server, now_ns); /* what a worker said before it died counts, so before its end of file */
+        idle = receive_all(server,
+                           now_ns); /* what a worker said before it died counts, so before its end of file */
         const bool due = now_ns >= server->tick_at_ns;
         if ((readable & CONNECTIONS) || due)
             trajd_fdsock_turn(server->fdsock, now_ns);

@@ -8,7 +8,8 @@
 #define ATTACH_NS (5 * UINT64_C(1000000000))
 
 /* Answers that are no part of a session's state go out at once. */
-static void reply(struct trajd_server *server, const struct trajd_route *route, const struct trajd_wire_message *message)
+static void reply(struct trajd_server *server, const struct trajd_route *route,
+                  const struct trajd_wire_message *message)
 {
     size_t size;
     if (trajd_wire_encode(message, server->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK ||
@@ -35,7 +36,8 @@ void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *pe
 /* ---- HELLO ---- */
 
 /* The session that the token names, if it is this instance's and the same user's. */
-static struct trajd_peer *find_resumed(struct trajd_server *server, const struct trajd_wire_hello *hello, uid_t uid)
+static struct trajd_peer *find_resumed(struct trajd_server *server, const struct trajd_wire_hello *hello,
+                                       uid_t uid)
 {
     if (!hello->has_token || hello->instance != server->options.instance_id)
         return NULL;
@@ -52,8 +54,8 @@ static enum trajd_status make_token(uint8_t token[TRAJD_WIRE_TOKEN_SIZE], struct
 }
 
 /* A session of this connection's that another HELLO is to follow: one without fd.sock was never used. */
-static enum trajd_status make_way(struct trajd_server *server, const struct trajd_route *route, uint64_t now_ns,
-                                  struct trajd_error *error)
+static enum trajd_status make_way(struct trajd_server *server, const struct trajd_route *route,
+                                  uint64_t now_ns, struct trajd_error *error)
 {
     struct trajd_peer *peer = trajd_peers_by_route(&server->peers, route);
     if (peer == NULL)
@@ -65,7 +67,8 @@ static enum trajd_status make_way(struct trajd_server *server, const struct traj
 }
 
 static enum trajd_status start_session(struct trajd_server *server, const struct trajd_incoming *incoming,
-                                       struct trajd_wire_hello *hello, uint64_t now_ns, struct trajd_error *error)
+                                       struct trajd_wire_hello *hello, uint64_t now_ns,
+                                       struct trajd_error *error)
 {
     uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
     uint64_t session;
@@ -73,7 +76,8 @@ static enum trajd_status start_session(struct trajd_server *server, const struct
     void *replaced;
     struct trajd_peer *peer = find_resumed(server, hello, incoming->uid);
     enum trajd_status status = make_token(token, error);
-    if (status == TRAJD_OK && (peer == NULL || peer != trajd_peers_by_route(&server->peers, &incoming->route)))
+    if (status == TRAJD_OK &&
+        (peer == NULL || peer != trajd_peers_by_route(&server->peers, &incoming->route)))
         status = make_way(server, &incoming->route, now_ns, error);
     if (status != TRAJD_OK)
         return status;
@@ -84,7 +88,8 @@ static enum trajd_status start_session(struct trajd_server *server, const struct
         peer = trajd_peers_free_entry(&server->peers);
     }
     if (peer == NULL)
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "all %u sessions are taken", server->options.max_sessions);
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "all %u sessions are taken",
+                               server->options.max_sessions);
     status = trajd_core_hello(server->core, hello, token, peer, now_ns, &session, &resumed, &replaced, error);
     if (status != TRAJD_OK)
         return status;
@@ -100,8 +105,9 @@ static enum trajd_status start_session(struct trajd_server *server, const struct
 
 /* ---- OPEN ---- */
 
-static enum trajd_status enter_feed(struct trajd_server *server, struct trajd_peer *peer, const struct trajd_wire_open *open,
-                                    struct trajd_feed *feed, uint64_t now_ns)
+static enum trajd_status enter_feed(struct trajd_server *server, struct trajd_peer *peer,
+                                    const struct trajd_wire_open *open, struct trajd_feed *feed,
+                                    uint64_t now_ns)
 {
     enum trajd_status status = trajd_core_open(server->core, peer->session, open, feed->core, now_ns);
     if (status != TRAJD_OK || !trajd_peer_note_ring(peer, feed->ring.ring_id))
@@ -117,7 +123,8 @@ static struct trajd_request *note_request(struct trajd_server *server, const str
         struct trajd_request *request = &server->requests[i];
         if (request->id != 0)
             continue;
-        *request = (struct trajd_request){.id = ++server->last_request, .session = peer->session, .open = *open};
+        *request =
+            (struct trajd_request){.id = ++server->last_request, .session = peer->session, .open = *open};
         trajd_wire_text_copy(open->job, request->job, sizeof(request->job));
         request->open.job = trajd_wire_text(request->job);
         request->open.feed = request->open.spec = (struct trajd_wire_text){0};
@@ -160,11 +167,12 @@ static void ask_producer(struct trajd_server *server, uint64_t request, const st
     free(spec);
 }
 
-static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer, const struct trajd_wire_open *open,
-                            uint64_t now_ns)
+static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer,
+                            const struct trajd_wire_open *open, uint64_t now_ns)
 {
     struct trajd_error error;
-    struct trajd_core_feed *feed = open->feed.size > 0 ? trajd_core_find_feed(server->core, open->feed) : NULL;
+    struct trajd_core_feed *feed =
+        open->feed.size > 0 ? trajd_core_find_feed(server->core, open->feed) : NULL;
     if (!peer->attached) {
         trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "OPEN: connect to fd.sock first");
     } else if (feed != NULL) {
@@ -211,8 +219,8 @@ static bool handle_session_message(struct trajd_server *server, const struct tra
     return false;
 }
 
-static void answer_status(struct trajd_server *server, const struct trajd_incoming *incoming, uint64_t request,
-                          uint64_t now_ns)
+static void answer_status(struct trajd_server *server, const struct trajd_incoming *incoming,
+                          uint64_t request, uint64_t now_ns)
 {
     size_t length = trajd_server_write_status(server, server->status, TRAJD_WIRE_MAX_STATUS, now_ns);
     const struct trajd_wire_message answer = {
@@ -221,8 +229,8 @@ static void answer_status(struct trajd_server *server, const struct trajd_incomi
     reply(server, &incoming->route, &answer);
 }
 
-static void handle_hello(struct trajd_server *server, const struct trajd_incoming *incoming, struct trajd_wire_hello *hello,
-                         uint64_t now_ns)
+static void handle_hello(struct trajd_server *server, const struct trajd_incoming *incoming,
+                         struct trajd_wire_hello *hello, uint64_t now_ns)
 {
     struct trajd_error error;
     pthread_mutex_lock(&server->mutex);
@@ -232,8 +240,8 @@ static void handle_hello(struct trajd_server *server, const struct trajd_incomin
         reply_error(server, &incoming->route, 0, &error);
 }
 
-static void handle_good(struct trajd_server *server, const struct trajd_incoming *incoming, struct trajd_wire_message *message,
-                        uint64_t now_ns)
+static void handle_good(struct trajd_server *server, const struct trajd_incoming *incoming,
+                        struct trajd_wire_message *message, uint64_t now_ns)
 {
     if (message->op == TRAJD_WIRE_HELLO) {
         handle_hello(server, incoming, &message->hello, now_ns);
@@ -258,10 +266,12 @@ void trajd_server_handle(struct trajd_server *server, const struct trajd_incomin
     if (status == TRAJD_OK && message.op < TRAJD_WIRE_WELCOME)
         handle_good(server, incoming, &message, now_ns);
     else if (status == TRAJD_OK) {
-        trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "op %d goes from daemon to worker only", (int)message.op);
+        trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "op %d goes from daemon to worker only",
+                        (int)message.op);
         reply_error(server, &incoming->route, 0, &error);
     } else if (status != TRAJD_ERR_DATA)
         reply_error(server, &incoming->route, request, &error);
     else
-        __atomic_add_fetch(&server->dropped_frames, 1, __ATOMIC_RELAXED); /* a counter: nothing is ordered by it */
+        __atomic_add_fetch(&server->dropped_frames, 1,
+                           __ATOMIC_RELAXED); /* a counter: nothing is ordered by it */
 }

@@ -1,8 +1,9 @@
-/* The server's inside, shared by server.c (feeds, producers), server_loop.c (the thread), server_messages.c (what workers say)
- * and server_status.c.
+/* The server's inside, shared by server.c (feeds, producers), server_loop.c (the thread), server_messages.c
+ * (what workers say) and server_status.c.
  *
- * One mutex guards the core and all that its callbacks touch: outbox, peers, feeds, requests. Transport and fd socket belong to the
- * thread alone. Producers never send: what the core says in a publish goes into the outbox, and the thread is woken. */
+ * One mutex guards the core and all that its callbacks touch: outbox, peers, feeds, requests. Transport and
+ * fd socket belong to the thread alone. Producers never send: what the core says in a publish goes into the
+ * outbox, and the thread is woken. */
 #ifndef TRAJD_FEED_SERVER_STATE_H
 #define TRAJD_FEED_SERVER_STATE_H
 
@@ -55,8 +56,8 @@ struct trajd_server {
     int lock_fd, wake_fd;
     pthread_t thread;
     bool running;
-    bool stop;              /* atomic */
-    uint64_t last_turn_ns;  /* atomic */
+    bool stop;               /* atomic */
+    uint64_t last_turn_ns;   /* atomic */
     uint64_t dropped_frames; /* atomic: that were not from a peer of ours */
 
     pthread_mutex_t mutex;

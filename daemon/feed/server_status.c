@@ -62,21 +62,23 @@ static void append_totals(struct text *text, const struct trajd_server *server, 
     const struct trajd_transport_counters *counters = trajd_transport_get_counters(server->transport);
     append_string(text, "version", server->version);
     append(text, ",\"instance\":\"%016" PRIx64 "\",\"now_ns\":%" PRIu64, server->options.instance_id, now_ns);
-    append(text, ",\"batches_sent\":%" PRIu64 ",\"batches_done\":%" PRIu64 ",\"windows_done\":%" PRIu64, stats.batches_sent,
-           stats.batches_done, stats.windows_done);
-    append(text, ",\"batches_failed\":%" PRIu64 ",\"handed_again\":%" PRIu64 ",\"late_acks\":%" PRIu64, stats.batches_failed,
-           stats.handed_again, stats.late_acks);
-    append(text, ",\"late_publishes\":%" PRIu64 ",\"dead_sessions\":%" PRIu64 ",\"resumed_sessions\":%" PRIu64,
+    append(text, ",\"batches_sent\":%" PRIu64 ",\"batches_done\":%" PRIu64 ",\"windows_done\":%" PRIu64,
+           stats.batches_sent, stats.batches_done, stats.windows_done);
+    append(text, ",\"batches_failed\":%" PRIu64 ",\"handed_again\":%" PRIu64 ",\"late_acks\":%" PRIu64,
+           stats.batches_failed, stats.handed_again, stats.late_acks);
+    append(text,
+           ",\"late_publishes\":%" PRIu64 ",\"dead_sessions\":%" PRIu64 ",\"resumed_sessions\":%" PRIu64,
            stats.late_publishes, stats.dead_sessions, stats.resumed_sessions);
     append(text, ",\"damaged_journals\":%" PRIu64 ",\"journals_refused\":%" PRIu64, stats.damaged_journals,
            stats.journals_refused);
     append(text, ",\"dropped_messages\":%" PRIu64 ",\"refused_connections\":%" PRIu64 ",\"floods\":%" PRIu64,
-           __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED) + counters->malformed, counters->refused,
-           counters->floods);
+           __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED) + counters->malformed,
+           counters->refused, counters->floods);
     append(text, ",\"unsent_messages\":%" PRIu64, server->unsent);
-    append(text, ",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f", server->batch_rate_hz, server->window_rate_hz);
-    append(text, ",\"ready_to_sent_us\":{\"p50\":%.1f,\"p99\":%.1f}", (double)latency_below_ns(server, 0.5) * 1e-3,
-           (double)latency_below_ns(server, 0.99) * 1e-3);
+    append(text, ",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f", server->batch_rate_hz,
+           server->window_rate_hz);
+    append(text, ",\"ready_to_sent_us\":{\"p50\":%.1f,\"p99\":%.1f}",
+           (double)latency_below_ns(server, 0.5) * 1e-3, (double)latency_below_ns(server, 0.99) * 1e-3);
 }
 
 static void append_feed(struct text *text, const struct trajd_feed *feed)
@@ -87,15 +89,19 @@ static void append_feed(struct text *text, const struct trajd_feed *feed)
     append_string(text, "name", info.name != NULL ? info.name : "");
     append(text, ",");
     append_string(text, "job", info.job != NULL ? info.job : "");
-    append(text, ",\"mode\":\"%s\",\"world\":%u,\"members\":%u,\"running\":%s", info.mode == TRAJD_WIRE_SHARD ? "shard" : "share",
-           info.world, info.members, info.running ? "true" : "false");
-    append(text, ",\"epoch\":%" PRIu64 ",\"epoch_length\":%" PRIu64 ",\"produced_epoch\":%" PRIu64 ",\"cursor\":%" PRIu64,
+    append(text, ",\"mode\":\"%s\",\"world\":%u,\"members\":%u,\"running\":%s",
+           info.mode == TRAJD_WIRE_SHARD ? "shard" : "share", info.world, info.members,
+           info.running ? "true" : "false");
+    append(text,
+           ",\"epoch\":%" PRIu64 ",\"epoch_length\":%" PRIu64 ",\"produced_epoch\":%" PRIu64
+           ",\"cursor\":%" PRIu64,
            info.epoch, info.epoch_length, info.produced_epoch, info.cursor);
     append(text, ",\"batches\":%" PRIu64 ",\"batches_left\":%" PRIu64, info.batches, info.batches_left);
-    append(text, ",\"ring_bytes\":%" PRIu64 ",\"slots\":{\"count\":%u,\"free\":%u,\"filling\":%u,\"ready\":%u}",
-           feed->ring.size_bytes, feed->ring.slot_count, info.slots_free, info.slots_filling, info.slots_ready);
-    append(text, ",\"stalled_seconds\":%.6f,\"absent_seconds\":%.6f,\"absent_rank\":%u}", (double)info.stalled_ns * 1e-9,
-           (double)info.absent_ns * 1e-9, info.absent_rank);
+    append(
+        text, ",\"ring_bytes\":%" PRIu64 ",\"slots\":{\"count\":%u,\"free\":%u,\"filling\":%u,\"ready\":%u}",
+        feed->ring.size_bytes, feed->ring.slot_count, info.slots_free, info.slots_filling, info.slots_ready);
+    append(text, ",\"stalled_seconds\":%.6f,\"absent_seconds\":%.6f,\"absent_rank\":%u}",
+           (double)info.stalled_ns * 1e-9, (double)info.absent_ns * 1e-9, info.absent_rank);
 }
 
 static void append_session(struct text *text, const struct trajd_core_session_info *info, uint64_t now_ns)
@@ -103,9 +109,10 @@ static void append_session(struct text *text, const struct trajd_core_session_in
     const uint64_t silent_ns = now_ns > info->last_message_ns ? now_ns - info->last_message_ns : 0;
     append(text, "{\"session\":%" PRIu64 ",", info->session);
     append_string(text, "client", info->client);
-    append(text, ",\"pid\":%" PRIu64 ",\"feed_id\":%u,\"rank\":%u,\"credit\":%u,\"held\":%u", info->pid, info->feed_id,
-           info->rank, info->credit, info->held);
-    append(text, ",\"batches_sent\":%" PRIu64 ",\"batches_done\":%" PRIu64, info->batches_sent, info->batches_done);
+    append(text, ",\"pid\":%" PRIu64 ",\"feed_id\":%u,\"rank\":%u,\"credit\":%u,\"held\":%u", info->pid,
+           info->feed_id, info->rank, info->credit, info->held);
+    append(text, ",\"batches_sent\":%" PRIu64 ",\"batches_done\":%" PRIu64, info->batches_sent,
+           info->batches_done);
     append(text, ",\"stalled_by_seconds\":%.6f,\"silent_seconds\":%.3f}", (double)info->stalled_ns * 1e-9,
            (double)silent_ns * 1e-9);
 }
@@ -116,7 +123,8 @@ static void append_lists(struct text *text, const struct trajd_server *server, u
     list.room -= STATUS_RESERVE;
     const char *comma = "";
     append(&list, ",\"feeds\":[");
-    for (const struct trajd_feed *feed = server->feeds; feed != NULL && list.room - list.length > 2048; feed = feed->next) {
+    for (const struct trajd_feed *feed = server->feeds; feed != NULL && list.room - list.length > 2048;
+         feed = feed->next) {
         append(&list, "%s", comma);
         append_feed(&list, feed);
         comma = ",";

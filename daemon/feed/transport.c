@@ -16,13 +16,15 @@
 #include <zmq.h>
 
 /* Against a flood of connections, twice:
- * Descriptors are counted while there are many left, each time that a quarter of the free ones may have gone, and the listener is
- * closed for a while when few are. That keeps descriptors for the rest of the daemon, but it is a race against the I/O thread.
- * libzmq's ipc listener aborts the process when accept fails with EMFILE, ENOBUFS or ENOMEM, though not with ENFILE. So accept4 here
- * stands before libc's (the linker lets an executable's definition win) and says ENFILE for all of them. */
+ * Descriptors are counted while there are many left, each time that a quarter of the free ones may have gone,
+ * and the listener is closed for a while when few are. That keeps descriptors for the rest of the daemon, but
+ * it is a race against the I/O thread. libzmq's ipc listener aborts the process when accept fails with
+ * EMFILE, ENOBUFS or ENOMEM, though not with ENFILE. So accept4 here stands before libc's (the linker lets an
+ * executable's definition win) and says ENFILE for all of them. */
 #define LISTENER_REST_NS (300 * UINT64_C(1000000))
 
-__attribute__((visibility("default"))) int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
+__attribute__((visibility("default"))) int accept4(int listener, struct sockaddr *address, socklen_t *size,
+                                                   int flags)
 {
     int fd = (int)syscall(SYS_accept4, listener, address, size, flags);
     if (fd < 0 && (errno == EMFILE || errno == ENOBUFS || errno == ENOMEM))
@@ -37,7 +39,7 @@ struct trajd_transport {
     char *endpoint;
     const char *path; /* within endpoint */
     bool group_access;
-    bool bound; /* at least once: the file is ours */
+    bool bound;      /* at least once: the file is ours */
     zmq_msg_t frame; /* of the last receive */
     uint64_t descriptor_limit;
     uint64_t accepted;       /* since descriptors were counted */
@@ -54,7 +56,8 @@ static enum trajd_status zmq_error(struct trajd_error *error, const char *what)
     return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "%s: %s", what, zmq_strerror(code));
 }
 
-static enum trajd_status set_options(void *socket, const int (*options)[2], size_t count, struct trajd_error *error)
+static enum trajd_status set_options(void *socket, const int (*options)[2], size_t count,
+                                     struct trajd_error *error)
 {
     for (size_t i = 0; i < count; i++)
         if (zmq_setsockopt(socket, options[i][0], &options[i][1], sizeof(int)) != 0)
@@ -62,8 +65,8 @@ static enum trajd_status set_options(void *socket, const int (*options)[2], size
     return TRAJD_OK;
 }
 
-static enum trajd_status open_router(struct trajd_transport *transport, const struct trajd_transport_options *options,
-                                     struct trajd_error *error)
+static enum trajd_status open_router(struct trajd_transport *transport,
+                                     const struct trajd_transport_options *options, struct trajd_error *error)
 {
     const int router_options[][2] = {
         {ZMQ_ROUTER_MANDATORY, 1}, /* an unreachable peer is an error, not silence */
@@ -78,8 +81,8 @@ static enum trajd_status open_router(struct trajd_transport *transport, const st
     transport->router = zmq_socket(transport->context, ZMQ_ROUTER);
     if (transport->router == NULL)
         return zmq_error(error, "zmq_socket");
-    enum trajd_status status =
-        set_options(transport->router, router_options, sizeof(router_options) / sizeof(*router_options), error);
+    enum trajd_status status = set_options(transport->router, router_options,
+                                           sizeof(router_options) / sizeof(*router_options), error);
     if (status != TRAJD_OK)
         return status;
     /* without a domain libzmq does not ask who may connect */
@@ -124,12 +127,14 @@ static int bind_router(struct trajd_transport *transport)
     return result;
 }
 
-static enum trajd_status set_endpoint(struct trajd_transport *transport, const char *path, struct trajd_error *error)
+static enum trajd_status set_endpoint(struct trajd_transport *transport, const char *path,
+                                      struct trajd_error *error)
 {
     const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
     if (strlen(path) > limit)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-                               "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory", path, limit);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory", path, limit);
     if (asprintf(&transport->endpoint, "ipc://%s", path) < 0) {
         transport->endpoint = NULL;
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
@@ -153,9 +158,10 @@ static enum trajd_status raise_descriptor_limit(struct trajd_transport *transpor
     transport->descriptor_limit = limit.rlim_cur;
     const uint64_t wanted = 4 * (uint64_t)max_sessions + 128;
     if (limit.rlim_cur < wanted)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "RLIMIT_NOFILE is %llu: %u sessions need %llu (raise it, or allow fewer sessions)",
-                               (unsigned long long)limit.rlim_cur, max_sessions, (unsigned long long)wanted);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "RLIMIT_NOFILE is %llu: %u sessions need %llu (raise it, or allow fewer sessions)",
+            (unsigned long long)limit.rlim_cur, max_sessions, (unsigned long long)wanted);
     return TRAJD_OK;
 }
 
@@ -164,7 +170,8 @@ static enum trajd_status raise_descriptor_limit(struct trajd_transport *transpor
 static uint64_t count_descriptors(void)
 {
     DIR *directory = opendir("/proc/self/fd");
-    if (directory == NULL) /* no descriptor left for it, or no /proc: then nothing is known and nothing is watched */
+    if (directory ==
+        NULL) /* no descriptor left for it, or no /proc: then nothing is known and nothing is watched */
         return errno == EMFILE || errno == ENFILE ? UINT64_MAX : 0;
     uint64_t count = 0;
     while (readdir(directory) != NULL)
@@ -235,9 +242,10 @@ static bool may_connect(const struct trajd_transport *transport, const char *add
     return transport->group_access || uid == 0 || uid == geteuid();
 }
 
-/* A request's frames: version, request id, domain, address, routing id, mechanism. False: no request waits. */
-static bool receive_zap(struct trajd_transport *transport, char *request_id, size_t *request_id_size, char *address,
-                        size_t room)
+/* A request's frames: version, request id, domain, address, routing id, mechanism. False: no request waits.
+ */
+static bool receive_zap(struct trajd_transport *transport, char *request_id, size_t *request_id_size,
+                        char *address, size_t room)
 {
     char other[256];
     int more = 1;
@@ -282,8 +290,8 @@ static int descriptor_of(void *socket)
     return zmq_getsockopt(socket, ZMQ_FD, &fd, &size) == 0 ? fd : -1;
 }
 
-enum trajd_status trajd_transport_create(const struct trajd_transport_options *options, struct trajd_transport **out,
-                                         struct trajd_error *error)
+enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
+                                         struct trajd_transport **out, struct trajd_error *error)
 {
     struct trajd_transport *transport = calloc(1, sizeof(*transport));
     if (transport == NULL)
@@ -342,8 +350,10 @@ void trajd_transport_destroy(struct trajd_transport **pointer)
     *pointer = NULL;
 }
 
-/* zmq_poll asks every socket twice; these descriptors become readable once, when there is something after there was nothing. */
-uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count, uint32_t timeout_ms)
+/* zmq_poll asks every socket twice; these descriptors become readable once, when there is something after
+ * there was nothing. */
+uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count,
+                              uint32_t timeout_ms)
 {
     struct pollfd items[7] = {{.fd = transport->descriptors[0], .events = POLLIN},
                               {.fd = transport->descriptors[1], .events = POLLIN},
@@ -382,7 +392,8 @@ bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_inc
             if (zmq_msg_recv(&transport->frame, transport->router, 0) < 0)
                 return false;
         }
-        const char *address = good && !has_more(&transport->frame) ? zmq_msg_gets(&transport->frame, "Peer-Address") : NULL;
+        const char *address =
+            good && !has_more(&transport->frame) ? zmq_msg_gets(&transport->frame, "Peer-Address") : NULL;
         if (address != NULL && parse_uid(address, &incoming->uid)) {
             incoming->frame = zmq_msg_data(&transport->frame);
             incoming->size_bytes = zmq_msg_size(&transport->frame);

@@ -1,5 +1,5 @@
-/* Frames over ZeroMQ: a ROUTER on an ipc socket that only its own uid (or group) may use, and that a flood of connections
- * does not kill. The only file of the daemon that knows ZeroMQ. One thread owns a transport. */
+/* Frames over ZeroMQ: a ROUTER on an ipc socket that only its own uid (or group) may use, and that a flood of
+ * connections does not kill. The only file of the daemon that knows ZeroMQ. One thread owns a transport. */
 #ifndef TRAJD_FEED_TRANSPORT_H
 #define TRAJD_FEED_TRANSPORT_H
 
@@ -21,8 +21,8 @@ struct trajd_route {
 };
 
 struct trajd_transport_options {
-    const char *path;       /* of the socket file; the caller holds the directory's lock */
-    bool group_access;      /* the file is 0770, and whoever may open it is let in; else 0700, our uid and root */
+    const char *path;  /* of the socket file; the caller holds the directory's lock */
+    bool group_access; /* the file is 0770, and whoever may open it is let in; else 0700, our uid and root */
     size_t max_frame_bytes; /* ZeroMQ closes connections that send longer ones */
     uint32_t send_limit;    /* frames that wait for one peer */
     uint32_t max_sessions;  /* of two descriptors each: refused if they could use up half of RLIMIT_NOFILE */
@@ -46,15 +46,17 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
 /* Never waits for peers. */
 void trajd_transport_destroy(struct trajd_transport **transport);
 
-/* Until a message comes, or one of the descriptors (at most 4) is readable: bit i of the result says that number i is.
- * Only after trajd_transport_receive has returned false, and nothing has been sent since. */
-uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count, uint32_t timeout_ms);
+/* Until a message comes, or one of the descriptors (at most 4) is readable: bit i of the result says that
+ * number i is. Only after trajd_transport_receive has returned false, and nothing has been sent since. */
+uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count,
+                              uint32_t timeout_ms);
 /* The next whole message, if there is one. */
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming);
 /* TRAJD_ERR_CLOSED: no such connection any more; TRAJD_ERR_BUSY: it does not read. The frame is copied. */
 enum trajd_status trajd_transport_send(struct trajd_transport *transport, const struct trajd_route *route,
                                        const void *frame, size_t size_bytes);
-/* What is to be done beside messages: answers to who may connect, the watch over descriptors. Once a turn of the loop; cheap. */
+/* What is to be done beside messages: answers to who may connect, the watch over descriptors. Once a turn of
+ * the loop; cheap. */
 void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns);
 const struct trajd_transport_counters *trajd_transport_get_counters(const struct trajd_transport *transport);
 

@@ -1,8 +1,8 @@
 // libs: trajd_test_producer trajd_client PkgConfig::ZMQ
 /* What handing a batch to another process costs, against the same by ZeroMQ alone, in one run:
- *   rate      back to back, microseconds a batch: by descriptor and lease for slots of 4 KiB, 4 MiB and 64 MiB, and inline
- *   one way   a batch a millisecond: from READY to the return of next(), against a bare message of 200 bytes and of 4 MiB
- * Nobody touches the payload, on either side; inline, ZeroMQ copies it. */
+ *   rate      back to back, microseconds a batch: by descriptor and lease for slots of 4 KiB, 4 MiB and 64
+ * MiB, and inline one way   a batch a millisecond: from READY to the return of next(), against a bare message
+ * of 200 bytes and of 4 MiB Nobody touches the payload, on either side; inline, ZeroMQ copies it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,9 @@ static int compare(const void *a, const void *b)
 static double percentile_us(struct result *result, double share)
 {
     qsort(result->latency_ns, result->count, sizeof(*result->latency_ns), compare);
-    return result->count > 0 ? (double)result->latency_ns[(uint64_t)(share * (double)(result->count - 1))] * 1e-3 : 0;
+    return result->count > 0
+               ? (double)result->latency_ns[(uint64_t)(share * (double)(result->count - 1))] * 1e-3
+               : 0;
 }
 
 static double cost_us(const struct result *result)
@@ -89,8 +91,8 @@ static void read_feed(const char *directory, uint32_t credit, uint32_t count, st
     trajd_client_close(&client);
 }
 
-static void run_feed(const char *directory, uint64_t slot_bytes, uint32_t credit, uint32_t pace_us, uint32_t count,
-                     struct result *result)
+static void run_feed(const char *directory, uint64_t slot_bytes, uint32_t credit, uint32_t pace_us,
+                     uint32_t count, struct result *result)
 {
     struct producer *producer;
     struct trajd_error error;
@@ -99,7 +101,8 @@ static void run_feed(const char *directory, uint64_t slot_bytes, uint32_t credit
                                              .batch = ROWS,
                                              .credit = credit,
                                              .length = UINT64_C(1) << 40,
-                                             .payload_bytes = slot_bytes > 4096 ? slot_bytes / ROWS - 4096 / ROWS : 0,
+                                             .payload_bytes =
+                                                 slot_bytes > 4096 ? slot_bytes / ROWS - 4096 / ROWS : 0,
                                              .delay_us = pace_us};
     fflush(stdout);
     pid_t child = fork(); /* before there is any thread */
@@ -148,7 +151,8 @@ static void read_bare(const char *endpoint, size_t size, uint32_t count, struct 
     zmq_ctx_term(context);
 }
 
-static void run_bare(const char *directory, size_t size, uint32_t pace_us, uint32_t count, struct result *result)
+static void run_bare(const char *directory, size_t size, uint32_t pace_us, uint32_t count,
+                     struct result *result)
 {
     char endpoint[128];
     const int limit = 4, no_linger = 0;
@@ -202,12 +206,13 @@ static void print_rates(const char *directory, struct result *result)
     printf("\nback to back                           us a batch    batches/s\n");
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         run_feed(directory, sizes[i], 4, 0, 30000, result);
-        printf("  descriptor, slot %6llu KiB, credit  4 %10.2f %12.0f\n", (unsigned long long)sizes[i] >> 10, cost_us(result),
-               1e6 / cost_us(result));
+        printf("  descriptor, slot %6llu KiB, credit  4 %10.2f %12.0f\n", (unsigned long long)sizes[i] >> 10,
+               cost_us(result), 1e6 / cost_us(result));
     }
     for (size_t i = 1; i < sizeof(credits) / sizeof(*credits); i++) {
         run_feed(directory, sizes[1], credits[i], 0, 60000, result);
-        printf("  descriptor, slot   4096 KiB, credit %2u %10.2f %12.0f\n", credits[i], cost_us(result), 1e6 / cost_us(result));
+        printf("  descriptor, slot   4096 KiB, credit %2u %10.2f %12.0f\n", credits[i], cost_us(result),
+               1e6 / cost_us(result));
     }
     const double own_us = cost_us(result);
     run_bare(directory, sizes[1], 0, 1000, result);
@@ -226,16 +231,18 @@ static void print_latencies(const char *directory, struct result *result)
     printf("  descriptor, 4096 KiB, READY to next()  %10.1f  %10.1f    %.2fx the bare message\n", own_us,
            percentile_us(result, 0.99), own_us / bare_us);
     run_bare(directory, 200, PACE_US, 3000, result);
-    printf("  bare message again                     %10.1f  %10.1f\n", percentile_us(result, 0.5), percentile_us(result, 0.99));
+    printf("  bare message again                     %10.1f  %10.1f\n", percentile_us(result, 0.5),
+           percentile_us(result, 0.99));
     run_bare(directory, (size_t)4 << 20, PACE_US, 1000, result);
-    printf("  inline by ZeroMQ, 4096 KiB             %10.1f  %10.1f    %.0fx the descriptor\n", percentile_us(result, 0.5),
-           percentile_us(result, 0.99), percentile_us(result, 0.5) / own_us);
+    printf("  inline by ZeroMQ, 4096 KiB             %10.1f  %10.1f    %.0fx the descriptor\n",
+           percentile_us(result, 0.5), percentile_us(result, 0.99), percentile_us(result, 0.5) / own_us);
 }
 
 int main(void)
 {
     char directory[] = "/tmp/trajd-bench-XXXXXX";
-    struct result *result = mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct result *result =
+        mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (result == MAP_FAILED || mkdtemp(directory) == NULL)
         die("no memory or no directory");
     print_line("device", "grep -m1 'model name' /proc/cpuinfo | cut -d: -f2; ");

@@ -1,5 +1,5 @@
-/* fake_producer DIRECTORY [NAME=NUMBER...]: a daemon without datasets, for tests that kill it. Says READY on its standard output,
- * and ends with its standard input, or at SIGTERM after a drain of a second. */
+/* fake_producer DIRECTORY [NAME=NUMBER...]: a daemon without datasets, for tests that kill it. Says READY on
+ * its standard output, and ends with its standard input, or at SIGTERM after a drain of a second. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +18,11 @@ static bool set_option(struct producer_options *options, const char *name, size_
         uint32_t *small;
         uint64_t *large;
     } table[] = {
-        {"slots", &options->slots, NULL},       {"batch", &options->batch, NULL},     {"credit", &options->credit, NULL},
-        {"sessions", &options->sessions, NULL}, {"delay_us", &options->delay_us, NULL}, {"length", NULL, &options->length},
-        {"payload", NULL, &options->payload_bytes}, {"fail", NULL, &options->fail_position}, {"instance", NULL, &options->instance},
+        {"slots", &options->slots, NULL},           {"batch", &options->batch, NULL},
+        {"credit", &options->credit, NULL},         {"sessions", &options->sessions, NULL},
+        {"delay_us", &options->delay_us, NULL},     {"length", NULL, &options->length},
+        {"payload", NULL, &options->payload_bytes}, {"fail", NULL, &options->fail_position},
+        {"instance", NULL, &options->instance},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
         if (strlen(table[i].name) != length || memcmp(table[i].name, name, length) != 0)
@@ -71,7 +73,8 @@ int main(int argc, char **argv)
     sigemptyset(&end);
     sigaddset(&end, SIGTERM);
     sigprocmask(SIG_BLOCK, &end, NULL);
-    struct pollfd items[] = {{.fd = signalfd(-1, &end, SFD_CLOEXEC), .events = POLLIN}, {.fd = 0, .events = POLLIN}};
+    struct pollfd items[] = {{.fd = signalfd(-1, &end, SFD_CLOEXEC), .events = POLLIN},
+                             {.fd = 0, .events = POLLIN}};
     if (producer_start(&options, &producer, &error) != TRAJD_OK) {
         fprintf(stderr, "fake_producer: %s\n", error.message);
         return 1;

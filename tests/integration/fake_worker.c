@@ -1,8 +1,7 @@
-/* fake_worker DIRECTORY [NAME=VALUE...]: reads epochs of "train", checks every value, and says what it got, a line each:
- *     B EPOCH POSITION ROW_BEGIN ROW_COUNT    a batch, before it is DONE
- *     F EPOCH MESSAGE                         a batch that failed
- *     E EPOCH                                 the epoch's end
- *     X STATUS MESSAGE                        and exit status 1 */
+/* fake_worker DIRECTORY [NAME=VALUE...]: reads epochs of "train", checks every value, and says what it got, a
+ * line each: B EPOCH POSITION ROW_BEGIN ROW_COUNT    a batch, before it is DONE F EPOCH MESSAGE a batch that
+ * failed E EPOCH                                 the epoch's end X STATUS MESSAGE                        and
+ * exit status 1 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +37,9 @@ static bool parse(struct worker *worker, const char *text)
         uint32_t *small;
         uint64_t *large;
     } table[] = {
-        {"rank", &worker->open.rank, NULL},     {"world", &worker->open.world, NULL},    {"credit", &worker->open.credit, NULL},
-        {"epoch", NULL, &worker->open.epoch},   {"next", NULL, &worker->open.next},      {"epochs", NULL, &worker->epochs},
+        {"rank", &worker->open.rank, NULL},     {"world", &worker->open.world, NULL},
+        {"credit", &worker->open.credit, NULL}, {"epoch", NULL, &worker->open.epoch},
+        {"next", NULL, &worker->open.next},     {"epochs", NULL, &worker->epochs},
         {"hang", NULL, &worker->hang_after},    {"delay_us", &worker->delay_us, NULL},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
@@ -84,8 +84,8 @@ static void tell(const struct trajd_batch *batch)
 {
     struct trajd_batch_info info;
     trajd_batch_get_info(batch, &info);
-    printf("B %llu %llu %u %u\n", (unsigned long long)info.epoch, (unsigned long long)info.position, info.row_begin,
-           info.row_count);
+    printf("B %llu %llu %u %u\n", (unsigned long long)info.epoch, (unsigned long long)info.position,
+           info.row_begin, info.row_count);
     fflush(stdout);
 }
 

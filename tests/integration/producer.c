@@ -54,9 +54,11 @@ static void *produce(void *context)
         if (status != TRAJD_OK)
             continue;
         struct trajd_error failure;
-        const bool fails = producer->options.fail_position != 0 && fill.position == producer->options.fail_position;
+        const bool fails =
+            producer->options.fail_position != 0 && fill.position == producer->options.fail_position;
         if (fails)
-            trajd_error_set(&failure, TRAJD_ERR_DATA, 0, "demo.hdf5: row %llu: made to fail", (unsigned long long)fill.position);
+            trajd_error_set(&failure, TRAJD_ERR_DATA, 0, "demo.hdf5: row %llu: made to fail",
+                            (unsigned long long)fill.position);
         else
             fill_rows(producer, &fill);
         if (producer->options.delay_us > 0)
@@ -83,14 +85,25 @@ static size_t describe(void *context, char *json, size_t size)
 static void describe_tensors(struct producer *producer)
 {
     const uint64_t rows = producer->options.batch;
-    producer->tensors[TENSOR_IDS] =
-        (struct trajd_feed_tensor){.name = "window_id", .role = "ids", .dtype = TRAJD_I64, .rank = 1, .shape = {rows}};
-    producer->tensors[TENSOR_ACTIONS] = (struct trajd_feed_tensor){
-        .name = "actions", .role = "action", .dtype = TRAJD_F32, .rank = 2, .shape = {rows, PRODUCER_COLUMNS}};
-    producer->tensors[TENSOR_MASK] = (struct trajd_feed_tensor){
-        .name = "actions.mask", .role = "mask", .of = "actions", .dtype = TRAJD_U8, .rank = 2, .shape = {rows, 1}};
-    producer->tensors[TENSOR_PAYLOAD] = (struct trajd_feed_tensor){
-        .name = "obs/payload", .role = "obs", .dtype = TRAJD_U8, .rank = 2, .shape = {rows, producer->options.payload_bytes}};
+    producer->tensors[TENSOR_IDS] = (struct trajd_feed_tensor){
+        .name = "window_id", .role = "ids", .dtype = TRAJD_I64, .rank = 1, .shape = {rows}};
+    producer->tensors[TENSOR_ACTIONS] = (struct trajd_feed_tensor){.name = "actions",
+                                                                   .role = "action",
+                                                                   .dtype = TRAJD_F32,
+                                                                   .rank = 2,
+                                                                   .shape = {rows, PRODUCER_COLUMNS}};
+    producer->tensors[TENSOR_MASK] = (struct trajd_feed_tensor){.name = "actions.mask",
+                                                                .role = "mask",
+                                                                .of = "actions",
+                                                                .dtype = TRAJD_U8,
+                                                                .rank = 2,
+                                                                .shape = {rows, 1}};
+    producer->tensors[TENSOR_PAYLOAD] =
+        (struct trajd_feed_tensor){.name = "obs/payload",
+                                   .role = "obs",
+                                   .dtype = TRAJD_U8,
+                                   .rank = 2,
+                                   .shape = {rows, producer->options.payload_bytes}};
     producer->schema = (struct trajd_feed_schema){.global_batch = producer->options.batch,
                                                   .tensor_count = producer->options.payload_bytes > 0 ? 4 : 3,
                                                   .tensors = producer->tensors};
@@ -103,7 +116,8 @@ static void set_defaults(struct producer_options *options)
     options->credit = options->credit > 0 ? options->credit : 16;
     options->sessions = options->sessions > 0 ? options->sessions : 16;
     options->length = options->length > 0 ? options->length : 1000;
-    options->instance = options->instance > 0 ? options->instance : (uint64_t)trajd_now_ns() ^ (uint64_t)getpid() << 40;
+    options->instance =
+        options->instance > 0 ? options->instance : (uint64_t)trajd_now_ns() ^ (uint64_t)getpid() << 40;
 }
 
 static enum trajd_status add_feed(struct producer *producer, struct trajd_error *error)
@@ -118,12 +132,15 @@ static enum trajd_status add_feed(struct producer *producer, struct trajd_error 
                                             .window_count = options->length,
                                             .epoch_length = options->length,
                                             .tail_short = true,
-                                            .journal_directory = options->journal ? options->directory : NULL};
+                                            .journal_directory =
+                                                options->journal ? options->directory : NULL};
     enum trajd_status status = trajd_feed_schema_layout(&producer->schema, error);
-    return status == TRAJD_OK ? trajd_server_add_feed(producer->server, &feed, &producer->feed, error) : status;
+    return status == TRAJD_OK ? trajd_server_add_feed(producer->server, &feed, &producer->feed, error)
+                              : status;
 }
 
-enum trajd_status producer_start(const struct producer_options *options, struct producer **out, struct trajd_error *error)
+enum trajd_status producer_start(const struct producer_options *options, struct producer **out,
+                                 struct trajd_error *error)
 {
     static const char *const names[] = {"train", NULL};
     struct producer *producer = calloc(1, sizeof(*producer));

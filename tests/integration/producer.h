@@ -1,4 +1,5 @@
-/* A daemon's server with a producer whose every byte is a function of epoch and position: for tests and benchmarks. */
+/* A daemon's server with a producer whose every byte is a function of epoch and position: for tests and
+ * benchmarks. */
 #ifndef TRAJD_TESTS_PRODUCER_H
 #define TRAJD_TESTS_PRODUCER_H
 
@@ -28,7 +29,8 @@ enum trajd_status producer_start(const struct producer_options *options, struct 
 struct trajd_server *producer_server(struct producer *producer);
 void producer_stop(struct producer **producer);
 
-/* The window at a position, and what its row of "actions" [G, PRODUCER_COLUMNS] holds. Its "window_id" is the window. */
+/* The window at a position, and what its row of "actions" [G, PRODUCER_COLUMNS] holds. Its "window_id" is the
+ * window. */
 uint64_t producer_window(uint64_t epoch, uint64_t position, uint64_t length);
 float producer_value(uint64_t epoch, uint64_t window, uint32_t column);
 

@@ -1,4 +1,5 @@
-/* libtrajd against a server in this process (what each call does), and against processes that are killed (who gets which window). */
+/* libtrajd against a server in this process (what each call does), and against processes that are killed (who
+ * gets which window). */
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -43,7 +44,8 @@ static int remove_directory(void **state)
 static int start(void **state)
 {
     struct trajd_error error;
-    const struct producer_options options = {.directory = directory, .length = LENGTH, .slots = 8, .fail_position = 800};
+    const struct producer_options options = {
+        .directory = directory, .length = LENGTH, .slots = 8, .fail_position = 800};
     if (make_directory(state) != 0)
         return -1;
     return producer_start(&options, &producer, &error) == TRAJD_OK ? 0 : -1;
@@ -67,7 +69,8 @@ static struct trajd_client *connect_client(bool reconnect)
 static void open_train(struct trajd_client *client, uint32_t credit, uint64_t epoch, uint64_t next)
 {
     struct trajd_error error;
-    const struct trajd_open_options options = {.feed = "train", .credit = credit, .epoch = epoch, .next = next};
+    const struct trajd_open_options options = {
+        .feed = "train", .credit = credit, .epoch = epoch, .next = next};
     assert_int_equal(trajd_client_open(client, &options, &error), TRAJD_OK);
 }
 
@@ -231,10 +234,12 @@ static void test_bad_calls_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
         assert_int_equal(trajd_client_open(client, &bad[i], &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_client_open(client, &(struct trajd_open_options){.feed = "trian"}, &error), TRAJD_ERR_NOT_FOUND);
+    assert_int_equal(trajd_client_open(client, &(struct trajd_open_options){.feed = "trian"}, &error),
+                     TRAJD_ERR_NOT_FOUND);
     assert_non_null(strstr(error.message, "trian"));
-    assert_int_not_equal(trajd_client_open(client, &(struct trajd_open_options){.feed = "train", .fingerprint = 78}, &error),
-                         TRAJD_OK);
+    assert_int_not_equal(
+        trajd_client_open(client, &(struct trajd_open_options){.feed = "train", .fingerprint = 78}, &error),
+        TRAJD_OK);
     open_train(client, 2, 0, 0); /* and then it works */
     trajd_client_close(&client);
 }
@@ -597,7 +602,6 @@ static void test_a_killed_daemon_repeats_nothing_to_ranks(void **state)
     end_daemon(&daemon);
 }
 
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -614,10 +618,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_the_daemons_end_is_told, start, stop),
         cmocka_unit_test_setup_teardown(test_an_epoch_is_shared, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_an_epoch_is_sharded, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_a_killed_workers_batches_go_to_others, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_a_stopped_worker_loses_nothing, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_a_killed_daemon_comes_back_to_shared_workers, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_a_killed_daemon_repeats_nothing_to_ranks, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_a_killed_workers_batches_go_to_others, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(test_a_stopped_worker_loses_nothing, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(test_a_killed_daemon_comes_back_to_shared_workers, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(test_a_killed_daemon_repeats_nothing_to_ranks, make_directory,
+                                        remove_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

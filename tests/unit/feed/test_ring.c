@@ -151,7 +151,8 @@ static void test_lock_names_its_holder(void **state)
     snprintf(pid, sizeof(pid), "pid %ld", (long)getpid());
     assert_non_null(strstr(error.message, pid));
     trajd_lock_release(&first);
-    assert_int_equal(trajd_lock_take(directory, &second, &error), TRAJD_OK); /* the file that stayed is no lock */
+    assert_int_equal(trajd_lock_take(directory, &second, &error),
+                     TRAJD_OK); /* the file that stayed is no lock */
     trajd_lock_release(&second);
     trajd_lock_release(&second);
     snprintf(path, sizeof(path), "%s/lock", directory);
@@ -196,13 +197,20 @@ static void test_client_schema_stays_in_its_slot(void **state)
     struct trajd_schema *schema;
     struct trajd_error error;
     struct trajd_wire_tensor tensor = wire_tensor(64, 4);
-    struct trajd_wire_opened opened = {.batch = 4, .slot_size_bytes = 128, .tensor_count = 1, .tensors = &tensor};
+    struct trajd_wire_opened opened = {
+        .batch = 4, .slot_size_bytes = 128, .tensor_count = 1, .tensors = &tensor};
     assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_OK);
     assert_int_equal(schema->tensors[0].row_size_bytes, 16);
     trajd_schema_drop(schema);
     const struct {
         uint64_t offset_bytes, columns;
-    } bad[] = {{64, 5}, {68, 4}, {0, 4}, {65, 1}, {UINT64_MAX - 3, 1}, {64, UINT64_MAX / 4}, {64, UINT64_C(1) << 62}};
+    } bad[] = {{64, 5},
+               {68, 4},
+               {0, 4},
+               {65, 1},
+               {UINT64_MAX - 3, 1},
+               {64, UINT64_MAX / 4},
+               {64, UINT64_C(1) << 62}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         tensor = wire_tensor(bad[i].offset_bytes, bad[i].columns);
         assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_ERR_PROTOCOL);

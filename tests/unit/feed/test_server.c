@@ -1,4 +1,5 @@
-/* The server over its real sockets, spoken to by a raw peer: what is answered, what is dropped, and that it lives on. */
+/* The server over its real sockets, spoken to by a raw peer: what is answered, what is dropped, and that it
+ * lives on. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -90,7 +91,8 @@ static bool hear(struct peer *peer, struct trajd_wire_message *message)
 {
     uint64_t request;
     int size = zmq_recv(peer->socket, peer->frame, sizeof(peer->frame), 0);
-    return size > 0 && trajd_wire_decode(peer->frame, (size_t)size, peer->tensors, message, &request, NULL) == TRAJD_OK;
+    return size > 0 &&
+           trajd_wire_decode(peer->frame, (size_t)size, peer->tensors, message, &request, NULL) == TRAJD_OK;
 }
 
 /* The next message of that op; others are passed over. */
@@ -103,7 +105,8 @@ static void await(struct peer *peer, enum trajd_wire_op op, struct trajd_wire_me
 
 static struct trajd_wire_welcome hello(struct peer *peer)
 {
-    struct trajd_wire_message message = {.op = TRAJD_WIRE_HELLO, .hello = {.client = trajd_wire_text("raw"), .pid = 1}};
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_HELLO,
+                                         .hello = {.client = trajd_wire_text("raw"), .pid = 1}};
     say(peer, &message);
     await(peer, TRAJD_WIRE_WELCOME, &message);
     return message.welcome;
@@ -137,14 +140,18 @@ static int attach(const struct trajd_wire_welcome *welcome)
 
 static void open_train(struct peer *peer, uint32_t credit)
 {
-    say(peer, &(struct trajd_wire_message){
-                  .op = TRAJD_WIRE_OPEN,
-                  .open = {.request = 5, .feed = trajd_wire_text("train"), .world = 1, .credit = credit, .fresh = true}});
+    say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_OPEN,
+                                           .open = {.request = 5,
+                                                    .feed = trajd_wire_text("train"),
+                                                    .world = 1,
+                                                    .credit = credit,
+                                                    .fresh = true}});
 }
 
 static struct trajd_wire_lease lease_of(const struct trajd_wire_batch *batch)
 {
-    return (struct trajd_wire_lease){.ring = batch->ring, .slot = batch->slot, .generation = batch->generation, .part = batch->part};
+    return (struct trajd_wire_lease){
+        .ring = batch->ring, .slot = batch->slot, .generation = batch->generation, .part = batch->part};
 }
 
 static uint64_t status_number(struct peer *peer, const char *name)
@@ -182,7 +189,8 @@ static void test_a_batch_from_hello_to_release(void **state)
     const struct trajd_wire_lease lease = lease_of(&message.batch);
     await(peer, TRAJD_WIRE_BATCH, &message); /* and no third one: the credit is 2 */
     assert_int_equal(status_number(peer, "batches_sent"), 2);
-    say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_ACK, .ack = {.released = {.count = 1, .list = {lease}}}});
+    say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_ACK,
+                                           .ack = {.released = {.count = 1, .list = {lease}}}});
     await(peer, TRAJD_WIRE_BATCH, &message);
     assert_int_equal(message.batch.position, 16);
     assert_int_equal(status_number(peer, "batches_done"), 1);
@@ -200,7 +208,8 @@ static void test_late_acks_are_counted(void **state)
     open_train(peer, 2);
     await(peer, TRAJD_WIRE_BATCH, &message);
     const struct trajd_wire_lease lease = lease_of(&message.batch);
-    struct trajd_wire_message ack = {.op = TRAJD_WIRE_ACK, .ack = {.released = {.count = 4, .list = {lease, lease, lease, lease}}}};
+    struct trajd_wire_message ack = {.op = TRAJD_WIRE_ACK,
+                                     .ack = {.released = {.count = 4, .list = {lease, lease, lease, lease}}}};
     ack.ack.released.list[2].generation += 100;
     ack.ack.released.list[3].slot = 4000;
     say(peer, &ack);
@@ -215,20 +224,24 @@ static void test_unknown_feeds_and_specs_go_to_the_producer(void **state)
     (void)state;
     struct peer *peer = peer_open();
     struct trajd_wire_message message = {
-        .op = TRAJD_WIRE_OPEN, .open = {.request = 6, .feed = trajd_wire_text("nope"), .world = 1, .credit = 2, .fresh = true}};
+        .op = TRAJD_WIRE_OPEN,
+        .open = {.request = 6, .feed = trajd_wire_text("nope"), .world = 1, .credit = 2, .fresh = true}};
     struct trajd_wire_welcome welcome = hello(peer);
     say(peer, &message);
     await(peer, TRAJD_WIRE_ERROR, &message); /* not before fd.sock */
     assert_int_equal(message.error.status, TRAJD_ERR_PROTOCOL);
     int fd = attach(&welcome);
     message = (struct trajd_wire_message){
-        .op = TRAJD_WIRE_OPEN, .open = {.request = 7, .feed = trajd_wire_text("nope"), .world = 1, .credit = 2, .fresh = true}};
+        .op = TRAJD_WIRE_OPEN,
+        .open = {.request = 7, .feed = trajd_wire_text("nope"), .world = 1, .credit = 2, .fresh = true}};
     say(peer, &message);
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.request, 7);
     assert_int_equal(message.error.status, TRAJD_ERR_NOT_FOUND);
     message = (struct trajd_wire_message){
-        .op = TRAJD_WIRE_OPEN, .open = {.request = 8, .spec = trajd_wire_text("dataset: x"), .world = 1, .credit = 2, .fresh = true}};
+        .op = TRAJD_WIRE_OPEN,
+        .open = {
+            .request = 8, .spec = trajd_wire_text("dataset: x"), .world = 1, .credit = 2, .fresh = true}};
     say(peer, &message);
     await(peer, TRAJD_WIRE_OPENED, &message);
     assert_int_equal(message.opened.request, 8);
@@ -255,7 +268,11 @@ static void test_garbage_is_dropped_and_counted(void **state)
     /* containers that claim millions of members: more than an unpacker should ever be asked for */
     memcpy(bytes, "TRJD\x01\x01\0\0\xdf\xff\xff\xff\xff", 13);
     zmq_send(peer->socket, bytes, 13, 0);
-    memcpy(bytes, "TRJD\x01\x03\0\0\x81\xa4" "done" "\xdd\xff\0\0\0", 19);
+    memcpy(bytes,
+           "TRJD\x01\x03\0\0\x81\xa4"
+           "done"
+           "\xdd\xff\0\0\0",
+           19);
     zmq_send(peer->socket, bytes, 19, 0);
     assert_int_equal(status_number(peer, "dropped_messages") - before, 203);
     memcpy(bytes, "TRJD\x02\x01\0\0\x80", 9); /* another major version */
@@ -282,7 +299,8 @@ static void test_a_connection_without_session_is_told(void **state)
     say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = 3}});
     await(peer, TRAJD_WIRE_PONG, &message);
     assert_int_equal(message.pong.time, 3);
-    say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.client = trajd_wire_text("again")}});
+    say(peer,
+        &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.client = trajd_wire_text("again")}});
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.status, TRAJD_ERR_PROTOCOL);
     close(fd);
@@ -367,8 +385,9 @@ static void test_the_end_of_fd_sock_is_death(void **state)
         await(heir, TRAJD_WIRE_BATCH, &message);
         if (message.batch.position <= 8)
             seen[message.batch.position / 8] = true;
-        say(heir, &(struct trajd_wire_message){.op = TRAJD_WIRE_ACK,
-                                               .ack = {.released = {.count = 1, .list = {lease_of(&message.batch)}}}});
+        say(heir,
+            &(struct trajd_wire_message){
+                .op = TRAJD_WIRE_ACK, .ack = {.released = {.count = 1, .list = {lease_of(&message.batch)}}}});
     }
     assert_int_equal(status_number(heir, "dead_sessions"), 1);
     close(other_fd);
