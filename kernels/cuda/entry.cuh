@@ -89,7 +89,7 @@ __device__ __forceinline__ uint32_t resolve_inside(const trajd_cuda_stream &stre
 }
 
 /* Fills the stream's entry; returns its mask code so far: a NaN shows later. */
-__device__ __forceinline__ uint32_t resolve_entry(const trajd_cuda_stream &stream, const window_view &view,
+__device__ __forceinline__ uint32_t resolve_entry(const trajd_cuda_stream &stream, int64_t row_count,
                                                   const target &target, const char *rows, entry &out)
 {
     int64_t row = target.row;
@@ -106,9 +106,9 @@ __device__ __forceinline__ uint32_t resolve_entry(const trajd_cuda_stream &strea
     if (target.place == PLACE_BEFORE) {
         code = TRAJD_MASK_BEFORE_START;
         row = 0;
-        has_row = stream.edge == TRAJD_EDGE_HOLD && view.clock.row_count > 0;
+        has_row = stream.edge == TRAJD_EDGE_HOLD && row_count > 0;
     } else if (target.place == PLACE_AFTER) {
-        row = view.clock.row_count - 1;
+        row = row_count - 1;
         has_row = stream.edge == TRAJD_EDGE_HOLD || stream.max_age_ns >= 0;
         if (stream.max_age_ns < 0)
             code = TRAJD_MASK_AFTER_END;

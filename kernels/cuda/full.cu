@@ -137,7 +137,7 @@ __device__ __forceinline__ void serve_target(const trajd_cuda_problem &problem, 
             rows = rows ? rows + stream.first_column_bytes : NULL;
         }
         entry entry;
-        uint32_t code = resolve_entry(stream, view, target, rows, entry);
+        uint32_t code = resolve_entry(stream, view.clock.row_count, target, rows, entry);
         if (stream.path == TRAJD_CUDA_FULL)
             resolve_full(stream, view, target, entry, shared.fulls[slot]);
         else if (((uintptr_t)entry.row | stream.row_stride_bytes) % stream.load_bytes != 0)

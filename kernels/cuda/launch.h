@@ -15,13 +15,16 @@ extern "C" {
 /* What a block gets without asking for more. */
 #define TRAJD_CUDA_SHARED_BYTES_MAX 48000u
 
+/* Stamps that stand behind a staged window, so that four can be read from anywhere in it. */
+#define LEAN_STAGE_PADDING 4u
+
 /* Shared memory of one block, for the problem's shape. */
 static inline uint32_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *problem)
 {
     uint32_t tile = problem->shape.tile_steps;
     uint32_t stage = problem->bracket_count * problem->shape.stage_rows * 8u;
 
-    return problem->lean ? tile * 16u + stage
+    return problem->lean ? tile * 16u + stage + 8u * LEAN_STAGE_PADDING
                          : problem->stream_count * tile * 40u + stage + problem->mask_count * tile * 4u;
 }
 

@@ -154,6 +154,7 @@ static bool is_lean(const struct trajd_cuda_problem *problem)
     const struct trajd_cuda_stream *only = &problem->streams[0];
 
     return problem->stream_count == 1 && only->path != TRAJD_CUDA_FULL && !only->mask_continues &&
+           problem->brackets[0].stamps_ns && problem->brackets[0].unit == TRAJD_GRID_NS &&
            problem->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX && only->row_stride_bytes <= UINT32_MAX &&
            only->step_stride_bytes <= UINT32_MAX && problem->step_count_max <= INT32_MAX;
 }

@@ -74,13 +74,21 @@ struct trajd_cuda_stream {
     uint8_t mask_continues; /* the mask was begun by an earlier launch: the larger code stays */
 };
 
+/* What threads do with a tile. */
+enum trajd_cuda_style {
+    TRAJD_CUDA_STEPS = 0,  /* find all targets, then a thread goes from target to target */
+    TRAJD_CUDA_WALK = 1,   /* the same along runs of targets, with the two rows in registers; vectors of 16 bytes only */
+    TRAJD_CUDA_DIRECT = 2, /* a thread a vector, which finds its target itself: no entries, a barrier less */
+    TRAJD_CUDA_STYLE_COUNT = 3,
+};
+
 /* The launch's shape, chosen by trajd_cuda_choose and free of the problem's meaning: any value gives the same result. */
 struct trajd_cuda_shape {
     uint32_t tile_steps;   /* targets of one window that a block serves */
     uint32_t thread_count; /* a multiple of 32 */
     uint32_t stage_rows;   /* windows of at most this many rows have all their stamps staged in shared memory */
     uint8_t prefetch;      /* blocks ask for their share of the window's rows before they know which they need */
-    uint8_t walk;          /* a thread serves a run of targets and keeps its two rows in registers */
+    uint8_t style;         /* enum trajd_cuda_style; of lean problems */
 };
 
 struct trajd_cuda_problem {

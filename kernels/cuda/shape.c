@@ -7,19 +7,22 @@
 #define WARP 32u
 #define THREADS 128u
 #define STAGE_ROWS 512u
+#define DIRECT_VECTORS_MAX (1u << 20)
 
 int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape)
 {
     struct trajd_cuda_problem shaped = *problem;
     uint64_t tiles;
 
+    if (shape->style == TRAJD_CUDA_DIRECT &&
+        (uint64_t)shape->tile_steps * problem->streams[0].vector_count > DIRECT_VECTORS_MAX)
+        return false;
     if (shape->tile_steps == 0 || shape->tile_steps > 4096 || shape->stage_rows > 4096)
         return false;
     shaped.shape = *shape;
     tiles = (problem->step_count_max - 1) / shape->tile_steps + 1;
     return shape->thread_count >= WARP && shape->thread_count <= TRAJD_CUDA_THREADS_MAX &&
-           shape->thread_count % WARP == 0 &&
-           (!problem->lean || shape->tile_steps <= shape->thread_count) && tiles <= INT32_MAX &&
+           shape->thread_count % WARP == 0 && shape->style < TRAJD_CUDA_STYLE_COUNT && tiles <= INT32_MAX &&
            trajd_cuda_shared_bytes(&shaped) <= TRAJD_CUDA_SHARED_BYTES_MAX;
 }
 

@@ -1,14 +1,15 @@
-/* One stream, moved by vectors: linear, previous, nearest. The lean sibling of full.cu, whose every thread executes a few
- * hundred instructions: where launches take microseconds, time is the chain of dependent instructions and loads.
+/* One stream on a clock of stamps, moved by vectors: linear, previous, nearest. The lean sibling of full.cu, whose every
+ * thread executes a few hundred instructions: where launches take microseconds, time is the chain of dependent instructions
+ * and loads.
  *
  * Math      resample.h.
- * Shapes    one stream on one bracket, at most 65535 windows, strides of a row or step below 4 GiB; else full.cu.
- *           A block serves a tile of shape.tile_steps targets of one window; a tile has at most as many targets as threads.
+ * Shapes    at most 65535 windows, strides of a row or step below 4 GiB; else full.cu. A block serves a tile of
+ *           shape.tile_steps targets of one window.
  * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order of targets.
  * Moves     counts and anchors (not for dense problems), offsets, stamps, two rows a target; output and mask once.
- * Threads   find: all bring the window's stamps to shared memory (windows of up to stage_rows), then a thread a target.
- *           values: a thread keeps a vector of features and goes from target to target; `walk`: along a run of targets, its two
- *           rows in registers. Two barriers, passed by all.
+ * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). steps: then a thread a target
+ *           makes entries, then a thread keeps a vector of features and goes from target to target. walk: along a run of
+ *           targets, its two rows in registers. direct: a thread a vector, from offset to output. Barriers are passed by all.
  * Numerics  a from exact integer differences, float, one rounding at the store.
  * Chosen    shape.c.
  */
@@ -17,25 +18,103 @@
 
 typedef tile_output<uint32_t, own_mask> lean_output;
 
+/* Where a block's tile begins, and how many targets it has. */
+struct lean_tile {
+    uint32_t first_step;
+    uint32_t step_count;
+};
+
+__device__ __forceinline__ lean_tile tile_here(const lean_problem &problem)
+{
+    uint32_t first = blockIdx.x * problem.shape.tile_steps;
+
+    return {first, min(problem.bracket.step_count - first, problem.shape.tile_steps)};
+}
+
+__device__ __forceinline__ lean_output output_here(const trajd_cuda_stream &stream, uint32_t window, uint32_t first_step)
+{
+    return {stream.output + window * stream.window_stride_bytes + (uint64_t)first_step * (uint32_t)stream.step_stride_bytes,
+            (uint32_t)stream.step_stride_bytes,
+            (uint32_t)stream.row_stride_bytes,
+            {stream.mask ? stream.mask + window * stream.mask_window_stride_bytes + first_step : NULL}};
+}
+
 template <typename W>
 __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
     resample_tile(const __grid_constant__ struct lean_problem problem)
 {
     extern __shared__ __align__(16) char memory[];
-    const trajd_cuda_stream &stream = problem.stream;
     entry *entries = (entry *)memory;
     int64_t *stage = (int64_t *)(entries + problem.shape.tile_steps);
-    const uint32_t window = blockIdx.y, first_step = blockIdx.x * problem.shape.tile_steps;
-    const uint32_t here = min(problem.bracket.step_count - first_step, problem.shape.tile_steps);
-    const lean_output out = {
-        stream.output + window * stream.window_stride_bytes + first_step * stream.step_stride_bytes,
-        (uint32_t)stream.step_stride_bytes,
-        (uint32_t)stream.row_stride_bytes,
-        {stream.mask ? stream.mask + window * stream.mask_window_stride_bytes + first_step : NULL}};
+    const lean_tile tile = tile_here(problem);
+    uint32_t step = threadIdx.x;
+    int64_t offset = step < tile.step_count ? load_offset(problem, blockIdx.y, tile.first_step + step) : 0;
+    const lean_window window = open_window(problem, blockIdx.y, stage);
+    const lean_output out = output_here(problem.stream, blockIdx.y, tile.first_step);
 
-    find_entries(problem, window, first_step, here, entries, stage);
+    stage_wait(window);
+#pragma unroll 1
+    while (step < tile.step_count) {
+        entry made = make_entry(problem, window, stage, offset);
+        entries[step] = made;
+        if (out.mask.steps)
+            out.mask.steps[step] = (uint8_t)(made.flags >> ENTRY_CODE_SHIFT);
+        step += blockDim.x;
+        if (step < tile.step_count)
+            offset = load_offset(problem, blockIdx.y, tile.first_step + step);
+    }
     __syncthreads();
-    W::write(stream, entries, here, out);
+    W::write(problem.stream, entries, tile.step_count, out);
+}
+
+template <typename S, typename O, int V>
+__global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
+    resample_direct(const __grid_constant__ struct lean_problem problem)
+{
+    extern __shared__ __align__(16) char memory[];
+    int64_t *stage = (int64_t *)memory;
+    const lean_tile tile = tile_here(problem);
+    const trajd_cuda_stream &stream = problem.stream;
+    const uint32_t count = tile.step_count * stream.vector_count;
+    uint32_t item = threadIdx.x, step = item / stream.vector_count;
+    int64_t offset = item < count ? load_offset(problem, blockIdx.y, tile.first_step + step) : 0;
+    const lean_window window = open_window(problem, blockIdx.y, stage);
+    const lean_output out = output_here(stream, blockIdx.y, tile.first_step);
+    bool nan = false;
+
+    stage_wait(window);
+#pragma unroll 1
+    for (; item < count; item += blockDim.x) {
+        if (item >= blockDim.x) { /* the first was begun before the stamps came */
+            step = item / stream.vector_count;
+            offset = load_offset(problem, blockIdx.y, tile.first_step + step);
+        }
+        const uint32_t vector = item - step * stream.vector_count, from = vector * (uint32_t)(V * sizeof(S));
+        const entry made = make_entry(problem, window, stage, offset);
+        const bool aligned = !(made.flags & ENTRY_UNALIGNED);
+        vector_of<S, V> low, high;
+        low.raw = high.raw = {};
+        if (made.row)
+            low = load_vector<S, V>(made.row + from, aligned);
+        if (made.flags & ENTRY_BLENDS)
+            high = load_vector<S, V>(made.row + out.row_stride_bytes + from, aligned);
+        if (vector == 0 && out.mask.steps)
+            out.mask.steps[step] = (uint8_t)(made.flags >> ENTRY_CODE_SHIFT);
+        nan |= write_value<S, O, V>(stream, made, low, high, vector, step, out);
+    }
+    if (!out.mask.steps || !__syncthreads_or(nan))
+        return;
+    /* somewhere a NaN was used: where, is looked up again, now that all masks are written */
+    for (item = threadIdx.x; item < count; item += blockDim.x) {
+        step = item / stream.vector_count;
+        const uint32_t from = (item - step * stream.vector_count) * (uint32_t)(V * sizeof(S));
+        const entry made = make_entry(problem, window, stage, load_offset(problem, blockIdx.y, tile.first_step + step));
+        const bool aligned = !(made.flags & ENTRY_UNALIGNED);
+        if (made.row && (has_nan(load_vector<S, V>(made.row + from, aligned)) ||
+                         (made.flags & ENTRY_BLENDS &&
+                          has_nan(load_vector<S, V>(made.row + out.row_stride_bytes + from, aligned)))))
+            out.mask.mark(made, step);
+    }
 }
 
 template <typename S, typename O, int V> struct step_writer {
@@ -64,32 +143,44 @@ template <int V> struct copy_writer {
 
 typedef void lean_kernel(const struct lean_problem problem);
 
-template <typename S, typename O, int V> static lean_kernel *walking(bool walk)
+template <typename S, typename O, int V> static lean_kernel *styled(uint32_t style)
 {
-    return walk ? resample_tile<walk_writer<S, O, V>> : resample_tile<step_writer<S, O, V>>;
+    return style == TRAJD_CUDA_DIRECT ? resample_direct<S, O, V> : resample_tile<step_writer<S, O, V>>;
 }
 
-template <typename S, typename O> static lean_kernel *narrow_kernel(uint32_t vector_width, bool walk)
+/* The widest vectors can walk too. */
+template <typename S, typename O, int V> static lean_kernel *widest(uint32_t style)
+{
+    return style == TRAJD_CUDA_WALK ? resample_tile<walk_writer<S, O, V>> : styled<S, O, V>(style);
+}
+
+template <typename S, typename O> static lean_kernel *narrow(uint32_t vector_width, uint32_t style)
+{
+    return vector_width == 2 ? styled<S, O, 2>(style) : styled<S, O, 1>(style);
+}
+
+template <typename H> static lean_kernel *half_kernel(uint32_t vector_width, uint32_t style)
 {
     switch (vector_width) {
-    case 4: return walking<S, O, 4>(walk);
-    case 2: return walking<S, O, 2>(walk);
-    default: return walking<S, O, 1>(walk);
+    case 8: return widest<H, H, 8>(style);
+    case 4: return styled<H, H, 4>(style);
+    default: return narrow<H, H>(vector_width, style);
     }
 }
 
-static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, bool walk)
+template <typename S, typename O> static lean_kernel *float_kernel(uint32_t vector_width, uint32_t style)
+{
+    return vector_width == 4 ? widest<S, O, 4>(style) : narrow<S, O>(vector_width, style);
+}
+
+static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, uint32_t style)
 {
     switch (path) {
-    case TRAJD_CUDA_BF16:
-        return vector_width == 8 ? walking<__nv_bfloat16, __nv_bfloat16, 8>(walk)
-                                 : narrow_kernel<__nv_bfloat16, __nv_bfloat16>(vector_width, walk);
-    case TRAJD_CUDA_F16:
-        return vector_width == 8 ? walking<__half, __half, 8>(walk)
-                                 : narrow_kernel<__half, __half>(vector_width, walk);
-    case TRAJD_CUDA_F32: return narrow_kernel<float, float>(vector_width, walk);
-    case TRAJD_CUDA_F32_BF16: return narrow_kernel<float, __nv_bfloat16>(vector_width, walk);
-    case TRAJD_CUDA_BF16_F32: return narrow_kernel<__nv_bfloat16, float>(vector_width, walk);
+    case TRAJD_CUDA_BF16: return half_kernel<__nv_bfloat16>(vector_width, style);
+    case TRAJD_CUDA_F16: return half_kernel<__half>(vector_width, style);
+    case TRAJD_CUDA_F32: return float_kernel<float, float>(vector_width, style);
+    case TRAJD_CUDA_F32_BF16: return float_kernel<float, __nv_bfloat16>(vector_width, style);
+    case TRAJD_CUDA_BF16_F32: return float_kernel<__nv_bfloat16, float>(vector_width, style);
     case TRAJD_CUDA_COPY:
         return vector_width == 16  ? resample_tile<copy_writer<16>>
                : vector_width == 4 ? resample_tile<copy_writer<4>>
@@ -102,7 +193,7 @@ extern "C" int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, 
 {
     const struct trajd_cuda_stream *only = &problem->streams[0];
     struct lean_problem lean = {problem->brackets[0], *only, problem->shape};
-    lean_kernel *kernel = kernel_of(only->path, only->vector_width, problem->shape.walk);
+    lean_kernel *kernel = kernel_of(only->path, only->vector_width, problem->shape.style);
     dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1, problem->window_count);
 
     if (!kernel)

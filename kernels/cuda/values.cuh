@@ -117,8 +117,9 @@ __device__ __forceinline__ vector_of<O, V> edge_constant(const trajd_cuda_stream
     return finish<O, V>(stream, values, first_feature);
 }
 
+/* One vector of one target, its rows loaded. Returns whether a NaN was used. */
 template <typename S, typename O, int V, typename OUT>
-__device__ __forceinline__ void write_value(const trajd_cuda_stream &stream, const entry &entry,
+__device__ __forceinline__ bool write_value(const trajd_cuda_stream &stream, const entry &entry,
                                             const vector_of<S, V> &low, const vector_of<S, V> &high, uint32_t vector,
                                             uint32_t step, const OUT &out)
 {
@@ -128,21 +129,20 @@ __device__ __forceinline__ void write_value(const trajd_cuda_stream &stream, con
 
     if (!entry.row) {
         store_vector<O, V>(to, edge_constant<O, V>(stream, vector * V));
-    } else if (!(entry.flags & ENTRY_BLENDS)) {
-        store_vector<O, V>(to, pass_on<S, O, V>(stream, low, vector * V));
-        if (has_nan(low))
-            out.mask.mark(entry, step);
-    } else {
-#pragma unroll
-        for (int v = 0; v < V; v++) {
-            values[v] = as_float(low.elements[v]);
-            values[v] = fmaf(entry.a, as_float(high.elements[v]) - values[v], values[v]);
-            suspect |= isnan(values[v]);
-        }
-        if (suspect && (has_nan(low) || has_nan(high))) /* not so where infinities were subtracted */
-            out.mask.mark(entry, step);
-        store_vector<O, V>(to, finish<O, V>(stream, values, vector * V));
+        return false;
     }
+    if (!(entry.flags & ENTRY_BLENDS)) {
+        store_vector<O, V>(to, pass_on<S, O, V>(stream, low, vector * V));
+        return has_nan(low);
+    }
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        values[v] = as_float(low.elements[v]);
+        values[v] = fmaf(entry.a, as_float(high.elements[v]) - values[v], values[v]);
+        suspect |= isnan(values[v]);
+    }
+    store_vector<O, V>(to, finish<O, V>(stream, values, vector * V));
+    return suspect && (has_nan(low) || has_nan(high)); /* not so where infinities were subtracted */
 }
 
 template <typename S, typename O, int V, typename OUT>
@@ -170,8 +170,9 @@ __device__ __forceinline__ void write_values(const trajd_cuda_stream &stream, co
             }
 #pragma unroll
             for (int k = 0; k < VALUES_IN_FLIGHT; k++)
-                if (t + k * lane.slots < step_count)
-                    write_value<S, O, V>(stream, at[k], low[k], high[k], vector, t + k * lane.slots, out);
+                if (t + k * lane.slots < step_count &&
+                    write_value<S, O, V>(stream, at[k], low[k], high[k], vector, t + k * lane.slots, out))
+                    out.mask.mark(at[k], t + k * lane.slots);
         }
     }
 }

@@ -328,8 +328,8 @@ static void print_sample(struct bench *b, const char *name, const struct sample 
 
 static void print_launch_shape(struct bench *b, const struct trajd_cuda_shape *shape)
 {
-    fprintf(b->out, "\"tile\":%u,\"threads\":%u,\"stage\":%u,\"prefetch\":%u,\"walk\":%u", shape->tile_steps,
-            shape->thread_count, shape->stage_rows, shape->prefetch, shape->walk);
+    fprintf(b->out, "\"tile\":%u,\"threads\":%u,\"stage\":%u,\"prefetch\":%u,\"style\":%u", shape->tile_steps,
+            shape->thread_count, shape->stage_rows, shape->prefetch, shape->style);
 }
 
 /* The shapes that are tried; the chosen one comes first and is timed twice, as itself and as its twin. */
@@ -343,10 +343,11 @@ static uint32_t list_candidates(const struct shape *shape, bool wide, struct tra
 
     for (uint32_t i = 0; i < tile_count; i++)
         for (uint32_t k = 0; k < thread_count; k++)
-            for (uint32_t flags = 0; flags < 8; flags++) {
-                struct trajd_cuda_shape try = {tiles[i], threads[k], flags & 1 ? 1024 : 0, flags >> 1 & 1, flags >> 2};
+            for (uint32_t flags = 0; flags < 4 * TRAJD_CUDA_STYLE_COUNT; flags++) {
+                struct trajd_cuda_shape try = {tiles[i], threads[k], flags & 1 ? 1024 : 0, flags >> 1 & 1, (uint8_t)(flags >> 2)};
                 if ((try.tile_steps > T && i > 0 && tiles[i - 1] >= T) || (try.stage_rows && S > 1024) ||
-                    (try.prefetch && !shape->B) || (try.walk && (T < 2 * S || tiles[i] < 8)))
+                    (try.prefetch && !shape->B) || (try.style == TRAJD_CUDA_WALK && (T < 2 * S || tiles[i] < 8)) ||
+                    (try.style == TRAJD_CUDA_DIRECT && T * shape->D > 8192) || (try.style && !shape->B))
                     continue;
                 if (count < limit)
                     list[count++] = try;
@@ -358,7 +359,7 @@ static struct trajd_cuda_shape chosen_shape(struct bench *b, const struct shape 
 
 static void bench_shape(struct bench *b, const struct shape *shape, bool wide)
 {
-    struct trajd_cuda_shape list[160], chosen, best_shape;
+    struct trajd_cuda_shape list[256], chosen, best_shape;
     struct sample sample, cold, hot, single, write;
     uint32_t count = list_candidates(shape, wide, list, ARRAY_LEN(list));
     double best_us = 1e30;
@@ -402,12 +403,12 @@ static void bench_shape(struct bench *b, const struct shape *shape, bool wide)
         fprintf(b->out, "}");
     }
     fprintf(b->out, "]}");
-    printf("%5u %5u %5u %5u %5s %d | %7.2f hot %7.2f single %7.2f write %7.2f | best %7.2f t%u/%u s%u p%u w%u | chosen "
-           "t%u/%u s%u p%u w%u | %.2f TB/s\n",
+    printf("%5u %5u %5u %5u %5s %d | %7.2f hot %7.2f single %7.2f write %7.2f | best %7.2f t%u/%u s%u p%u %u | chosen "
+           "t%u/%u s%u p%u %u | %.2f TB/s\n",
            shape->B, shape->S, shape->T, shape->D, trajd_dtype_name(shape->source), shape->kind, cold.median_us,
            hot.median_us, single.median_us, write.median_us, best_us, best_shape.tile_steps, best_shape.thread_count,
-           best_shape.stage_rows, best_shape.prefetch, best_shape.walk, chosen.tile_steps, chosen.thread_count,
-           chosen.stage_rows, chosen.prefetch, chosen.walk, (double)b->moved_bytes / best_us / 1e6);
+           best_shape.stage_rows, best_shape.prefetch, best_shape.style, chosen.tile_steps, chosen.thread_count,
+           chosen.stage_rows, chosen.prefetch, chosen.style, (double)b->moved_bytes / best_us / 1e6);
     fflush(stdout);
 }
 

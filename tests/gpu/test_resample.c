@@ -168,11 +168,13 @@ static void test_every_shape(void **state)
     for (size_t a = 0; a < 5; a++)
         for (size_t b = 0; b < 3; b++)
             for (size_t c = 0; c < 3; c++)
-                for (uint8_t flags = 0; flags < 4; flags++) {
+                for (uint8_t flags = 0; flags < 2 * TRAJD_CUDA_STYLE_COUNT; flags++) {
                     struct trajd_cuda_shape shape = {tiles[a], threads[b], stages[c], flags & 1, flags >> 1};
                     struct arena_spec spec = any;
                     spec.seed = ++seed * 104729;
-                    spec.streams = 1 + (uint32_t)(seed % 3);
+                    spec.streams = 1 + (uint32_t)(seed % 4 == 0);
+                    spec.kind = seed % 3 == 0 ? -1 : TRAJD_KIND_LINEAR;
+                    spec.unit = seed % 7 == 0 ? -1 : TRAJD_GRID_NS;
                     spec.stamps = (int)(seed % (ARENA_DRIFT + 1));
                     check_problem(f, &spec, &shape);
                 }
@@ -256,7 +258,7 @@ static void test_dense_equals_windows(void **state)
     struct fixture *f = *state;
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        for (int shaped = 0; shaped < 4; shaped++) {
+        for (int shaped = 0; shaped < 7; shaped++) {
             struct arena_spec spec = {.seed = i + 11,
                                       .windows = 4,
                                       .rows = sizes[i][0],
@@ -269,7 +271,7 @@ static void test_dense_equals_windows(void **state)
                                       .output = TRAJD_BF16,
                                       .stamps = ARENA_JITTER,
                                       .unit = TRAJD_GRID_NS};
-            struct trajd_cuda_shape shape = {(uint32_t)(shaped * 17 + 4), 128, shaped % 2 ? 1024 : 0, shaped > 1, shaped > 2};
+            struct trajd_cuda_shape shape = {(uint32_t)(shaped * 17 + 4), 128, shaped % 2 ? 1024 : 0, shaped > 1, (uint8_t)(shaped % 3)};
             struct trajd_error error = {0};
             struct trajd_dense_problem dense;
             struct arena_view view;
