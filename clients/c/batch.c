@@ -62,7 +62,7 @@ const struct trajd_tensor *trajd_batch_find(const struct trajd_batch *batch, con
 
 /* ---- what the daemon hears of it ---- */
 
-static void append_lease(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease)
+void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease)
 {
     if (leases->count < TRAJD_WIRE_MAX_LEASES) /* never more are out: the queue refuses them */
         leases->list[leases->count++] = *lease;
@@ -74,7 +74,7 @@ void trajd_batch_say_done(struct trajd_batch *batch)
     if (batch->life != client->life || batch->done)
         return;
     batch->done = true;
-    append_lease(&client->pending.done, &batch->lease);
+    trajd_leases_append(&client->pending.done, &batch->lease);
     if (client->previous == batch)
         client->previous = NULL;
 }
@@ -109,7 +109,7 @@ static void give_back(struct trajd_batch *batch)
     struct trajd_batch *last = client->held[--client->held_count];
     client->held[batch->held_index] = last;
     last->held_index = batch->held_index;
-    append_lease(&client->pending.released, &batch->lease);
+    trajd_leases_append(&client->pending.released, &batch->lease);
     trajd_client_notify(client);
     wake_sender(client);
 }

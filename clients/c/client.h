@@ -152,6 +152,7 @@ void trajd_client_notify(
     struct trajd_client *client); /* sets the poll descriptor by the state; `state` is held */
 
 /* batch.c */
+void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease);
 struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct trajd_delivery *delivery);
 void trajd_batch_say_done(struct trajd_batch *batch); /* `state` is held */
 

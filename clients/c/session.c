@@ -19,23 +19,18 @@ void trajd_session_say(struct trajd_client *client, const struct trajd_wire_mess
 
 /* ---- HELLO ---- */
 
-static void append_lease(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease)
-{
-    if (leases->count < TRAJD_WIRE_MAX_LEASES)
-        leases->list[leases->count++] = *lease;
-}
-
 /* What we still have. All other leases up to `received` are released by not being named, so nothing is
  * pending any more. */
 static void list_leases(struct trajd_client *client, struct trajd_wire_hello *hello)
 {
     pthread_mutex_lock(&client->state);
     for (uint32_t i = 0; i < client->queue_count; i++)
-        append_lease(&hello->held, &client->queue[(client->queue_first + i) % TRAJD_CLIENT_QUEUE].lease);
+        trajd_leases_append(&hello->held,
+                            &client->queue[(client->queue_first + i) % TRAJD_CLIENT_QUEUE].lease);
     for (uint32_t i = 0; i < client->held_count; i++) {
-        append_lease(&hello->held, &client->held[i]->lease);
+        trajd_leases_append(&hello->held, &client->held[i]->lease);
         if (client->held[i]->done)
-            append_lease(&hello->done, &client->held[i]->lease);
+            trajd_leases_append(&hello->done, &client->held[i]->lease);
     }
     client->pending.done.count = client->pending.released.count = 0;
     pthread_mutex_unlock(&client->state);
@@ -97,7 +92,7 @@ void trajd_session_open(struct trajd_client *client)
 static void merge(struct trajd_wire_leases *into, const struct trajd_wire_leases *from)
 {
     for (uint32_t i = 0; i < from->count; i++)
-        append_lease(into, &from->list[i]);
+        trajd_leases_append(into, &from->list[i]);
 }
 
 void trajd_session_flush(struct trajd_client *client)

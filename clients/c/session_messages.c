@@ -348,10 +348,9 @@ static void handle_state(struct trajd_client *client, const struct trajd_wire_st
     client->status_over = true;
 }
 
-static void handle_goaway(struct trajd_client *client, const struct trajd_wire_goaway *goaway)
+static void handle_goaway(struct trajd_client *client)
 {
     client->goaway = true;
-    trajd_wire_text_copy(goaway->reason, client->failure.message, sizeof(client->failure.message));
     if (client->reconnect)
         return;
     pthread_mutex_lock(&client->state);
@@ -381,7 +380,7 @@ void trajd_session_handle(struct trajd_client *client, const void *frame, size_t
     else if (message.op == TRAJD_WIRE_ERROR)
         handle_error(client, &message.error);
     else if (message.op == TRAJD_WIRE_GOAWAY)
-        handle_goaway(client, &message.goaway);
+        handle_goaway(client);
     else if (message.op == TRAJD_WIRE_STATE)
         handle_state(client, &message.state);
 }

@@ -30,7 +30,6 @@ struct trajd_feed {
     bool closed;
     bool idle_told;
     uint32_t users; /* threads in take, or the callback feed_idle: removal waits for them */
-    uint64_t rate_base_batches;
 };
 
 /* Encoded messages in the order that the core said them. */

@@ -251,5 +251,11 @@ int main(void)
     printf("command: bench_handover\n");
     print_rates(directory, result);
     print_latencies(directory, result);
+    char path[64];
+    snprintf(path, sizeof(path), "%s/lock", directory);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/bare.sock", directory);
+    unlink(path);
+    rmdir(directory);
     return 0;
 }
