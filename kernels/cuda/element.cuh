@@ -34,21 +34,11 @@ template <typename E, int V> union vector_of {
     }
 };
 
-template <typename E, int V> __device__ __forceinline__ vector_of<E, V> load_vector(const char *address, bool aligned)
+template <typename E, int V> __device__ __forceinline__ vector_of<E, V> load_vector(const char *address)
 {
-    typedef typename raw_of<sizeof(E) * V>::type raw_type;
     vector_of<E, V> loaded;
 
-    if (V == 1 || aligned) {
-        loaded.raw = __ldg((const raw_type *)address);
-    } else {
-        typedef typename raw_of<sizeof(E)>::type single_type;
-#pragma unroll
-        for (int v = 0; v < V; v++) {
-            single_type single = __ldg((const single_type *)address + v);
-            memcpy(&loaded.elements[v], &single, sizeof single);
-        }
-    }
+    loaded.raw = __ldg((const typename raw_of<sizeof(E) * V>::type *)address);
     return loaded;
 }
 

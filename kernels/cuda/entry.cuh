@@ -4,22 +4,21 @@
 
 #include "kernels/cuda/search.cuh"
 
-#define ENTRY_BLENDS 1u          /* with the next row, by a */
-#define ENTRY_UNALIGNED 2u       /* the row's address forbids vectors */
-#define ENTRY_INTERVAL_BEFORE 4u /* the derivative's interval begins one row earlier */
-#define ENTRY_CODE_SHIFT 8       /* the mask code so far, above */
-
+/* value = low + a (high - low), low at `row`, high `next_bytes` behind it. A row alone has next_bytes 0 and a = -0, which gives
+ * every finite value back, its sign too; where the result is NaN, or there is no row, the slow way looks closer. */
 struct __align__(16) entry {
     const char *row; /* first column; NULL: the edge's constant */
     float a;
-    uint32_t flags;
+    uint32_t next_bytes;
 };
 
 /* What only FULL streams need besides. */
 struct full_entry {
     double a;
-    int64_t mean_count; /* rows of the mean, ending at row; below 1: the row alone */
-    float per_second;   /* of the derivative; 0: none */
+    int64_t mean_count;      /* rows of the mean, ending at row; below 1: the row alone */
+    float per_second;        /* of the derivative; 0: none */
+    uint16_t interval_before; /* the derivative's interval begins one row earlier */
+    uint16_t blends;
 };
 
 /* One target on its bracket, before a stream looks at it. */
@@ -83,7 +82,7 @@ __device__ __forceinline__ uint32_t resolve_inside(const trajd_cuda_stream &stre
         row += target.past >= target.width - target.past;
     else if (stream.kind != TRAJD_KIND_PREVIOUS && stream.kind != TRAJD_KIND_MEAN) {
         out.a = (float)target.past / (float)target.width;
-        out.flags |= ENTRY_BLENDS;
+        out.next_bytes = (uint32_t)stream.row_stride_bytes;
     }
     return code;
 }
@@ -96,8 +95,8 @@ __device__ __forceinline__ uint32_t resolve_entry(const trajd_cuda_stream &strea
     bool has_row = true;
     uint32_t code = TRAJD_MASK_VALID;
 
-    out.a = 0;
-    out.flags = 0;
+    out.a = -0.0f;
+    out.next_bytes = 0;
     out.row = NULL;
     if (!rows)
         return TRAJD_MASK_MISSING;
@@ -136,20 +135,22 @@ __device__ __forceinline__ int64_t mean_first(const trajd_cuda_stream &stream, c
 }
 
 __device__ __forceinline__ void resolve_full(const trajd_cuda_stream &stream, const window_view &view,
-                                             const target &target, entry &out, full_entry &full)
+                                             const target &target, const entry &out, full_entry &full)
 {
     int64_t row = target.place == PLACE_AFTER ? view.clock.row_count - 1 : target.row;
     uint64_t width = target.width;
 
-    full.a = out.flags & ENTRY_BLENDS ? (double)target.past / (double)target.width : 0;
+    full.blends = out.a > 0;
+    full.a = full.blends ? (double)target.past / (double)target.width : 0;
     full.per_second = 0;
     full.mean_count = 0;
+    full.interval_before = 0;
     if (stream.kind == TRAJD_KIND_MEAN && out.row)
         full.mean_count = (target.place == PLACE_BEFORE ? 0 : row) - mean_first(stream, view, target) + 1;
     if (!stream.derivative || !target.searched || target.place != PLACE_INSIDE || view.clock.row_count < 2 || !out.row)
         return;
     if (row == view.clock.row_count - 1) {
-        out.flags |= ENTRY_INTERVAL_BEFORE;
+        full.interval_before = 1;
         const int64_t *stamps = view.clock.stamps_ns;
         width = stamps ? (uint64_t)stamps[row] - (uint64_t)stamps[row - 1]
                        : (uint64_t)(rate_row_ns(view.clock.rate, row) - rate_row_ns(view.clock.rate, row - 1));

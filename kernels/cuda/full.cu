@@ -30,10 +30,12 @@ struct tile_shared {
     entry *entries;       /* [stream][tile] */
     full_entry *fulls;    /* [stream][tile] */
     int64_t *stage;       /* [bracket][stage_rows] */
+    uint32_t *unaligned;  /* [stream]: its rows stand where vectors cannot be loaded */
     uint32_t *masks;      /* [mask][tile] */
 };
 
-__device__ __forceinline__ tile_shared cut_shared(const trajd_cuda_problem &problem, char *memory)
+template <typename P>
+__device__ __forceinline__ tile_shared cut_shared(const P &problem, char *memory)
 {
     uint32_t slots = problem.stream_count * problem.shape.tile_steps;
     tile_shared shared;
@@ -44,12 +46,14 @@ __device__ __forceinline__ tile_shared cut_shared(const trajd_cuda_problem &prob
     memory += slots * sizeof(full_entry);
     shared.stage = (int64_t *)memory;
     memory += problem.bracket_count * problem.shape.stage_rows * sizeof(int64_t);
-    shared.masks = (uint32_t *)memory;
+    shared.unaligned = (uint32_t *)memory;
+    shared.masks = shared.unaligned + problem.stream_count;
     return shared;
 }
 
 /* What a bracket's warps do in a window: read where it stands, bring its stamps or their ends. */
-__device__ __forceinline__ void open_window(const trajd_cuda_problem &problem, uint32_t bracket_index, uint32_t window,
+template <typename P>
+__device__ __forceinline__ void open_window(const P &problem, uint32_t bracket_index, uint32_t window,
                                             const tile_shared &shared, found_window &out, uint32_t rank, uint32_t ranks)
 {
     const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
@@ -85,7 +89,8 @@ __device__ __forceinline__ void open_window(const trajd_cuda_problem &problem, u
     __pipeline_wait_prior(0);
 }
 
-__device__ __forceinline__ void open_windows(const trajd_cuda_problem &problem, uint32_t window,
+template <typename P>
+__device__ __forceinline__ void open_windows(const P &problem, uint32_t window,
                                              const tile_shared &shared, found_window *found)
 {
     uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
@@ -97,7 +102,8 @@ __device__ __forceinline__ void open_windows(const trajd_cuda_problem &problem, 
         open_window(problem, b, window, shared, found[b], rank, ranks);
 }
 
-__device__ __forceinline__ window_view view_of(const trajd_cuda_problem &problem, uint32_t bracket_index,
+template <typename P>
+__device__ __forceinline__ window_view view_of(const P &problem, uint32_t bracket_index,
                                                const found_window &found, const int64_t *stage)
 {
     const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
@@ -118,7 +124,8 @@ __device__ __forceinline__ window_view view_of(const trajd_cuda_problem &problem
 }
 
 /* One target of one bracket: found once, then seen by each stream of the bracket. */
-__device__ __forceinline__ void serve_target(const trajd_cuda_problem &problem, uint32_t bracket_index, uint32_t window,
+template <typename P>
+__device__ __forceinline__ void serve_target(const P &problem, uint32_t bracket_index, uint32_t window,
                                              uint32_t step, int64_t offset, const tile_shared &shared,
                                              const found_window &found)
 {
@@ -140,8 +147,8 @@ __device__ __forceinline__ void serve_target(const trajd_cuda_problem &problem, 
         uint32_t code = resolve_entry(stream, view.clock.row_count, target, rows, entry);
         if (stream.path == TRAJD_CUDA_FULL)
             resolve_full(stream, view, target, entry, shared.fulls[slot]);
-        else if (((uintptr_t)entry.row | stream.row_stride_bytes) % stream.load_bytes != 0)
-            entry.flags |= ENTRY_UNALIGNED;
+        else if ((uintptr_t)rows & (stream.load_bytes - 1u))
+            shared.unaligned[s] = 1; /* by every thread that serves the stream, and the same */
         shared.entries[slot] = entry;
         if (code != TRAJD_MASK_VALID && stream.mask_slot != TRAJD_CUDA_NO_MASK)
             atomicMax(shared.masks + stream.mask_slot * problem.shape.tile_steps + step, code);
@@ -154,7 +161,8 @@ __device__ __forceinline__ uint32_t steps_here(uint32_t step_count, uint64_t fir
 }
 
 /* Which bracket and step of the tile a target number is; false: beyond the last. */
-__device__ __forceinline__ bool locate_target(const trajd_cuda_problem &problem, uint64_t first_step, uint32_t number,
+template <typename P>
+__device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_step, uint32_t number,
                                               uint32_t &bracket_index, uint32_t &step)
 {
     step = number;
@@ -168,7 +176,8 @@ __device__ __forceinline__ bool locate_target(const trajd_cuda_problem &problem,
     return false;
 }
 
-__device__ __forceinline__ int64_t load_offset(const trajd_cuda_problem &problem, uint32_t bracket_index,
+template <typename P>
+__device__ __forceinline__ int64_t load_offset(const P &problem, uint32_t bracket_index,
                                                uint32_t window, uint64_t step)
 {
     const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
@@ -176,7 +185,8 @@ __device__ __forceinline__ int64_t load_offset(const trajd_cuda_problem &problem
     return __ldg(bracket.offsets + window * bracket.offsets_per_window + step);
 }
 
-__device__ __forceinline__ void write_masks(const trajd_cuda_problem &problem, uint32_t window, uint64_t first_step,
+template <typename P>
+__device__ __forceinline__ void write_masks(const P &problem, uint32_t window, uint64_t first_step,
                                             const uint32_t *masks)
 {
     uint32_t begun = 0;
@@ -197,29 +207,37 @@ __device__ __forceinline__ void write_masks(const trajd_cuda_problem &problem, u
     }
 }
 
-__device__ __forceinline__ void write_streams(const trajd_cuda_problem &problem, uint32_t window, uint64_t first_step,
+/* Streams are served side by side, each by the warps that the host gave it, so that their loads are in flight together. */
+template <typename P>
+__device__ __forceinline__ void write_streams(const P &problem, uint32_t window, uint64_t first_step,
                                               const tile_shared &shared)
 {
+    const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
+
 #pragma unroll 1
     for (uint32_t s = 0; s < problem.stream_count; s++) {
         const trajd_cuda_stream &stream = problem.streams[s];
+        if (warp < stream.first_warp % warps || warp >= stream.first_warp % warps + stream.warp_count)
+            continue;
+        const team team = {threadIdx.x - stream.first_warp % warps * 32, stream.warp_count * 32u};
         uint32_t here =
             steps_here(problem.brackets[stream.bracket_index].step_count, first_step, problem.shape.tile_steps);
         char *output = stream.output + window * stream.window_stride_bytes + first_step * stream.step_stride_bytes;
-        const entry *entries = shared.entries + s * problem.shape.tile_steps;
+        char *derivative = (char *)stream.derivative + window * stream.derivative_window_stride_bytes +
+                           first_step * stream.derivative_step_stride_bytes;
         uint32_t *mask = stream.mask_slot == TRAJD_CUDA_NO_MASK
                              ? NULL
                              : shared.masks + stream.mask_slot * problem.shape.tile_steps;
-        char *derivative = (char *)stream.derivative + window * stream.derivative_window_stride_bytes +
-                           first_step * stream.derivative_step_stride_bytes;
-        const full_output out = {output, stream.step_stride_bytes, stream.row_stride_bytes, {mask}};
-        write_stream(stream, entries, shared.fulls + s * problem.shape.tile_steps, here, out,
+        const full_output out = {output, stream.step_stride_bytes, {mask}};
+        write_stream(team, stream, shared.entries + s * problem.shape.tile_steps,
+                     shared.fulls + s * problem.shape.tile_steps, here, !shared.unaligned[s], out,
                      stream.derivative ? (float *)derivative : NULL);
     }
 }
 
+template <typename P>
 __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS_MIN)
-    resample_full(const __grid_constant__ struct trajd_cuda_problem problem)
+    resample_full(const __grid_constant__ P problem)
 {
     extern __shared__ __align__(16) char memory[];
     __shared__ found_window found[TRAJD_CUDA_BRACKETS_MAX];
@@ -235,6 +253,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
 
         for (uint32_t i = threadIdx.x; i < problem.mask_count * problem.shape.tile_steps; i += blockDim.x)
             shared.masks[i] = TRAJD_MASK_VALID;
+        if (threadIdx.x < problem.stream_count)
+            shared.unaligned[threadIdx.x] = 0;
         open_windows(problem, window, shared, found);
         __syncthreads();
 #pragma unroll 1
@@ -253,12 +273,43 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
     }
 }
 
+/* Most requests are small, and a kernel waits for its parameters: the same with fewer places. */
+struct few_streams {
+    uint32_t window_count;
+    uint16_t bracket_count;
+    uint16_t stream_count;
+    uint16_t mask_count;
+    struct trajd_cuda_shape shape;
+    struct trajd_cuda_bracket brackets[3];
+    struct trajd_cuda_stream streams[5];
+};
+
+static bool has_few_streams(const struct trajd_cuda_problem *problem)
+{
+    return problem->bracket_count <= 3 && problem->stream_count <= 5;
+}
+
+static struct few_streams take_few_streams(const struct trajd_cuda_problem *problem)
+{
+    struct few_streams few = {problem->window_count, problem->bracket_count, problem->stream_count,
+                              problem->mask_count, problem->shape, {}, {}};
+
+    for (int b = 0; b < problem->bracket_count; b++)
+        few.brackets[b] = problem->brackets[b];
+    for (int s = 0; s < problem->stream_count; s++)
+        few.streams[s] = problem->streams[s];
+    return few;
+}
+
 extern "C" int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, void *stream)
 {
     dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1,
               problem->window_count < TRAJD_CUDA_GRID_HEIGHT_MAX ? problem->window_count : TRAJD_CUDA_GRID_HEIGHT_MAX);
+    uint32_t threads = problem->shape.thread_count, shared = trajd_cuda_shared_bytes(problem);
 
-    resample_full<<<grid, problem->shape.thread_count, trajd_cuda_shared_bytes(problem), (cudaStream_t)stream>>>(
-        *problem);
+    if (has_few_streams(problem))
+        resample_full<<<grid, threads, shared, (cudaStream_t)stream>>>(take_few_streams(problem));
+    else
+        resample_full<<<grid, threads, shared, (cudaStream_t)stream>>>(*problem);
     return (int)cudaGetLastError();
 }

@@ -66,7 +66,7 @@ __device__ __forceinline__ T scalar_value(const trajd_cuda_stream &stream, const
                                              : load_element<T>(stream.source_type, entry.row, d);
 
     nan = isnan(value);
-    if (entry.flags & ENTRY_BLENDS) {
+    if (full.blends) {
         T next = load_element<T>(stream.source_type, entry.row + stream.row_stride_bytes, d), a = (T)full.a;
         nan |= isnan(next);
         if (stream.kind == TRAJD_KIND_ANGLE)
@@ -79,15 +79,36 @@ __device__ __forceinline__ T scalar_value(const trajd_cuda_stream &stream, const
     return value;
 }
 
+/* Within two units of the last place, as the sines below: a quaternion's error stays below 1e-6. */
+__device__ __forceinline__ float reciprocal_root(float x)
+{
+    return rsqrtf(x);
+}
+
+__device__ __forceinline__ double reciprocal_root(double x)
+{
+    return 1 / sqrt(x);
+}
+
+/* Of an angle in [0, pi / 2]. */
+__device__ __forceinline__ float sine_of(float angle)
+{
+    return __sinf(angle);
+}
+
+__device__ __forceinline__ double sine_of(double angle)
+{
+    return sin(angle);
+}
+
 template <typename T> __device__ __forceinline__ double make_unit(T (&q)[4])
 {
     double square = (double)q[0] * q[0] + (double)q[1] * q[1] + (double)q[2] * q[2] + (double)q[3] * q[3];
-    double factor = square >= QUATERNION_SQUARE_MIN && square <= QUATERNION_SQUARE_MAX ? 1 / sqrt(square)
-                                                                                       : nan_of<double>();
+    T factor = square >= QUATERNION_SQUARE_MIN && square <= QUATERNION_SQUARE_MAX ? reciprocal_root((T)square) : nan_of<T>();
 
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        q[k] = (T)(q[k] * factor);
+        q[k] *= factor;
     return square;
 }
 
@@ -112,10 +133,10 @@ template <typename T> __device__ __forceinline__ void slerp(const T (&p)[4], con
         difference += (p[k] - sign * q[k]) * (p[k] - sign * q[k]);
     }
     T angle = 2 * atan2(sqrt(difference), sqrt(sum));
-    T sine = sin(angle);
+    T sine = sine_of(angle);
     if (sine > parallel) {
-        weight_p = sin((1 - a) * angle) / sine;
-        weight_q = sin(a * angle) / sine;
+        weight_p = sine_of((1 - a) * angle) / sine;
+        weight_q = sine_of(a * angle) / sine;
     }
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -134,7 +155,7 @@ __device__ __forceinline__ void quaternion_value(const trajd_cuda_stream &stream
     for (int k = 0; k < 4; k++)
         stored[k] = p[k];
     double square = make_unit(p);
-    if (entry.flags & ENTRY_BLENDS) {
+    if (full.blends) {
         load_quaternion(stream, entry.row + stream.row_stride_bytes, d, q);
         make_unit(q);
         slerp(p, q, (T)full.a, out);
@@ -179,7 +200,7 @@ template <typename T>
 __device__ __forceinline__ void write_derivative(const trajd_cuda_stream &stream, const entry &entry,
                                                  const full_entry &full, uint32_t unit, float *out)
 {
-    const char *row = entry.row - (entry.flags & ENTRY_INTERVAL_BEFORE ? stream.row_stride_bytes : 0);
+    const char *row = entry.row - (full.interval_before ? stream.row_stride_bytes : 0);
     const char *next = row + stream.row_stride_bytes;
     bool slerps = is_slerp(stream.kind);
 
@@ -275,68 +296,68 @@ __device__ __forceinline__ bool is_wide(uint32_t type)
     return type == TRAJD_F64 || type == TRAJD_I32 || type == TRAJD_U32 || type == TRAJD_I64 || type == TRAJD_U64;
 }
 
-static __device__ __forceinline__ void write_full(const trajd_cuda_stream &stream, const entry *entries,
+static __device__ __forceinline__ void write_full(const team &team, const trajd_cuda_stream &stream, const entry *entries,
                                                const full_entry *fulls, uint32_t step_count, char *output,
                                                float *derivative, uint32_t *mask)
 {
     bool wide = is_wide(stream.source_type);
     bool copies = (stream.kind == TRAJD_KIND_PREVIOUS || stream.kind == TRAJD_KIND_NEAREST) && !stream.scale &&
                   stream.source_type == stream.output_type;
-    uint64_t count = (uint64_t)step_count * stream.vector_count;
+    const lane_place lane = place_lane(team, stream.vector_count);
 
-    for (uint64_t i = threadIdx.x; i < count; i += blockDim.x) {
-        uint32_t t = (uint32_t)(i / stream.vector_count), unit = (uint32_t)(i % stream.vector_count);
-        entry entry = entries[t];
-        full_entry full = fulls[t];
-        char *out = output + t * stream.step_stride_bytes;
-        bool nan = copies ? copy_unit(stream, entry, element_size(stream.source_type), unit, out)
-                   : wide ? write_unit<double>(stream, entry, full, unit, out)
-                          : write_unit<float>(stream, entry, full, unit, out);
+#pragma unroll 1
+    for (uint32_t unit = lane.vector; unit < stream.vector_count; unit += lane.vector_step)
+#pragma unroll 1
+        for (uint32_t t = lane.slot; t < step_count; t += lane.slots) {
+            const entry entry = entries[t];
+            const full_entry full = fulls[t];
+            char *out = output + t * stream.step_stride_bytes;
+            bool nan = copies ? copy_unit(stream, entry, element_size(stream.source_type), unit, out)
+                       : wide ? write_unit<double>(stream, entry, full, unit, out)
+                              : write_unit<float>(stream, entry, full, unit, out);
 
-        if (nan && mask)
-            atomicMax(mask + t, (uint32_t)TRAJD_MASK_NAN);
-        if (derivative) {
-            float *slopes = (float *)((char *)derivative + t * stream.derivative_step_stride_bytes);
-            if (wide)
-                write_derivative<double>(stream, entry, full, unit, slopes);
-            else
-                write_derivative<float>(stream, entry, full, unit, slopes);
+            if (nan && mask)
+                atomicMax(mask + t, (uint32_t)TRAJD_MASK_NAN);
+            if (derivative) {
+                float *slopes = (float *)((char *)derivative + t * stream.derivative_step_stride_bytes);
+                if (wide)
+                    write_derivative<double>(stream, entry, full, unit, slopes);
+                else
+                    write_derivative<float>(stream, entry, full, unit, slopes);
+            }
         }
-    }
 }
 
 typedef tile_output<uint64_t, joined_mask> full_output;
 
 template <typename S, typename O>
-__device__ __forceinline__ void write_width(const trajd_cuda_stream &stream, const entry *entries, uint32_t step_count,
-                                            const full_output &out)
+__device__ __forceinline__ void write_width(const team &team, const trajd_cuda_stream &stream, const entry *entries, uint32_t step_count,
+                                            bool aligned, const full_output &out)
 {
-    if (stream.vector_width == 4)
-        write_values<S, O, 4>(stream, entries, step_count, out);
+    if (stream.vector_width == 4 && aligned)
+        write_values<S, O, 4>(team, stream, stream.vector_count, entries, step_count, out);
     else
-        write_values<S, O, 1>(stream, entries, step_count, out);
+        write_values<S, O, 1>(team, stream, stream.feature_count, entries, step_count, out);
 }
 
 /* One stream's part of a tile, whatever its path: two widths each, which keeps the kernel small. */
-__device__ __forceinline__ void write_stream(const trajd_cuda_stream &stream, const entry *entries,
-                                             const full_entry *fulls, uint32_t step_count, const full_output &out,
-                                             float *derivative)
+__device__ __forceinline__ void write_stream(const team &team, const trajd_cuda_stream &stream, const entry *entries,
+                                             const full_entry *fulls, uint32_t step_count, bool aligned,
+                                             const full_output &out, float *derivative)
 {
     switch (stream.path) {
-    case TRAJD_CUDA_BF16: write_width<__nv_bfloat16, __nv_bfloat16>(stream, entries, step_count, out); break;
-    case TRAJD_CUDA_F32: write_width<float, float>(stream, entries, step_count, out); break;
-    case TRAJD_CUDA_F16: write_width<__half, __half>(stream, entries, step_count, out); break;
-    case TRAJD_CUDA_F32_BF16: write_width<float, __nv_bfloat16>(stream, entries, step_count, out); break;
-    case TRAJD_CUDA_BF16_F32: write_width<__nv_bfloat16, float>(stream, entries, step_count, out); break;
+    case TRAJD_CUDA_BF16: write_width<__nv_bfloat16, __nv_bfloat16>(team, stream, entries, step_count, aligned, out); break;
+    case TRAJD_CUDA_F32: write_width<float, float>(team, stream, entries, step_count, aligned, out); break;
+    case TRAJD_CUDA_F16: write_width<__half, __half>(team, stream, entries, step_count, aligned, out); break;
+    case TRAJD_CUDA_F32_BF16: write_width<float, __nv_bfloat16>(team, stream, entries, step_count, aligned, out); break;
+    case TRAJD_CUDA_BF16_F32: write_width<__nv_bfloat16, float>(team, stream, entries, step_count, aligned, out); break;
     case TRAJD_CUDA_COPY:
-        if (stream.vector_width == 16)
-            copy_values<16>(stream, entries, step_count, out);
-        else if (stream.vector_width == 4)
-            copy_values<4>(stream, entries, step_count, out);
+        if (stream.vector_width == 16 && aligned)
+            copy_values<16>(team, stream.vector_count, entries, step_count, out);
         else
-            copy_values<1>(stream, entries, step_count, out);
+            copy_values<1>(team, stream.vector_count * stream.vector_width, entries, step_count, out);
         break;
-    default: write_full(stream, entries, fulls, step_count, out.first, derivative, out.mask.steps);
+    default: write_full(team, stream, entries, fulls, step_count, out.first, derivative, out.mask.steps);
     }
 }
 

@@ -21,6 +21,7 @@ struct lean_window {
     int64_t row_count;
     int64_t anchor;
     bool staged;
+    bool aligned; /* rows stand where vectors can be loaded; of streams with `bases` only the device can tell */
 };
 
 #define PREFETCH_LINE_BYTES 128u
@@ -71,6 +72,7 @@ __device__ __forceinline__ lean_window open_window(const lean_problem &problem, 
         opened.rows += row_begin * (int64_t)(uint32_t)stream.row_stride_bytes;
     else if (opened.rows)
         opened.rows += stream.first_column_bytes;
+    opened.aligned = ((uintptr_t)opened.rows & (stream.load_bytes - 1u)) == 0;
     if (problem.shape.prefetch) {
         if (!opened.staged)
             ask_for((const char *)opened.stamps_ns, opened.row_count * sizeof(int64_t));
@@ -141,9 +143,9 @@ __device__ __forceinline__ target find_near(const int64_t *stamps, int64_t row_c
     return found;
 }
 
-/* The entry of one target; its mask code stands in the flags. */
+/* The entry of one target, and its mask code so far. */
 __device__ __forceinline__ entry make_entry(const lean_problem &problem, const lean_window &window,
-                                            const int64_t *stage, int64_t offset)
+                                            const int64_t *stage, int64_t offset, uint32_t &code)
 {
     const trajd_cuda_stream &stream = problem.stream;
     int64_t x = (int64_t)((uint64_t)window.anchor + (uint64_t)offset);
@@ -156,10 +158,7 @@ __device__ __forceinline__ entry make_entry(const lean_problem &problem, const l
         target = find_near<false>(window.stamps_ns, window.row_count, x);
     if (offset == TRAJD_NO_TARGET)
         target.place = PLACE_NOWHERE;
-    uint32_t code = resolve_entry(stream, window.row_count, target, window.rows, made);
-    if (((uintptr_t)made.row | stream.row_stride_bytes) & (stream.load_bytes - 1u))
-        made.flags |= ENTRY_UNALIGNED;
-    made.flags |= code << ENTRY_CODE_SHIFT;
+    code = resolve_entry(stream, window.row_count, target, window.rows, made);
     return made;
 }
 

@@ -35,7 +35,7 @@ static enum trajd_cuda_path path_of(const struct trajd_stream *stream)
 {
     bool is_float = stream->source_type >= TRAJD_F16 && stream->source_type <= TRAJD_F64;
 
-    if (stream->feature_count > FEATURES_MAX || stream->derivative || (stream->kind != TRAJD_KIND_LINEAR && !picks_rows(stream->kind)))
+    if (stream->feature_count > FEATURES_MAX || stream->row_stride_bytes > UINT32_MAX || stream->derivative || (stream->kind != TRAJD_KIND_LINEAR && !picks_rows(stream->kind)))
         return TRAJD_CUDA_FULL;
     if (is_float)
         return float_path(stream->source_type, stream->output_type);
@@ -52,11 +52,13 @@ static uint32_t common_alignment(uint64_t bits, uint32_t limit)
     return limit;
 }
 
-/* Sources are not asked: `bases` are only known on the device, so rows that turn out unaligned are loaded by element there. */
+/* Where `bases` stand is only known on the device: windows whose rows turn out unaligned are moved by element there. */
 static void set_vectors(const struct trajd_stream *stream, struct trajd_cuda_stream *out)
 {
     uint32_t source_size = trajd_dtype_size(stream->source_type), output_size = trajd_dtype_size(stream->output_type);
     uint64_t places = (uintptr_t)stream->output | stream->step_stride_bytes | stream->window_stride_bytes;
+    uint64_t rows = (stream->bases ? 0 : (uintptr_t)stream->base) | (uint64_t)stream->first_column * source_size |
+                    stream->row_stride_bytes;
     uint64_t row_bytes = (uint64_t)stream->feature_count * source_size;
     uint32_t larger = source_size > output_size ? source_size : output_size;
 
@@ -65,14 +67,15 @@ static void set_vectors(const struct trajd_stream *stream, struct trajd_cuda_str
     if (out->path == TRAJD_CUDA_FULL) {
         out->vector_count = is_slerp(stream->kind) ? stream->feature_count / 4 : stream->feature_count;
     } else if (out->path == TRAJD_CUDA_COPY) {
-        uint32_t bytes = common_alignment(places | row_bytes, VECTOR_BYTES_MAX);
+        uint32_t bytes = common_alignment(places | rows | row_bytes, VECTOR_BYTES_MAX);
         out->vector_width = out->load_bytes = (uint8_t)(bytes == 16 ? 16 : bytes >= 4 ? 4 : 1);
         out->vector_count = (uint32_t)(row_bytes / out->vector_width);
     } else {
         uint32_t width = common_alignment(stream->feature_count, VECTOR_BYTES_MAX / larger);
-        out->vector_width = (uint8_t)(common_alignment(places, width * output_size) / output_size);
-        if (out->vector_width == 0)
-            out->vector_width = 1;
+        width = common_alignment(places, width * output_size) / output_size;
+        if (width > 1)
+            width = common_alignment(rows, width * source_size) / source_size;
+        out->vector_width = (uint8_t)(width > 0 ? width : 1);
         out->vector_count = stream->feature_count / out->vector_width;
         out->load_bytes = (uint8_t)(out->vector_width * source_size);
     }
@@ -155,8 +158,7 @@ static bool is_lean(const struct trajd_cuda_problem *problem)
 
     return problem->stream_count == 1 && only->path != TRAJD_CUDA_FULL && !only->mask_continues &&
            problem->brackets[0].stamps_ns && problem->brackets[0].unit == TRAJD_GRID_NS &&
-           problem->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX && only->row_stride_bytes <= UINT32_MAX &&
-           only->step_stride_bytes <= UINT32_MAX && problem->step_count_max <= INT32_MAX;
+           problem->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX && only->step_stride_bytes <= UINT32_MAX && problem->step_count_max <= INT32_MAX;
 }
 
 /* A kernel that takes every path knows widths 4 and 1 of floats. */

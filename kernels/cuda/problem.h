@@ -71,6 +71,8 @@ struct trajd_cuda_stream {
     uint8_t vector_width;  /* V: elements of a vector; of COPY bytes */
     uint8_t mask_slot;     /* streams that share a mask share a slot; TRAJD_CUDA_NO_MASK */
     uint8_t load_bytes;    /* of a vector of the source: rows that are not a multiple are loaded by element */
+    uint8_t first_warp;    /* of full.cu: the block's warps that serve the stream; modulo the warps there are */
+    uint8_t warp_count;
     uint8_t mask_continues; /* the mask was begun by an earlier launch: the larger code stays */
 };
 
@@ -86,6 +88,7 @@ enum trajd_cuda_style {
 struct trajd_cuda_shape {
     uint32_t tile_steps;   /* targets of one window that a block serves */
     uint32_t thread_count; /* a multiple of 32 */
+    uint32_t tiles_per_block; /* neighbouring tiles that a block serves in turn, its stamps staged once; of lean problems */
     uint32_t stage_rows;   /* windows of at most this many rows have all their stamps staged in shared memory */
     uint8_t prefetch;      /* blocks ask for their share of the window's rows before they know which they need */
     uint8_t style;         /* enum trajd_cuda_style; of lean problems */

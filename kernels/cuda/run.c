@@ -16,6 +16,7 @@ static enum trajd_status launch(struct trajd_cuda_problem *problem, const struct
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "cuda: a shape of %u steps, %u threads and %u staged rows does not fit",
                                problem->shape.tile_steps, problem->shape.thread_count, problem->shape.stage_rows);
+    trajd_cuda_share_warps(problem);
     code = problem->lean ? trajd_cuda_launch_tile(problem, stream) : trajd_cuda_launch_full(problem, stream);
     if (code != 0)
         return trajd_error_set(error, TRAJD_ERR_DEVICE, code,

@@ -17,6 +17,9 @@ int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct
     if (shape->style == TRAJD_CUDA_DIRECT &&
         (uint64_t)shape->tile_steps * problem->streams[0].vector_count > DIRECT_VECTORS_MAX)
         return false;
+    if (shape->tiles_per_block == 0 || shape->tiles_per_block > 4096 ||
+        (shape->style == TRAJD_CUDA_DIRECT && shape->tiles_per_block > 1))
+        return false;
     if (shape->tile_steps == 0 || shape->tile_steps > 4096 || shape->stage_rows > 4096)
         return false;
     shaped.shape = *shape;
@@ -48,9 +51,12 @@ static uint64_t row_bytes(const struct trajd_cuda_problem *problem)
 struct trajd_cuda_shape trajd_cuda_shape_of(const struct trajd_cuda_problem *problem,
                                             const struct trajd_device_facts *facts, uint64_t row_count)
 {
-    struct trajd_cuda_shape shape = {.thread_count = THREADS, .stage_rows = STAGE_ROWS};
+    struct trajd_cuda_shape shape = {.thread_count = THREADS, .tiles_per_block = 1, .stage_rows = STAGE_ROWS};
     uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
     uint64_t blocks = (uint64_t)facts->sm_count * 8, tile;
+
+    if (!problem->lean)
+        shape.thread_count = TRAJD_CUDA_THREADS_MAX;
 
     /* two vectors a thread, fewer where that leaves multiprocessors without a block */
     tile = (2 * THREADS + vectors - 1) / vectors;
@@ -70,4 +76,36 @@ struct trajd_cuda_shape trajd_cuda_shape_of(const struct trajd_cuda_problem *pro
             shape.stage_rows = 0;
     }
     return shape;
+}
+
+/* What a stream costs in a tile, for the shares only: a quaternion is worth many elements. */
+static uint64_t stream_work(const struct trajd_cuda_problem *problem, const struct trajd_cuda_stream *stream)
+{
+    uint32_t steps = problem->brackets[stream->bracket_index].step_count;
+    uint64_t tile = steps < problem->shape.tile_steps ? steps : problem->shape.tile_steps;
+    bool is_slerp = stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ;
+
+    return tile * stream->vector_count * (is_slerp ? 8 : stream->path == TRAJD_CUDA_FULL ? 4 : 1);
+}
+
+/* One each, then always one to the stream whose warps have most to do. Where there are more streams than warps, one each in turn. */
+void trajd_cuda_share_warps(struct trajd_cuda_problem *problem)
+{
+    uint32_t warps = problem->shape.thread_count / WARP, given = problem->stream_count, first = 0;
+
+    for (uint32_t s = 0; s < problem->stream_count; s++)
+        problem->streams[s].warp_count = 1;
+    for (; given < warps; given++) {
+        struct trajd_cuda_stream *neediest = &problem->streams[0];
+        for (uint32_t s = 1; s < problem->stream_count; s++) {
+            struct trajd_cuda_stream *other = &problem->streams[s];
+            if (stream_work(problem, other) * neediest->warp_count > stream_work(problem, neediest) * other->warp_count)
+                neediest = other;
+        }
+        neediest->warp_count++;
+    }
+    for (uint32_t s = 0; s < problem->stream_count; s++) {
+        problem->streams[s].first_warp = (uint8_t)first;
+        first += problem->streams[s].warp_count;
+    }
 }

@@ -18,25 +18,79 @@
 
 typedef tile_output<uint32_t, own_mask> lean_output;
 
+__device__ __forceinline__ team whole_block()
+{
+    return {threadIdx.x, blockDim.x};
+}
+
 /* Where a block's tile begins, and how many targets it has. */
 struct lean_tile {
     uint32_t first_step;
     uint32_t step_count;
 };
 
-__device__ __forceinline__ lean_tile tile_here(const lean_problem &problem)
+/* step_count 0: beyond the last. */
+__device__ __forceinline__ lean_tile tile_at(const lean_problem &problem, uint32_t number)
 {
-    uint32_t first = blockIdx.x * problem.shape.tile_steps;
+    uint32_t first = number * problem.shape.tile_steps, count = problem.bracket.step_count;
 
-    return {first, min(problem.bracket.step_count - first, problem.shape.tile_steps)};
+    return {first, first < count ? min(count - first, problem.shape.tile_steps) : 0};
 }
 
 __device__ __forceinline__ lean_output output_here(const trajd_cuda_stream &stream, uint32_t window, uint32_t first_step)
 {
     return {stream.output + window * stream.window_stride_bytes + (uint64_t)first_step * (uint32_t)stream.step_stride_bytes,
             (uint32_t)stream.step_stride_bytes,
-            (uint32_t)stream.row_stride_bytes,
             {stream.mask ? stream.mask + window * stream.mask_window_stride_bytes + first_step : NULL}};
+}
+
+template <typename S, typename O, int V> struct step_writer {
+    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries, uint32_t here,
+                                                 bool aligned, const lean_output &out)
+    {
+        if (aligned)
+            write_values<S, O, V>(whole_block(), stream, stream.vector_count, entries, here, out);
+        else
+            write_values<S, O, 1>(whole_block(), stream, stream.feature_count, entries, here, out);
+    }
+};
+
+template <typename S, typename O, int V> struct walk_writer {
+    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries, uint32_t here,
+                                                 bool aligned, const lean_output &out)
+    {
+        if (aligned)
+            walk_values<S, O, V>(whole_block(), stream, stream.vector_count, entries, here, out);
+        else
+            write_values<S, O, 1>(whole_block(), stream, stream.feature_count, entries, here, out);
+    }
+};
+
+template <int V> struct copy_writer {
+    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries, uint32_t here,
+                                                 bool aligned, const lean_output &out)
+    {
+        if (aligned)
+            copy_values<V>(whole_block(), stream.vector_count, entries, here, out);
+        else
+            copy_values<1>(whole_block(), stream.vector_count * V, entries, here, out);
+    }
+};
+
+/* Entries and masks of a tile, the first offset of each thread loaded before. */
+__device__ __forceinline__ void find_entries(const lean_problem &problem, const lean_window &window, lean_tile tile,
+                                             const int64_t *stage, int64_t offset, entry *entries,
+                                             const lean_output &out)
+{
+#pragma unroll 1
+    for (uint32_t step = threadIdx.x; step < tile.step_count; step += blockDim.x) {
+        uint32_t code;
+        if (step >= blockDim.x)
+            offset = load_offset(problem, blockIdx.y, tile.first_step + step);
+        entries[step] = make_entry(problem, window, stage, offset, code);
+        if (out.mask.steps)
+            out.mask.steps[step] = (uint8_t)code;
+    }
 }
 
 template <typename W>
@@ -46,25 +100,25 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
     extern __shared__ __align__(16) char memory[];
     entry *entries = (entry *)memory;
     int64_t *stage = (int64_t *)(entries + problem.shape.tile_steps);
-    const lean_tile tile = tile_here(problem);
-    uint32_t step = threadIdx.x;
-    int64_t offset = step < tile.step_count ? load_offset(problem, blockIdx.y, tile.first_step + step) : 0;
+    const uint32_t first_tile = blockIdx.x * problem.shape.tiles_per_block;
+    lean_tile tile = tile_at(problem, first_tile);
+    int64_t offset = threadIdx.x < tile.step_count ? load_offset(problem, blockIdx.y, tile.first_step + threadIdx.x) : 0;
     const lean_window window = open_window(problem, blockIdx.y, stage);
-    const lean_output out = output_here(problem.stream, blockIdx.y, tile.first_step);
 
     stage_wait(window);
 #pragma unroll 1
-    while (step < tile.step_count) {
-        entry made = make_entry(problem, window, stage, offset);
-        entries[step] = made;
-        if (out.mask.steps)
-            out.mask.steps[step] = (uint8_t)(made.flags >> ENTRY_CODE_SHIFT);
-        step += blockDim.x;
-        if (step < tile.step_count)
-            offset = load_offset(problem, blockIdx.y, tile.first_step + step);
+    for (uint32_t k = 1; tile.step_count > 0; k++) {
+        const lean_output out = output_here(problem.stream, blockIdx.y, tile.first_step);
+        find_entries(problem, window, tile, stage, offset, entries, out);
+        const lean_tile next = k < problem.shape.tiles_per_block ? tile_at(problem, first_tile + k) : lean_tile{0, 0};
+        if (threadIdx.x < next.step_count)
+            offset = load_offset(problem, blockIdx.y, next.first_step + threadIdx.x);
+        __syncthreads();
+        W::write(problem.stream, entries, tile.step_count, window.aligned, out);
+        tile = next;
+        if (tile.step_count > 0)
+            __syncthreads();
     }
-    __syncthreads();
-    W::write(problem.stream, entries, tile.step_count, out);
 }
 
 template <typename S, typename O, int V>
@@ -73,73 +127,53 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
 {
     extern __shared__ __align__(16) char memory[];
     int64_t *stage = (int64_t *)memory;
-    const lean_tile tile = tile_here(problem);
+    const lean_tile tile = tile_at(problem, blockIdx.x);
     const trajd_cuda_stream &stream = problem.stream;
     const uint32_t count = tile.step_count * stream.vector_count;
-    uint32_t item = threadIdx.x, step = item / stream.vector_count;
-    int64_t offset = item < count ? load_offset(problem, blockIdx.y, tile.first_step + step) : 0;
+    uint32_t step = threadIdx.x / stream.vector_count;
+    int64_t offset = threadIdx.x < count ? load_offset(problem, blockIdx.y, tile.first_step + step) : 0;
     const lean_window window = open_window(problem, blockIdx.y, stage);
     const lean_output out = output_here(stream, blockIdx.y, tile.first_step);
-    bool nan = false;
+    bool suspect = false;
 
     stage_wait(window);
 #pragma unroll 1
-    for (; item < count; item += blockDim.x) {
+    for (uint32_t item = threadIdx.x; item < count; item += blockDim.x) {
+        uint32_t code;
         if (item >= blockDim.x) { /* the first was begun before the stamps came */
             step = item / stream.vector_count;
             offset = load_offset(problem, blockIdx.y, tile.first_step + step);
         }
-        const uint32_t vector = item - step * stream.vector_count, from = vector * (uint32_t)(V * sizeof(S));
-        const entry made = make_entry(problem, window, stage, offset);
-        const bool aligned = !(made.flags & ENTRY_UNALIGNED);
+        const uint32_t vector = item - step * stream.vector_count;
+        const entry made = make_entry(problem, window, stage, offset, code);
         vector_of<S, V> low, high;
         low.raw = high.raw = {};
-        if (made.row)
-            low = load_vector<S, V>(made.row + from, aligned);
-        if (made.flags & ENTRY_BLENDS)
-            high = load_vector<S, V>(made.row + out.row_stride_bytes + from, aligned);
+        if (made.row && window.aligned) {
+            low = load_vector<S, V>(made.row + vector * (uint32_t)(V * sizeof(S)));
+            high = load_vector<S, V>(made.row + vector * (uint32_t)(V * sizeof(S)) + made.next_bytes);
+        }
         if (vector == 0 && out.mask.steps)
-            out.mask.steps[step] = (uint8_t)(made.flags >> ENTRY_CODE_SHIFT);
-        nan |= write_value<S, O, V>(stream, made, low, high, vector, step, out);
+            out.mask.steps[step] = (uint8_t)code;
+        vector_of<O, V> value = blend<S, O, V>(stream, made.a, low, high, vector * V);
+        store_vector<O, V>(out.at(step) + vector * (uint32_t)(V * sizeof(O)), value);
+        suspect |= !made.row || !window.aligned || may_have_nan(value);
     }
-    if (!out.mask.steps || !__syncthreads_or(nan))
+    /* somewhere it is not as simple as that: all is looked at again, now that all masks are written */
+    if (!__syncthreads_or(suspect))
         return;
-    /* somewhere a NaN was used: where, is looked up again, now that all masks are written */
-    for (item = threadIdx.x; item < count; item += blockDim.x) {
-        step = item / stream.vector_count;
-        const uint32_t from = (item - step * stream.vector_count) * (uint32_t)(V * sizeof(S));
-        const entry made = make_entry(problem, window, stage, load_offset(problem, blockIdx.y, tile.first_step + step));
-        const bool aligned = !(made.flags & ENTRY_UNALIGNED);
-        if (made.row && (has_nan(load_vector<S, V>(made.row + from, aligned)) ||
-                         (made.flags & ENTRY_BLENDS &&
-                          has_nan(load_vector<S, V>(made.row + out.row_stride_bytes + from, aligned)))))
-            out.mask.mark(made, step);
+    for (uint32_t t = 0; t < tile.step_count; t++) {
+        uint32_t code;
+        const entry made = make_entry(problem, window, stage, load_offset(problem, blockIdx.y, tile.first_step + t), code);
+        if (window.aligned) {
+            for (uint32_t vector = threadIdx.x; vector < stream.vector_count; vector += blockDim.x)
+                if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, made, vector,
+                                         out.at(t) + vector * (uint32_t)(V * sizeof(O))))
+                    out.mask.mark(t);
+        } else {
+            write_values<S, O, 1>(whole_block(), stream, stream.feature_count, &made, 1, output_here(stream, blockIdx.y, tile.first_step + t));
+        }
     }
 }
-
-template <typename S, typename O, int V> struct step_writer {
-    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries, uint32_t here,
-                                                 const lean_output &out)
-    {
-        write_values<S, O, V>(stream, entries, here, out);
-    }
-};
-
-template <typename S, typename O, int V> struct walk_writer {
-    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries, uint32_t here,
-                                                 const lean_output &out)
-    {
-        walk_values<S, O, V>(stream, entries, here, out);
-    }
-};
-
-template <int V> struct copy_writer {
-    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries, uint32_t here,
-                                                 const lean_output &out)
-    {
-        copy_values<V>(stream, entries, here, out);
-    }
-};
 
 typedef void lean_kernel(const struct lean_problem problem);
 
@@ -194,7 +228,8 @@ extern "C" int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, 
     const struct trajd_cuda_stream *only = &problem->streams[0];
     struct lean_problem lean = {problem->brackets[0], *only, problem->shape};
     lean_kernel *kernel = kernel_of(only->path, only->vector_width, problem->shape.style);
-    dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1, problem->window_count);
+    uint64_t tiles = (problem->step_count_max - 1) / problem->shape.tile_steps + 1;
+    dim3 grid((uint32_t)((tiles - 1) / problem->shape.tiles_per_block + 1), problem->window_count);
 
     if (!kernel)
         return (int)cudaErrorInvalidValue;

@@ -11,6 +11,12 @@
 /* Targets whose rows a thread asks for before it uses the first. */
 #define VALUES_IN_FLIGHT 2
 
+/* Threads that serve a stream together: all of a block, or some of its warps. */
+struct team {
+    uint32_t rank;
+    uint32_t ranks;
+};
+
 /* Where a thread stands in a tile: its first vector of features and the targets that it serves. */
 struct lane_place {
     uint32_t vector;
@@ -19,9 +25,9 @@ struct lane_place {
     uint32_t slots;
 };
 
-__device__ __forceinline__ lane_place place_lane(uint32_t vector_count)
+__device__ __forceinline__ lane_place place_lane(const team &team, uint32_t vector_count)
 {
-    uint32_t thread = threadIdx.x, threads = blockDim.x;
+    uint32_t thread = team.rank, threads = team.ranks;
 
     if (vector_count >= threads)
         return {thread, threads, 0, 1};
@@ -34,9 +40,9 @@ __device__ __forceinline__ lane_place place_lane(uint32_t vector_count)
 struct own_mask {
     uint8_t *steps; /* NULL: none wanted */
 
-    __device__ __forceinline__ void mark(const entry &entry, uint32_t step) const
+    __device__ __forceinline__ void mark(uint32_t step) const
     {
-        if (steps && entry.flags >> ENTRY_CODE_SHIFT < TRAJD_MASK_NAN)
+        if (steps && steps[step] < TRAJD_MASK_NAN)
             steps[step] = TRAJD_MASK_NAN;
     }
 };
@@ -45,18 +51,17 @@ struct own_mask {
 struct joined_mask {
     uint32_t *steps;
 
-    __device__ __forceinline__ void mark(const entry &, uint32_t step) const
+    __device__ __forceinline__ void mark(uint32_t step) const
     {
         if (steps)
             atomicMax(steps + step, (uint32_t)TRAJD_MASK_NAN);
     }
 };
 
-/* Strides: 64 bits, or 32 where the host saw that they fit, which makes an address one instruction. */
+/* Where a tile's results go. STRIDE: 64 bits, or 32 where the host saw that it fits, which makes an address one instruction. */
 template <typename STRIDE, typename MASK> struct tile_output {
     char *first;
     STRIDE step_stride_bytes;
-    STRIDE row_stride_bytes;
     MASK mask;
 
     __device__ __forceinline__ char *at(uint32_t step) const
@@ -75,6 +80,20 @@ template <typename S, int V> __device__ __forceinline__ bool has_nan(const vecto
     return found;
 }
 
+/* A cheap test that never misses a NaN: sums of 16-bit pairs, which may also be one where infinities meet. */
+template <typename O, int V> __device__ __forceinline__ bool may_have_nan(const vector_of<O, V> &vector)
+{
+    return has_nan(vector);
+}
+
+template <> __device__ __forceinline__ bool may_have_nan<__nv_bfloat16, 8>(const vector_of<__nv_bfloat16, 8> &vector)
+{
+    const __nv_bfloat162 *pairs = (const __nv_bfloat162 *)&vector;
+    __nv_bfloat162 sum = __hadd2(__hadd2(pairs[0], pairs[1]), __hadd2(pairs[2], pairs[3]));
+
+    return __hisnan(sum.x) || __hisnan(sum.y);
+}
+
 /* Normalises and rounds. */
 template <typename O, int V>
 __device__ __forceinline__ vector_of<O, V> finish(const trajd_cuda_stream &stream, float (&values)[V],
@@ -88,71 +107,58 @@ __device__ __forceinline__ vector_of<O, V> finish(const trajd_cuda_stream &strea
     return pack_vector<O, V>(values);
 }
 
-/* A row as it is stored, a NaN's payload too, where types agree and nothing is normalised. */
 template <typename S, typename O, int V>
-__device__ __forceinline__ vector_of<O, V> pass_on(const trajd_cuda_stream &stream, const vector_of<S, V> &row,
-                                                   uint32_t first_feature)
+__device__ __forceinline__ vector_of<O, V> blend(const trajd_cuda_stream &stream, float a, const vector_of<S, V> &low,
+                                                 const vector_of<S, V> &high, uint32_t first_feature)
 {
     float values[V];
 
-    if (sizeof(S) == sizeof(O) && !stream.scale) {
-        vector_of<O, V> copy;
-        memcpy(&copy, &row, sizeof copy);
-        return copy;
-    }
-#pragma unroll
-    for (int v = 0; v < V; v++)
-        values[v] = as_float(row.elements[v]);
-    return finish<O, V>(stream, values, first_feature);
-}
-
-template <typename O, int V>
-__device__ __forceinline__ vector_of<O, V> edge_constant(const trajd_cuda_stream &stream, uint32_t first_feature)
-{
-    float values[V];
-
-#pragma unroll
-    for (int v = 0; v < V; v++)
-        values[v] = stream.edge == TRAJD_EDGE_NAN ? __int_as_float(0x7fc00000) : 0;
-    return finish<O, V>(stream, values, first_feature);
-}
-
-/* One vector of one target, its rows loaded. Returns whether a NaN was used. */
-template <typename S, typename O, int V, typename OUT>
-__device__ __forceinline__ bool write_value(const trajd_cuda_stream &stream, const entry &entry,
-                                            const vector_of<S, V> &low, const vector_of<S, V> &high, uint32_t vector,
-                                            uint32_t step, const OUT &out)
-{
-    char *to = out.at(step) + vector * (uint32_t)(V * sizeof(O));
-    float values[V];
-    bool suspect = false;
-
-    if (!entry.row) {
-        store_vector<O, V>(to, edge_constant<O, V>(stream, vector * V));
-        return false;
-    }
-    if (!(entry.flags & ENTRY_BLENDS)) {
-        store_vector<O, V>(to, pass_on<S, O, V>(stream, low, vector * V));
-        return has_nan(low);
-    }
 #pragma unroll
     for (int v = 0; v < V; v++) {
         values[v] = as_float(low.elements[v]);
-        values[v] = fmaf(entry.a, as_float(high.elements[v]) - values[v], values[v]);
-        suspect |= isnan(values[v]);
+        values[v] = fmaf(a, as_float(high.elements[v]) - values[v], values[v]);
     }
-    store_vector<O, V>(to, finish<O, V>(stream, values, vector * V));
-    return suspect && (has_nan(low) || has_nan(high)); /* not so where infinities were subtracted */
+    return finish<O, V>(stream, values, first_feature);
+}
+
+/* What blend gets wrong: no row, and rows alone with a NaN, whose payload is kept, or an infinity. Writes the vector again where
+ * it must; returns whether a NaN was used. Rare, and kept out of the way. */
+template <typename S, typename O, int V>
+__device__ __noinline__ bool look_closer(const float *scale, const float *offset, uint32_t edge, entry at,
+                                         uint32_t vector, char *to)
+{
+    const char *from = at.row + (uint64_t)vector * (V * sizeof(S));
+    bool nan = false;
+
+#pragma unroll 1
+    for (int v = 0; v < V; v++) {
+        float value = edge == TRAJD_EDGE_NAN ? __int_as_float(0x7fc00000) : 0;
+        if (at.row) {
+            S low = ((const S *)from)[v];
+            value = as_float(low);
+            nan |= isnan(value) || (at.next_bytes && isnan(as_float(((const S *)(from + at.next_bytes))[v])));
+            if (at.next_bytes)
+                continue;
+            if (!scale && sizeof(S) == sizeof(O)) {
+                memcpy((O *)to + v, &low, sizeof low);
+                continue;
+            }
+        }
+        if (scale)
+            value = fmaf(value, scale[vector * V + v], offset[vector * V + v]);
+        round_to(value, ((O *)to)[v]);
+    }
+    return nan;
 }
 
 template <typename S, typename O, int V, typename OUT>
-__device__ __forceinline__ void write_values(const trajd_cuda_stream &stream, const entry *entries, uint32_t step_count,
-                                             const OUT &out)
+__device__ __forceinline__ void write_values(const team &team, const trajd_cuda_stream &stream, uint32_t vector_count,
+                                             const entry *entries, uint32_t step_count, const OUT &out)
 {
-    const lane_place lane = place_lane(stream.vector_count);
+    const lane_place lane = place_lane(team, vector_count);
 
 #pragma unroll 1
-    for (uint32_t vector = lane.vector; vector < stream.vector_count; vector += lane.vector_step) {
+    for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
         const uint32_t from = vector * (uint32_t)(V * sizeof(S));
 #pragma unroll 1
         for (uint32_t t = lane.slot; t < step_count; t += lane.slots * VALUES_IN_FLIGHT) {
@@ -161,95 +167,94 @@ __device__ __forceinline__ void write_values(const trajd_cuda_stream &stream, co
 #pragma unroll
             for (int k = 0; k < VALUES_IN_FLIGHT; k++) {
                 at[k] = entries[min(t + k * lane.slots, step_count - 1)];
-                bool aligned = !(at[k].flags & ENTRY_UNALIGNED);
                 low[k].raw = high[k].raw = {};
-                if (at[k].row)
-                    low[k] = load_vector<S, V>(at[k].row + from, aligned);
-                if (at[k].flags & ENTRY_BLENDS)
-                    high[k] = load_vector<S, V>(at[k].row + out.row_stride_bytes + from, aligned);
+                if (at[k].row) {
+                    low[k] = load_vector<S, V>(at[k].row + from);
+                    high[k] = load_vector<S, V>(at[k].row + from + at[k].next_bytes);
+                }
             }
 #pragma unroll
-            for (int k = 0; k < VALUES_IN_FLIGHT; k++)
-                if (t + k * lane.slots < step_count &&
-                    write_value<S, O, V>(stream, at[k], low[k], high[k], vector, t + k * lane.slots, out))
-                    out.mask.mark(at[k], t + k * lane.slots);
+            for (int k = 0; k < VALUES_IN_FLIGHT; k++) {
+                const uint32_t step = t + k * lane.slots;
+                if (step >= step_count)
+                    break;
+                char *to = out.at(step) + vector * (uint32_t)(V * sizeof(O));
+                vector_of<O, V> value = blend<S, O, V>(stream, at[k].a, low[k], high[k], vector * V);
+                store_vector<O, V>(to, value);
+                if ((!at[k].row || may_have_nan(value)) &&
+                    look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, at[k], vector, to))
+                    out.mask.mark(step);
+            }
         }
     }
 }
 
 /* The same along runs of neighbouring targets: while the row stays, so do its two vectors, as floats. */
 template <typename S, typename O, int V, typename OUT>
-__device__ __forceinline__ void walk_values(const trajd_cuda_stream &stream, const entry *entries, uint32_t step_count,
-                                            const OUT &out)
+__device__ __forceinline__ void walk_values(const team &team, const trajd_cuda_stream &stream, uint32_t vector_count,
+                                            const entry *entries, uint32_t step_count, const OUT &out)
 {
-    const lane_place lane = place_lane(stream.vector_count);
-    const uint32_t run = (step_count + lane.slots - 1) / lane.slots, end = min((lane.slot + 1) * run, step_count);
+    const lane_place lane = place_lane(team, vector_count);
+    const uint32_t run = (step_count + lane.slots - 1) / lane.slots, begin = lane.slot * run;
+    const uint32_t end = min(begin + run, step_count);
 
 #pragma unroll 1
-    for (uint32_t vector = lane.vector; vector < stream.vector_count; vector += lane.vector_step) {
+    for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
         const uint32_t from = vector * (uint32_t)(V * sizeof(S));
+        char *to = out.at(begin) + vector * (uint32_t)(V * sizeof(O));
         const char *row = NULL;
-        vector_of<S, V> low;
+        uint32_t next_bytes = 0;
         float values[V], slopes[V];
-        bool pair_here = false, low_nan = false, pair_nan = false;
+        bool suspect = true;
 
-        low.raw = {};
-#pragma unroll 1
-        for (uint32_t t = lane.slot * run; t < end; t++) {
-            const entry at = entries[t];
-            const bool blends = at.flags & ENTRY_BLENDS;
-            char *to = out.at(t) + vector * (uint32_t)(V * sizeof(O));
-            if (!at.row) {
-                store_vector<O, V>(to, edge_constant<O, V>(stream, vector * V));
-                continue;
-            }
-            if (at.row != row || (blends && !pair_here)) {
-                bool aligned = !(at.flags & ENTRY_UNALIGNED);
-                low = load_vector<S, V>(at.row + from, aligned);
-                vector_of<S, V> high = low;
-                if (blends)
-                    high = load_vector<S, V>(at.row + out.row_stride_bytes + from, aligned);
-                row = at.row;
-                pair_here = blends;
-                low_nan = has_nan(low);
-                pair_nan = low_nan || has_nan(high);
 #pragma unroll
-                for (int v = 0; v < V; v++) {
-                    values[v] = as_float(low.elements[v]);
-                    slopes[v] = as_float(high.elements[v]) - values[v];
+        for (int v = 0; v < V; v++)
+            values[v] = slopes[v] = 0;
+#pragma unroll 1
+        for (uint32_t t = begin; t < end; t++, to += out.step_stride_bytes) {
+            const entry at = entries[t];
+            if (at.row != row || at.next_bytes != next_bytes) {
+                row = at.row;
+                next_bytes = at.next_bytes;
+                suspect = !row;
+                if (row) {
+                    vector_of<S, V> low = load_vector<S, V>(row + from);
+                    vector_of<S, V> high = load_vector<S, V>(row + from + next_bytes);
+#pragma unroll
+                    for (int v = 0; v < V; v++) {
+                        values[v] = as_float(low.elements[v]);
+                        slopes[v] = as_float(high.elements[v]) - values[v];
+                        suspect |= isnan(slopes[v]);
+                    }
                 }
             }
-            if (blends ? pair_nan : low_nan)
-                out.mask.mark(at, t);
-            if (blends) {
-                float result[V];
+            float result[V];
 #pragma unroll
-                for (int v = 0; v < V; v++)
-                    result[v] = fmaf(at.a, slopes[v], values[v]);
-                store_vector<O, V>(to, finish<O, V>(stream, result, vector * V));
-            } else {
-                store_vector<O, V>(to, pass_on<S, O, V>(stream, low, vector * V));
-            }
+            for (int v = 0; v < V; v++)
+                result[v] = fmaf(at.a, slopes[v], values[v]);
+            store_vector<O, V>(to, finish<O, V>(stream, result, vector * V));
+            if (suspect && look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, at, vector, to))
+                out.mask.mark(t);
         }
     }
 }
 
 /* Rows into their own type, V bytes at a time: nothing is looked at. */
 template <int V, typename OUT>
-__device__ __forceinline__ void copy_values(const trajd_cuda_stream &stream, const entry *entries, uint32_t step_count,
+__device__ __forceinline__ void copy_values(const team &team, uint32_t vector_count, const entry *entries, uint32_t step_count,
                                             const OUT &out)
 {
-    const lane_place lane = place_lane(stream.vector_count);
+    const lane_place lane = place_lane(team, vector_count);
 
 #pragma unroll 1
-    for (uint32_t vector = lane.vector; vector < stream.vector_count; vector += lane.vector_step) {
+    for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
         const uint32_t at = vector * (uint32_t)V;
         for (uint32_t t = lane.slot; t < step_count; t += lane.slots) {
-            entry entry = entries[t];
+            const char *row = entries[t].row;
             vector_of<uint8_t, V> value;
             value.raw = {};
-            if (entry.row)
-                value = load_vector<uint8_t, V>(entry.row + at, !(entry.flags & ENTRY_UNALIGNED));
+            if (row)
+                value = load_vector<uint8_t, V>(row + at);
             store_vector<uint8_t, V>(out.at(t) + at, value);
         }
     }

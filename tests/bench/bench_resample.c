@@ -328,28 +328,39 @@ static void print_sample(struct bench *b, const char *name, const struct sample 
 
 static void print_launch_shape(struct bench *b, const struct trajd_cuda_shape *shape)
 {
-    fprintf(b->out, "\"tile\":%u,\"threads\":%u,\"stage\":%u,\"prefetch\":%u,\"style\":%u", shape->tile_steps,
-            shape->thread_count, shape->stage_rows, shape->prefetch, shape->style);
+    fprintf(b->out, "\"tile\":%u,\"threads\":%u,\"tiles\":%u,\"stage\":%u,\"prefetch\":%u,\"style\":%u", shape->tile_steps,
+            shape->thread_count, shape->tiles_per_block, shape->stage_rows, shape->prefetch, shape->style);
 }
 
-/* The shapes that are tried; the chosen one comes first and is timed twice, as itself and as its twin. */
+/* Tiles beyond the first that holds all targets, and what a family has no use for, are left out. */
+static bool is_candidate(const struct shape *shape, const struct trajd_cuda_shape *try, uint32_t smaller_tile)
+{
+    uint32_t T = shape->B ? shape->T : 16, S = shape->B ? shape->S : 400;
+
+    if ((smaller_tile >= T) || (try->stage_rows && S > 1024))
+        return false;
+    if (!shape->B)
+        return !try->prefetch && try->style == TRAJD_CUDA_STEPS && try->tiles_per_block == 1;
+    if (try->style == TRAJD_CUDA_WALK)
+        return T >= 2 * S && try->tile_steps >= 32;
+    if (try->tiles_per_block > 1)
+        return false;
+    return try->style == TRAJD_CUDA_STEPS || (uint64_t)try->tile_steps * shape->D <= 4096;
+}
+
 static uint32_t list_candidates(const struct shape *shape, bool wide, struct trajd_cuda_shape *list, uint32_t limit)
 {
-    static const uint32_t wide_tiles[] = {4, 8, 16, 32, 64, 128}, wide_threads[] = {64, 128, 256};
-    static const uint32_t few_tiles[] = {4, 16, 64}, few_threads[] = {128, 256};
+    static const uint32_t wide_tiles[] = {4, 8, 16, 32, 64, 128, 256}, wide_threads[] = {64, 128, 256};
+    static const uint32_t few_tiles[] = {4, 16, 64}, few_threads[] = {128, 256}, runs[] = {1, 2, 4, 8};
     const uint32_t *tiles = wide ? wide_tiles : few_tiles, *threads = wide ? wide_threads : few_threads;
-    uint32_t tile_count = wide ? 6 : 3, thread_count = wide ? 3 : 2, count = 0;
-    uint32_t T = shape->B ? shape->T : 16, S = shape->B ? shape->S : 400;
+    uint32_t tile_count = wide ? 7 : 3, thread_count = wide ? 3 : 2, count = 0;
 
     for (uint32_t i = 0; i < tile_count; i++)
         for (uint32_t k = 0; k < thread_count; k++)
-            for (uint32_t flags = 0; flags < 4 * TRAJD_CUDA_STYLE_COUNT; flags++) {
-                struct trajd_cuda_shape try = {tiles[i], threads[k], flags & 1 ? 1024 : 0, flags >> 1 & 1, (uint8_t)(flags >> 2)};
-                if ((try.tile_steps > T && i > 0 && tiles[i - 1] >= T) || (try.stage_rows && S > 1024) ||
-                    (try.prefetch && !shape->B) || (try.style == TRAJD_CUDA_WALK && (T < 2 * S || tiles[i] < 8)) ||
-                    (try.style == TRAJD_CUDA_DIRECT && T * shape->D > 8192) || (try.style && !shape->B))
-                    continue;
-                if (count < limit)
+            for (uint32_t flags = 0; flags < 16 * TRAJD_CUDA_STYLE_COUNT; flags++) {
+                struct trajd_cuda_shape try = {tiles[i], threads[k], runs[flags >> 2 & 3], flags & 1 ? 1024 : 0,
+                                               flags >> 1 & 1, (uint8_t)(flags >> 4)};
+                if (count < limit && is_candidate(shape, &try, i > 0 ? tiles[i - 1] : 0))
                     list[count++] = try;
             }
     return count;
@@ -359,7 +370,7 @@ static struct trajd_cuda_shape chosen_shape(struct bench *b, const struct shape 
 
 static void bench_shape(struct bench *b, const struct shape *shape, bool wide)
 {
-    struct trajd_cuda_shape list[256], chosen, best_shape;
+    struct trajd_cuda_shape list[512], chosen, best_shape;
     struct sample sample, cold, hot, single, write;
     uint32_t count = list_candidates(shape, wide, list, ARRAY_LEN(list));
     double best_us = 1e30;
@@ -403,11 +414,11 @@ static void bench_shape(struct bench *b, const struct shape *shape, bool wide)
         fprintf(b->out, "}");
     }
     fprintf(b->out, "]}");
-    printf("%5u %5u %5u %5u %5s %d | %7.2f hot %7.2f single %7.2f write %7.2f | best %7.2f t%u/%u s%u p%u %u | chosen "
-           "t%u/%u s%u p%u %u | %.2f TB/s\n",
+    printf("%5u %5u %5u %5u %5s %d | %7.2f hot %7.2f single %7.2f write %7.2f | best %7.2f t%u/%u*%u s%u p%u %u | chosen "
+           "t%u/%u*%u s%u p%u %u | %.2f TB/s\n",
            shape->B, shape->S, shape->T, shape->D, trajd_dtype_name(shape->source), shape->kind, cold.median_us,
-           hot.median_us, single.median_us, write.median_us, best_us, best_shape.tile_steps, best_shape.thread_count,
-           best_shape.stage_rows, best_shape.prefetch, best_shape.style, chosen.tile_steps, chosen.thread_count,
+           hot.median_us, single.median_us, write.median_us, best_us, best_shape.tile_steps, best_shape.thread_count, best_shape.tiles_per_block,
+           best_shape.stage_rows, best_shape.prefetch, best_shape.style, chosen.tile_steps, chosen.thread_count, chosen.tiles_per_block,
            chosen.stage_rows, chosen.prefetch, chosen.style, (double)b->moved_bytes / best_us / 1e6);
     fflush(stdout);
 }

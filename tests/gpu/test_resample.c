@@ -169,7 +169,8 @@ static void test_every_shape(void **state)
         for (size_t b = 0; b < 3; b++)
             for (size_t c = 0; c < 3; c++)
                 for (uint8_t flags = 0; flags < 2 * TRAJD_CUDA_STYLE_COUNT; flags++) {
-                    struct trajd_cuda_shape shape = {tiles[a], threads[b], stages[c], flags & 1, flags >> 1};
+                    struct trajd_cuda_shape shape = {tiles[a], threads[b], flags >> 1 == TRAJD_CUDA_DIRECT ? 1 : 1 + (uint32_t)(seed % 3),
+                                                     stages[c], flags & 1, flags >> 1};
                     struct arena_spec spec = any;
                     spec.seed = ++seed * 104729;
                     spec.streams = 1 + (uint32_t)(seed % 4 == 0);
@@ -271,7 +272,7 @@ static void test_dense_equals_windows(void **state)
                                       .output = TRAJD_BF16,
                                       .stamps = ARENA_JITTER,
                                       .unit = TRAJD_GRID_NS};
-            struct trajd_cuda_shape shape = {(uint32_t)(shaped * 17 + 4), 128, shaped % 2 ? 1024 : 0, shaped > 1, (uint8_t)(shaped % 3)};
+            struct trajd_cuda_shape shape = {(uint32_t)(shaped * 17 + 4), 128, 1, shaped % 2 ? 1024 : 0, shaped > 1, (uint8_t)(shaped % 3)};
             struct trajd_error error = {0};
             struct trajd_dense_problem dense;
             struct arena_view view;
@@ -367,7 +368,7 @@ static void test_wrong_requests_are_refused(void **state)
     struct fixture *f = *state;
     struct arena_spec spec = {.seed = 3, .windows = 2, .rows = 8, .steps = 8, .features = 4, .streams = 1, .brackets = 1,
                               .kind = TRAJD_KIND_LINEAR, .source = TRAJD_F32, .output = TRAJD_F32, .stamps = 0, .unit = 0};
-    struct trajd_cuda_shape none = {0, 0, 0, 0, 0};
+    struct trajd_cuda_shape none = {0, 0, 0, 0, 0, 0};
     void *stream = trajd_device_stream_handle(f->stream);
     struct trajd_dense_problem dense = {.window_count = 1, .row_count = 1, .step_count = 1, .feature_count = 1};
     struct trajd_error error = {0};
