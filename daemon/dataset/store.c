@@ -51,20 +51,15 @@ void trajd_store_release(void *rows, uint64_t bytes)
 
 /* ---- pieces ---- */
 
-static uint32_t piece_of(const struct trajd_store *store, uint32_t episode_index, uint32_t dataset_index)
-{
-    return episode_index * store->index->dataset_count + dataset_index;
-}
-
 const struct trajd_array *trajd_store_piece_array(const struct trajd_store *store, uint32_t piece)
 {
-    return &store->index->episodes[piece / store->index->dataset_count]
-                .arrays[piece % store->index->dataset_count];
+    return &store->index->episodes[trajd_store_piece_episode(store, piece)]
+                .arrays[trajd_store_piece_dataset(store, piece)];
 }
 
 const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t piece, uint64_t *count)
 {
-    int64_t clock_index = store->dataset_clock[piece % store->index->dataset_count];
+    int64_t clock_index = store->dataset_clock[trajd_store_piece_dataset(store, piece)];
     uint64_t rows = trajd_array_row_count(trajd_store_piece_array(store, piece));
     const struct trajd_episode_clock *clock;
     uint64_t low = 0, high;
@@ -72,7 +67,7 @@ const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t
     *count = rows;
     if (clock_index < 0)
         return NULL;
-    clock = &store->index->episodes[piece / store->index->dataset_count].clocks[clock_index];
+    clock = &store->index->episodes[trajd_store_piece_episode(store, piece)].clocks[clock_index];
     if (!clock->kept_rows)
         return NULL;
     for (high = (uint64_t)clock->row_count; low < high;) { /* how many of the kept rows the array has */
@@ -89,7 +84,7 @@ const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t
 void trajd_store_enqueue(struct trajd_store *store, enum queue_kind kind, uint32_t piece)
 {
     struct piece *p = &store->pieces[piece];
-    uint32_t file_index = store->index->episodes[piece / store->index->dataset_count].file_index;
+    uint32_t file_index = store->index->episodes[trajd_store_piece_episode(store, piece)].file_index;
     struct queue *queue = &store->filesystems[store->files[file_index].filesystem].queues[kind];
 
     if (p->queued[kind])
@@ -138,9 +133,11 @@ static void prepare_pieces(struct trajd_store *store)
     for (uint32_t piece = 0; piece < store->piece_count; piece++) {
         struct piece *p = &store->pieces[piece];
         uint64_t count, bytes = 0;
-        if (!store->index->episodes[piece / store->index->dataset_count].quarantine) {
+        if (!store->index->episodes[trajd_store_piece_episode(store, piece)].quarantine) {
             trajd_store_piece_rows(store, piece, &count);
             bytes = count * trajd_array_row_bytes(trajd_store_piece_array(store, piece));
+            if (trajd_store_piece_converts(trajd_store_piece_array(store, piece), piece))
+                bytes /= 2;
         }
         p->bytes = footprint(bytes);
         p->heap_index = NO_PIECE;
@@ -174,7 +171,7 @@ static enum trajd_status allocate_tables(struct trajd_store *store, const struct
                                          struct trajd_error *error)
 {
     const struct trajd_index *index = options->index;
-    uint64_t piece_count = (uint64_t)index->episode_count * index->dataset_count;
+    uint64_t piece_count = (uint64_t)index->episode_count * index->dataset_count * 2;
     uint64_t uses = piece_count * 16 + 64;
 
     if (piece_count >= NO_PIECE)
@@ -186,7 +183,7 @@ static enum trajd_status allocate_tables(struct trajd_store *store, const struct
     store->heap = calloc(piece_count + 1, sizeof *store->heap);
     store->uses = malloc(store->use_capacity * sizeof *store->uses);
     store->dataset_clock = calloc(index->dataset_count + 1, sizeof *store->dataset_clock);
-    store->dataset_named = calloc(index->dataset_count + 1, sizeof *store->dataset_named);
+    store->dataset_named = calloc(2 * (size_t)index->dataset_count + 1, sizeof *store->dataset_named);
     store->files = calloc(index->file_count + 1, sizeof *store->files);
     store->filesystems = calloc((size_t)index->file_count + 1, sizeof *store->filesystems);
     store->readers = calloc(options->reader_count, sizeof *store->readers);
@@ -277,10 +274,10 @@ void trajd_store_destroy(struct trajd_store **store)
 void trajd_store_name_datasets(struct trajd_store *store, const struct trajd_selection *selection)
 {
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        uint32_t d = selection->dataset_indexes[k];
-        for (uint32_t e = 0; !store->dataset_named[d] && e < store->index->episode_count; e++)
-            store->stats.total_bytes += store->pieces[piece_of(store, e, d)].bytes;
-        store->dataset_named[d] = true;
+        bool *named = &store->dataset_named[trajd_store_piece(store, selection, k, 0)];
+        for (uint32_t e = 0; !*named && e < store->index->episode_count; e++)
+            store->stats.total_bytes += store->pieces[trajd_store_piece(store, selection, k, e)].bytes;
+        *named = true;
     }
 }
 
@@ -296,7 +293,7 @@ void trajd_store_announce(struct trajd_store *store, const struct trajd_selectio
     trajd_store_name_datasets(store, selection);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < selection->dataset_count && is_kept(store, episode_indexes[i]); k++) {
-            uint32_t piece = piece_of(store, episode_indexes[i], selection->dataset_indexes[k]);
+            uint32_t piece = trajd_store_piece(store, selection, k, episode_indexes[i]);
             if (store->pieces[piece].bytes == 0 || store->pieces[piece].bytes > store->budget_bytes)
                 continue; /* nothing to load, or never: pin says so */
             trajd_store_add_use(store, piece, when);
@@ -321,7 +318,7 @@ static void unpin_pieces(struct trajd_store *store, const struct trajd_selection
                          uint32_t episode_index)
 {
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        uint32_t piece = piece_of(store, episode_index, selection->dataset_indexes[k]);
+        uint32_t piece = trajd_store_piece(store, selection, k, episode_index);
         struct piece *p = &store->pieces[piece];
         if (p->bytes == 0 || --p->pins > 0)
             continue;
@@ -341,7 +338,7 @@ static enum trajd_status pin_pieces(struct trajd_store *store, const struct traj
     uint64_t needed = 0;
 
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        struct piece *p = &store->pieces[piece_of(store, episode_index, selection->dataset_indexes[k])];
+        struct piece *p = &store->pieces[trajd_store_piece(store, selection, k, episode_index)];
         if (p->pins == 0 && __builtin_add_overflow(needed, p->bytes, &needed))
             needed = UINT64_MAX;
     }
@@ -354,7 +351,7 @@ static enum trajd_status pin_pieces(struct trajd_store *store, const struct traj
                                (unsigned long long)store->pinned_bytes);
     store->pinned_bytes += needed;
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        uint32_t piece = piece_of(store, episode_index, selection->dataset_indexes[k]);
+        uint32_t piece = trajd_store_piece(store, selection, k, episode_index);
         struct piece *p = &store->pieces[piece];
         if (p->bytes == 0)
             continue;
@@ -408,7 +405,7 @@ enum trajd_status trajd_store_pin(struct trajd_store *store, const struct trajd_
     status = pin_pieces(store, selection, episode_index, error);
     if (status == TRAJD_OK) {
         for (uint32_t k = 0; k < selection->dataset_count && status == TRAJD_OK; k++)
-            status = wait_for(store, piece_of(store, episode_index, selection->dataset_indexes[k]), &rows[k],
+            status = wait_for(store, trajd_store_piece(store, selection, k, episode_index), &rows[k],
                               error);
         if (status != TRAJD_OK)
             unpin_pieces(store, selection, episode_index);

@@ -1,6 +1,7 @@
 /* The host store: rows of episodes in memory, filled by reader threads ahead of use, within a byte budget.
  *
- * Unit of loading: one dataset of one episode ("piece"), rows filtered by the clock's kept rows, dense, element type as in the file.
+ * Unit of loading: one dataset of one episode in one form ("piece"), rows filtered by the clock's kept rows, dense, element type as in
+ * the file, or float32 in place of float64 where a selection asks for it.
  * What fits stays; what does not is evicted by the latest next use among the batches announced, then least recently used.
  *
  *   absent --announce--> queued --reader--> resident --pin/unpin--> resident --evict--> absent
@@ -30,6 +31,7 @@ struct trajd_store_options {
 struct trajd_selection {
     const uint32_t *dataset_indexes; /* into index->datasets, ascending */
     uint32_t dataset_count;
+    const bool *as_float32;          /* [dataset_count]: rows of float64 converted once, when they are loaded; NULL: as in the file */
 };
 
 struct trajd_store_stats {

@@ -43,7 +43,7 @@ static uint64_t list_candidates(const struct trajd_store *store, const struct tr
         if (e >= store->index->episode_count || store->index->episodes[e].quarantine)
             continue;
         for (uint32_t k = 0; k < selection->dataset_count; k++) {
-            uint32_t piece = e * store->index->dataset_count + selection->dataset_indexes[k];
+            uint32_t piece = trajd_store_piece(store, selection, k, e);
             if (store->pieces[piece].bytes) /* constant, so no lock is needed here */
                 candidates[count++] = (struct candidate){store->index->episodes[e].file_index, piece,
                                                          first_offset(trajd_store_piece_array(store, piece))};

@@ -70,10 +70,10 @@ struct trajd_store {
     pthread_cond_t work; /* a reader may find something to do */
     pthread_cond_t done; /* a piece has changed its state */
     bool stopping;
-    uint32_t piece_count; /* episode_count * dataset_count, an episode's pieces in a row */
+    uint32_t piece_count; /* episode_count * dataset_count * 2 forms, an episode's pieces in a row */
     struct piece *pieces;
     int64_t *dataset_clock; /* per dataset: the clock whose kept rows filter it, or -1 */
-    bool *dataset_named;    /* per dataset: some selection had it */
+    bool *dataset_named;    /* per dataset and form: some selection had it */
     uint64_t pinned_bytes;
     uint64_t tick;
     /* eviction order: a heap of resident pieces without pins, the first to go on top */
@@ -91,6 +91,30 @@ struct trajd_store {
     pthread_t *readers;
     struct trajd_store_stats stats; /* budget and resident bytes included */
 };
+
+/* A piece's number: as in the file, or (form 1) converted to float32. */
+static inline uint32_t trajd_store_piece(const struct trajd_store *store, const struct trajd_selection *selection,
+                                         uint32_t k, uint32_t episode_index)
+{
+    const bool form = selection->as_float32 && selection->as_float32[k];
+    return (episode_index * store->index->dataset_count + selection->dataset_indexes[k]) * 2 + form;
+}
+
+static inline uint32_t trajd_store_piece_dataset(const struct trajd_store *store, uint32_t piece)
+{
+    return piece / 2 % store->index->dataset_count;
+}
+
+static inline uint32_t trajd_store_piece_episode(const struct trajd_store *store, uint32_t piece)
+{
+    return piece / 2 / store->index->dataset_count;
+}
+
+/* Whether the rows are converted when they are read: they then take half of what they take in the file. */
+static inline bool trajd_store_piece_converts(const struct trajd_array *array, uint32_t piece)
+{
+    return piece % 2 && array->dtype == TRAJD_F64;
+}
 
 /* store.c */
 const struct trajd_array *trajd_store_piece_array(const struct trajd_store *store, uint32_t piece);

@@ -24,11 +24,6 @@ struct evicted_block {
     uint64_t bytes;
 };
 
-static uint32_t episode_of(const struct trajd_store *store, uint32_t piece)
-{
-    return piece / store->index->dataset_count;
-}
-
 static void evict(struct trajd_store *store, uint32_t piece, void **chain)
 {
     struct piece *p = &store->pieces[piece];
@@ -146,38 +141,61 @@ static uint64_t gather_step(const struct trajd_array *array)
     return bytes && bytes < GATHER_BYTES ? GATHER_BYTES / bytes * unit : unit;
 }
 
-/* Reads only the rows kept, every chunk once: a stretch of source rows at a time, then the kept ones out of
- * it. */
-static enum trajd_status read_kept(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
-                                   const uint32_t *kept, uint64_t count, uint8_t *rows,
-                                   struct trajd_error *error)
+/* One row into the piece: as it is, or from float64 to float32, rounded to nearest. */
+static void put_row(uint8_t *to, const uint8_t *from, uint64_t row_bytes, bool convert)
+{
+    if (!convert) {
+        memcpy(to, from, row_bytes);
+        return;
+    }
+    for (uint64_t i = 0; i < row_bytes / sizeof(double); i++) {
+        double value;
+        float rounded;
+        memcpy(&value, from + i * sizeof value, sizeof value);
+        rounded = (float)value;
+        memcpy(to + i * sizeof rounded, &rounded, sizeof rounded);
+    }
+}
+
+/* Reads the rows kept (NULL: all), every chunk once: a stretch of source rows at a time, then the kept ones out of it. */
+static enum trajd_status read_stretches(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
+                                        const uint32_t *kept, uint64_t count, bool convert, uint8_t *rows,
+                                        struct trajd_error *error)
 {
     uint64_t row_bytes = trajd_array_row_bytes(array), step = gather_step(array),
-             total = trajd_array_row_count(array);
+             total = trajd_array_row_count(array), to_bytes = convert ? row_bytes / 2 : row_bytes;
     enum trajd_status status = TRAJD_OK;
-    uint8_t *stretch;
+    uint8_t *stretch = malloc((step < total ? step : total) * row_bytes + 1);
 
-    if (count && kept[count - 1] - kept[0] == count - 1) /* dropped only before and behind */
-        return trajd_array_read(reader, fd, array, kept[0], count, rows, error);
-    stretch = malloc((step < total ? step : total) * row_bytes + 1);
     if (!stretch)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to gather kept rows");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to gather rows");
     for (uint64_t i = 0; i < count && status == TRAJD_OK;) {
-        uint64_t begin = kept[i] / step * step;
+        uint64_t begin = (kept ? kept[i] : i) / step * step;
         uint64_t length = total - begin < step ? total - begin : step;
         status = trajd_array_read(reader, fd, array, begin, length, stretch, error);
-        for (; i < count && kept[i] - begin < length; i++)
-            memcpy(rows + i * row_bytes, stretch + (kept[i] - begin) * row_bytes, row_bytes);
+        for (uint64_t row; i < count && (row = kept ? kept[i] : i) - begin < length; i++)
+            put_row(rows + i * to_bytes, stretch + (row - begin) * row_bytes, row_bytes, convert);
     }
     free(stretch);
     return status;
+}
+
+static enum trajd_status read_rows(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
+                                   const uint32_t *kept, uint64_t count, bool convert, uint8_t *rows,
+                                   struct trajd_error *error)
+{
+    if (!convert && !kept)
+        return trajd_array_read(reader, fd, array, 0, count, rows, error);
+    if (!convert && count && kept[count - 1] - kept[0] == count - 1) /* dropped only before and behind */
+        return trajd_array_read(reader, fd, array, kept[0], count, rows, error);
+    return read_stretches(reader, fd, array, kept, count, convert, rows, error);
 }
 
 static enum trajd_status read_once(struct trajd_store *store, struct trajd_array_reader *reader,
                                    uint32_t piece, void *rows, struct trajd_error *error)
 {
     const struct trajd_array *array = trajd_store_piece_array(store, piece);
-    uint32_t file_index = store->index->episodes[episode_of(store, piece)].file_index;
+    uint32_t file_index = store->index->episodes[trajd_store_piece_episode(store, piece)].file_index;
     uint64_t count;
     const uint32_t *kept = trajd_store_piece_rows(store, piece, &count);
     enum trajd_status status;
@@ -186,10 +204,7 @@ static enum trajd_status read_once(struct trajd_store *store, struct trajd_array
     status = trajd_store_file_acquire(store, file_index, &fd, error);
     if (status != TRAJD_OK)
         return status;
-    if (kept)
-        status = read_kept(reader, fd, array, kept, count, rows, error);
-    else
-        status = trajd_array_read(reader, fd, array, 0, count, rows, error);
+    status = read_rows(reader, fd, array, kept, count, trajd_store_piece_converts(array, piece), rows, error);
     trajd_store_file_release(store, file_index, fd, status == TRAJD_ERR_IO);
     return status;
 }
@@ -199,7 +214,7 @@ static enum trajd_status read_once(struct trajd_store *store, struct trajd_array
 static enum trajd_status read_piece(struct trajd_store *store, struct trajd_array_reader *reader,
                                     uint32_t piece, void *rows, struct trajd_error *error)
 {
-    const struct trajd_episode *episode = &store->index->episodes[episode_of(store, piece)];
+    const struct trajd_episode *episode = &store->index->episodes[trajd_store_piece_episode(store, piece)];
     struct timespec pause = {0, FIRST_BACKOFF_MS * 1000000L};
     enum trajd_status status = read_once(store, reader, piece, rows, error);
 
@@ -210,7 +225,7 @@ static enum trajd_status read_piece(struct trajd_store *store, struct trajd_arra
     }
     if (status != TRAJD_OK)
         trajd_error_prefix(error, "%s: %s/%s", store->index->files[episode->file_index].path, episode->id,
-                           store->index->datasets[piece % store->index->dataset_count].path);
+                           store->index->datasets[trajd_store_piece_dataset(store, piece)].path);
     return status;
 }
 

@@ -12,6 +12,30 @@ static int64_t mean_width(const struct trajd_spec_output *output, const struct t
                                  : grid->rate.num ? trajd_rate_row_ns(grid->rate, 1) : 0;
 }
 
+/* Rows are picked where every target is a row, or the kind takes one: the value is then the source's, rounded once, whether that
+ * happens here or when the rows are loaded. */
+static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
+    const struct trajd_index_stream *source = &plan->dataset->index->streams[target->stream_index];
+    const enum trajd_kind kind = trajd_plan_kind(plan, target);
+
+    return source->dtype == TRAJD_F64 && plan->outputs[target->output_index].dtype == TRAJD_F32 &&
+           !output->norm_count && !output->has_range &&
+           (plan->grids[plan->brackets[target->bracket_index].grid_index].rule == TRAJD_TARGET_ROWS ||
+            kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST);
+}
+
+void trajd_window_plan_choose_forms(struct trajd_window_plan *plan)
+{
+    for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
+        plan->piece_as_float32[p] = true;
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        if (!picks_rows(plan, &plan->targets[t]))
+            plan->piece_as_float32[plan->targets[t].piece] = false;
+    plan->selection.as_float32 = plan->piece_as_float32;
+}
+
 static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t target_index, uint64_t column,
                                         struct trajd_error *error)
 {
@@ -28,11 +52,15 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "outputs.%s: stream %s has %llu features", out->name,
                                source->name, (unsigned long long)source->feature_count);
     stream->bracket_index = target->bracket_index;
-    stream->kind = output->kind == TRAJD_SPEC_KIND_FROM_STREAM ? source->kind : output->kind;
-    stream->source_type = source->dtype;
+    stream->kind = trajd_plan_kind(plan, target);
+    stream->source_type = plan->piece_as_float32[target->piece] ? TRAJD_F32 : source->dtype;
     stream->feature_count = (uint32_t)source->feature_count;
     stream->first_column = source->first_column;
     stream->bases = target->bases;
+    /* On rows nothing blends: what is left of these kinds is the row itself, which the kernels copy. */
+    if (grid->rule == TRAJD_TARGET_ROWS && !output->has_range &&
+        (stream->kind == TRAJD_KIND_LINEAR || stream->kind == TRAJD_KIND_ANGLE))
+        stream->kind = TRAJD_KIND_PREVIOUS;
     stream->edge = plan->spec->edge;
     stream->max_gap_ns = output->max_gap_ns >= 0 ? output->max_gap_ns : source->max_gap_ns;
     stream->max_age_ns = output->max_age_ns >= 0 ? output->max_age_ns
@@ -101,7 +129,8 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan, stru
                      ? column + plan->request_streams[t - 1].feature_count : 0;
         status = prepare_stream(plan, t, column, error);
         plan->request_streams[t].row_stride_bytes =
-            row_stride(index, index->streams[plan->targets[t].stream_index].dataset_index);
+            row_stride(index, index->streams[plan->targets[t].stream_index].dataset_index) /
+            (plan->piece_as_float32[plan->targets[t].piece] ? 2 : 1);
     }
     *request = (struct trajd_resample_request){
         .clock_count = index->clock_count, .grid_count = plan->grid_count, .bracket_count = plan->bracket_count,

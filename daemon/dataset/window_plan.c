@@ -20,6 +20,12 @@ int64_t trajd_plan_row_count(const struct trajd_window_plan *plan, const struct 
     return episode->clocks[bracket->clock_index].row_count;
 }
 
+enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
+{
+    const enum trajd_kind kind = plan->spec->outputs[target->output_index].kind;
+    return kind == TRAJD_SPEC_KIND_FROM_STREAM ? plan->dataset->index->streams[target->stream_index].kind : kind;
+}
+
 static enum trajd_status no_memory(struct trajd_error *error)
 {
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
@@ -410,8 +416,10 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_e
     plan->grids = calloc(targets, sizeof *plan->grids);
     plan->brackets = calloc(targets, sizeof *plan->brackets);
     plan->piece_datasets = calloc(targets, sizeof *plan->piece_datasets);
+    plan->piece_as_float32 = calloc(targets, sizeof *plan->piece_as_float32);
     plan->windows = calloc(plan->spec->global_batch, sizeof *plan->windows);
-    return plan->outputs && plan->targets && plan->grids && plan->brackets && plan->piece_datasets && plan->windows
+    return plan->outputs && plan->targets && plan->grids && plan->brackets && plan->piece_datasets && plan->piece_as_float32 &&
+                   plan->windows
                ? TRAJD_OK
                : no_memory(error);
 }
@@ -434,7 +442,10 @@ enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec,
         status = resolve_anchor(plan, error);
     for (uint32_t o = 0; o < spec->output_count && !status; o++)
         status = resolve_output(plan, o, error);
-    sort_pieces(plan);
+    if (!status) {
+        sort_pieces(plan);
+        trajd_window_plan_choose_forms(plan);
+    }
     if (!status)
         status = trajd_window_plan_segments(plan, error);
     if (!status)
@@ -472,6 +483,7 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     free(plan->grids);
     free(plan->brackets);
     free(plan->piece_datasets);
+    free(plan->piece_as_float32);
     free(plan->windows);
     free(plan->episodes);
     free(plan->request_clocks);

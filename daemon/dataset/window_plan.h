@@ -73,6 +73,7 @@ struct trajd_window_plan {
     struct trajd_plan_target *targets;
     struct trajd_plan_output *outputs;
     uint32_t *piece_datasets;
+    bool *piece_as_float32;
     struct trajd_selection selection;
     struct trajd_sampler *sampler;
     uint32_t episode_count;  /* episodes that have windows */
@@ -113,6 +114,8 @@ int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan, const struct t
 /* The same for all steps of an anchor: the fraction of anchor j and the whole, in the units of grid->step_fraction. */
 uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, int64_t j,
                                     uint64_t *whole);
+/* The kind that a target is resampled by: the output's, else its stream's. */
+enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan, const struct trajd_plan_target *target);
 /* Time of anchor j of an episode, ns from its origin. */
 int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan, const struct trajd_episode *episode, int64_t j);
 /* Rows of a bracket's streams in that episode, unclipped. */
@@ -120,6 +123,8 @@ int64_t trajd_plan_row_count(const struct trajd_window_plan *plan, const struct 
                              const struct trajd_episode *episode);
 /* The episodes' segments and the sampler. */
 enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan, struct trajd_error *error);
+/* Decides which pieces are converted when they are loaded: float64 rows that the feed only picks and never blends. */
+void trajd_window_plan_choose_forms(struct trajd_window_plan *plan);
 /* The request's constant part. */
 enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan, struct trajd_error *error);
 

@@ -85,7 +85,7 @@ void trajd_window_report(const struct trajd_window_plan *plan, FILE *out)
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_plan_output *output = &plan->outputs[target->output_index];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-        const enum trajd_kind kind = plan->request_streams[t].kind;
+        const enum trajd_kind kind = trajd_plan_kind(plan, target);
         char clock[96], grid[96], shape[128];
 
         write_clock(plan, bracket->clock_index, clock, sizeof clock);
@@ -95,5 +95,5 @@ void trajd_window_report(const struct trajd_window_plan *plan, FILE *out)
                 clock, kind_names[kind], grid, output->role == TRAJD_ROLE_OBS ? "obs" : "action", shape);
     }
     for (uint32_t t = 0; t < plan->target_count; t++)
-        warn(plan, &plan->targets[t], plan->request_streams[t].kind, out);
+        warn(plan, &plan->targets[t], trajd_plan_kind(plan, &plan->targets[t]), out);
 }
