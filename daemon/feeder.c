@@ -13,7 +13,7 @@
 #include "kernels/plan.h"
 #include "proto/ring.h"
 
-#define TAKE_TIMEOUT_MS 200 /* bounds how long a stop takes */
+#define TAKE_TIMEOUT_MS 500
 #define ID_COUNT 4
 
 enum { COUNT_BATCHES, COUNT_WINDOWS, COUNT_FAILED, COUNT_WAIT_NS, COUNT_LOAD_NS, COUNT_RESAMPLE_NS, COUNTER_COUNT };
@@ -42,7 +42,6 @@ struct trajd_feeder {
     struct trajd_feed *feed;
     pthread_t thread;
     bool running;
-    bool stop; /* atomic */
     bool resident;               /* every piece stays in the store while the feed lives: nothing is pinned per batch */
     const void **rows;           /* [index episodes][pieces], of the episodes pinned now */
     uint8_t *pinned;             /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
@@ -269,7 +268,7 @@ static void *produce(void *context)
         trajd_counter_add(&feeder->counters[COUNT_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
         if (!status)
             make_batch(feeder, &fill);
-    } while ((!status || status == TRAJD_ERR_TIMEOUT) && !__atomic_load_n(&feeder->stop, __ATOMIC_RELAXED));
+    } while (!status || status == TRAJD_ERR_TIMEOUT);
     return NULL;
 }
 
@@ -381,7 +380,8 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
 
 void trajd_feeder_stop(struct trajd_feeder *feeder)
 {
-    __atomic_store_n(&feeder->stop, true, __ATOMIC_RELAXED); /* a flag on its own: the join orders the rest */
+    if (feeder->feed)
+        trajd_feed_close(feeder->feed); /* take returns; publish still may be called */
 }
 
 void trajd_feeder_destroy(struct trajd_feeder **out)
