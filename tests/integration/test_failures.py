@@ -85,7 +85,11 @@ def test_one_worker_gets_every_window_once(daemon, demo_file):
 
 def test_two_workers_share_an_epoch(daemon, demo_file):
     one = daemon(FEED.format(path=demo_file))
-    workers = [Worker(one), Worker(one)]
+    workers = [Worker(one, "--pace"), Worker(one, "--pace")]
+    for worker in workers:
+        worker.read("open")
+    for worker in workers:
+        worker.process.stdin.close()
     for worker in workers:
         finish(worker)
     ids = [i for worker in workers for i in worker.ids()]
@@ -179,13 +183,13 @@ def test_shard_repeats_and_loses_nothing(daemon, demo_file, kill):
         one.start()
     else:
         ranks[1].kill()
-        position = ranks[1].batches()[-1]["position"]  # it had not said DONE: its state says where it goes on
+        position = ranks[1].batches()[-1]["position"]  # as far as its own state goes; the daemon may know of more that is DONE
         again = Worker(one, "--rank", 1, "--world", 2, "--position", position)
-        again.said += [b for b in ranks[1].batches() if b["position"] < position]
+        opened = again.read("open")
+        again.said += [b for b in ranks[1].batches() if b["position"] < opened["next"]]
         ranks[1] = again
     for worker in ranks:
-        if worker.process.stdin and not worker.process.stdin.closed:
-            worker.process.stdin.close()
+        worker.process.stdin.close()
     for worker in ranks:
         finish(worker)
     length = next(line["windows"] for line in ranks[0].said if line["event"] == "open")

@@ -31,7 +31,7 @@ def main():
     client = trajd.Client(trajd.load(options.build), options.endpoint, reconnect=True)
     info = client.open(options.feed, mode=trajd.SHARD if options.world else trajd.SHARE, rank=options.rank,
                        world=options.world, epoch=options.epoch, position=options.position, credit=options.credit)
-    say(event="open", length=info.epoch_length, windows=info.window_count, fingerprint=info.fingerprint, pid=os.getpid())
+    say(event="open", length=info.epoch_length, windows=info.window_count, next=info.next, fingerprint=info.fingerprint, pid=os.getpid())
     held = []
     while True:
         if options.pace:
