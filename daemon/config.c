@@ -1,5 +1,7 @@
 #include "daemon/config.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,15 +211,20 @@ static enum trajd_status read_config(struct trajd_config *config, struct trajd_e
     return read_feeds(config, trajd_yaml_get(root, "feeds"), error);
 }
 
-/* A path in the file is relative to the file: `*text` becomes a string of its own, which the configuration frees. */
-static enum trajd_status resolve_path(struct trajd_config *config, const char *file, const char **text,
+/* A path in the file is relative to the file's folder, as it really is: `*text` becomes a string of its own, which the
+ * configuration frees. */
+static enum trajd_status resolve_path(struct trajd_config *config, const char *folder, const char **text,
                                       struct trajd_error *error)
 {
-    const char *slash = strrchr(file, '/');
-    const int folder = slash && **text != '/' ? (int)(slash - file) + 1 : 0;
-    char *resolved = NULL;
+    const char *given = *text;
+    char above[PATH_MAX], *resolved = NULL;
 
-    if (asprintf(&resolved, "%.*s%s", folder, file, *text) < 0)
+    snprintf(above, sizeof above, "%s", folder);
+    while (*given != '/' && strncmp(given, "../", 3) == 0 && strrchr(above, '/')) {
+        *strrchr(above, '/') = 0;
+        given += 3;
+    }
+    if (asprintf(&resolved, "%s%s%s", *given == '/' ? "" : above, *given == '/' ? "" : "/", given) < 0)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the configuration");
     config->resolved[config->resolved_count++] = resolved;
     *text = resolved;
@@ -227,13 +234,18 @@ static enum trajd_status resolve_path(struct trajd_config *config, const char *f
 static enum trajd_status resolve_paths(struct trajd_config *config, const char *file, struct trajd_error *error)
 {
     const char **directories[] = {&config->runtime, &config->cache, &config->state};
+    char *real = realpath(file, NULL);
     enum trajd_status status = TRAJD_OK;
 
+    if (!real)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", file, strerror(errno));
+    *strrchr(real, '/') = 0;
     for (size_t i = 0; i < 3 && !status; i++)
         if (*directories[i])
-            status = resolve_path(config, file, directories[i], error);
+            status = resolve_path(config, real, directories[i], error);
     for (uint32_t d = 0; d < config->dataset_count && !status; d++)
-        status = resolve_path(config, file, &config->datasets[d].path, error);
+        status = resolve_path(config, real, &config->datasets[d].path, error);
+    free(real);
     return status;
 }
 
