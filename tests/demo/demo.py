@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import h5py
@@ -98,11 +99,12 @@ def show_window(client, path, output, rate_hz, steps, own_data):
     lines = [((t - anchor) / 1e6, "recorded", values) for t, values in zip(stamps, rows)
              if targets[0] - 60e6 <= t <= anchor + 60e6]
     lines += [((t - anchor) / 1e6, "resampled", values) for t, values in zip(targets, arrays[output][row])]
-    print(f"window {arrays['window_id'][row]}: episode {arrays['episode_index'][row]}, {output}, steps of 1/{rate_hz} s, first columns")
+    print(f"window {arrays['window_id'][row]}: episode {arrays['episode_index'][row]}, {output}, steps of 1/{rate_hz} s")
+    print(f"  {'from anchor':>12s}  {'recorded':42s}resampled")
     for at, what, values in sorted(lines, key=lambda line: (line[0], line[1])):
         numbers = " ".join(f"{v:9.5f}" for v in np.atleast_1d(values)[:4])
         column = numbers if what == "recorded" else " " * 42 + numbers
-        print(f"  {at:9.3f} ms  {column:84s} {'  <- ' + what if what == 'resampled' else ''}")
+        print(f"  {at:9.3f} ms  {column}".rstrip())
 
 
 def main():
@@ -130,13 +132,18 @@ def main():
     title("2. The daemon: what it makes of the configuration")
     command = [build / "daemon/trajd", "--config", config]
     print(f"$ {' '.join(map(str, command))} &".replace(f"{ROOT}/", ""), flush=True)
-    daemon = subprocess.Popen(command)
+    daemon = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     endpoint = folder / "run"
     try:
-        client = trajd.Client(trajd.load(build), endpoint, timeout_ms=30000)
+        for line in daemon.stderr:
+            print(line, end="", flush=True)
+            if "ready after" in line:
+                break
+        threading.Thread(target=lambda: [print(line, end="") for line in daemon.stderr], daemon=True).start()
+        title("3. A worker reads each feed for two seconds")
         for feed in ("policy", "many_clocks"):
-            title(f"3. A worker reads feed {feed} for two seconds")
             run(trajctl, "bench", feed, "--seconds", "2", "--endpoint", endpoint)
+        client = trajd.Client(trajd.load(build), endpoint)
         title("4. One window: recorded rows, and what the worker gets")
         client.open("many_clocks", epoch=1000)
         show_window(client, path, output, rate_hz, steps, bool(options.data))
