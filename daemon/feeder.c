@@ -11,7 +11,7 @@
 #include "daemon/dataset/window_plan.h"
 #include "daemon/dataset/window_report.h"
 #include "kernels/plan.h"
-#include "proto/ring.h"
+#include "proto/ring_layout.h"
 
 #define TAKE_TIMEOUT_MS 500
 #define ID_COUNT 4

@@ -15,7 +15,7 @@
 #include "clients/c/mapping.h"
 #include "clients/c/schema.h"
 #include "clients/c/trajd.h"
-#include "proto/ring.h"
+#include "proto/ring_layout.h"
 #include "proto/wire.h"
 
 #define TRAJD_CLIENT_MAX_RINGS 16u

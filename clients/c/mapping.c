@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "proto/ring.h"
+#include "proto/ring_layout.h"
 
 static enum trajd_status check_terms(const struct trajd_ring_terms *terms, struct trajd_error *error)
 {

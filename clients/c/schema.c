@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/ring.h"
+#include "proto/ring_layout.h"
 
 static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
                                       const struct trajd_wire_tensor *tensor, struct trajd_error *error)

@@ -1,4 +1,4 @@
-/* The daemon's side of a ring: a sealed memfd, its memory and its headers (proto/ring.h says what workers
+/* The daemon's side of a ring: a sealed memfd, its memory and its headers (proto/ring_layout.h says what workers
  * see). What a slot's state is, the core knows; here are only bytes. */
 #ifndef TRAJD_FEED_RING_H
 #define TRAJD_FEED_RING_H
@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
-#include "proto/ring.h"
+#include "proto/ring_layout.h"
 
 struct trajd_ring {
     int fd; /* -1: no ring */

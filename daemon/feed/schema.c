@@ -1,6 +1,6 @@
 #include "daemon/feed/server.h"
 
-#include "proto/ring.h"
+#include "proto/ring_layout.h"
 
 static bool tensor_size(const struct trajd_feed_tensor *tensor, uint64_t *size_bytes)
 {

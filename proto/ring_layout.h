@@ -4,8 +4,8 @@
  * a 4096-byte boundary. A slot begins with a slot header of 64 bytes; tensors stand at the offsets that OPENED tells.
  * The daemon writes both headers and never reads them back; a worker checks them and trusts them for nothing but detecting a
  * protocol error. What a slot's state is only the daemon knows (PROTOCOL.md, "Slots and parts"). */
-#ifndef TRAJD_PROTO_RING_H
-#define TRAJD_PROTO_RING_H
+#ifndef TRAJD_PROTO_RING_LAYOUT_H
+#define TRAJD_PROTO_RING_LAYOUT_H
 
 #include <stdint.h>
 
