@@ -115,6 +115,19 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
     return TRAJD_OK;
 }
 
+/* Names go into file names, messages and documents. */
+static enum trajd_status check_name(const struct trajd_config *config, const struct trajd_yaml_node *node,
+                                    struct trajd_error *error)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    const size_t length = strlen(node->key);
+
+    if (length > 0 && length <= 64 && strspn(node->key, allowed) == length && node->key[0] != '.')
+        return TRAJD_OK;
+    return trajd_yaml_error(config->yaml, node, error,
+                            "a name is 1 to 64 letters, digits, '_', '-' and '.', and does not begin with '.'");
+}
+
 static enum trajd_status read_dataset(struct trajd_config *config, const struct trajd_yaml_node *node,
                                       struct trajd_error *error)
 {
@@ -123,6 +136,8 @@ static enum trajd_status read_dataset(struct trajd_config *config, const struct 
     const struct trajd_yaml_node *path, *layout;
     enum trajd_status status;
 
+    if ((status = check_name(config, node, error)))
+        return status;
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(config->yaml, node, error, "{path: FILE OR FOLDER, layout: NAME}");
     if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
@@ -156,8 +171,10 @@ static enum trajd_status read_feed(struct trajd_config *config, const struct tra
 {
     const char *names[TRAJD_CONFIG_MAX_DATASETS], *nearest;
     struct trajd_window_spec **spec = &config->feeds[config->feed_count];
-    enum trajd_status status = trajd_window_spec_parse(config->yaml, node, node->key, spec, error);
+    enum trajd_status status = check_name(config, node, error);
 
+    if (!status)
+        status = trajd_window_spec_parse(config->yaml, node, node->key, spec, error);
     if (status)
         return status;
     config->feed_count++;

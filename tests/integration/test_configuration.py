@@ -21,6 +21,7 @@ feeds:
 
 MISTAKES = [
     ("global_batch: 8", "global_bach: 8", r"trajd.yaml:11: feeds.train.*global_bach.*global_batch"),
+    ("  train:", "  ../train:", r"feeds.../train: a name is 1 to 64 letters"),
     ("global_batch: 8", "global_batch: 0", r"trajd.yaml:11: feeds.train.global_batch: "),
     ("global_batch: 8", "global_batch: 8\n    global_batch: 9", r"trajd.yaml:12: .*global_batch.*twice|duplicate"),
     ("clock: actions", "clock: action", r"no clock action .*did you mean actions"),
