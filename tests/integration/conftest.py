@@ -1,4 +1,5 @@
-"""Starts real daemons on real files. TRAJD_BUILD names the build to test (default build/release). For an instrumented libtrajd in an
+"""Starts real daemons on real files. TRAJD_BUILD names the build to test (default build/release), TRAJD_DAEMON_BUILD another
+one for the daemons alone. For an instrumented libtrajd in an
 ordinary Python set LD_PRELOAD to the sanitizer's runtime, as .ci/test does; the daemons are run without it."""
 import os
 import pathlib
@@ -12,6 +13,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = (ROOT / os.environ.get("TRAJD_BUILD", "build/release")).resolve()
+PROGRAM = (ROOT / os.environ.get("TRAJD_DAEMON_BUILD", BUILD)).resolve() / "daemon" / "trajd"
 RECORDINGS = ROOT.parent / "shared" / "data"
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
@@ -30,7 +32,7 @@ def wait_for(condition, timeout=20.0, what="condition"):
 class Daemon:
     """A trajd process with its folder. `config` is YAML without version, runtime and state, which are added."""
 
-    def __init__(self, folder, config, program=BUILD / "daemon" / "trajd"):
+    def __init__(self, folder, config, program=PROGRAM):
         self.folder, self.program = pathlib.Path(folder), program
         self.endpoint = self.folder / "run"
         self.config = self.folder / "trajd.yaml"
@@ -45,6 +47,7 @@ class Daemon:
         environment = dict(os.environ)
         environment.pop("LD_PRELOAD", None)
         environment["ASAN_OPTIONS"] = "detect_leaks=1:abort_on_error=0"
+        environment["TSAN_OPTIONS"] = f"suppressions={ROOT}/tests/tsan.supp"  # libzmq is not instrumented
         return environment
 
     def run(self, *arguments):
