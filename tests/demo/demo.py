@@ -67,7 +67,7 @@ feeds:
 {between}
       actions: {{at: 0..7}}
 """)
-    return config, streams[0] if streams else "actions"
+    return config, next((name for name in streams if name.endswith("_pos")), "actions")
 
 
 def demo_keys(path):
