@@ -21,6 +21,8 @@ struct chunk {
     const struct trajd_bracket *bracket;
     const struct trajd_clock *clock;
     const struct trajd_grid *grid;
+    bool is_run;                      /* streams that run are copied, and not taken here */
+    const struct trajd_stream *only; /* NULL: all the others */
     uint32_t window, window_count;
     uint32_t step, step_count;
     struct trajd_cpu_step steps[TRAJD_CPU_CHUNK_STEPS];
@@ -176,10 +178,18 @@ static void run_stream(const struct chunk *chunk, const struct trajd_stream *str
         write_masks(chunk, stream, moves);
 }
 
+/* The streams that a walk over a bracket takes: one, or all that are not copied in runs. */
+static bool takes(const struct chunk *chunk, const struct trajd_stream *stream)
+{
+    if (chunk->only)
+        return stream == chunk->only;
+    return &chunk->request->brackets[stream->bracket_index] == chunk->bracket &&
+           !(chunk->is_run && trajd_cpu_stream_runs(stream));
+}
+
 static void run_chunk(struct chunk *chunk)
 {
     const struct trajd_resample_request *request = chunk->request;
-    uint32_t bracket_index = (uint32_t)(chunk->bracket - request->brackets);
 
     for (uint32_t w = 0; w < chunk->window_count; w++) {
         struct trajd_cpu_window window = window_of(chunk, chunk->window + w);
@@ -187,13 +197,41 @@ static void run_chunk(struct chunk *chunk)
                              chunk->step_count, chunk->steps + w * chunk->step_count);
     }
     for (uint32_t s = 0; s < request->stream_count; s++)
-        if (request->streams[s].bracket_index == bracket_index)
+        if (takes(chunk, &request->streams[s]))
             run_stream(chunk, &request->streams[s]);
 }
 
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
+}
+
+static void run_windows(struct chunk *chunk, uint32_t window_begin, uint32_t window_end)
+{
+    const uint32_t step_count = chunk->grid->step_count;
+    const uint32_t windows = step_count < TRAJD_CPU_CHUNK_STEPS ? TRAJD_CPU_CHUNK_STEPS / step_count : 1;
+
+    for (uint32_t w = window_begin; w < window_end; w += chunk->window_count) {
+        chunk->window = w;
+        chunk->window_count = least(windows, window_end - w);
+        for (uint32_t t = 0; t < step_count; t += chunk->step_count) {
+            chunk->step = t;
+            chunk->step_count = least(TRAJD_CPU_CHUNK_STEPS, step_count - t);
+            run_chunk(chunk);
+        }
+    }
+}
+
+/* One stream in runs; single windows between them go the general way. */
+static void run_in_runs(struct chunk *chunk, const struct trajd_stream *stream, uint32_t begin, uint32_t end)
+{
+    chunk->only = stream;
+    for (uint32_t w = begin; w < end; w++) {
+        w = trajd_cpu_copy_runs(chunk->bracket, chunk->grid, stream, w, end);
+        if (w < end)
+            run_windows(chunk, w, w + 1);
+    }
+    chunk->only = NULL;
 }
 
 static void run_bracket(const struct trajd_resample_request *request, const struct trajd_bracket *bracket,
@@ -203,18 +241,20 @@ static void run_bracket(const struct trajd_resample_request *request, const stru
                           .bracket = bracket,
                           .clock = &request->clocks[bracket->clock_index],
                           .grid = &request->grids[bracket->grid_index]};
-    uint32_t step_count = chunk.grid->step_count;
-    uint32_t windows = step_count < TRAJD_CPU_CHUNK_STEPS ? TRAJD_CPU_CHUNK_STEPS / step_count : 1;
+    bool rest = false;
 
-    for (uint32_t w = window_begin; w < window_end; w += chunk.window_count) {
-        chunk.window = w;
-        chunk.window_count = least(windows, window_end - w);
-        for (uint32_t t = 0; t < step_count; t += chunk.step_count) {
-            chunk.step = t;
-            chunk.step_count = least(TRAJD_CPU_CHUNK_STEPS, step_count - t);
-            run_chunk(&chunk);
-        }
+    chunk.is_run = trajd_cpu_grid_is_run(chunk.grid);
+    for (uint32_t s = 0; s < request->stream_count; s++) {
+        const struct trajd_stream *stream = &request->streams[s];
+        if (&request->brackets[stream->bracket_index] != bracket)
+            continue;
+        if (takes(&chunk, stream))
+            rest = true;
+        else
+            run_in_runs(&chunk, stream, window_begin, window_end);
     }
+    if (rest)
+        run_windows(&chunk, window_begin, window_end);
 }
 
 /* Masks are raised, never lowered, so that streams of a shared one may come in any order: they begin as VALID. */

@@ -70,6 +70,17 @@ void trajd_cpu_write_edge(const struct trajd_stream *stream, char *out);
 /* Raises the code to NAN where an element of the rows that a blend uses is NaN. A value can be NaN without that, of two infinities. */
 void trajd_cpu_see_nan(const struct trajd_stream *stream, struct trajd_cpu_move *move);
 
+/* Whether one of `count` elements is NaN; false for integers. */
+bool trajd_cpu_any_nan(enum trajd_dtype type, const void *elements, uint64_t count);
+
+/* A ROWS grid whose targets follow each other, the same for all windows; a stream whose result there is its rows, byte for byte. */
+bool trajd_cpu_grid_is_run(const struct trajd_grid *grid);
+bool trajd_cpu_stream_runs(const struct trajd_stream *stream);
+/* Copies the runs of windows [begin, end) up to the first that must go the general way, which is returned (else `end`). Masks of
+ * copied windows stay as they are. */
+uint32_t trajd_cpu_copy_runs(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
+                             const struct trajd_stream *stream, uint32_t begin, uint32_t end);
+
 /* Derivatives of `count` steps of one window, whose rows begin at `rows` (NULL: missing), to out with the stream's step stride. */
 void trajd_cpu_derivatives(const struct trajd_stream *stream, const struct trajd_cpu_window *window, const char *rows,
                            const struct trajd_cpu_step *steps, uint32_t count, char *out);

@@ -252,35 +252,6 @@ void trajd_cpu_rows(const struct trajd_stream *stream, struct trajd_cpu_move *mo
     }
 }
 
-/* Whether one of `count` elements has all exponent bits set and a fraction: no branch, so that the compiler takes them in vectors. */
-#define DEFINE_ANY_NAN(name, type, infinity)                                                                 \
-    static bool name(const char *elements, uint64_t count)                                                \
-    {                                                                                                        \
-        type found = 0;                                                                                      \
-        for (uint64_t i = 0; i < count; i++) {                                                               \
-            type bits;                                                                                       \
-            memcpy(&bits, elements + i * sizeof bits, sizeof bits);                                          \
-            found |= (type)(bits << 1) > (type)((type)(infinity) << 1);                                      \
-        }                                                                                                    \
-        return found != 0;                                                                                   \
-    }
-
-DEFINE_ANY_NAN(any_nan_f16, uint16_t, 0x7c00)
-DEFINE_ANY_NAN(any_nan_bf16, uint16_t, 0x7f80)
-DEFINE_ANY_NAN(any_nan_f32, uint32_t, 0x7f800000)
-DEFINE_ANY_NAN(any_nan_f64, uint64_t, 0x7ff0000000000000)
-
-static bool any_nan(enum trajd_dtype type, const void *elements, uint64_t count)
-{
-    switch (type) {
-    case TRAJD_F16: return any_nan_f16(elements, count);
-    case TRAJD_BF16: return any_nan_bf16(elements, count);
-    case TRAJD_F32: return any_nan_f32(elements, count);
-    case TRAJD_F64: return any_nan_f64(elements, count);
-    default: return false;
-    }
-}
-
 /* Bytes as they are; rows that follow each other on both sides go in one piece. */
 void trajd_cpu_copy(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
 {
@@ -297,7 +268,7 @@ void trajd_cpu_copy(const struct trajd_stream *stream, struct trajd_cpu_move *mo
                moves[end].out == moves[end - 1].out + size)
             end++;
         memcpy(moves[begin].out, moves[begin].row, (end - begin) * size);
-        if (stream->mask && any_nan(stream->source_type, moves[begin].row, (end - begin) * (uint64_t)stream->feature_count))
+        if (stream->mask && trajd_cpu_any_nan(stream->source_type, moves[begin].row, (end - begin) * (uint64_t)stream->feature_count))
             for (uint32_t i = begin; i < end; i++)
                 trajd_cpu_see_nan(stream, &moves[i]);
     }
