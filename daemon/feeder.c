@@ -140,7 +140,7 @@ static void write_ids(const struct trajd_feeder *feeder, const struct trajd_fill
         columns[0][w] = (int64_t)window->window_id;
         columns[1][w] = window->dataset_index;
         columns[2][w] = window->episode_index;
-        columns[3][w] = episode->origin_ns + trajd_plan_anchor_ns(feeder->plan, episode, window->anchor);
+        columns[3][w] = episode->origin_ns + feeder->plan->anchor_ns[w];
         if (feeder->spec->tail == TRAJD_TAIL_WRAP)
             slot[ids[ID_COUNT].offset_bytes + w] = window->wrapped;
     }

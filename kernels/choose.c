@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/quaternion.h"
+#include "kernels/resample_cpu.h"
 
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -16,6 +17,7 @@
 #define MEAN_NS 45.0          /* a feature of mean, over 50 rows */
 #define QUATERNION_NS 26.0
 #define COPY_NS_PER_BYTE 0.035
+#define RUN_NS 18.0           /* a window of a stream that is copied as a run of rows, beside its bytes */
 
 /* A slice is worth handing over from here on: waking a thread and joining it costs 3 us on that machine, 5 to 10 when it is busy. */
 #define SLICE_NS 25000.0
@@ -46,10 +48,12 @@ static bool is_copied(const struct trajd_stream *stream)
 }
 
 /* ns of one step of a stream. */
-static double step_cost(const struct trajd_stream *stream)
+static double step_cost(const struct trajd_stream *stream, const struct trajd_grid *grid)
 {
     double count = stream->feature_count;
 
+    if (grid->unit == TRAJD_GRID_ROWS && trajd_cpu_stream_runs(stream))
+        return RUN_NS / grid->step_count + count * trajd_dtype_size(stream->source_type) * COPY_NS_PER_BYTE;
     if (is_copied(stream))
         return MOVE_NS + count * trajd_dtype_size(stream->source_type) * COPY_NS_PER_BYTE;
     if (trajd_kind_is_slerp(stream->kind))
@@ -59,8 +63,10 @@ static double step_cost(const struct trajd_stream *stream)
     return MOVE_NS + count * (stream->kind == TRAJD_KIND_MEAN ? MEAN_NS : FEATURE_NS);
 }
 
-static void add_stream(const struct trajd_stream *stream, uint64_t targets, struct trajd_problem *problem)
+static void add_stream(const struct trajd_stream *stream, const struct trajd_grid *grid, struct trajd_problem *problem)
 {
+    const uint64_t targets = (uint64_t)problem->window_count * grid->step_count;
+
     problem->copied_count += is_copied(stream);
     if (stream->feature_count > problem->feature_count)
         problem->feature_count = stream->feature_count;
@@ -69,7 +75,7 @@ static void add_stream(const struct trajd_stream *stream, uint64_t targets, stru
     problem->source_types |= 1u << stream->source_type;
     problem->output_types |= 1u << stream->output_type;
     problem->has_derivative |= stream->derivative != NULL;
-    problem->cpu_ns += (double)targets * step_cost(stream) * (stream->derivative ? 2 : 1);
+    problem->cpu_ns += (double)targets * step_cost(stream, grid) * (stream->derivative ? 2 : 1);
 }
 
 void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_count, struct trajd_problem *problem)
@@ -79,16 +85,16 @@ void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_c
                                       .stream_count = shape->stream_count,
                                       .row_count = row_count};
     for (uint32_t b = 0; b < shape->bracket_count; b++) {
-        uint32_t steps = shape->grids[shape->brackets[b].grid_index].step_count;
-        if (steps > problem->step_count)
-            problem->step_count = steps;
-        problem->target_count += (uint64_t)shape->window_count * steps;
+        const struct trajd_grid *grid = &shape->grids[shape->brackets[b].grid_index];
+        if (grid->step_count > problem->step_count)
+            problem->step_count = grid->step_count;
+        problem->target_count += (uint64_t)shape->window_count * grid->step_count;
+        if (grid->unit == TRAJD_GRID_NS)
+            problem->cpu_ns += (double)shape->window_count * grid->step_count * FIND_NS;
     }
-    problem->cpu_ns = (double)problem->target_count * FIND_NS;
     for (uint32_t s = 0; s < shape->stream_count; s++) {
         const struct trajd_bracket *bracket = &shape->brackets[shape->streams[s].bracket_index];
-        add_stream(&shape->streams[s], (uint64_t)shape->window_count * shape->grids[bracket->grid_index].step_count,
-                   problem);
+        add_stream(&shape->streams[s], &shape->grids[bracket->grid_index], problem);
     }
 }
 

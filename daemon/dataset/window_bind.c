@@ -141,8 +141,12 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan, stru
 
 void trajd_window_plan_look_up(struct trajd_window_plan *plan, uint64_t epoch, uint64_t position, uint32_t row_count)
 {
-    for (uint32_t w = 0; w < row_count; w++)
-        trajd_sampler_at(plan->sampler, epoch, position + w, &plan->windows[w]);
+    for (uint32_t w = 0; w < row_count; w++) {
+        struct trajd_window *window = &plan->windows[w];
+        trajd_sampler_at(plan->sampler, epoch, position + w, window);
+        plan->anchor_ns[w] =
+            trajd_plan_anchor_ns(plan, &plan->dataset->index->episodes[window->episode_index], window->anchor);
+    }
 }
 
 /* The offsets of one window from its anchor, where they are not the same for all. */
@@ -181,10 +185,9 @@ static void bind_bracket(const struct trajd_window_plan *plan, const struct traj
 }
 
 static void bind_window(struct trajd_window_plan *plan, uint32_t w, const struct trajd_window *window,
-                        const void *const *rows)
+                        int64_t anchor_ns, const void *const *rows)
 {
     const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
-    const int64_t anchor_ns = trajd_plan_anchor_ns(plan, episode, window->anchor);
 
     for (uint32_t g = 0; g < plan->grid_count; g++)
         if (plan->grids[g].per_window)
@@ -202,7 +205,8 @@ void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint
     uint64_t column_bytes = 0;
 
     for (uint32_t w = 0; w < count; w++)
-        bind_window(plan, w, &plan->windows[first + w], rows(context, plan->windows[first + w].episode_index));
+        bind_window(plan, w, &plan->windows[first + w], plan->anchor_ns[first + w],
+                    rows(context, plan->windows[first + w].episode_index));
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_plan_output *out = &plan->outputs[plan->targets[t].output_index];
         struct trajd_stream *stream = &plan->request_streams[t];

@@ -418,8 +418,9 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_e
     plan->piece_datasets = calloc(targets, sizeof *plan->piece_datasets);
     plan->piece_as_float32 = calloc(targets, sizeof *plan->piece_as_float32);
     plan->windows = calloc(plan->spec->global_batch, sizeof *plan->windows);
+    plan->anchor_ns = calloc(plan->spec->global_batch, sizeof *plan->anchor_ns);
     return plan->outputs && plan->targets && plan->grids && plan->brackets && plan->piece_datasets && plan->piece_as_float32 &&
-                   plan->windows
+                   plan->windows && plan->anchor_ns
                ? TRAJD_OK
                : no_memory(error);
 }
@@ -485,6 +486,7 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     free(plan->piece_datasets);
     free(plan->piece_as_float32);
     free(plan->windows);
+    free(plan->anchor_ns);
     free(plan->episodes);
     free(plan->request_clocks);
     free(plan->request_grids);

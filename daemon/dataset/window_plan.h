@@ -85,7 +85,8 @@ struct trajd_window_plan {
     struct trajd_bracket *request_brackets;
     struct trajd_stream *request_streams;
     struct trajd_resample_request request;
-    struct trajd_window *windows; /* [G], of the batch bound last */
+    struct trajd_window *windows; /* [G], of the batch looked up last */
+    int64_t *anchor_ns;           /* [G]: their anchors, ns from the episode's origin */
 };
 
 /* TRAJD_ERR_ARGUMENT with the feed's and the output's name; TRAJD_ERR_NOT_FOUND where a stream, clock or filter does not exist
@@ -94,7 +95,7 @@ enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec,
                                            struct trajd_window_plan **plan, struct trajd_error *error);
 void trajd_window_plan_destroy(struct trajd_window_plan **plan);
 
-/* Looks up the windows of [position, position + row_count) of an epoch into plan->windows. */
+/* Looks up the windows of [position, position + row_count) of an epoch into plan->windows and plan->anchor_ns. */
 void trajd_window_plan_look_up(struct trajd_window_plan *plan, uint64_t epoch, uint64_t position,
                                uint32_t row_count);
 
