@@ -32,7 +32,7 @@ def wait_for(condition, timeout=20.0, what="condition"):
 class Daemon:
     """A trajd process with its folder. `config` is YAML without version, runtime and state, which are added."""
 
-    def __init__(self, folder, config, program=PROGRAM):
+    def __init__(self, folder, config, program=PROGRAM, store="64MiB"):
         self.folder, self.program = pathlib.Path(folder), program
         self.endpoint = self.folder / "run"
         self.config = self.folder / "trajd.yaml"
@@ -40,7 +40,7 @@ class Daemon:
         (self.folder / "state").mkdir(exist_ok=True)
         (self.folder / "cache").mkdir(exist_ok=True)
         self.config.write_text("version: 1\nruntime: run\nstate: state\ncache: cache\n"
-                               "memory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + textwrap.dedent(config))
+                               f"memory: {{store: {store}, rings: 64MiB, reserve: 0}}\n" + textwrap.dedent(config))
         self.process = None
 
     def environment(self):
