@@ -1,47 +1,134 @@
-/* Runs a fuzz target once over every file of the folders named, so that the corpus is a test without libFuzzer. */
+/* Runs a fuzz target over a corpus, and then over mutations of it: a smoke test that needs no fuzzer. libFuzzer goes further
+ * (.ci/fuzz). Mutation n follows from n alone, so that a finding comes again.
+ *
+ *     corpus_driver FOLDER [MUTATIONS]
+ */
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define MAX_INPUTS 4096
+#define MAX_SIZE (1u << 20)
+#define MAX_MUTATED 8192u /* larger inputs are mutated in their first part alone, so that a run takes seconds */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int run_file(const char *folder, const char *name)
+struct input {
+    uint8_t *data;
+    size_t size;
+};
+
+struct corpus {
+    struct input inputs[MAX_INPUTS];
+    uint32_t count;
+};
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15)); /* splitmix64 */
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+static bool read_input(const char *folder, const char *name, struct input *input)
 {
     char path[4096];
-    uint8_t *data = NULL;
-    size_t size = 0;
     FILE *file;
 
     snprintf(path, sizeof path, "%s/%s", folder, name);
     file = fopen(path, "rb");
     if (!file)
-        return 0;
-    data = malloc(1 << 20);
-    if (data)
-        size = fread(data, 1, 1 << 20, file);
+        return false;
+    input->data = malloc(MAX_SIZE);
+    input->size = input->data ? fread(input->data, 1, MAX_SIZE, file) : 0;
     fclose(file);
-    if (data)
-        LLVMFuzzerTestOneInput(data, size);
-    free(data);
-    return 1;
+    return input->data != NULL;
+}
+
+static bool read_corpus(const char *folder, struct corpus *corpus)
+{
+    DIR *entries = opendir(folder);
+
+    if (!entries)
+        return false;
+    for (struct dirent *entry; (entry = readdir(entries)) && corpus->count < MAX_INPUTS;)
+        if (entry->d_name[0] != '.')
+            corpus->count += read_input(folder, entry->d_name, &corpus->inputs[corpus->count]);
+    closedir(entries);
+    return corpus->count > 0;
+}
+
+static size_t mutate(const struct corpus *corpus, uint8_t *data, size_t size, uint64_t *random)
+{
+    const struct input *other = &corpus->inputs[next_random(random) % corpus->count];
+    const size_t at = size ? next_random(random) % size : 0;
+    size_t length;
+
+    switch (next_random(random) % 6) {
+    case 0: /* a bit */
+        if (size)
+            data[at] ^= (uint8_t)(1u << next_random(random) % 8);
+        return size;
+    case 1: /* a byte that parsers stumble over */
+        if (size)
+            data[at] = "\x00\xff\x7f\x80\"{[:\n\xdf"[next_random(random) % 10];
+        return size;
+    case 2: /* shorter */
+        return at;
+    case 3: /* a hole */
+        length = next_random(random) % (size - at + 1);
+        memmove(data + at, data + at + length, size - at - length);
+        return size - length;
+    case 4: /* a stretch again */
+        length = next_random(random) % (size - at + 1);
+        length = length < MAX_MUTATED - size ? length : MAX_MUTATED - size;
+        memmove(data + at + length, data + at, size - at);
+        return size + length;
+    default: /* the tail of another input */
+        length = other->size < MAX_MUTATED - at ? other->size : MAX_MUTATED - at;
+        memcpy(data + at, other->data, length);
+        return at + length;
+    }
+}
+
+static void run_mutated(const struct corpus *corpus, uint64_t seed)
+{
+    static uint8_t buffer[MAX_MUTATED];
+    uint64_t random = seed;
+    const struct input *from = &corpus->inputs[next_random(&random) % corpus->count];
+    size_t size = from->size < MAX_MUTATED / 2 ? from->size : MAX_MUTATED / 2;
+    uint8_t *exact;
+
+    memcpy(buffer, from->data, size);
+    for (uint64_t steps = 1 + next_random(&random) % 4; steps; steps--)
+        size = mutate(corpus, buffer, size, &random);
+    exact = malloc(size ? size : 1); /* its end is the allocation's end: an overrun is seen */
+    if (exact) {
+        memcpy(exact, buffer, size);
+        LLVMFuzzerTestOneInput(exact, size);
+    }
+    free(exact);
 }
 
 int main(int argc, char **argv)
 {
-    int files = 0;
+    static struct corpus corpus;
+    const uint64_t mutations = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
 
-    for (int i = 1; i < argc; i++) {
-        DIR *folder = opendir(argv[i]);
-        if (!folder) {
-            fprintf(stderr, "no corpus at %s\n", argv[i]);
-            return 1;
-        }
-        for (struct dirent *entry; (entry = readdir(folder));)
-            if (entry->d_name[0] != '.')
-                files += run_file(argv[i], entry->d_name);
-        closedir(folder);
+    if (argc < 2 || !read_corpus(argv[1], &corpus)) {
+        fprintf(stderr, "no corpus at %s\n", argc < 2 ? "(no folder named)" : argv[1]);
+        return 1;
     }
-    printf("%d inputs\n", files);
-    return files ? 0 : 1;
+    for (uint32_t i = 0; i < corpus.count; i++)
+        LLVMFuzzerTestOneInput(corpus.inputs[i].data, corpus.inputs[i].size);
+    for (uint64_t seed = 1; seed <= mutations; seed++)
+        run_mutated(&corpus, seed);
+    for (uint32_t i = 0; i < corpus.count; i++)
+        free(corpus.inputs[i].data);
+    printf("%u inputs, %llu mutations\n", corpus.count, (unsigned long long)mutations);
+    return 0;
 }
