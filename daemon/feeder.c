@@ -182,6 +182,29 @@ static void unpin_windows(struct trajd_feeder *feeder, uint32_t first, uint32_t 
     }
 }
 
+/* bad_rows: keep. What cannot be read is NaN where the type has one (beside the mask that says MISSING), whatever pads the edges. */
+static void spoil_window(const struct trajd_feeder *feeder, uint8_t *slot, uint32_t w)
+{
+    for (uint32_t o = 0; o < feeder->plan->output_count; o++) {
+        const struct trajd_plan_output *output = &feeder->plan->outputs[o];
+        const uint64_t count = output->step_count * output->feature_count, size = trajd_dtype_size(output->dtype);
+        uint8_t *at = slot + output->offset_bytes + w * count * size;
+        const uint64_t nan = output->dtype == TRAJD_F64    ? UINT64_C(0x7ff8000000000000)
+                             : output->dtype == TRAJD_F32  ? 0x7fc00000
+                             : output->dtype == TRAJD_F16  ? 0x7e00
+                             : output->dtype == TRAJD_BF16 ? 0x7fc0 : 0;
+        for (uint64_t i = 0; i < count && nan; i++)
+            memcpy(at + i * size, &nan, size); /* little endian: the low bytes are the element */
+    }
+}
+
+static void spoil_windows(const struct trajd_feeder *feeder, uint8_t *slot, uint32_t first, uint32_t count)
+{
+    for (uint32_t w = first; w < first + count; w++)
+        if (feeder->pinned[feeder->plan->windows[w].episode_index] == 2)
+            spoil_window(feeder, slot, w);
+}
+
 /* Makes windows [first, first + count). Where they need more rows at once than the store may hold: half of them, then the rest. */
 static enum trajd_status make_windows(struct trajd_feeder *feeder, const struct trajd_fill *fill, uint32_t first,
                                       uint32_t count, struct trajd_error *error)
@@ -198,6 +221,8 @@ static enum trajd_status make_windows(struct trajd_feeder *feeder, const struct 
         trajd_window_plan_bind(feeder->plan, first, count, fill->memory, rows_of, feeder);
         status = trajd_plan_run(feeder->kernel_plan, &feeder->plan->request, feeder->pool, error);
         trajd_counter_add(&feeder->counters[COUNT_RESAMPLE_NS], (uint64_t)(trajd_now_ns() - loaded_ns));
+        if (feeder->spec->keep_bad_rows)
+            spoil_windows(feeder, fill->memory, first, count);
     }
     unpin_windows(feeder, first, count);
     if (status == TRAJD_ERR_MEMORY && count > 1) {

@@ -218,7 +218,8 @@ static enum trajd_status read_piece(struct trajd_store *store, struct trajd_arra
     struct timespec pause = {0, FIRST_BACKOFF_MS * 1000000L};
     enum trajd_status status = read_once(store, reader, piece, rows, error);
 
-    for (int i = 0; i < RETRY_COUNT && status == TRAJD_ERR_IO; i++) {
+    /* Without a code the system call did what it could: the file has ended or changed, and will not come back by waiting. */
+    for (int i = 0; i < RETRY_COUNT && status == TRAJD_ERR_IO && error->foreign_code; i++) {
         nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
         status = read_once(store, reader, piece, rows, error);

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from conftest import BUILD, trajd, wait_for
@@ -243,6 +244,23 @@ def test_a_file_that_goes_bad_is_an_error_in_the_worker(daemon, demo_file, tmp_p
         while (batch := client.next()) is not None:
             batch.release()
     assert caught.value.status == trajd.DATA
+    client.close()
+
+
+def test_bad_rows_that_are_kept_are_nan_and_masked(daemon, demo_file, tmp_path):
+    path = tmp_path / "demo.hdf5"
+    path.write_bytes(demo_file.read_bytes())
+    config = FEED.format(path=path).replace("tail: short", "tail: short\n    bad_rows: keep\n    pad: {after: any, with: zero}")
+    client = daemon(config, store="64KiB").client()
+    info = client.open("train")
+    os.truncate(path, path.stat().st_size // 2)
+    rows = bad = 0
+    for _, arrays in client.epoch():
+        missing = arrays["actions.mask"][:, 0] == 6
+        assert np.isnan(arrays["actions"][missing]).all() and np.isfinite(arrays["actions"][~missing]).all()
+        rows += len(missing)
+        bad += missing.sum()
+    assert rows == info.window_count and 0 < bad
     client.close()
 
 

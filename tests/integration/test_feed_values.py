@@ -171,6 +171,18 @@ def test_order_is_the_same_again_and_covers_every_window(daemon, demo_file, orde
         assert sequences[0] != sequences[1] and sequences[0] != sorted(sequences[0])
 
 
+def test_wrapped_rows_are_marked(daemon, demo_file):
+    client = daemon(POLICY.format(path=demo_file).replace("tail: short", "tail: wrap")).client()
+    info = client.open("policy")
+    batches = [arrays for _, arrays in client.epoch()]
+    client.close()
+    ids = np.concatenate([arrays["window_id"] for arrays in batches])
+    wrapped = np.concatenate([arrays["wrapped"] for arrays in batches])
+    assert all(len(arrays["window_id"]) == 32 for arrays in batches)
+    assert sorted(ids[~wrapped]) == list(range(info.window_count))
+    assert list(ids[wrapped]) == list(ids[:wrapped.sum()])  # the beginning of the same epoch
+
+
 def test_resume_in_the_middle_repeats_nothing(daemon, demo_file):
     one = daemon(POLICY.format(path=demo_file).replace("tail: short", "tail: drop"))
     client = one.client()
