@@ -30,15 +30,24 @@ struct row {
     uint32_t min_threads; /* of the pool */
     double min_cpu_ns;    /* estimate for one thread */
     const char *why;
+    bool on_gpu;
 };
 
+/* What the kernels are built for. */
+#define COMPUTE_CAPABILITY_MIN 80
+
 static const struct row table[] = {
+    /* bench_resample on an H200: the policy's batch 8 us, against 92 by cpu_rows. How a launch is cut is cuda/shape.c's. */
+    {"cuda", true, 0, 0, "goes to the GPU", true},
+    {"cuda_steps", false, 0, 0, "was asked for by name", true},
+    {"cuda_walk", false, 0, 0, "was asked for by name", true},
+    {"cuda_direct", false, 0, 0, "was asked for by name", true},
     /* bench_cpu 2 against bench_cpu 1: long and narrow 570 us for 1103, mean 671 for 1161, wide scaled 364 for 666. */
-    {"cpu_rows", true, 2, 2 * SLICE_NS, "is worth more than one thread"},
+    {"cpu_rows", true, 2, 2 * SLICE_NS, "is worth more than one thread", false},
     /* bench_cpu 1: the policy's batch 92 us (rows) and 166 us (three clocks), images at memcpy's speed. */
-    {"cpu_rows", true, 1, 0, "is for one thread"},
+    {"cpu_rows", true, 1, 0, "is for one thread", false},
     /* At least twice as slow as cpu_rows on every shape of bench_cpu. */
-    {"reference", false, 1, 0, "was asked for by name"},
+    {"reference", false, 1, 0, "was asked for by name", false},
 };
 
 static bool is_copied(const struct trajd_stream *stream)
@@ -100,6 +109,8 @@ void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_c
 
 static bool serves(const struct row *row, const struct trajd_problem *problem, const struct trajd_device_facts *facts)
 {
+    if (row->on_gpu)
+        return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN;
     return facts->cpu_threads >= row->min_threads && problem->cpu_ns >= row->min_cpu_ns;
 }
 

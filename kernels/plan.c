@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "kernels/choose.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/device.h"
 #include "kernels/pool.h"
 #include "kernels/resample_cpu.h"
 
@@ -23,6 +25,17 @@ static const struct {
     {"reference", trajd_resample_reference},
 };
 
+/* Variants that run on a GPU, and the style that they force. */
+static const struct {
+    const char *name;
+    int style;
+} cuda_variants[] = {
+    {"cuda", TRAJD_CUDA_ANY_STYLE},
+    {"cuda_steps", TRAJD_CUDA_STEPS},
+    {"cuda_walk", TRAJD_CUDA_WALK},
+    {"cuda_direct", TRAJD_CUDA_DIRECT},
+};
+
 /* What a run is held against: the numbers of the shape's streams, none of its pointers. */
 struct stream_shape {
     enum trajd_kind kind;
@@ -35,7 +48,9 @@ struct stream_shape {
 
 struct trajd_plan {
     struct trajd_choice choice;
-    run_windows *run;
+    struct trajd_device_facts facts;
+    run_windows *run; /* NULL: on a GPU */
+    int cuda_style;
     char description[256];
     uint32_t window_count;
     uint32_t bracket_count;
@@ -71,6 +86,18 @@ static bool same_shape(const struct stream_shape *a, const struct stream_shape *
            a->feature_count == b->feature_count && a->step_count == b->step_count;
 }
 
+static void describe_cuda(struct trajd_plan *plan, const struct trajd_resample_request *shape)
+{
+    struct trajd_cuda_shape cut;
+
+    trajd_cuda_describe(shape, &plan->facts, plan->cuda_style, &cut);
+    snprintf(plan->description, sizeof plan->description,
+             "%s: %u windows x %u streams, %u launch%s of tiles of %u steps, %u threads, style %u: %s",
+             plan->choice.variant, shape->window_count, shape->stream_count, trajd_cuda_launch_count(shape),
+             trajd_cuda_launch_count(shape) == 1 ? "" : "es", cut.tile_steps, cut.thread_count, cut.style,
+             plan->choice.reason);
+}
+
 static void describe(struct trajd_plan *plan, const struct trajd_problem *problem)
 {
     snprintf(plan->description, sizeof plan->description,
@@ -104,12 +131,19 @@ enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
     for (size_t i = 0; i < ARRAY_LEN(cpu_variants); i++)
         if (strcmp(cpu_variants[i].name, choice.variant) == 0)
             plan->run = cpu_variants[i].run;
+    for (size_t i = 0; i < ARRAY_LEN(cuda_variants); i++)
+        if (strcmp(cuda_variants[i].name, choice.variant) == 0)
+            plan->cuda_style = cuda_variants[i].style;
+    plan->facts = *facts;
     plan->window_count = shape->window_count;
     plan->bracket_count = shape->bracket_count;
     plan->stream_count = shape->stream_count;
     for (uint32_t s = 0; s < shape->stream_count; s++)
         plan->streams[s] = shape_of(shape, s);
-    describe(plan, &problem);
+    if (plan->run)
+        describe(plan, &problem);
+    else
+        describe_cuda(plan, shape);
     *out = plan;
     return TRAJD_OK;
 }
@@ -156,10 +190,29 @@ enum trajd_status trajd_plan_run(struct trajd_plan *plan, const struct trajd_res
     enum trajd_status status = check_run(plan, request, error);
     struct run run = {plan, request};
 
+    if (status == TRAJD_OK && !plan->run)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: %s runs on a GPU's stream", plan->choice.variant);
     if (status != TRAJD_OK || request->window_count == 0)
         return status;
     trajd_pool_run(pool, (request->window_count - 1) / plan->choice.slice_windows + 1, run_slice, &run);
     return TRAJD_OK;
+}
+
+int trajd_plan_is_cuda(const struct trajd_plan *plan)
+{
+    return plan->run == NULL;
+}
+
+enum trajd_status trajd_plan_run_async(struct trajd_plan *plan, const struct trajd_resample_request *request,
+                                       struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    enum trajd_status status = check_run(plan, request, error);
+
+    if (status == TRAJD_OK && plan->run)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: %s runs on the CPU", plan->choice.variant);
+    if (status != TRAJD_OK || request->window_count == 0)
+        return status;
+    return trajd_cuda_run_style(request, &plan->facts, plan->cuda_style, trajd_device_stream_handle(stream), error);
 }
 
 void trajd_plan_destroy(struct trajd_plan **plan)

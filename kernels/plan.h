@@ -12,6 +12,7 @@ extern "C" {
 #endif
 
 struct trajd_pool;
+struct trajd_device_stream; /* device.h */
 
 /* What a plan runs on. Filled by the caller from what is there; plain numbers, so that a choice can be tested anywhere. */
 struct trajd_device_facts {
@@ -38,6 +39,14 @@ const char *trajd_plan_describe(const struct trajd_plan *plan);
  * at return. One run at a time per plan. Allocates nothing, does not block on anything but the pool. */
 enum trajd_status trajd_plan_run(struct trajd_plan *plan, const struct trajd_resample_request *request,
                                  struct trajd_pool *pool, struct trajd_error *error);
+
+/* 1: a CUDA variant, run by trajd_plan_run_async alone, on requests whose pointers are the device's. */
+int trajd_plan_is_cuda(const struct trajd_plan *plan);
+
+/* Launches a request of the plan's shape on the stream and returns; results are there when the stream has got so far. The
+ * request's structs may be changed after the call, what they point to not before. Allocates nothing, waits for nothing. */
+enum trajd_status trajd_plan_run_async(struct trajd_plan *plan, const struct trajd_resample_request *request,
+                                       struct trajd_device_stream *stream, struct trajd_error *error);
 
 /* Frees the plan and clears the caller's pointer. NULL is fine. */
 void trajd_plan_destroy(struct trajd_plan **plan);

@@ -47,6 +47,12 @@ template <typename E, int V> __device__ __forceinline__ void store_vector(char *
     *(typename raw_of<sizeof(E) * V>::type *)address = vector.raw;
 }
 
+/* For outputs that are larger than the L2: the first to be evicted. */
+template <typename E, int V> __device__ __forceinline__ void store_streaming(char *address, const vector_of<E, V> &vector)
+{
+    __stcs((typename raw_of<sizeof(E) * V>::type *)address, vector.raw);
+}
+
 __device__ __forceinline__ float as_float(float value)
 {
     return value;

@@ -21,6 +21,12 @@ struct full_entry {
     uint16_t blends;
 };
 
+/* Sources whose arithmetic is double. */
+__device__ __forceinline__ bool is_wide(uint32_t type)
+{
+    return type == TRAJD_F64 || type == TRAJD_I32 || type == TRAJD_U32 || type == TRAJD_I64 || type == TRAJD_U64;
+}
+
 /* One target on its bracket, before a stream looks at it. */
 enum target_place { PLACE_INSIDE, PLACE_BEFORE, PLACE_AFTER, PLACE_NOWHERE };
 
@@ -141,7 +147,9 @@ __device__ __forceinline__ void resolve_full(const trajd_cuda_stream &stream, co
     uint64_t width = target.width;
 
     full.blends = out.a > 0;
-    full.a = full.blends ? (double)target.past / (double)target.width : 0;
+    full.a = out.a; /* float is what float streams are blended with */
+    if (full.blends && is_wide(stream.source_type))
+        full.a = (double)target.past / (double)target.width;
     full.per_second = 0;
     full.mean_count = 0;
     full.interval_before = 0;

@@ -10,20 +10,7 @@
  * Numerics  a from exact integer differences; float or double, one rounding at the store.
  * Chosen    shape.c: where tile.cu does not serve.
  */
-#include <cuda_pipeline.h>
-
-#include "kernels/cuda/full.cuh"
-#include "kernels/cuda/launch.h"
-
-/* A bracket in the block's window, as its warps found it. */
-struct found_window {
-    int64_t row_begin;
-    int64_t row_count;
-    int64_t anchor;
-    int64_t first_ns;
-    int64_t last_ns;
-    bool staged;
-};
+#include "kernels/cuda/windows.cuh"
 
 /* The block's shared memory, cut from one dynamic allocation; tile_shared_bytes must agree. */
 struct tile_shared {
@@ -49,78 +36,6 @@ __device__ __forceinline__ tile_shared cut_shared(const P &problem, char *memory
     shared.unaligned = (uint32_t *)memory;
     shared.masks = shared.unaligned + problem.stream_count;
     return shared;
-}
-
-/* What a bracket's warps do in a window: read where it stands, bring its stamps or their ends. */
-template <typename P>
-__device__ __forceinline__ void open_window(const P &problem, uint32_t bracket_index, uint32_t window,
-                                            const tile_shared &shared, found_window &out, uint32_t rank, uint32_t ranks)
-{
-    const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
-    found_window found;
-
-    if (bracket.row_begin) {
-        found.row_begin = __ldg(bracket.row_begin + window);
-        found.row_count = __ldg(bracket.row_count + window);
-        found.anchor = __ldg(bracket.anchor + window);
-    } else {
-        found.row_begin = window * bracket.dense_rows;
-        found.row_count = bracket.dense_rows;
-        found.anchor = 0;
-    }
-    found.first_ns = found.last_ns = 0;
-    found.staged = false;
-    if (bracket.stamps_ns && bracket.unit == TRAJD_GRID_NS && found.row_count > 0) {
-        const int64_t *stamps = bracket.stamps_ns + found.row_begin;
-        found.staged = found.row_count <= problem.shape.stage_rows;
-        if (found.staged) {
-            int64_t *stage = shared.stage + bracket_index * problem.shape.stage_rows;
-#pragma unroll 4
-            for (uint32_t i = rank; i < (uint32_t)found.row_count; i += ranks)
-                __pipeline_memcpy_async(stage + i, stamps + i, sizeof *stage);
-        } else if (rank == 0) {
-            found.first_ns = __ldg(stamps);
-            found.last_ns = __ldg(stamps + found.row_count - 1);
-        }
-    }
-    if (rank == 0)
-        out = found;
-    __pipeline_commit();
-    __pipeline_wait_prior(0);
-}
-
-template <typename P>
-__device__ __forceinline__ void open_windows(const P &problem, uint32_t window,
-                                             const tile_shared &shared, found_window *found)
-{
-    uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    uint32_t teams = min((uint32_t)problem.bracket_count, warps), team = warp % teams;
-    uint32_t rank = warp / teams * 32 + threadIdx.x % 32, ranks = (warps - team + teams - 1) / teams * 32;
-
-#pragma unroll 1
-    for (uint32_t b = team; b < problem.bracket_count; b += teams)
-        open_window(problem, b, window, shared, found[b], rank, ranks);
-}
-
-template <typename P>
-__device__ __forceinline__ window_view view_of(const P &problem, uint32_t bracket_index,
-                                               const found_window &found, const int64_t *stage)
-{
-    const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
-    window_view view;
-
-    stage += bracket_index * problem.shape.stage_rows;
-    view.row_begin = found.row_begin;
-    view.anchor = found.anchor;
-    view.unit = bracket.unit;
-    view.clock.rate = bracket.rate;
-    view.clock.row_count = found.row_count;
-    view.clock.stamps_ns = found.staged        ? stage
-                           : bracket.stamps_ns ? bracket.stamps_ns + found.row_begin
-                                               : NULL;
-    view.clock.first_ns = found.staged ? stage[0] : found.first_ns;
-    view.clock.last_ns = found.staged ? stage[found.row_count - 1] : found.last_ns;
-    return view;
 }
 
 /* One target of one bracket: found once, then seen by each stream of the bracket. */
@@ -155,11 +70,6 @@ __device__ __forceinline__ void serve_target(const P &problem, uint32_t bracket_
     }
 }
 
-__device__ __forceinline__ uint32_t steps_here(uint32_t step_count, uint64_t first_step, uint32_t tile_steps)
-{
-    return first_step >= step_count ? 0 : min((uint32_t)(step_count - first_step), tile_steps);
-}
-
 /* Which bracket and step of the tile a target number is; false: beyond the last. */
 template <typename P>
 __device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_step, uint32_t number,
@@ -174,37 +84,6 @@ __device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_s
         step -= here;
     }
     return false;
-}
-
-template <typename P>
-__device__ __forceinline__ int64_t load_offset(const P &problem, uint32_t bracket_index,
-                                               uint32_t window, uint64_t step)
-{
-    const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
-
-    return __ldg(bracket.offsets + window * bracket.offsets_per_window + step);
-}
-
-template <typename P>
-__device__ __forceinline__ void write_masks(const P &problem, uint32_t window, uint64_t first_step,
-                                            const uint32_t *masks)
-{
-    uint32_t begun = 0;
-
-#pragma unroll 1
-    for (uint32_t s = 0; s < problem.stream_count; s++) {
-        const trajd_cuda_stream &stream = problem.streams[s];
-        if (stream.mask_slot == TRAJD_CUDA_NO_MASK || stream.mask_slot < begun)
-            continue; /* joined: written with the first of its slot */
-        begun = stream.mask_slot + 1u;
-        uint32_t here =
-            steps_here(problem.brackets[stream.bracket_index].step_count, first_step, problem.shape.tile_steps);
-        uint8_t *out = stream.mask + window * stream.mask_window_stride_bytes + first_step;
-        for (uint32_t t = threadIdx.x; t < here; t += blockDim.x) {
-            uint32_t code = masks[stream.mask_slot * problem.shape.tile_steps + t];
-            out[t] = (uint8_t)(stream.mask_continues ? max(code, (uint32_t)out[t]) : code);
-        }
-    }
 }
 
 /* Streams are served side by side, each by the warps that the host gave it, so that their loads are in flight together. */
@@ -255,7 +134,7 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
             shared.masks[i] = TRAJD_MASK_VALID;
         if (threadIdx.x < problem.stream_count)
             shared.unaligned[threadIdx.x] = 0;
-        open_windows(problem, window, shared, found);
+        open_windows(problem, window, shared.stage, found);
         __syncthreads();
 #pragma unroll 1
         for (uint32_t number = threadIdx.x; has_target;) {
@@ -271,34 +150,6 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
         write_masks(problem, window, first_step, shared.masks);
         __syncthreads();
     }
-}
-
-/* Most requests are small, and a kernel waits for its parameters: the same with fewer places. */
-struct few_streams {
-    uint32_t window_count;
-    uint16_t bracket_count;
-    uint16_t stream_count;
-    uint16_t mask_count;
-    struct trajd_cuda_shape shape;
-    struct trajd_cuda_bracket brackets[3];
-    struct trajd_cuda_stream streams[5];
-};
-
-static bool has_few_streams(const struct trajd_cuda_problem *problem)
-{
-    return problem->bracket_count <= 3 && problem->stream_count <= 5;
-}
-
-static struct few_streams take_few_streams(const struct trajd_cuda_problem *problem)
-{
-    struct few_streams few = {problem->window_count, problem->bracket_count, problem->stream_count,
-                              problem->mask_count, problem->shape, {}, {}};
-
-    for (int b = 0; b < problem->bracket_count; b++)
-        few.brackets[b] = problem->brackets[b];
-    for (int s = 0; s < problem->stream_count; s++)
-        few.streams[s] = problem->streams[s];
-    return few;
 }
 
 extern "C" int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, void *stream)

@@ -17,6 +17,11 @@ __device__ __forceinline__ bool is_slerp(uint32_t kind)
     return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
 }
 
+__device__ __forceinline__ bool picks_rows(const trajd_cuda_stream &stream)
+{
+    return stream.kind == TRAJD_KIND_PREVIOUS || stream.kind == TRAJD_KIND_NEAREST;
+}
+
 template <typename T> __device__ __forceinline__ T nan_of();
 template <> __device__ __forceinline__ float nan_of<float>()
 {
@@ -290,19 +295,12 @@ __device__ __forceinline__ uint32_t element_size(uint32_t type)
     }
 }
 
-/* Sources whose arithmetic is double. */
-__device__ __forceinline__ bool is_wide(uint32_t type)
-{
-    return type == TRAJD_F64 || type == TRAJD_I32 || type == TRAJD_U32 || type == TRAJD_I64 || type == TRAJD_U64;
-}
-
 static __device__ __forceinline__ void write_full(const team &team, const trajd_cuda_stream &stream, const entry *entries,
                                                const full_entry *fulls, uint32_t step_count, char *output,
                                                float *derivative, uint32_t *mask)
 {
     bool wide = is_wide(stream.source_type);
-    bool copies = (stream.kind == TRAJD_KIND_PREVIOUS || stream.kind == TRAJD_KIND_NEAREST) && !stream.scale &&
-                  stream.source_type == stream.output_type;
+    bool copies = picks_rows(stream) && !stream.scale && stream.source_type == stream.output_type;
     const lane_place lane = place_lane(team, stream.vector_count);
 
 #pragma unroll 1

@@ -24,15 +24,19 @@ static inline uint32_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *
     uint32_t tile = problem->shape.tile_steps;
     uint32_t stage = problem->bracket_count * problem->shape.stage_rows * 8u;
 
-    return problem->lean ? tile * 16u + stage + 8u * LEAN_STAGE_PADDING
-                         : problem->stream_count * (tile * 40u + 4u) + stage + problem->mask_count * tile * 4u;
+    if (problem->lean)
+        return tile * 16u + stage + 8u * LEAN_STAGE_PADDING;
+    if (problem->shape.style == TRAJD_CUDA_DIRECT)
+        return stage + problem->mask_count * tile * 4u;
+    return problem->stream_count * (tile * 40u + 4u) + stage + problem->mask_count * tile * 4u;
 }
 
 /* Shares the warps of a block out over the streams of a problem, for its shape. */
 void trajd_cuda_share_warps(struct trajd_cuda_problem *problem);
 
-/* tile: problems that are lean. full: any. */
+/* tile: problems that are lean. batch, full: any. */
 int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, void *stream);
+int trajd_cuda_launch_batch(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, void *stream);
 
 #ifdef __cplusplus

@@ -157,7 +157,7 @@ static bool is_lean(const struct trajd_cuda_problem *problem)
     const struct trajd_cuda_stream *only = &problem->streams[0];
 
     return problem->stream_count == 1 && only->path != TRAJD_CUDA_FULL && !only->mask_continues &&
-           problem->brackets[0].stamps_ns && problem->brackets[0].unit == TRAJD_GRID_NS &&
+           problem->brackets[0].rate.num == 0 && problem->brackets[0].unit == TRAJD_GRID_NS &&
            problem->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX && only->step_stride_bytes <= UINT32_MAX && problem->step_count_max <= INT32_MAX;
 }
 
@@ -256,6 +256,15 @@ enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
     problem->brackets[0].row_begin = problem->brackets[0].row_count = problem->brackets[0].anchor = NULL;
     problem->brackets[0].dense_rows = dense->row_count;
     return TRAJD_OK;
+}
+
+void trajd_cuda_describe(const struct trajd_resample_request *shape, const struct trajd_device_facts *facts, int style,
+                         struct trajd_cuda_shape *cut)
+{
+    struct trajd_cuda_problem problem;
+
+    trajd_cuda_pack(shape, 0, &problem);
+    *cut = trajd_cuda_styled_shape_of(&problem, facts, 0, style);
 }
 
 enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,

@@ -32,6 +32,12 @@ struct trajd_dense_problem {
 struct trajd_cuda_shape trajd_cuda_shape_of(const struct trajd_cuda_problem *problem,
                                             const struct trajd_device_facts *facts, uint64_t row_count);
 
+#define TRAJD_CUDA_ANY_STYLE (-1)
+
+/* The same with the style given, where it is not TRAJD_CUDA_ANY_STYLE. */
+struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_problem *problem,
+                                                   const struct trajd_device_facts *facts, uint64_t row_count, int style);
+
 /* Any value within the limits of a launch is taken: for tuners and tests. False: outside them. */
 int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape);
 
@@ -39,9 +45,16 @@ int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct
  * `shape` NULL: by trajd_cuda_shape_of. TRAJD_ERR_ARGUMENT, TRAJD_ERR_UNSUPPORTED: nothing was launched. */
 enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,
                                  const struct trajd_cuda_shape *shape, void *stream, struct trajd_error *error);
+enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request,
+                                       const struct trajd_device_facts *facts, int style, void *stream,
+                                       struct trajd_error *error);
 enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem,
                                        const struct trajd_device_facts *facts, const struct trajd_cuda_shape *shape,
                                        void *stream, struct trajd_error *error);
+
+/* The shape that the first launch of a request of this shape would have, whose pointers may be NULL. */
+void trajd_cuda_describe(const struct trajd_resample_request *shape, const struct trajd_device_facts *facts, int style,
+                         struct trajd_cuda_shape *cut);
 
 /* The shape that the first launch of such a run would have. */
 enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,

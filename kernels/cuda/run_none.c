@@ -18,3 +18,11 @@ enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem
     (void)problem;
     return trajd_cuda_run(NULL, facts, shape, stream, error);
 }
+
+enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request,
+                                       const struct trajd_device_facts *facts, int style, void *stream,
+                                       struct trajd_error *error)
+{
+    (void)style;
+    return trajd_cuda_run(request, facts, NULL, stream, error);
+}

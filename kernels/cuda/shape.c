@@ -6,15 +6,29 @@
 
 #define WARP 32u
 #define THREADS 128u
-#define STAGE_ROWS 512u
 #define DIRECT_VECTORS_MAX (1u << 20)
+
+/* Origin of all below: bench_resample on an NVIDIA H200; kernels/README.md has the table. */
+#define STAGE_ROWS 1024u /* 8 KB of stamps a window cost less than another trip to memory */
+#define VECTORS_PER_THREAD 2u
+#define TILE_STEPS_MIN 4u
+#define TILE_STEPS_MAX 64u
+#define BLOCKS_WANTED 384u
+#define PREFETCH_BYTES_MIN (128u << 10) /* below, asking costs more than it hides */
+#define PREFETCH_ALL_BYTES (4u << 20)
+#define DIRECT_VECTORS 131071u
+#define WALK_STEPS_PER_ROW 4u
+#define WALK_OUTPUT_BYTES (32u << 20)
+#define WALK_TILE_STEPS 64u
+#define BATCH_VECTORS_MAX 2048u
+#define BATCH_STEPS_MAX 32u
 
 int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape)
 {
     struct trajd_cuda_problem shaped = *problem;
     uint64_t tiles;
 
-    if (shape->style == TRAJD_CUDA_DIRECT &&
+    if (problem->lean && shape->style == TRAJD_CUDA_DIRECT &&
         (uint64_t)shape->tile_steps * problem->streams[0].vector_count > DIRECT_VECTORS_MAX)
         return false;
     if (shape->tiles_per_block == 0 || shape->tiles_per_block > 4096 ||
@@ -39,43 +53,107 @@ static uint64_t vectors_of_step(const struct trajd_cuda_problem *problem)
     return count;
 }
 
-static uint64_t row_bytes(const struct trajd_cuda_problem *problem)
+static uint32_t clamp(uint64_t value, uint32_t low, uint32_t high)
 {
-    uint64_t bytes = 0;
+    return value < low ? low : value > high ? high : (uint32_t)value;
+}
 
-    for (uint32_t s = 0; s < problem->stream_count; s++)
-        bytes += problem->streams[s].row_stride_bytes;
-    return bytes;
+/* The largest that is not above value: tiles then divide among threads. */
+static uint32_t power_of_two(uint32_t value)
+{
+    uint32_t power = 1;
+
+    while (power <= value / 2)
+        power *= 2;
+    return power;
+}
+
+/* Where most rows are used anyhow, or all of them are nothing, they are asked for before it is known which. */
+static bool wants_prefetch(const struct trajd_cuda_problem *problem, uint64_t row_count)
+{
+    uint64_t bytes = problem->window_count * row_count * problem->streams[0].row_stride_bytes;
+
+    return bytes >= PREFETCH_BYTES_MIN && (2ull * problem->step_count_max >= row_count || bytes <= PREFETCH_ALL_BYTES);
+}
+
+/* Long runs on the same two rows, and much to write. */
+static bool wants_walk(const struct trajd_cuda_problem *problem, uint64_t row_count)
+{
+    const struct trajd_cuda_stream *stream = &problem->streams[0];
+    uint64_t targets = (uint64_t)problem->window_count * problem->step_count_max;
+
+    return row_count > 0 && problem->step_count_max >= WALK_STEPS_PER_ROW * row_count && stream->load_bytes >= 8 &&
+           targets * stream->vector_count * 16 >= WALK_OUTPUT_BYTES;
+}
+
+static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *problem, uint64_t row_count)
+{
+    struct trajd_cuda_shape shape = {0, THREADS, 1, STAGE_ROWS, 0, TRAJD_CUDA_STEPS};
+    uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
+
+    shape.prefetch = wants_prefetch(problem, row_count);
+    if (row_count > STAGE_ROWS) {
+        shape.stage_rows = 0;
+        shape.thread_count = 2 * THREADS;
+    }
+    if (wants_walk(problem, row_count)) {
+        shape.style = TRAJD_CUDA_WALK;
+        shape.tile_steps = WALK_TILE_STEPS;
+    } else if (problem->window_count * steps * vectors <= DIRECT_VECTORS && vectors <= THREADS) {
+        shape.style = TRAJD_CUDA_DIRECT;
+        shape.thread_count = 2 * THREADS;
+        shape.tile_steps = power_of_two(clamp(2 * THREADS / vectors, 1, TILE_STEPS_MAX));
+    } else {
+        uint64_t busy = problem->window_count * steps / BLOCKS_WANTED; /* larger tiles leave multiprocessors idle */
+        uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors;
+        shape.tile_steps = power_of_two(clamp(busy > filled ? busy : filled, TILE_STEPS_MIN, TILE_STEPS_MAX));
+    }
+    return shape;
+}
+
+static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *problem)
+{
+    struct trajd_cuda_shape shape = {0, TRAJD_CUDA_THREADS_MAX, 1, STAGE_ROWS, 0, TRAJD_CUDA_DIRECT};
+    uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
+
+    if (steps * vectors > BATCH_VECTORS_MAX)
+        shape.style = TRAJD_CUDA_STEPS;
+    shape.tile_steps = steps <= BATCH_STEPS_MAX ? (uint32_t)steps : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, TILE_STEPS_MIN, TILE_STEPS_MAX);
+    return shape;
+}
+
+static void make_fit(const struct trajd_cuda_problem *problem, struct trajd_cuda_shape *shape)
+{
+    if (shape->tile_steps > problem->step_count_max)
+        shape->tile_steps = problem->step_count_max;
+    while (!trajd_cuda_shape_fits(problem, shape)) {
+        if (shape->stage_rows > 64)
+            shape->stage_rows /= 2;
+        else if (shape->tile_steps > 1)
+            shape->tile_steps /= 2;
+        else if (shape->stage_rows > 0)
+            shape->stage_rows = 0;
+        else
+            shape->style = TRAJD_CUDA_STEPS;
+    }
+}
+
+struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_problem *problem,
+                                                   const struct trajd_device_facts *facts, uint64_t row_count, int style)
+{
+    struct trajd_cuda_shape shape = problem->lean ? lean_shape(problem, row_count) : full_shape(problem);
+
+    (void)facts; /* the numbers above are one device's; nothing in them has shown to depend on it yet */
+    if (style != TRAJD_CUDA_ANY_STYLE)
+        shape.style = (uint8_t)style;
+    make_fit(problem, &shape);
+    return shape;
 }
 
 struct trajd_cuda_shape trajd_cuda_shape_of(const struct trajd_cuda_problem *problem,
                                             const struct trajd_device_facts *facts, uint64_t row_count)
 {
-    struct trajd_cuda_shape shape = {.thread_count = THREADS, .tiles_per_block = 1, .stage_rows = STAGE_ROWS};
-    uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
-    uint64_t blocks = (uint64_t)facts->sm_count * 8, tile;
-
-    if (!problem->lean)
-        shape.thread_count = TRAJD_CUDA_THREADS_MAX;
-
-    /* two vectors a thread, fewer where that leaves multiprocessors without a block */
-    tile = (2 * THREADS + vectors - 1) / vectors;
-    if (blocks && tile * blocks > problem->window_count * steps)
-        tile = problem->window_count * steps / blocks;
-    tile = tile < 4 ? 4 : tile > 256 ? 256 : tile;
-    if (tile > steps)
-        tile = steps;
-    shape.tile_steps = (uint32_t)tile;
-    shape.prefetch = row_count > 0 && 2 * steps >= row_count && row_bytes(problem) > 0;
-    while (!trajd_cuda_shape_fits(problem, &shape)) {
-        if (shape.stage_rows > 64)
-            shape.stage_rows /= 2;
-        else if (shape.tile_steps > 1)
-            shape.tile_steps /= 2;
-        else
-            shape.stage_rows = 0;
-    }
-    return shape;
+    return trajd_cuda_styled_shape_of(problem, facts, row_count, TRAJD_CUDA_ANY_STYLE);
 }
 
 /* What a stream costs in a tile, for the shares only: a quaternion is worth many elements. */

@@ -232,7 +232,7 @@ __device__ __forceinline__ void walk_values(const team &team, const trajd_cuda_s
 #pragma unroll
             for (int v = 0; v < V; v++)
                 result[v] = fmaf(at.a, slopes[v], values[v]);
-            store_vector<O, V>(to, finish<O, V>(stream, result, vector * V));
+            store_streaming<O, V>(to, finish<O, V>(stream, result, vector * V));
             if (suspect && look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, at, vector, to))
                 out.mask.mark(t);
         }

@@ -1,5 +1,5 @@
 // libs: trajd_kernels
-/* bench_resample budget|grid [OUT.json]: the CUDA kernels over shapes and launch shapes, against ceilings of the same run.
+/* bench_resample budget|grid [OUT.json [ROW]]: the CUDA kernels over shapes and launch shapes, against ceilings of the same run.
  *
  * Cold: every launch works on another set of buffers, stamps and rows and outputs, so many that they are several times the L2.
  * Hot: the same set each time. Both as one graph of many launches, replayed; the time is that of a replay over its launches.
@@ -18,8 +18,8 @@
 #define SETS_BYTES (1200ull << 20)
 #define COLD_BYTES (400ull << 20) /* what a rotation covers: more than six times an L2 of 60 MiB */
 #define SETS_MAX 500u
-#define SAMPLES 11
-#define SAMPLE_US 1500.0 /* of device time at least */
+#define SAMPLES 9
+#define SAMPLE_US 700.0 /* of device time at least */
 #define STEP_NS 10000000
 
 struct shape {
@@ -87,11 +87,11 @@ static void *take(struct bench *b, uint64_t bytes)
     return memory;
 }
 
-static void *take_copy(struct bench *b, const void *host, uint64_t bytes)
+static void *take_copy(struct bench *b, const void *from, uint64_t bytes)
 {
     void *memory = take(b, bytes);
 
-    must(trajd_device_copy_async(memory, host, bytes, b->stream, &bench_error));
+    must(trajd_device_copy_async(memory, from, bytes, b->stream, &bench_error));
     must(trajd_device_stream_wait(b->stream, &bench_error));
     return memory;
 }
@@ -120,13 +120,21 @@ static int64_t *draw_stamps(struct bench *b, uint64_t episodes, uint32_t rows)
 static void make_dense(struct bench *b, const struct shape *shape, struct set *set)
 {
     uint64_t rows = (uint64_t)shape->B * shape->S, targets = (uint64_t)shape->B * shape->T;
-    int64_t *stamps = take_copy(b, draw_stamps(b, shape->B, shape->S), rows * 8), *offsets = (int64_t *)b->host;
+    const struct trajd_dense_problem *first = &b->sets[0].dense;
     uint64_t source_bytes = rows * shape->D * trajd_dtype_size(shape->source);
+    int64_t *stamps, *offsets;
 
-    for (uint64_t i = 0; i < targets; i++)
-        offsets[i] = (int64_t)(i % shape->T) * (shape->S - 1) * STEP_NS / shape->T + (int64_t)draw(b, STEP_NS / 4);
+    if (set == &b->sets[0]) {
+        stamps = take_copy(b, draw_stamps(b, shape->B, shape->S), rows * 8);
+        offsets = (int64_t *)b->host;
+        for (uint64_t i = 0; i < targets; i++)
+            offsets[i] = (int64_t)(i % shape->T) * (shape->S - 1) * STEP_NS / shape->T + (int64_t)draw(b, STEP_NS / 4);
+        offsets = take_copy(b, offsets, targets * 8);
+    } else {
+        stamps = take_copy(b, first->stamps_ns, rows * 8);
+        offsets = take_copy(b, first->targets_ns, targets * 8);
+    }
     b->output_bytes = targets * shape->D * trajd_dtype_size(shape->output);
-    offsets = take_copy(b, offsets, targets * 8);
     /* read once: the rows that are used, stamps, targets; written once: output, mask */
     b->moved_bytes = (2ull * shape->T < shape->S ? source_bytes / shape->S * 2 * shape->T : source_bytes) +
                      rows * 8 + targets * 9 + b->output_bytes;
@@ -340,11 +348,11 @@ static bool is_candidate(const struct shape *shape, const struct trajd_cuda_shap
     if ((smaller_tile >= T) || (try->stage_rows && S > 1024))
         return false;
     if (!shape->B)
-        return !try->prefetch && try->style == TRAJD_CUDA_STEPS && try->tiles_per_block == 1;
+        return !try->prefetch && try->style != TRAJD_CUDA_WALK && try->tiles_per_block == 1;
     if (try->style == TRAJD_CUDA_WALK)
         return T >= 2 * S && try->tile_steps >= 32;
-    if (try->tiles_per_block > 1)
-        return false;
+    if (try->tiles_per_block > 1 || (S <= 1024 && !try->stage_rows && try->thread_count != 64))
+        return false; /* short clocks unstaged: never won, and are tried at one size to see so */
     return try->style == TRAJD_CUDA_STEPS || (uint64_t)try->tile_steps * shape->D <= 4096;
 }
 
@@ -436,7 +444,7 @@ static struct trajd_cuda_shape chosen_shape(struct bench *b, const struct shape 
     return chosen;
 }
 
-static void bench_budget(struct bench *b)
+static void bench_budget(struct bench *b, const char *only)
 {
     static const struct shape shapes[] = {
         {32, 100, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, 3.0},  {32, 500, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, 4.0},
@@ -447,7 +455,8 @@ static void bench_budget(struct bench *b)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
-        bench_shape(b, &shapes[i], true);
+        if (!only || strtoul(only, NULL, 10) == i)
+            bench_shape(b, &shapes[i], true);
 }
 
 static void bench_grid(struct bench *b)
@@ -494,7 +503,7 @@ int main(int argc, char **argv)
     double copy_gb_s;
 
     if (argc < 2 || (strcmp(argv[1], "budget") != 0 && strcmp(argv[1], "grid") != 0)) {
-        fprintf(stderr, "bench_resample budget|grid [OUT.json]\n");
+        fprintf(stderr, "bench_resample budget|grid [OUT.json [ROW]]\n");
         return 2;
     }
     if (trajd_device_count() == 0) {
@@ -514,7 +523,7 @@ int main(int argc, char **argv)
     fprintf(b.out, "{\"device\":\"%s\",\"driver\":%u,\"sm_count\":%u,\"command\":\"bench_resample %s\",\"copy_gb_s\":%.0f,\"rows\":[",
             info->name, info->driver_version, info->sm_count, argv[1], copy_gb_s);
     if (strcmp(argv[1], "budget") == 0)
-        bench_budget(&b);
+        bench_budget(&b, argc > 3 ? argv[3] : NULL);
     else
         bench_grid(&b);
     fprintf(b.out, "\n]}\n");

@@ -363,6 +363,38 @@ static void test_beyond_32_bits(void **state)
     trajd_device_free(f->device, output);
 }
 
+/* Through the plan, as the daemon runs it: by itself, and every style by name. */
+static void test_plans_run_on_streams(void **state)
+{
+    static const char *const names[] = {"auto", "cuda", "cuda_steps", "cuda_walk", "cuda_direct"};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+            struct arena_spec spec = any;
+            struct trajd_error error = {0};
+            struct trajd_plan *plan;
+            struct arena_view view;
+            struct arena arena;
+            char what[256];
+
+            spec.seed = seed * 50021;
+            spec.streams = seed % 2 ? 1 : 0;
+            arena_create(&arena, &spec, f->memory, ARENA_BYTES, f->on_device);
+            arena_view(&arena, f->on_device, &view);
+            upload(f, &arena);
+            must(trajd_plan_create(&view.request, &f->facts, names[i], &plan, &error), &error);
+            assert_int_equal(trajd_plan_is_cuda(plan), 1);
+            assert_int_equal(trajd_plan_run(plan, &view.request, NULL, &error), TRAJD_ERR_ARGUMENT);
+            must(trajd_plan_run_async(plan, &view.request, f->stream, &error), &error);
+            download(f, &arena);
+            trajd_resample_reference(&arena.request, 0, arena.spec.windows);
+            if (!arena_matches(&arena, f->result, what, sizeof what))
+                fail_msg("%s: %s", trajd_plan_describe(plan), what);
+            trajd_plan_destroy(&plan);
+        }
+}
+
 static void test_wrong_requests_are_refused(void **state)
 {
     struct fixture *f = *state;
@@ -400,6 +432,7 @@ static int open_fixture(void **state)
     f->memory = malloc(ARENA_BYTES);
     f->result = malloc(ARENA_BYTES);
     trajd_device_facts(f->device, &f->facts);
+    f->facts.cpu_threads = 1;
     return f->memory && f->result ? 0 : -1;
 }
 
@@ -430,6 +463,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(test_same_times_are_the_identity, &fixture),
         cmocka_unit_test_prestate(test_dense_equals_windows, &fixture),
         cmocka_unit_test_prestate(test_beyond_32_bits, &fixture),
+        cmocka_unit_test_prestate(test_plans_run_on_streams, &fixture),
         cmocka_unit_test_prestate(test_wrong_requests_are_refused, &fixture),
     };
     void *state = &fixture;

@@ -1,0 +1,270 @@
+/* What the GPU's host side decides, without a GPU: which streams share a launch, which path each takes, how launches are cut. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/choose.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/pack.h"
+
+enum { STREAMS = 40, BRACKETS = 20 };
+
+static const struct trajd_device_facts h200 = {
+    .cpu_threads = 2, .sm_count = 132, .compute_capability = 90, .l2_size_bytes = 60 << 20};
+
+static char memory[64] __attribute__((aligned(64)));
+static const int64_t numbers[1];
+
+struct fixture {
+    struct trajd_clock clock;
+    struct trajd_grid grids[BRACKETS];
+    struct trajd_bracket brackets[BRACKETS];
+    struct trajd_stream streams[STREAMS];
+    struct trajd_resample_request request;
+};
+
+/* Linear bf16 streams, D = 8, in turn on the brackets. */
+static void fill(struct fixture *f, uint32_t streams, uint32_t brackets, uint32_t steps)
+{
+    *f = (struct fixture){.clock = {.stamps_ns = numbers}};
+    for (uint32_t b = 0; b < brackets; b++) {
+        f->grids[b] = (struct trajd_grid){TRAJD_GRID_NS, steps, numbers, 0};
+        f->brackets[b] = (struct trajd_bracket){0, b, numbers, numbers, numbers};
+    }
+    for (uint32_t s = 0; s < streams; s++)
+        f->streams[s] = (struct trajd_stream){.bracket_index = s % brackets, .kind = TRAJD_KIND_LINEAR,
+                                              .source_type = TRAJD_BF16, .output_type = TRAJD_BF16, .feature_count = 8,
+                                              .row_stride_bytes = 16, .base = memory, .output = memory,
+                                              .step_stride_bytes = 16, .window_stride_bytes = 16ull * steps,
+                                              .max_gap_ns = -1, .max_age_ns = -1};
+    f->request = (struct trajd_resample_request){64, 1, brackets, brackets, streams, &f->clock, f->grids, f->brackets,
+                                                 f->streams};
+}
+
+static struct trajd_cuda_problem pack(const struct fixture *f)
+{
+    struct trajd_cuda_problem problem;
+
+    trajd_cuda_pack(&f->request, 0, &problem);
+    return problem;
+}
+
+static void test_streams_are_shared_out_over_launches(void **state)
+{
+    struct trajd_cuda_problem problem;
+    struct fixture f;
+    uint32_t streams = 0, launches = 0;
+
+    (void)state;
+    fill(&f, STREAMS, BRACKETS, 16);
+    for (uint32_t s = 0; s < STREAMS; launches++) {
+        s = trajd_cuda_pack(&f.request, s, &problem);
+        streams += problem.stream_count;
+        assert_in_range(problem.stream_count, 1, TRAJD_CUDA_STREAMS_MAX);
+        assert_in_range(problem.bracket_count, 1, TRAJD_CUDA_BRACKETS_MAX);
+    }
+    assert_int_equal(streams, STREAMS);
+    assert_int_equal(launches, trajd_cuda_launch_count(&f.request));
+    fill(&f, 5, 3, 16);
+    assert_int_equal(trajd_cuda_launch_count(&f.request), 1);
+}
+
+static void test_masks_are_joined_over_launches(void **state)
+{
+    struct trajd_cuda_problem problem;
+    struct fixture f;
+    uint32_t next;
+
+    (void)state;
+    fill(&f, STREAMS, 1, 16);
+    for (uint32_t s = 0; s < STREAMS; s++) {
+        f.streams[s].mask = (uint8_t *)memory;
+        f.streams[s].mask_joins_previous = s > 0;
+    }
+    next = trajd_cuda_pack(&f.request, 0, &problem);
+    assert_int_equal(problem.mask_count, 1);
+    assert_int_equal(problem.streams[0].mask_continues, 0);
+    trajd_cuda_pack(&f.request, next, &problem);
+    assert_int_equal(problem.mask_count, 1);
+    assert_int_equal(problem.streams[0].mask_continues, 1);
+}
+
+static void test_paths(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 1, 1, 16);
+    assert_int_equal(pack(&f).streams[0].path, TRAJD_CUDA_BF16);
+    assert_int_equal(pack(&f).lean, 1);
+    f.streams[0].kind = TRAJD_KIND_MEAN;
+    assert_int_equal(pack(&f).streams[0].path, TRAJD_CUDA_FULL);
+    assert_int_equal(pack(&f).lean, 0);
+    f.streams[0].kind = TRAJD_KIND_PREVIOUS;
+    f.streams[0].source_type = f.streams[0].output_type = TRAJD_U8;
+    assert_int_equal(pack(&f).streams[0].path, TRAJD_CUDA_COPY);
+    f.streams[0].output_type = TRAJD_F32;
+    assert_int_equal(pack(&f).streams[0].path, TRAJD_CUDA_FULL);
+    f.streams[0].source_type = TRAJD_F32;
+    f.streams[0].output_type = TRAJD_BF16;
+    assert_int_equal(pack(&f).streams[0].path, TRAJD_CUDA_F32_BF16);
+    f.streams[0].row_stride_bytes = UINT64_C(1) << 33;
+    assert_int_equal(pack(&f).streams[0].path, TRAJD_CUDA_FULL);
+}
+
+/* A vector divides D and everything that rows and steps are apart, on both sides. */
+static void test_vectors(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 1, 1, 16);
+    assert_int_equal(pack(&f).streams[0].vector_width, 8);
+    f.streams[0].output = memory + 2;
+    assert_int_equal(pack(&f).streams[0].vector_width, 1);
+    f.streams[0].output = memory + 8;
+    assert_int_equal(pack(&f).streams[0].vector_width, 4);
+    f.streams[0].output = memory;
+    f.streams[0].base = memory + 4;
+    assert_int_equal(pack(&f).streams[0].vector_width, 2);
+    f.streams[0].base = memory;
+    f.streams[0].feature_count = 7;
+    assert_int_equal(pack(&f).streams[0].vector_width, 1);
+    assert_int_equal(pack(&f).streams[0].vector_count, 7);
+    f.streams[0].feature_count = 6;
+    f.streams[0].row_stride_bytes = f.streams[0].step_stride_bytes = 12;
+    f.streams[0].window_stride_bytes = 12 * 16;
+    assert_int_equal(pack(&f).streams[0].vector_width, 2);
+    assert_int_equal(pack(&f).streams[0].vector_count, 3);
+}
+
+/* Whatever the problem: the shape fits, and every warp that is given away exists. */
+static void test_every_shape_fits(void **state)
+{
+    static const uint32_t sizes[] = {1, 2, 7, 33, 128, 1000, 100000};
+    struct fixture f;
+
+    (void)state;
+    for (size_t t = 0; t < 7; t++)
+        for (size_t d = 0; d < 7; d++)
+            for (uint32_t streams = 1; streams <= STREAMS; streams += 13)
+                for (int style = TRAJD_CUDA_ANY_STYLE; style < TRAJD_CUDA_STYLE_COUNT; style++) {
+                    struct trajd_cuda_problem problem;
+                    uint32_t warps;
+                    fill(&f, streams, streams % BRACKETS + 1, sizes[t]);
+                    for (uint32_t s = 0; s < streams; s++)
+                        f.streams[s].feature_count = sizes[d];
+                    problem = pack(&f);
+                    problem.shape = trajd_cuda_styled_shape_of(&problem, &h200, sizes[(t + d) % 7], style);
+                    assert_true(trajd_cuda_shape_fits(&problem, &problem.shape));
+                    trajd_cuda_share_warps(&problem);
+                    warps = problem.shape.thread_count / 32;
+                    for (uint32_t s = 0; s < problem.stream_count; s++)
+                        assert_in_range(problem.streams[s].first_warp % warps + problem.streams[s].warp_count, 1, warps);
+                }
+}
+
+static void test_shapes_that_do_not_fit(void **state)
+{
+    const struct trajd_cuda_shape good = {16, 128, 1, 512, 0, TRAJD_CUDA_STEPS};
+    struct trajd_cuda_problem problem;
+    struct trajd_cuda_shape bad;
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 1, 1, 100);
+    problem = pack(&f);
+    assert_true(trajd_cuda_shape_fits(&problem, &good));
+    bad = good, bad.tile_steps = 0;
+    assert_false(trajd_cuda_shape_fits(&problem, &bad));
+    bad = good, bad.thread_count = 100;
+    assert_false(trajd_cuda_shape_fits(&problem, &bad));
+    bad = good, bad.thread_count = 2 * TRAJD_CUDA_THREADS_MAX;
+    assert_false(trajd_cuda_shape_fits(&problem, &bad));
+    bad = good, bad.tiles_per_block = 0;
+    assert_false(trajd_cuda_shape_fits(&problem, &bad));
+    bad = good, bad.tile_steps = 4000;
+    assert_false(trajd_cuda_shape_fits(&problem, &bad));
+    bad = good, bad.style = TRAJD_CUDA_STYLE_COUNT;
+    assert_false(trajd_cuda_shape_fits(&problem, &bad));
+}
+
+static void test_the_gpu_is_chosen_where_there_is_one(void **state)
+{
+    const struct trajd_device_facts old = {.cpu_threads = 2, .sm_count = 80, .compute_capability = 70};
+    const struct trajd_device_facts none = {.cpu_threads = 2};
+    struct trajd_problem problem;
+    struct trajd_choice choice;
+    struct trajd_error error;
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 5, 3, 16);
+    trajd_problem_of(&f.request, 0, &problem);
+    assert_int_equal(trajd_choose(&problem, &h200, NULL, &choice, &error), TRAJD_OK);
+    assert_string_equal(choice.variant, "cuda");
+    assert_int_equal(trajd_choose(&problem, &h200, "cuda_walk", &choice, &error), TRAJD_OK);
+    assert_string_equal(choice.variant, "cuda_walk");
+    assert_int_equal(trajd_choose(&problem, &h200, "cpu_rows", &choice, &error), TRAJD_OK);
+    assert_int_equal(trajd_choose(&problem, &old, NULL, &choice, &error), TRAJD_OK);
+    assert_string_equal(choice.variant, "cpu_rows");
+    assert_int_equal(trajd_choose(&problem, &none, "cuda", &choice, &error), TRAJD_ERR_ARGUMENT);
+    assert_null(strstr(error.message, "cuda_"));
+}
+
+static void test_a_plan_says_how_a_launch_is_cut(void **state)
+{
+    struct trajd_error error;
+    struct trajd_plan *plan;
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 5, 3, 16);
+    assert_int_equal(trajd_plan_create(&f.request, &h200, "auto", &plan, &error), TRAJD_OK);
+    assert_int_equal(trajd_plan_is_cuda(plan), 1);
+    assert_non_null(strstr(trajd_plan_describe(plan), "tiles of 16 steps"));
+    assert_int_equal(trajd_plan_run(plan, &f.request, NULL, &error), TRAJD_ERR_ARGUMENT);
+    trajd_plan_destroy(&plan);
+}
+
+static void test_dense_problems_are_checked(void **state)
+{
+    struct trajd_dense_problem dense = {2, 8, 4, 3, numbers, numbers, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32,
+                                        TRAJD_EDGE_HOLD, memory, memory, NULL};
+    struct trajd_cuda_problem problem;
+    struct trajd_error error;
+
+    (void)state;
+    assert_int_equal(trajd_cuda_pack_dense(&dense, &problem, &error), TRAJD_OK);
+    assert_null(problem.brackets[0].row_begin);
+    assert_int_equal(problem.brackets[0].dense_rows, 8);
+    dense.source = NULL;
+    assert_int_equal(trajd_cuda_pack_dense(&dense, &problem, &error), TRAJD_ERR_ARGUMENT);
+    dense.source = memory;
+    dense.row_count = 0;
+    assert_int_equal(trajd_cuda_pack_dense(&dense, &problem, &error), TRAJD_ERR_ARGUMENT);
+    dense.row_count = 8;
+    dense.kind = TRAJD_KIND_MEAN;
+    assert_int_not_equal(trajd_cuda_pack_dense(&dense, &problem, &error), TRAJD_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_streams_are_shared_out_over_launches),
+        cmocka_unit_test(test_masks_are_joined_over_launches),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_every_shape_fits),
+        cmocka_unit_test(test_shapes_that_do_not_fit),
+        cmocka_unit_test(test_the_gpu_is_chosen_where_there_is_one),
+        cmocka_unit_test(test_a_plan_says_how_a_launch_is_cut),
+        cmocka_unit_test(test_dense_problems_are_checked),
+    };
+
+    return cmocka_run_group_tests_name("kernels/cuda", tests, NULL, NULL);
+}
