@@ -64,7 +64,16 @@ static void wake_taker(void *context, struct trajd_core_feed *core_feed)
     struct trajd_feed *feed = trajd_core_feed_user(core_feed);
     (void)context;
     if (feed != NULL)
-        pthread_cond_broadcast(&feed->wanted);
+        feed->is_wanted = true;
+}
+
+void trajd_server_wake_takers(struct trajd_server *server)
+{
+    for (struct trajd_feed *feed = server->feeds; feed != NULL; feed = feed->next) {
+        if (feed->is_wanted)
+            pthread_cond_broadcast(&feed->wanted);
+        feed->is_wanted = false;
+    }
 }
 
 void trajd_server_wake(struct trajd_server *server)
@@ -188,6 +197,7 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     server->options = *options;
     server->lock_fd = server->wake_fd = -1;
     pthread_mutex_init(&server->mutex, NULL);
+    pthread_mutex_init(&server->baton, NULL);
     make_condition(&server->changed);
     __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
     enum trajd_status status = trajd_lock_take(options->runtime_directory, &server->lock_fd, error);
@@ -197,14 +207,15 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
         status = create_core(server, error);
     if (status == TRAJD_OK)
         status = open_sockets(server, error);
-    if (status == TRAJD_OK)
+    if (status == TRAJD_OK) {
+        *out = server; /* callbacks may look for it there as soon as the thread runs */
         status = start_thread(server, error);
+    }
     if (status != TRAJD_OK) {
         trajd_server_destroy(&server);
-        return status;
+        *out = NULL;
     }
-    *out = server;
-    return TRAJD_OK;
+    return status;
 }
 
 static void stop_thread(struct trajd_server *server)
@@ -238,6 +249,7 @@ void trajd_server_destroy(struct trajd_server **pointer)
         close(server->wake_fd);
     trajd_lock_release(&server->lock_fd);
     pthread_cond_destroy(&server->changed);
+    pthread_mutex_destroy(&server->baton);
     pthread_mutex_destroy(&server->mutex);
     free(server->outbox.bytes);
     free(server->sending.bytes);

@@ -222,7 +222,9 @@ void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
     trajd_ring_stamp(&feed->ring, fill->slot, &header);
     pthread_mutex_lock(&server->mutex);
     trajd_core_publish(feed->core, &core, failure, now());
-    if (server->outbox.size > 0)
-        trajd_server_wake(server);
+    trajd_server_wake_takers(server);
+    bool found = server->outbox.size > 0;
     pthread_mutex_unlock(&server->mutex);
+    if (found)
+        trajd_server_flush(server);
 }

@@ -18,8 +18,7 @@ static void note_latency(struct trajd_server *server, uint64_t ready_ns)
     server->latency[bucket < TRAJD_LATENCY_BUCKETS ? bucket : TRAJD_LATENCY_BUCKETS - 1]++;
 }
 
-/* Each record as send_message wrote it. */
-/* True if there was something to send. */
+/* Each record as send_message wrote it. The baton is held. True if there was something to send. */
 static bool send_outbox(struct trajd_server *server)
 {
     const bool found = server->sending.size > 0;
@@ -43,17 +42,41 @@ static bool send_outbox(struct trajd_server *server)
     return found;
 }
 
-static void take_outbox(struct trajd_server *server, uint64_t now_ns)
+/* Baton and mutex are held. */
+static void take_outbox(struct trajd_server *server)
 {
-    pthread_mutex_lock(&server->mutex);
-    server->woken = false;
-    trajd_server_finish_requests(server, now_ns);
     struct trajd_outbox full = server->outbox;
     server->outbox = server->sending;
     server->sending = full;
-    if (server->draining && trajd_core_lease_count(server->core) == 0)
-        pthread_cond_broadcast(&server->changed);
+}
+
+static bool is_outbox_empty(struct trajd_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    bool empty = server->outbox.size == 0;
     pthread_mutex_unlock(&server->mutex);
+    return empty;
+}
+
+/* Sending may swallow the sign that a message came, on which the thread sleeps: so whoever has sent looks for
+ * one, and wakes the thread. What another thread put into the outbox while this one had the baton was left to
+ * it: so it looks again after it has let go. */
+void trajd_server_flush(struct trajd_server *server)
+{
+    do {
+        if (pthread_mutex_trylock(&server->baton) != 0)
+            return;
+        pthread_mutex_lock(&server->mutex);
+        take_outbox(server);
+        pthread_mutex_unlock(&server->mutex);
+        bool arrived = send_outbox(server) && trajd_transport_has_message(server->transport);
+        pthread_mutex_unlock(&server->baton);
+        if (!arrived)
+            continue;
+        pthread_mutex_lock(&server->mutex);
+        trajd_server_wake(server);
+        pthread_mutex_unlock(&server->mutex);
+    } while (!is_outbox_empty(server));
 }
 
 /* True if none is left. */
@@ -138,9 +161,43 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
     tell_idle(server, idle, idle_count);
 }
 
+/* What the core said in this turn. True if something was sent. */
+static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
+{
+    pthread_mutex_lock(&server->mutex);
+    server->woken = false;
+    trajd_server_finish_requests(server, now_ns);
+    take_outbox(server);
+    if (server->draining && trajd_core_lease_count(server->core) == 0)
+        pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+    bool sent = send_outbox(server);
+    pthread_mutex_lock(&server->mutex);
+    trajd_server_wake_takers(server); /* not before: they would contend for the mutex, and for the cores */
+    pthread_mutex_unlock(&server->mutex);
+    return sent;
+}
+
+enum { READABLE_CONNECTIONS = 1, READABLE_WAKE = 2 };
+
+/* True if the thread may sleep. */
+static bool turn(struct trajd_server *server, uint32_t readable, uint64_t now_ns)
+{
+    trajd_transport_turn(server->transport, now_ns);
+    bool idle =
+        receive_all(server, now_ns); /* what a worker said before it died counts: before its end of file */
+    const bool due = now_ns >= server->tick_at_ns;
+    if ((readable & READABLE_CONNECTIONS) || due)
+        trajd_fdsock_turn(server->fdsock, now_ns);
+    if (due)
+        tick(server, now_ns);
+    if (finish_turn(server, now_ns)) /* sending may swallow the sign of a message: look before sleeping */
+        idle = idle && !trajd_transport_has_message(server->transport);
+    return idle;
+}
+
 void *trajd_server_run(void *context)
 {
-    enum { CONNECTIONS = 1, WAKE = 2 };
     struct trajd_server *server = context;
     const int descriptors[] = {trajd_fdsock_poll_fd(server->fdsock), server->wake_fd};
     uint32_t readable = 0;
@@ -153,19 +210,12 @@ void *trajd_server_run(void *context)
         const uint64_t now_ns = (uint64_t)trajd_now_ns();
         __atomic_store_n(&server->last_turn_ns, now_ns,
                          __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
-        if ((readable & WAKE) && read(server->wake_fd, &count, sizeof(count)) < 0)
+        if ((readable & READABLE_WAKE) && read(server->wake_fd, &count, sizeof(count)) < 0)
             count = 0; /* never empty here; and if it were, nothing would be lost */
-        trajd_transport_turn(server->transport, now_ns);
-        idle = receive_all(server,
-                           now_ns); /* what a worker said before it died counts, so before its end of file */
-        const bool due = now_ns >= server->tick_at_ns;
-        if ((readable & CONNECTIONS) || due)
-            trajd_fdsock_turn(server->fdsock, now_ns);
-        if (due)
-            tick(server, now_ns);
-        take_outbox(server, now_ns);
-        /* sending may swallow the sign of a message that came: look before sleeping */
-        idle = !send_outbox(server) && idle;
+        pthread_mutex_lock(&server->baton);
+        idle = turn(server, readable, now_ns);
+        pthread_mutex_unlock(&server->baton);
+        idle = is_outbox_empty(server) && idle;
         readable = 0;
     }
     return NULL;

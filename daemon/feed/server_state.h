@@ -1,9 +1,11 @@
-/* The server's inside, shared by server.c (feeds, producers), server_loop.c (the thread), server_messages.c
- * (what workers say) and server_status.c.
+/* The server's inside, shared by server.c (life), server_feed.c (feeds, producers), server_loop.c (the thread),
+ * server_messages.c (what workers say) and server_status.c.
  *
- * One mutex guards the core and all that its callbacks touch: outbox, peers, feeds, requests. Transport and
- * fd socket belong to the thread alone. Producers never send: what the core says in a publish goes into the
- * outbox, and the thread is woken. */
+ * Two locks. `mutex` guards the core and all that its callbacks touch: outbox, peers, feeds, requests. `baton`
+ * is for the transport and what goes with sending; it is taken before `mutex`. The thread holds the baton for
+ * each of its turns, never while it sleeps. A producer that has something to tell sends it itself, which saves
+ * a change of threads, if the baton is free; else whoever has it sends that too: see trajd_server_flush. The
+ * fd socket belongs to the thread alone. */
 #ifndef TRAJD_FEED_SERVER_STATE_H
 #define TRAJD_FEED_SERVER_STATE_H
 
@@ -27,6 +29,7 @@ struct trajd_feed {
     struct trajd_ring ring;
     struct trajd_wire_tensor *tensors; /* their texts stand behind them, in the same allocation */
     pthread_cond_t wanted;             /* a take may succeed, or the feed is closed */
+    bool is_wanted;                    /* whoever has called the core signals it when all is sent */
     bool closed;
     bool idle_told;
     uint32_t users; /* threads in take, or the callback feed_idle: removal waits for them */
@@ -70,23 +73,31 @@ struct trajd_server {
     struct trajd_request requests[TRAJD_SERVER_MAX_REQUESTS];
     uint64_t last_request;
 
-    /* the thread's own */
+    pthread_mutex_t baton;
     struct trajd_transport *transport;
-    struct trajd_fdsock *fdsock;
     struct trajd_outbox sending;
+    uint64_t unsent;                         /* messages to peers that were gone or did not read */
+    uint64_t latency[TRAJD_LATENCY_BUCKETS]; /* READY to sent: bucket k counts below 2^k ns */
+
+    /* the thread's own */
+    struct trajd_fdsock *fdsock;
     unsigned char *frame; /* TRAJD_WIRE_MAX_FRAME: of direct answers */
     char *status;         /* TRAJD_WIRE_MAX_STATUS */
-    uint64_t unsent;      /* messages to peers that were gone or did not read */
     uint64_t tick_at_ns, rate_since_ns;
     uint64_t rate_base_batches, rate_base_windows;
     double batch_rate_hz, window_rate_hz;
-    uint64_t latency[TRAJD_LATENCY_BUCKETS]; /* READY to sent: bucket k counts below 2^k ns */
 };
 
 /* The thread: until trajd_server.stop. */
 void *trajd_server_run(void *server);
 /* Makes the thread look. Any thread; the mutex is held. */
 void trajd_server_wake(struct trajd_server *server);
+
+/* Sends what is in the outbox, unless another thread is at it, which then sends it. Any thread; no lock is
+ * held. */
+void trajd_server_flush(struct trajd_server *server);
+/* Takers of feeds that the core said may be taken from. The mutex is held. */
+void trajd_server_wake_takers(struct trajd_server *server);
 
 /* A message arrived. Takes the mutex itself. */
 void trajd_server_handle(struct trajd_server *server, const struct trajd_incoming *incoming, uint64_t now_ns);

@@ -368,6 +368,13 @@ uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *desc
     return readable;
 }
 
+bool trajd_transport_has_message(struct trajd_transport *transport)
+{
+    int events = 0;
+    size_t size = sizeof(events);
+    return zmq_getsockopt(transport->router, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLIN) != 0;
+}
+
 static bool has_more(zmq_msg_t *message)
 {
     return zmq_msg_more(message) != 0;

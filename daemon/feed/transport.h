@@ -1,5 +1,6 @@
 /* Frames over ZeroMQ: a ROUTER on an ipc socket that only its own uid (or group) may use, and that a flood of
- * connections does not kill. The only file of the daemon that knows ZeroMQ. One thread owns a transport. */
+ * connections does not kill. The only file of the daemon that knows ZeroMQ. One thread at a time: who passes it
+ * on does so under a mutex; but for trajd_transport_wait, in which one thread may be at any time. */
 #ifndef TRAJD_FEED_TRANSPORT_H
 #define TRAJD_FEED_TRANSPORT_H
 
@@ -47,9 +48,12 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
 void trajd_transport_destroy(struct trajd_transport **transport);
 
 /* Until a message comes, or one of the descriptors (at most 4) is readable: bit i of the result says that
- * number i is. Only after trajd_transport_receive has returned false, and nothing has been sent since. */
+ * number i is. Only after trajd_transport_receive has returned false; who has sent since, or sends meanwhile,
+ * asks trajd_transport_has_message afterwards, and wakes this thread by a descriptor. */
 uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count,
                               uint32_t timeout_ms);
+/* True if trajd_transport_receive is worth a call. */
+bool trajd_transport_has_message(struct trajd_transport *transport);
 /* The next whole message, if there is one. */
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming);
 /* TRAJD_ERR_CLOSED: no such connection any more; TRAJD_ERR_BUSY: it does not read. The frame is copied. */
