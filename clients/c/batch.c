@@ -71,7 +71,7 @@ void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wi
 void trajd_batch_say_done(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
-    if (batch->life != client->life || batch->done)
+    if (batch->life != client->life || batch->done || batch->left)
         return;
     batch->done = true;
     trajd_leases_append(&client->pending.done, &batch->lease);
@@ -111,6 +111,8 @@ static void give_back(struct trajd_batch *batch)
     last->held_index = batch->held_index;
     trajd_leases_append(&client->pending.released, &batch->lease);
     trajd_client_notify(client);
+    if (client->closing && client->held_count == 0)
+        trajd_client_kick(client->keeper_fd);
     wake_sender(client);
 }
 

@@ -198,13 +198,35 @@ static void say_bye(struct trajd_client *client)
     }
 }
 
+/* BYE, like the end of the connection, gives the memory of all batches to others: it waits for those that are
+ * still read. True if there are any; then the keeper has the client. */
+static bool keep_for_batches(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    client->closing = client->held_count > 0 && client->keeper_runs;
+    bool kept = client->closing;
+    if (kept) {
+        pthread_detach(client->keeper);
+        trajd_client_kick(client->keeper_fd);
+    }
+    pthread_mutex_unlock(&client->state);
+    return kept;
+}
+
 void trajd_client_close(struct trajd_client **pointer)
 {
     struct trajd_client *client = *pointer;
     *pointer = NULL;
     if (client == NULL || trajd_client_is_foreign(client))
         return;
+    if (keep_for_batches(client))
+        return;
     stop_keeper(client);
+    trajd_client_finish(client);
+}
+
+void trajd_client_finish(struct trajd_client *client)
+{
     pthread_mutex_lock(&client->pump);
     say_bye(client);
     client->was_up = client->reconnect = false;

@@ -47,6 +47,7 @@ struct trajd_batch {
     struct trajd_wire_lease lease;
     uint64_t life; /* the session that leased it: no word goes to another */
     bool done;
+    bool left; /* its epoch was left by an OPEN since: DONE can no longer be said */
     uint32_t held_index;
     struct trajd_batch_info info;
     struct trajd_tensor tensors[]; /* as the schema, for the rows of this batch */
@@ -118,6 +119,7 @@ struct trajd_client {
     bool waiting; /* next() sleeps on wake_fd */
     bool napping; /* the keeper is about to flush */
     bool stop;
+    bool closing;     /* the user has closed, and still holds batches: the keeper ends it all after the last */
     bool interrupted; /* atomic */
 };
 
@@ -126,7 +128,9 @@ void trajd_session_turn(struct trajd_client *client);     /* moves what can be m
 void trajd_session_exchange(struct trajd_client *client); /* the same, but for fd.sock */
 int trajd_session_timeout_ms(const struct trajd_client *client, uint64_t now_ns);
 void trajd_session_flush(struct trajd_client *client);
-void trajd_session_open(struct trajd_client *client); /* says OPEN with what is wanted */
+void trajd_session_open(struct trajd_client *client);  /* says OPEN with what is wanted */
+void trajd_session_leave(struct trajd_client *client); /* before that: what is DONE is said now or never */
+void trajd_session_repeat_open(struct trajd_client *client); /* it may have been lost */
 void trajd_session_say(struct trajd_client *client, const struct trajd_wire_message *message);
 /* One wait for anything, at most until the deadline; then a turn. */
 void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns);
@@ -144,6 +148,7 @@ void trajd_session_note_ring(struct trajd_client *client, const struct trajd_lin
 void trajd_client_forget_terms(struct trajd_client *client);
 
 /* client.c */
+void trajd_client_finish(struct trajd_client *client); /* BYE, and the end; `pump` is free, the keeper gone */
 uint64_t trajd_client_now_ns(void);
 bool trajd_client_is_foreign(const struct trajd_client *client); /* in a child made by fork */
 void trajd_client_drop(struct trajd_client *client);

@@ -93,12 +93,13 @@ static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_
     }
     if (client->phase >= TRAJD_PHASE_READY)
         client->phase = TRAJD_PHASE_READY;
+    trajd_session_leave(client);
     client->open_fresh = true;
     client->refused = false;
     client->has_feed = false;
     client->retry_at_ns = 0;
-    client->last_request++; /* an answer to an earlier OPEN is none to this */
-    client->open_request = 0;
+    client->failure = (struct trajd_error){.status = TRAJD_OK};
+    client->open_request = 0; /* an answer to an earlier OPEN is none to this */
     return TRAJD_OK;
 }
 
@@ -106,11 +107,16 @@ static enum trajd_status await_opened(struct trajd_client *client, uint64_t dead
                                       struct trajd_error *error)
 {
     while (client->phase != TRAJD_PHASE_OPEN && client->phase != TRAJD_PHASE_FAILED && !client->refused) {
-        if (client->phase == TRAJD_PHASE_READY)
+        const uint64_t now_ns = trajd_client_now_ns();
+        if (client->phase == TRAJD_PHASE_READY && now_ns >= client->retry_at_ns)
             trajd_session_open(client);
-        if (trajd_client_now_ns() >= deadline_ns) {
+        if (now_ns >= deadline_ns) {
             client->phase = client->phase > TRAJD_PHASE_READY ? TRAJD_PHASE_READY : client->phase;
             client->open_request = 0;
+            if (client->failure.status == TRAJD_ERR_BUSY) {
+                *error = client->failure;
+                return TRAJD_ERR_BUSY;
+            }
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
                                    "open: no answer from the daemon at %s in time", client->directory);
         }

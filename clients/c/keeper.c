@@ -36,8 +36,11 @@ void *trajd_keeper_run(void *context)
         int timeout_ms = IDLE_MS, feed_fd = -1, fd = -1;
         pthread_mutex_lock(&client->state);
         bool stop = client->stop, napping = client->napping;
+        bool last = client->closing && client->held_count == 0;
         pthread_mutex_unlock(&client->state);
-        if (stop)
+        if (last)
+            trajd_client_finish(client);
+        if (stop || last)
             return NULL;
         if (napping)
             nap(client);
@@ -45,7 +48,7 @@ void *trajd_keeper_run(void *context)
         if (baton)
             trajd_session_turn(client);
         pthread_mutex_lock(&client->state);
-        bool polled = client->notify_wanted;
+        bool polled = client->notify_wanted || client->closing;
         if (client->pending.done.count + client->pending.released.count > 0)
             timeout_ms = 1;
         pthread_mutex_unlock(&client->state);

@@ -29,7 +29,7 @@ static void list_leases(struct trajd_client *client, struct trajd_wire_hello *he
                             &client->queue[(client->queue_first + i) % TRAJD_CLIENT_QUEUE].lease);
     for (uint32_t i = 0; i < client->held_count; i++) {
         trajd_leases_append(&hello->held, &client->held[i]->lease);
-        if (client->held[i]->done)
+        if (client->held[i]->done && !client->held[i]->left)
             trajd_leases_append(&hello->done, &client->held[i]->lease);
     }
     client->pending.done.count = client->pending.released.count = 0;
@@ -62,14 +62,25 @@ static void attach(struct trajd_client *client, uint64_t now_ns)
 
 /* ---- OPEN ---- */
 
-void trajd_session_open(struct trajd_client *client)
+void trajd_session_leave(struct trajd_client *client)
+{
+    trajd_session_flush(client);
+    pthread_mutex_lock(&client->state);
+    for (uint32_t i = 0; i < client->held_count; i++)
+        client->held[i]->left = true;
+    client->pending.done.count = 0; /* could not be sent: those batches go back undone */
+    client->previous = NULL;
+    pthread_mutex_unlock(&client->state);
+}
+
+static void say_open(struct trajd_client *client)
 {
     const struct trajd_open_terms *wanted = &client->wanted;
     const bool goes_on = !client->open_fresh && wanted->mode == TRAJD_MODE_SHARD;
     const struct trajd_wire_message message = {
         .op = TRAJD_WIRE_OPEN,
         .open = {
-            .request = ++client->last_request,
+            .request = client->open_request,
             .feed = trajd_wire_text(wanted->feed),
             .spec = trajd_wire_text(wanted->spec),
             .job = trajd_wire_text(wanted->job),
@@ -82,9 +93,20 @@ void trajd_session_open(struct trajd_client *client)
             .fingerprint = client->open_fresh ? wanted->fingerprint : client->info.fingerprint,
             .fresh = client->open_fresh,
         }};
-    client->open_request = client->last_request;
-    client->phase = TRAJD_PHASE_OPENING;
     trajd_session_say(client, &message);
+}
+
+void trajd_session_open(struct trajd_client *client)
+{
+    client->open_request = ++client->last_request;
+    client->phase = TRAJD_PHASE_OPENING;
+    say_open(client);
+}
+
+void trajd_session_repeat_open(struct trajd_client *client)
+{
+    if (client->phase == TRAJD_PHASE_OPENING)
+        say_open(client);
 }
 
 /* ---- acknowledgements ---- */

@@ -5,7 +5,7 @@
 #include "clients/c/client.h"
 
 #define RETRY_NS (20 * UINT64_C(1000000))
-#define BUSY_RETRY_NS (100 * UINT64_C(1000000))
+#define BUSY_RETRY_NS (20 * UINT64_C(1000000))
 
 void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error)
 {
@@ -82,6 +82,7 @@ static void handle_welcome(struct trajd_client *client, const struct trajd_wire_
 {
     if (client->resuming && welcome->resumed) {
         client->resuming = false;
+        trajd_session_repeat_open(client);
         return;
     }
     if (!client->resuming && client->phase != TRAJD_PHASE_HELLO)
@@ -97,16 +98,37 @@ static void handle_welcome(struct trajd_client *client, const struct trajd_wire_
     client->retry_at_ns = 0;
 }
 
+/* Batches of what was open before go back undone: the daemon has given them up when it answers an OPEN, by
+ * OPENED or by ERROR. Not before: an OPEN may be lost, and then they would be taken for DONE. */
+static void return_queue(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    for (; client->queue_count > 0; client->queue_count--) {
+        struct trajd_delivery *delivery = &client->queue[client->queue_first];
+        struct trajd_wire_leases *released = &client->pending.released;
+        if (released->count < TRAJD_WIRE_MAX_LEASES)
+            released->list[released->count++] = delivery->lease;
+        free(delivery->failure);
+        client->queue_first = (client->queue_first + 1) % TRAJD_CLIENT_QUEUE;
+    }
+    client->ended = client->over = false;
+    trajd_client_notify(client);
+    pthread_mutex_unlock(&client->state);
+}
+
+/* Busy: others have not seen the end of their epoch, or have not come back yet. */
 static void handle_open_error(struct trajd_client *client, const struct trajd_error *error)
 {
     client->open_request = 0;
-    if (client->open_fresh) {
+    client->mapping = NULL;
+    return_queue(client);
+    client->phase = TRAJD_PHASE_READY;
+    if (error->status == TRAJD_ERR_BUSY) {
+        client->retry_at_ns = trajd_client_now_ns() + BUSY_RETRY_NS;
+        client->failure = *error;
+    } else if (client->open_fresh) {
         client->refused = true;
         client->failure = *error;
-        client->phase = client->mapping != NULL ? TRAJD_PHASE_OPEN : TRAJD_PHASE_READY;
-    } else if (error->status == TRAJD_ERR_BUSY) { /* others have not come back yet */
-        client->phase = TRAJD_PHASE_READY;
-        client->retry_at_ns = trajd_client_now_ns() + BUSY_RETRY_NS;
     } else {
         trajd_session_fail(client, error);
     }
@@ -206,23 +228,6 @@ void trajd_session_map(struct trajd_client *client)
     client->phase = TRAJD_PHASE_OPEN;
 }
 
-/* Batches of what was open before go back undone: the daemon has given them up when it said OPENED. */
-static void return_queue(struct trajd_client *client)
-{
-    pthread_mutex_lock(&client->state);
-    for (; client->queue_count > 0; client->queue_count--) {
-        struct trajd_delivery *delivery = &client->queue[client->queue_first];
-        struct trajd_wire_leases *released = &client->pending.released;
-        if (released->count < TRAJD_WIRE_MAX_LEASES)
-            released->list[released->count++] = delivery->lease;
-        free(delivery->failure);
-        client->queue_first = (client->queue_first + 1) % TRAJD_CLIENT_QUEUE;
-    }
-    client->ended = client->over = false;
-    trajd_client_notify(client);
-    pthread_mutex_unlock(&client->state);
-}
-
 static void note_opened(struct trajd_client *client, const struct trajd_wire_opened *opened)
 {
     client->feed_id = opened->feed_id;
@@ -296,14 +301,14 @@ static bool enqueue(struct trajd_client *client, const struct trajd_delivery *de
 
 static void handle_batch(struct trajd_client *client, const struct trajd_wire_batch *batch)
 {
-    const bool expected = client->phase == TRAJD_PHASE_OPEN || client->phase == TRAJD_PHASE_MAPPING ||
-                          (client->phase == TRAJD_PHASE_OPENING && client->mapping != NULL);
-    if (!expected || batch->seq <= client->received)
+    const bool expected = client->phase == TRAJD_PHASE_OPEN || client->phase == TRAJD_PHASE_MAPPING;
+    if (client->phase < TRAJD_PHASE_READY || batch->seq <= client->received)
         return;
-    if (!is_sound(client, batch)) {
+    if (expected && !is_sound(client, batch)) {
         fail_protocol(client, "BATCH of another feed, slot or epoch");
         return;
     }
+    /* one of what was left is kept, unseen, until the daemon answers the OPEN */
     client->received = batch->seq;
     const struct trajd_delivery delivery = {
         .lease = {.ring = batch->ring,
