@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import io
 import json
+import multiprocessing
 import os
 import platform
 import resource
@@ -61,28 +62,39 @@ def endless(loader):
         yield from loader
 
 
+def cpu_seconds():
+    """Of this process and of the loader's workers, which live on."""
+    total = time.process_time()
+    for child in multiprocessing.active_children():
+        with open(f"/proc/{child.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
 def time_batches(loader, seconds):
-    """After one epoch, or `seconds` of one, the batches of the next `seconds`: (batches, seconds taken, bytes of a batch)."""
+    """After one epoch, or `seconds` of one, the batches of the next `seconds`: (batches, seconds taken, CPU seconds, bytes of a batch)."""
     stream = endless(loader)
     begin = time.perf_counter()
     for _ in range(len(loader)):
         size = batch_bytes(next(stream))
         if time.perf_counter() - begin > seconds:
             break
-    batches, begin = 0, time.perf_counter()
+    batches, cpu, begin = 0, cpu_seconds(), time.perf_counter()
     while (elapsed := time.perf_counter() - begin) < seconds:
         next(stream)
         batches += 1
-    return batches, elapsed, size
+    return batches, elapsed, cpu_seconds() - cpu, size
 
 
 def measure(options, dataset, mode, workers, setup_s):
     torch.manual_seed(0)
     loader = torch.utils.data.DataLoader(dataset, batch_size=options.batch, shuffle=True, drop_last=True,
                                          num_workers=workers, persistent_workers=workers > 0)
-    batches, elapsed, size = time_batches(loader, options.seconds)
+    batches, elapsed, cpu_s, size = time_batches(loader, options.seconds)
     return {"cache_mode": mode, "workers": workers, "windows_per_s": round(batches * options.batch / elapsed, 1),
             "batches_per_s": round(batches / elapsed, 2), "batches": batches, "seconds": round(elapsed, 3),
+            "cpu_us_per_batch": round(1e6 * cpu_s / batches, 1),
             "batch_bytes": size, "setup_s": round(setup_s, 3),
             "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
 

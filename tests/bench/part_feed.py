@@ -1,0 +1,106 @@
+"""Part `feed`: windows a second to workers, beside robomimic's loader, in turns."""
+import json
+import resource
+import statistics
+import subprocess
+import sys
+
+from bench_daemon import Daemon, ROOT, demo_dataset, figure, middle
+
+BATCH, CREDIT = 256, 16
+OBS = ("obs/robot0_eef_pos", "obs/robot0_eef_quat", "obs/robot0_gripper_qpos", "obs/object")
+HEAD = f"""    dataset: demo
+    filter: train
+    global_batch: {BATCH}
+    slots: {CREDIT}
+    anchor: {{clock: actions}}
+    pad: {{before: 1, after: any, with: edge}}
+    outputs:
+"""
+FEEDS = {  # the policy's window, and what SequenceDataset (frame_stack 2, seq_length 16) makes for it: 17 rows of every key
+    "policy": "".join(f"      {name}: {{at: -1..0}}\n" for name in OBS) + "      actions: {at: -1..14}\n",
+    "same_tensors": "".join(f"      {name}: {{at: -1..15, role: action}}\n" for name in OBS + ("rewards", "dones")) +
+                    "      actions: {at: -1..15}\n",
+}
+BUDGETS = {"policy": 50, "same_tensors": 25}
+WORKERS = {"python": "1 Python worker", "python_copies": "1 Python worker that copies", "c1": "1 C worker", "c4": "4 C workers, share"}
+
+
+def config(path):
+    return (f"memory: {{store: 256MiB, rings: 64MiB, reserve: 0}}\ndatasets:\n  demo: {{path: {path}, layout: robomimic}}\nfeeds:\n" +
+            "".join(f"  {feed}:\n{HEAD}{outputs}" for feed, outputs in FEEDS.items()))
+
+
+def python_worker(daemon, feed, seconds, what):
+    out = subprocess.run([sys.executable, ROOT / "tests/bench/feed_worker.py", daemon.build, daemon.endpoint, feed,
+                          str(seconds), str(CREDIT), what], check=True, capture_output=True, text=True)
+    result = json.loads(out.stdout)
+    return result["windows_per_s"], result["batches"], result["cpu_s"]
+
+
+def c_workers(daemon, feed, seconds, count):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = daemon.trajctl("bench", feed, "--seconds", max(1, round(seconds)), "--workers", count, "--credit", CREDIT)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (result["windows_per_second"], result["batches"],
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def one_turn(daemon, feed, workers, seconds):
+    """Windows/s, and microseconds of CPU a batch: the daemon's and the worker's."""
+    before = daemon.cpu_s()
+    if workers.startswith("python"):
+        rate, batches, cpu_s = python_worker(daemon, feed, seconds, "copies" if workers == "python_copies" else "views")
+    else:
+        rate, batches, cpu_s = c_workers(daemon, feed, seconds, int(workers[1:]))
+    return {"windows_per_s": rate, "daemon_us": 1e6 * (daemon.cpu_s() - before) / batches, "worker_us": 1e6 * cpu_s / batches}
+
+
+def robomimic(options, path, seconds, modes=("None", "low_dim", "all"), workers=("0", "1", "2")):
+    out = subprocess.run([options.robomimic_python, ROOT / "tests/bench/bench_robomimic.py", path, "--filter", "train",
+                          "--batch", str(BATCH), "--seconds", str(seconds), "--cpus", "1024", "--modes", *modes,
+                          "--workers", *workers], check=True, capture_output=True, text=True)
+    return json.loads(out.stdout)
+
+
+def figures_of(feed, workers, turns, theirs):
+    name = f"{feed}, {WORKERS[workers]}"
+    windows = [turn["windows_per_s"] for turn in turns]
+    result = figure(name, middle(windows, 0), "windows/s", batches_per_s=round(statistics.median(windows) / BATCH, 1))
+    result["cpu_us_per_batch"] = {side: middle([turn[f"{side}_us"] for turn in turns]) for side in ("daemon", "worker")}
+    if theirs:
+        result["ratio"] = middle([ours / peer["windows_per_s"] for ours, peer in zip(windows, theirs)])
+        result["ratio_to"] = "robomimic"
+        result["cpu_ratio"] = middle([peer["cpu_us_per_batch"] / (turn["daemon_us"] + turn["worker_us"])
+                                      for turn, peer in zip(turns, theirs)])
+        if workers == "python":
+            result["budget"] = f">= {BUDGETS[feed]}x"
+            result["met"] = result["ratio"]["median"] >= BUDGETS[feed]
+    return result
+
+
+def run(options):
+    """Each round: every worker on both feeds, then robomimic as it was fastest, so that what disturbs one disturbs all."""
+    path, theirs, figures = demo_dataset(options.work), [], []
+    best = None
+    if options.robomimic_python:
+        tried = robomimic(options, path, options.seconds)["results"]
+        best = max(tried, key=lambda result: result["windows_per_s"])
+    with Daemon(options.build, options.work / "feed", config(path)) as daemon:
+        turns = {(feed, workers): [] for feed in FEEDS for workers in WORKERS}
+        for _ in range(options.rounds):
+            for (feed, workers), list_of in turns.items():
+                list_of.append(one_turn(daemon, feed, workers, options.seconds))
+            if best:
+                theirs += robomimic(options, path, options.seconds, (best["cache_mode"],), (str(best["workers"]),))["results"]
+        plans = daemon.plans
+    for (feed, workers), list_of in turns.items():
+        figures.append(figures_of(feed, workers, list_of, theirs))
+    if best:
+        peer = figure(f"robomimic, cache {best['cache_mode']}, {best['workers']} workers",
+                      middle([result["windows_per_s"] for result in theirs], 0), "windows/s",
+                      cpu_us_per_batch={"worker": middle([result["cpu_us_per_batch"] for result in theirs])},
+                      tried={f"{r['cache_mode']}, {r['workers']} workers": r["windows_per_s"] for r in tried})
+        figures.append(peer)
+    note = "" if best else "not beside robomimic: no --robomimic-python (a Python with robomimic and torch)"
+    return {"figures": figures, "note": note, "plans": plans, "batch": BATCH, "credit": CREDIT, "seconds_a_turn": options.seconds}

@@ -1,0 +1,62 @@
+"""Parts `handover`, `read`, `index`, `cpu`: the programs in this folder, and the figures in what they print."""
+import re
+import subprocess
+
+import part_start
+from bench_daemon import figure
+
+NUMBER = r"([\d.]+)"
+
+
+def output_of(options, program, *arguments):
+    return subprocess.run([options.build / "tests/bench" / program, *map(str, arguments)], check=True, capture_output=True,
+                          text=True).stdout
+
+
+def judged(one, value, limit, unit, at_least=False):
+    one["budget"] = f"{'>=' if at_least else '<='} {limit}{unit}"
+    one["met"] = value >= limit if at_least else value <= limit
+    return one
+
+
+def handover(options):
+    text, figures = output_of(options, "bench_handover"), []
+    for size, credit, us in re.findall(rf"descriptor, slot +(\d+) KiB, credit +(\d+) +{NUMBER}", text):
+        figures.append(judged(figure(f"slot {size} KiB, credit {credit}, back to back", float(us), "us/batch"), float(us), 20, " us"))
+    us, ratio = re.search(rf"inline by ZeroMQ, 4096 KiB +{NUMBER} +\d+ +{NUMBER}x", text).groups()
+    figures.append(judged(figure("4 MiB inline by ZeroMQ, back to back", float(us), "us/batch", ratio=float(ratio),
+                                 ratio_to="descriptor"), float(ratio), 50, "x", at_least=True))
+    for name, p50, p99 in re.findall(rf"  (bare message[^\d]*(?:200 bytes)?|descriptor, 4096 KiB, READY to next\(\)|inline by ZeroMQ, 4096 KiB)"
+                                     rf" +{NUMBER} +{NUMBER}(?: |\n)", text.split("one way")[1]):
+        figures.append(figure(f"one way: {name.strip()}", float(p50), "us p50", p99=float(p99)))
+    ratio = float(re.search(rf"{NUMBER}x the bare message", text)[1])
+    own = next(one for one in figures if "READY to next" in one["name"])
+    own.update(ratio=ratio, ratio_to="bare message")
+    judged(own, ratio, 1.2, "x")
+    return {"figures": figures, "output": text}
+
+
+def read(options):
+    text, figures = output_of(options, "bench_read", options.work), []
+    line = rf"^(\w+) +{NUMBER} MB +ours +{NUMBER} MB/s +(\w+) +{NUMBER} MB/s +ratio {NUMBER} \(CPU time {NUMBER}\) +h5py +{NUMBER} MB/s +ratio {NUMBER}"
+    for name, _, ours, peer, _, ratio, cpu_ratio, _, h5py_ratio in re.findall(line, text, re.M):
+        one = figure(name, float(ours), "MB/s", ratio=float(ratio), ratio_to=peer, cpu_ratio=float(cpu_ratio),
+                     ratio_to_h5py=float(h5py_ratio))
+        figures.append(judged(one, float(ratio), 0.8, "x", at_least=True))
+    return {"figures": figures, "output": text}
+
+
+def index(options):
+    if not options.small_files:
+        return {"figures": [], "note": "only with --small-files (2 minutes to write them)"}
+    text, figures = output_of(options, "bench_index", part_start.small_files(options)), []
+    for name, ms, cpu_ms, rss in re.findall(rf"^(\S.*?) +{NUMBER} ms \({NUMBER} ms of CPU\).*peak RSS (\d+)", text, re.M):
+        figures.append(figure(name, float(ms), "ms", cpu_ms=float(cpu_ms), peak_rss_mib=int(rss)))
+    return {"figures": figures, "output": text}
+
+
+def cpu(options):
+    text, figures = output_of(options, "bench_cpu", 1), []
+    for name, _, us, rate, _, ratio in re.findall(rf"^(\S.*?)  +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}x", text, re.M):
+        figures.append(figure(name, float(us), "us/batch", gb_per_s=float(rate), ratio=float(ratio), ratio_to="time of memcpy"))
+    return {"figures": figures, "output": text}

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""`make bench`: the benchmarks that need no GPU, a table for people, and JSON.
+
+    run.py --build build/release [PART...] [--rounds 5] [--seconds 2] [--out FILE.json]
+           [--robomimic-python /path/to/python] [--small-files]
+
+Parts, all by default: feed, start, handover, read, index, cpu. Where ours and another's are compared they take turns, in one run;
+what is printed is the median, and in brackets how far the turns lie from each other. tests/bench/README.md says more.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import shlex
+import sys
+
+import part_feed
+import part_programs
+import part_start
+from bench_daemon import ROOT, commit, cpu_name
+
+PARTS = {"feed": part_feed.run, "start": part_start.run, "handover": part_programs.handover, "read": part_programs.read,
+         "index": part_programs.index, "cpu": part_programs.cpu}
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+
+
+def span(value):
+    """12.3 [11.0..14.2] of what middle() made, or the number."""
+    if isinstance(value, dict):
+        return f"{number(value['median'])} [{number(value['min'])}..{number(value['max'])}]"
+    return number(value)
+
+
+def print_figure(one):
+    ratio = f"{span(one['ratio'])}x {one['ratio_to']}" if "ratio" in one else ""
+    verdict = f"{'within' if one['met'] else 'MISSES'} {one['budget']}" if "budget" in one else ""
+    print(f"  {one['name']:62s} {span(one['value']):>34s} {one['unit']:10s} {ratio:36s} {verdict}".rstrip())
+    if "cpu_us_per_batch" in one:
+        cpu = ", ".join(f"{side} {span(value)}" for side, value in one["cpu_us_per_batch"].items())
+        ratio = f"  ({span(one['cpu_ratio'])}x less than {one['ratio_to']})" if "cpu_ratio" in one else ""
+        print(f"      CPU us a batch: {cpu}{ratio}")
+    for key in ("said_ready_ms", "at_ready_mib"):
+        if key in one:
+            print(f"      {key}: {span(one[key])}")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--work", help="folder for data sets and sockets; default BUILD/bench")
+    parser.add_argument("--out", help="the JSON; default WORK/results.json")
+    parser.add_argument("--rounds", type=int, default=5, help="turns that each side of a comparison gets")
+    parser.add_argument("--seconds", type=float, default=2, help="length of a turn")
+    parser.add_argument("--robomimic-python", help="a Python that has robomimic and torch: the feed is then compared with it")
+    parser.add_argument("--small-files", action="store_true", help="10,000 small files too")
+    options = parser.parse_args()
+    for part in options.parts:
+        if part not in PARTS:
+            parser.error(f"no part is called {part}: {', '.join(PARTS)}")
+    options.build = (ROOT / options.build).resolve()
+    options.work = pathlib.Path(options.work).resolve() if options.work else options.build / "bench"
+    options.work.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def main():
+    options = parse_arguments()
+    # no host's folders in what is kept: the command is what one types
+    command = shlex.join(["tests/bench/run.py"] + [pathlib.Path(word).name if word.startswith("/") else word for word in sys.argv[1:]])
+    report = {"device": cpu_name(), "cores": len(os.sched_getaffinity(0)), "commit": commit(), "command": command,
+              "date": datetime.date.today().isoformat(), "load_before": [round(one, 2) for one in os.getloadavg()], "parts": {}}
+    print(f"{report['device']}, {report['cores']} cores, commit {report['commit']}, {report['date']}, load {report['load_before'][0]}\n{command}")
+    for part in options.parts or PARTS:
+        print(f"\n{part}", flush=True)
+        report["parts"][part] = result = PARTS[part](options)
+        for one in result["figures"]:
+            print_figure(one)
+        if result.get("note"):
+            print(f"  {result['note']}")
+    out = pathlib.Path(options.out) if options.out else options.work / "results.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"\n{out}")
+
+
+if __name__ == "__main__":
+    main()
