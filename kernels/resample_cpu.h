@@ -77,7 +77,7 @@ bool trajd_cpu_any_nan(enum trajd_dtype type, const void *elements, uint64_t cou
 bool trajd_cpu_grid_is_run(const struct trajd_grid *grid);
 bool trajd_cpu_stream_runs(const struct trajd_stream *stream);
 /* Copies the runs of windows [begin, end) up to the first that must go the general way, which is returned (else `end`). Masks of
- * copied windows stay as they are. */
+ * copied windows are raised at their edges. */
 uint32_t trajd_cpu_copy_runs(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
                              const struct trajd_stream *stream, uint32_t begin, uint32_t end);
 

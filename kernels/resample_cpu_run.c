@@ -2,8 +2,8 @@
  *
  * Math      a = 0 for every kind on a grid of rows: the value is the row. Quaternions of unit length are passed on as they are.
  * Shapes    a ROWS grid whose offsets ascend by one and are the same for all windows; rows dense in source and output.
- * Requires  source and output of one type, no normalisation. A window that leaves its rows, holds NaN or a quaternion that is not of unit
- *           length, or lacks the stream, is left to the general path.
+ * Requires  source and output of one type, no normalisation. A window without a row, with edges that are not held, with NaN or a quaternion
+ *           that is not of unit length, is left to the general path.
  * Moves     each row once in, once out.
  * Threads   none of its own.
  * Numerics  bytes.
@@ -17,6 +17,7 @@
 #include "kernels/quaternion.h"
 
 #define AHEAD 8 /* windows whose rows are fetched ahead: they lie anywhere in the store */
+#define LINE 64 /* bytes of a cache line */
 
 bool trajd_cpu_grid_is_run(const struct trajd_grid *grid)
 {
@@ -92,42 +93,88 @@ static bool is_result(const struct trajd_stream *stream, const char *out, uint64
     return !stream->mask || !trajd_cpu_any_nan(stream->source_type, out, elements);
 }
 
-/* The first row of window w's run, or NULL where it leaves the rows. */
-static const char *run_of(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
-                          const struct trajd_stream *stream, uint32_t w)
+/* The part of a window's steps that are rows: `inside` of them from `row` on, `before` steps ahead of the first row, the rest behind
+ * the last one. */
+struct run {
+    const char *row;
+    uint32_t before, inside;
+};
+
+/* False where no step is a row, or the stream is missing. */
+static bool find_run(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
+                     const struct trajd_stream *stream, uint32_t w, struct run *run)
 {
     const char *rows = stream->bases ? stream->bases[w] : stream->base;
-    int64_t first, end;
+    const int64_t steps = grid->step_count, row_count = bracket->row_count[w];
+    int64_t first, end, begin;
 
-    if (!rows || __builtin_add_overflow(bracket->anchor[w], grid->offsets[0], &first) || first < 0 ||
-        __builtin_add_overflow(first, (int64_t)grid->step_count, &end) || end > bracket->row_count[w])
-        return NULL;
+    if (!rows || __builtin_add_overflow(bracket->anchor[w], grid->offsets[0], &first) ||
+        __builtin_add_overflow(first, steps, &end))
+        return false;
+    begin = first > 0 ? first : 0;
+    end = end < row_count ? end : row_count;
+    if (begin >= end)
+        return false;
+    run->before = (uint32_t)(begin - first);
+    run->inside = (uint32_t)(end - begin);
     if (!stream->bases)
-        first += bracket->row_begin[w];
-    return rows + first * (int64_t)stream->row_stride_bytes +
-           (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
+        begin += bracket->row_begin[w];
+    run->row = rows + begin * (int64_t)stream->row_stride_bytes +
+               (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
+    return true;
+}
+
+/* Steps outside the rows repeat the first or the last row, where the edge rule says so. */
+static bool may_repeat(const struct trajd_stream *stream, const struct run *run, uint32_t step_count)
+{
+    return stream->edge == TRAJD_EDGE_HOLD ||
+           (run->before == 0 && (run->inside == step_count || stream->max_age_ns >= 0));
+}
+
+static void raise_mask(uint8_t *mask, uint32_t count, enum trajd_mask code)
+{
+    for (uint32_t t = 0; t < count; t++)
+        if (mask[t] < (uint8_t)code)
+            mask[t] = (uint8_t)code;
+}
+
+static void repeat_edges(const struct trajd_stream *stream, const struct run *run, uint32_t step_count, char *out,
+                         uint8_t *mask)
+{
+    const uint64_t size = stream->row_stride_bytes;
+    const uint32_t end = run->before + run->inside;
+
+    for (uint32_t t = 0; t < run->before; t++)
+        memcpy(out + t * size, run->row, size);
+    for (uint32_t t = end; t < step_count; t++)
+        memcpy(out + t * size, out + (end - 1) * size, size);
+    if (!mask)
+        return;
+    raise_mask(mask, run->before, TRAJD_MASK_BEFORE_START);
+    if (stream->max_age_ns < 0)
+        raise_mask(mask + end, step_count - end, TRAJD_MASK_AFTER_END);
 }
 
 uint32_t trajd_cpu_copy_runs(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
                              const struct trajd_stream *stream, uint32_t begin, uint32_t end)
 {
-    const uint64_t size = grid->step_count * stream->row_stride_bytes;
-    const uint64_t elements = (uint64_t)grid->step_count * stream->feature_count;
+    const uint64_t size = stream->row_stride_bytes;
+    struct run run, ahead;
 
     for (uint32_t w = begin; w < end; w++) {
-        const char *ahead = w + AHEAD < end ? run_of(bracket, grid, stream, w + AHEAD) : NULL;
-        const char *run = run_of(bracket, grid, stream, w);
         char *out = (char *)stream->output + w * stream->window_stride_bytes;
+        uint8_t *mask = stream->mask ? stream->mask + w * stream->mask_window_stride_bytes : NULL;
 
-        if (ahead) {
-            __builtin_prefetch(ahead);
-            __builtin_prefetch(ahead + size - 1);
-        }
-        if (!run)
+        if (w + AHEAD < end && find_run(bracket, grid, stream, w + AHEAD, &ahead))
+            for (uint64_t at = 0; at < ahead.inside * size && at < 8 * LINE; at += LINE)
+                __builtin_prefetch(ahead.row + at);
+        if (!find_run(bracket, grid, stream, w, &run) || !may_repeat(stream, &run, grid->step_count))
             return w;
-        memcpy(out, run, size);
-        if (!is_result(stream, out, elements))
+        memcpy(out + run.before * size, run.row, run.inside * size);
+        if (!is_result(stream, out + run.before * size, (uint64_t)run.inside * stream->feature_count))
             return w;
+        if (run.inside < grid->step_count)
+            repeat_edges(stream, &run, grid->step_count, out, mask);
     }
     return end;
 }

@@ -30,7 +30,13 @@ TRAJD_BOTH_SIDES __int128 trajd_floor_div(__int128 a, __int128 b)
 /* The time of row i in ns from the clock's zero; i may be negative. |i| * den must stay below 2^63 / num * 2^31. */
 TRAJD_BOTH_SIDES int64_t trajd_rate_row_ns(struct trajd_rate rate, int64_t i)
 {
-    return (int64_t)trajd_floor_div((__int128)i * 1000000000 * rate.den, rate.num);
+    const __int128 product = (__int128)i * 1000000000 * rate.den;
+
+    if (product == (int64_t)product) { /* nearly always, and a 64-bit division is ten times cheaper */
+        const int64_t q = (int64_t)product / rate.num;
+        return q - ((int64_t)product % rate.num < 0);
+    }
+    return (int64_t)trajd_floor_div(product, rate.num);
 }
 
 /* The last row at or before x ns; negative for x before row 0. Exact inverse of trajd_rate_row_ns:

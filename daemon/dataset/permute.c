@@ -2,9 +2,9 @@
  * tests/golden/sampler and never changes. */
 #include <math.h>
 
+#include "daemon/dataset/permute.h"
 #include "daemon/dataset/sampler.h"
 
-#define ROUND_COUNT 8
 #define GOLDEN                                                                                               \
     UINT64_C(0x9e3779b97f4a7c15) /* 2^64 over the golden ratio: successive multiples are far apart */
 
@@ -51,24 +51,39 @@ static uint64_t scale_below(uint64_t n, uint64_t word)
     return (uint64_t)((unsigned __int128)word * n >> 64);
 }
 
+void trajd_permutation_make(struct trajd_permutation *permutation, uint64_t key, uint64_t n)
+{
+    permutation->n = n;
+    permutation->a = square_root_up(n);
+    permutation->b = n / permutation->a + (n % permutation->a != 0);
+    for (uint64_t round = 0; round < TRAJD_PERMUTATION_ROUNDS; round++)
+        permutation->keys[round] = scramble(key + (round + 1) * GOLDEN);
+}
+
 /* [0, n) is laid out as a rectangle of a rows of b, of which fewer than a cells are too many. Each round
  * moves a cell along its row by an amount that its row's number decides, or along its column likewise: a
  * bijection of the rectangle. A cell that ends outside [0, n) goes through again, which happens once in
  * sqrt(n) cells. */
-uint64_t trajd_permute(uint64_t key, uint64_t n, uint64_t position)
+uint64_t trajd_permutation_at(const struct trajd_permutation *permutation, uint64_t position)
 {
-    uint64_t a = square_root_up(n);
-    uint64_t b = n / a + (n % a != 0);
+    const uint64_t a = permutation->a, b = permutation->b;
     uint64_t cell = position;
 
     do {
         uint64_t row = cell / b, column = cell % b;
-        for (uint64_t round = 1; round <= ROUND_COUNT; round += 2) {
-            uint64_t here = scramble(key + round * GOLDEN), next = scramble(key + (round + 1) * GOLDEN);
-            row = add_within(a, row, scale_below(a, scramble(here + column)));
-            column = add_within(b, column, scale_below(b, scramble(next + row)));
+        for (uint32_t round = 0; round < TRAJD_PERMUTATION_ROUNDS; round += 2) {
+            row = add_within(a, row, scale_below(a, scramble(permutation->keys[round] + column)));
+            column = add_within(b, column, scale_below(b, scramble(permutation->keys[round + 1] + row)));
         }
         cell = row * b + column;
-    } while (cell >= n);
+    } while (cell >= permutation->n);
     return cell;
+}
+
+uint64_t trajd_permute(uint64_t key, uint64_t n, uint64_t position)
+{
+    struct trajd_permutation permutation;
+
+    trajd_permutation_make(&permutation, key, n);
+    return trajd_permutation_at(&permutation, position);
 }

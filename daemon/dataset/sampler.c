@@ -1,5 +1,7 @@
 #include "daemon/dataset/sampler.h"
 
+#include "daemon/dataset/permute.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,30 +171,37 @@ static uint64_t blocked_window(const struct trajd_sampler *sampler, uint64_t epo
 void trajd_sampler_at(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position,
                       struct trajd_window *window)
 {
-    uint64_t n = sampler->window_count;
-    uint64_t within = position % n; /* beyond N only `wrap` asks: the order begins again */
-    uint64_t window_id = within;
+    trajd_sampler_run(sampler, epoch, position, 1, window);
+}
+
+void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position, uint32_t count,
+                       struct trajd_window *windows)
+{
+    const uint64_t n = sampler->window_count;
+    struct trajd_permutation global = {0};
 
     if (sampler->order == TRAJD_ORDER_GLOBAL)
-        window_id = trajd_permute(key_for(sampler, epoch, PURPOSE_GLOBAL, 0), n, within);
-    else if (sampler->order == TRAJD_ORDER_BLOCKED)
-        window_id = blocked_window(sampler, epoch, within);
-    trajd_sampler_window(sampler, window_id, window);
-    window->wrapped = position >= n;
+        trajd_permutation_make(&global, key_for(sampler, epoch, PURPOSE_GLOBAL, 0), n);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t within = (position + i) % n; /* beyond N only `wrap` asks: the order begins again */
+        const uint64_t window_id = sampler->order == TRAJD_ORDER_GLOBAL    ? trajd_permutation_at(&global, within)
+                                   : sampler->order == TRAJD_ORDER_BLOCKED ? blocked_window(sampler, epoch, within)
+                                                                           : within;
+        trajd_sampler_window(sampler, window_id, &windows[i]);
+        windows[i].wrapped = position + i >= n;
+    }
 }
 
 void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id,
                           struct trajd_window *window)
 {
-    uint32_t low = 0, high = sampler->segment_count; /* the segment is in [low, high) */
     const struct trajd_segment *segment;
+    uint32_t low = 0; /* the segment is in [low, low + count); no branch that could be guessed wrongly */
 
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (sampler->first_window[middle] <= window_id)
-            low = middle;
-        else
-            high = middle;
+    for (uint32_t count = sampler->segment_count; count > 1;) {
+        const uint32_t half = count / 2;
+        low += sampler->first_window[low + half] <= window_id ? half : 0;
+        count -= half;
     }
     segment = &sampler->segments[low];
     *window = (struct trajd_window){

@@ -70,6 +70,9 @@ uint64_t trajd_sampler_dropped_count(const struct trajd_sampler *sampler);
 /* The window at `position` of an epoch; from N on the order begins again and rows are `wrapped`. O(log segments), no allocation. */
 void trajd_sampler_at(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position,
                       struct trajd_window *window);
+/* The windows at [position, position + count), as trajd_sampler_at gives them one by one, and cheaper. */
+void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position, uint32_t count,
+                       struct trajd_window *windows);
 /* The window with that number: the inverse look-up for explain. window_id < N. */
 void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id, struct trajd_window *window);
 

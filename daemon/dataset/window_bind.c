@@ -141,9 +141,9 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan, stru
 
 void trajd_window_plan_look_up(struct trajd_window_plan *plan, uint64_t epoch, uint64_t position, uint32_t row_count)
 {
+    trajd_sampler_run(plan->sampler, epoch, position, row_count, plan->windows);
     for (uint32_t w = 0; w < row_count; w++) {
-        struct trajd_window *window = &plan->windows[w];
-        trajd_sampler_at(plan->sampler, epoch, position + w, window);
+        const struct trajd_window *window = &plan->windows[w];
         plan->anchor_ns[w] =
             trajd_plan_anchor_ns(plan, &plan->dataset->index->episodes[window->episode_index], window->anchor);
     }
