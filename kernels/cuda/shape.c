@@ -14,12 +14,14 @@
 #define TILE_STEPS_MIN 4u
 #define TILE_STEPS_MAX 64u
 #define BLOCKS_WANTED 384u
+#define SECTOR_BYTES 32u
 #define PREFETCH_BYTES_MIN (128u << 10) /* below, asking costs more than it hides */
-#define PREFETCH_ALL_BYTES (4u << 20)
+#define PREFETCH_BYTES_MAX (4u << 20)
 #define DIRECT_VECTORS 131071u
-#define WALK_STEPS_PER_ROW 4u
+#define RUN_STEPS_PER_ROW 4u /* from here on, neighbouring targets mostly share their two rows */
+#define RUN_TILES 4u
+#define RUN_BLOCKS_MIN 1024u
 #define WALK_OUTPUT_BYTES (32u << 20)
-#define WALK_TILE_STEPS 64u
 #define BATCH_VECTORS_MAX 2048u
 #define BATCH_STEPS_MAX 32u
 
@@ -68,45 +70,52 @@ static uint32_t power_of_two(uint32_t value)
     return power;
 }
 
-/* Where most rows are used anyhow, or all of them are nothing, they are asked for before it is known which. */
+/* Where most sectors of the rows are used anyhow, or all of them are little, they are asked for before it is known which. */
 static bool wants_prefetch(const struct trajd_cuda_problem *problem, uint64_t row_count)
 {
-    uint64_t bytes = problem->window_count * row_count * problem->streams[0].row_stride_bytes;
+    uint64_t row_bytes = problem->streams[0].row_stride_bytes;
+    uint64_t bytes = problem->window_count * row_count * row_bytes;
+    uint64_t used = problem->step_count_max * (2 * row_bytes + SECTOR_BYTES);
 
-    return bytes >= PREFETCH_BYTES_MIN && (2ull * problem->step_count_max >= row_count || bytes <= PREFETCH_ALL_BYTES);
+    return row_count > 0 && (4 * used >= 3 * row_count * row_bytes ||
+                             (bytes >= PREFETCH_BYTES_MIN && bytes <= PREFETCH_BYTES_MAX));
 }
 
-/* Long runs on the same two rows, and much to write. */
-static bool wants_walk(const struct trajd_cuda_problem *problem, uint64_t row_count)
+/* Much to write, by vectors that can walk. */
+static bool wants_walk(const struct trajd_cuda_problem *problem)
 {
     const struct trajd_cuda_stream *stream = &problem->streams[0];
     uint64_t targets = (uint64_t)problem->window_count * problem->step_count_max;
 
-    return row_count > 0 && problem->step_count_max >= WALK_STEPS_PER_ROW * row_count && stream->load_bytes >= 8 &&
-           targets * stream->vector_count * 16 >= WALK_OUTPUT_BYTES;
+    return stream->load_bytes >= 8 && targets * stream->vector_count * 16 >= WALK_OUTPUT_BYTES;
+}
+
+/* A block's threads for so many vectors of a tile. */
+static uint32_t threads_for(uint64_t vectors)
+{
+    return vectors > THREADS ? 2 * THREADS : THREADS;
 }
 
 static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *problem, uint64_t row_count)
 {
     struct trajd_cuda_shape shape = {0, THREADS, 1, STAGE_ROWS, 0, TRAJD_CUDA_STEPS};
     uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
+    uint64_t busy = problem->window_count * steps / BLOCKS_WANTED; /* larger tiles leave multiprocessors idle */
+    uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors;
 
     shape.prefetch = wants_prefetch(problem, row_count);
-    if (row_count > STAGE_ROWS) {
+    if (row_count > STAGE_ROWS)
         shape.stage_rows = 0;
-        shape.thread_count = 2 * THREADS;
-    }
-    if (wants_walk(problem, row_count)) {
-        shape.style = TRAJD_CUDA_WALK;
-        shape.tile_steps = WALK_TILE_STEPS;
-    } else if (problem->window_count * steps * vectors <= DIRECT_VECTORS && vectors <= THREADS) {
+    shape.tile_steps = power_of_two(clamp(busy > filled ? busy : filled, TILE_STEPS_MIN, TILE_STEPS_MAX));
+    if (vectors == 1 || (problem->window_count * steps * vectors <= DIRECT_VECTORS && vectors <= THREADS)) {
         shape.style = TRAJD_CUDA_DIRECT;
-        shape.thread_count = 2 * THREADS;
         shape.tile_steps = power_of_two(clamp(2 * THREADS / vectors, 1, TILE_STEPS_MAX));
-    } else {
-        uint64_t busy = problem->window_count * steps / BLOCKS_WANTED; /* larger tiles leave multiprocessors idle */
-        uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors;
-        shape.tile_steps = power_of_two(clamp(busy > filled ? busy : filled, TILE_STEPS_MIN, TILE_STEPS_MAX));
+        shape.thread_count = threads_for((steps < shape.tile_steps ? steps : shape.tile_steps) * vectors);
+    } else if (row_count > 0 && steps >= RUN_STEPS_PER_ROW * row_count) {
+        if (wants_walk(problem))
+            shape.style = TRAJD_CUDA_WALK;
+        if (busy * BLOCKS_WANTED / shape.tile_steps >= RUN_TILES * RUN_BLOCKS_MIN)
+            shape.tiles_per_block = RUN_TILES;
     }
     return shape;
 }

@@ -17,7 +17,7 @@
 #define POOL_BYTES (256ull << 20) /* of source values that are no NaN */
 #define SETS_BYTES (1200ull << 20)
 #define COLD_BYTES (400ull << 20) /* what a rotation covers: more than six times an L2 of 60 MiB */
-#define SETS_MAX 500u
+#define SETS_MAX 400u
 #define SAMPLES 9
 #define SAMPLE_US 700.0 /* of device time at least */
 #define STEP_NS 10000000
