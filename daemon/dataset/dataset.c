@@ -16,6 +16,33 @@ int64_t trajd_clock_row_ns(const struct trajd_episode_clock *clock, int64_t n)
     return n < 0 ? clock->stamps_ns[0] + n * interval : clock->stamps_ns[last] + (n - last) * interval;
 }
 
+/* Narrows [*low, *high), which holds the answer, around the row that the mean rate puts at x: stamps are nearly regular, so few of
+ * them are looked at, and the rest stay out of the cache. */
+static void gallop(const int64_t *stamps_ns, int64_t x_ns, int64_t *low, int64_t *high)
+{
+    const int64_t last = *high - 1, span_ns = stamps_ns[last] - stamps_ns[0];
+    int64_t at = span_ns > 0 ? (int64_t)((double)(x_ns - stamps_ns[0]) / (double)span_ns * (double)last) : 0;
+
+    at = at < 0 ? 0 : at > last ? last : at;
+    if (stamps_ns[at] <= x_ns) {
+        for (int64_t step = 1; *low = at + 1, at + step <= last; step *= 2) {
+            if (stamps_ns[at + step] > x_ns) {
+                *high = at + step;
+                return;
+            }
+            at += step;
+        }
+        return;
+    }
+    for (int64_t step = 1; *high = at, at - step >= 0; step *= 2) {
+        if (stamps_ns[at - step] <= x_ns) {
+            *low = at - step + 1;
+            return;
+        }
+        at -= step;
+    }
+}
+
 int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns)
 {
     int64_t low = 0, high = row_count;
@@ -24,6 +51,11 @@ int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t 
         const int64_t row = trajd_rate_row_at(clock->rate, x_ns - clock->start_ns);
         return row < 0 ? 0 : row + 1 < row_count ? row + 1 : row_count;
     }
+    if (row_count < 1 || x_ns < clock->stamps_ns[0])
+        return 0;
+    if (x_ns >= clock->stamps_ns[row_count - 1])
+        return row_count;
+    gallop(clock->stamps_ns, x_ns, &low, &high);
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
         if (clock->stamps_ns[middle] <= x_ns)

@@ -269,6 +269,28 @@ static void test_what_cannot_be(void **state)
     }
 }
 
+/* How many rows stand at or before x, against counting them, on stamps that are nearly regular, clustered, and few. */
+static void test_rows_until(void **state)
+{
+    int64_t stamps[200];
+
+    (void)state;
+    for (int shape = 0; shape < 3; shape++)
+        for (int64_t rows = 0; rows <= 200; rows += rows < 5 ? 1 : 39) {
+            struct trajd_episode_clock clock = {.row_count = rows, .stamps_ns = stamps};
+            for (int64_t i = 0; i < rows; i++)
+                stamps[i] = shape == 0 ? 10 * i + i % 3 : shape == 1 ? i * i * i : (i < rows / 2 ? i : 100000 + i);
+            for (int64_t k = -1; k <= rows; k++)
+                for (int64_t near = -1; near <= 1; near++) {
+                    const int64_t x = (k < 0 ? -5 : k < rows ? stamps[k] : 10000000) + near;
+                    int64_t count = 0;
+                    while (count < rows && stamps[count] <= x)
+                        count++;
+                    assert_int_equal(trajd_clock_rows_until(&clock, rows, x), count);
+                }
+        }
+}
+
 /* G, slots, tail and seed are not part of what the windows are; offsets and filters are. */
 static void test_fingerprint(void **state)
 {
@@ -304,6 +326,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_observations_are_clipped, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_padding_filter_and_rows_of_their_own, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_what_cannot_be, make_fixture, free_fixture),
+        cmocka_unit_test(test_rows_until),
         cmocka_unit_test_setup_teardown(test_fingerprint, make_fixture, free_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
