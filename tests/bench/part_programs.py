@@ -48,7 +48,7 @@ def read(options):
 
 def index(options):
     if not options.small_files:
-        return {"figures": [], "note": "only with --small-files (2 minutes to write them)"}
+        return {"figures": [], "note": "only with --small-files (1 GB, which takes half a minute to write)"}
     text, figures = output_of(options, "bench_index", part_start.small_files(options)), []
     for name, ms, cpu_ms, rss in re.findall(rf"^(\S.*?) +{NUMBER} ms \({NUMBER} ms of CPU\).*peak RSS (\d+)", text, re.M):
         figures.append(figure(name, float(ms), "ms", cpu_ms=float(cpu_ms), peak_rss_mib=int(rss)))

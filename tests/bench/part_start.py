@@ -16,7 +16,7 @@ feeds:
     anchor: {{clock: actions}}
     pad: {{before: 1, after: any, with: edge}}
     outputs:
-      obs/robot0_eef_pos: {{at: -1..0}}
+      obs/x_0: {{at: -1..0}}
       actions: {{at: -1..14}}
 """
 
@@ -67,7 +67,7 @@ def run(options):
     figures += figures_of("200 episodes, cached index", starts(options, "start", config, "policy", True, count),
                           ready_budget=READY_MS, rest_budget=REST_MIB)
     if not options.small_files:
-        return {"figures": figures, "note": "10,000 small files: only with --small-files (2 minutes to write them)"}
+        return {"figures": figures, "note": "10,000 small files: only with --small-files (1 GB, which takes half a minute to write)"}
     config = SMALL.format(path=small_files(options) / "small")
     figures += figures_of("10,000 files of 50 datasets, first start", starts(options, "many", config, "train", False, 1))
     figures += figures_of("10,000 files of 50 datasets, cached index", starts(options, "many", config, "train", True, 2))
