@@ -5,6 +5,8 @@
 
 #include "clients/cli/cli.h"
 
+#define OPEN_TIMEOUT_MS 10000u /* also how long another job is waited for, which may only be about to end */
+
 static bool is_known(const char *const *known, const char *name)
 {
     for (; *known != NULL; known++)
@@ -97,6 +99,7 @@ enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_ar
                                                .world = (uint32_t)arguments->world,
                                                .credit = (uint32_t)arguments->credit,
                                                .epoch = arguments->epoch,
-                                               .next = arguments->next};
+                                               .next = arguments->next,
+                                               .timeout_ms = OPEN_TIMEOUT_MS};
     return trajd_client_open(client, &options, error);
 }

@@ -25,17 +25,6 @@ static uint64_t now_ns(void)
     return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
 }
 
-/* The other workers may not have seen the end of the epoch yet. */
-static enum trajd_status open_patiently(struct trajd_client *client,
-                                        const struct cli_feed_arguments *arguments, struct trajd_error *error)
-{
-    const struct timespec pause = {.tv_nsec = 1000000};
-    enum trajd_status status;
-    for (uint32_t i = 0; (status = cli_open(client, arguments, error)) == TRAJD_ERR_BUSY && i < 5000; i++)
-        nanosleep(&pause, NULL);
-    return status;
-}
-
 static void note_batch(struct worker_result *result, struct trajd_batch **batch, uint64_t returned_ns)
 {
     struct trajd_batch_info info;
@@ -53,7 +42,7 @@ static bool work(struct cli_feed_arguments arguments, struct worker_result *resu
     struct trajd_error error;
     if (client == NULL)
         return false;
-    enum trajd_status status = open_patiently(client, &arguments, &error);
+    enum trajd_status status = cli_open(client, &arguments, &error);
     const uint64_t begin_ns = now_ns();
     const uint64_t end_ns = begin_ns + arguments.seconds * UINT64_C(1000000000);
     uint64_t at_ns = begin_ns;
@@ -65,7 +54,7 @@ static bool work(struct cli_feed_arguments arguments, struct worker_result *resu
             note_batch(result, &batch, returned_ns);
         } else if (status == TRAJD_END_OF_EPOCH) {
             arguments.epoch++;
-            status = open_patiently(client, &arguments, &error);
+            status = cli_open(client, &arguments, &error);
         } else if (status == TRAJD_ERR_DATA || status == TRAJD_ERR_TIMEOUT) {
             result->failed += status == TRAJD_ERR_DATA;
             status = TRAJD_OK;

@@ -408,21 +408,36 @@ static int inspect_path(const struct inspection *inspection, const char *path)
     return CLI_OK;
 }
 
+/* Options stand before or behind the files; the files are moved to the front of argv, after the name. Their
+ * number; -1: something is wrong. */
+static int parse(int argc, char **argv, struct inspection *inspection)
+{
+    int count = 0;
+
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] != '-')
+            argv[1 + count++] = argv[i];
+        else if (!strcmp(argv[i], "--json"))
+            inspection->json = true;
+        else if (!strcmp(argv[i], "--layout") && i + 1 < argc)
+            inspection->layout = argv[++i];
+        else if (!strcmp(argv[i], "--layout"))
+            return cli_fail("%s: a value is missing", argv[i]), -1;
+        else
+            return cli_fail("no option is called %s", argv[i]), -1;
+    }
+    if (!count)
+        return cli_fail("which files?"), -1;
+    return count;
+}
+
 int cli_inspect(int argc, char **argv)
 {
     struct inspection inspection = {0};
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    int first = 1, result = CLI_OK;
+    int count = parse(argc, argv, &inspection), result = CLI_OK;
 
-    for (; first < argc && argv[first][0] == '-'; first++) {
-        if (!strcmp(argv[first], "--json"))
-            inspection.json = true;
-        else if (!strcmp(argv[first], "--layout") && first + 1 < argc)
-            inspection.layout = argv[++first];
-        else
-            return cli_usage("inspect");
-    }
-    if (first == argc)
+    if (count < 0)
         return cli_usage("inspect");
     inspection.child_count = processors > 0 && processors < 64 ? (uint32_t)processors : 4;
     if (!trajd_paths_indexer(inspection.indexer, sizeof inspection.indexer))
@@ -431,8 +446,8 @@ int cli_inspect(int argc, char **argv)
         return cli_fail("the folder of layouts is not in this program's installation");
     if (inspection.json)
         printf("[");
-    for (int i = first; i < argc; i++) {
-        if (inspection.json && i > first)
+    for (int i = 1; i <= count; i++) {
+        if (inspection.json && i > 1)
             printf(",\n");
         if (inspect_path(&inspection, argv[i]))
             result = CLI_FAILED;

@@ -1,0 +1,81 @@
+#!/bin/sh
+# trajctl as a user types it: test_cli.sh TRAJCTL FAKE_PRODUCER [PYTHON]. PYTHON, with h5py, writes a file to inspect.
+set -u
+trajctl=$1 producer=$2 python=${3:-}
+folder=$(mktemp -d /tmp/trajd-cli-XXXXXX)
+daemon= failed=0
+
+end() {
+    [ -n "$daemon" ] && kill "$daemon" && wait "$daemon"
+    rm -r "$folder"
+}
+trap end EXIT
+
+# expect STATUS PATTERN ARGUMENTS...: the exit status, and an extended pattern somewhere in what is said.
+expect() {
+    status=$1 pattern=$2
+    shift 2
+    "$trajctl" "$@" >"$folder/said" 2>&1
+    got=$?
+    if [ $got -ne "$status" ] || ! grep -Eq "$pattern" "$folder/said"; then
+        echo "trajctl $*: exit $got, not $status, or no \"$pattern\" in:"
+        cat "$folder/said"
+        failed=1
+    fi
+}
+
+expect 2 'trajctl recv FEED'
+expect 0 'trajctl inspect .*FILE' --help
+expect 0 'trajctl bench FEED' help
+expect 0 '^trajctl [0-9]+\.[0-9]' --version
+expect 2 'no command is called "nope"' nope
+for command in inspect status recv bench; do
+    expect 2 "usage: trajctl $command" $command --nonsense
+done
+expect 2 'which feed' recv
+expect 2 'which files' inspect --json
+expect 2 'a value is missing' recv train --count
+expect 2 'a value is missing' inspect file --layout
+expect 2 'no whole number' recv train --count -1
+expect 2 'one argument too many: other' recv train other
+expect 1 'no daemon answers' status --endpoint "$folder"
+expect 1 '.' inspect "$folder/absent.hdf5"
+echo nothing >"$folder/text.hdf5"
+expect 1 '"error": ' inspect "$folder/text.hdf5" --json
+
+mkfifo "$folder/ready" "$folder/input"
+exec 3<>"$folder/input" # open, and silent: it ends with its input
+"$producer" "$folder" length=80 batch=8 <"$folder/input" >"$folder/ready" &
+daemon=$!
+read -r ready <"$folder/ready"
+[ "$ready" = READY ] || failed=1
+expect 0 '^\{.*"feeds":' status --json --endpoint "$folder"
+expect 0 'feeds' status --endpoint "$folder"
+expect 0 '^\{"epoch":0,"position":8,"rows":\[0,8\],"tensors":\[.*"window_id"' recv train --json --count 2 --endpoint "$folder"
+expect 0 'epoch 1 position 72 rows 0\.\.8' recv --endpoint "$folder" --next 72 --epoch 1 train
+expect 0 '  window_id +i64 +\[8\]' recv --count 1 train --endpoint "$folder"
+expect 0 'rows":\[0,8\]' recv train --rank 0 --world 1 --endpoint "$folder" --json --count 1
+expect 1 'rank 1 of 1' recv train --rank 1 --world 1 --endpoint "$folder" --json --count 1
+expect 1 'nope' recv nope --endpoint "$folder"
+expect 0 '"batches_per_second":[1-9]' bench --seconds 1 --endpoint "$folder" train --json --workers 2
+expect 0 'hand-over +p50' bench train --endpoint "$folder" --seconds 1
+
+[ -x "$python" ] && "$python" - "$folder/demo.hdf5" <<'END'
+import sys
+import h5py
+import numpy
+with h5py.File(sys.argv[1], "w") as file:
+    demo = file.create_group("data/demo_0")
+    file["data"].attrs["env_args"] = "{}"
+    demo.attrs["num_samples"] = 20
+    demo["actions"] = numpy.zeros((20, 7))
+    demo["obs/robot0_eef_pos"] = numpy.zeros((20, 3))
+END
+if [ -f "$folder/demo.hdf5" ]; then
+    expect 0 'robot0_eef_pos' inspect "$folder/demo.hdf5"
+    expect 0 '\{"name": "obs/robot0_eef_pos"' inspect "$folder/demo.hdf5" --layout robomimic --json
+    expect 0 '^\[\{"path"' inspect --json "$folder/demo.hdf5"
+    expect 1 'nope' inspect "$folder/demo.hdf5" --layout nope
+    expect 1 'robot0_eef_pos' inspect "$folder/text.hdf5" "$folder/demo.hdf5"
+fi
+exit $failed
