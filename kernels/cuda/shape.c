@@ -11,16 +11,20 @@
 /* Origin of all below: bench_resample on an NVIDIA H200; kernels/README.md has the table. */
 #define STAGE_ROWS 1024u /* 8 KB of stamps a window cost less than another trip to memory */
 #define VECTORS_PER_THREAD 2u
-#define TILE_STEPS_MIN 4u
+#define TILE_STEPS_MIN 16u
 #define TILE_STEPS_MAX 64u
 #define BLOCKS_WANTED 384u
 #define SECTOR_BYTES 32u
 #define PREFETCH_BYTES_MIN (128u << 10) /* below, asking costs more than it hides */
 #define PREFETCH_BYTES_MAX (4u << 20)
 #define DIRECT_VECTORS 131071u
-#define RUN_STEPS_PER_ROW 4u /* from here on, neighbouring targets mostly share their two rows */
+#define RUN_STEPS_PER_ROW 2u /* from here on, neighbouring targets mostly share their two rows */
 #define RUN_TILES 4u
-#define RUN_BLOCKS_MIN 1024u
+#define RUN_BLOCKS_MIN 768u
+#define RUN_VECTORS_MAX 16u
+#define WIDE_VECTORS 16u
+#define FEW_BLOCKS 528u /* four a multiprocessor */
+#define MANY_VECTORS 448u
 #define WALK_OUTPUT_BYTES (32u << 20)
 #define BATCH_VECTORS_MAX 2048u
 #define BATCH_STEPS_MAX 32u
@@ -101,12 +105,15 @@ static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *probl
     struct trajd_cuda_shape shape = {0, THREADS, 1, STAGE_ROWS, 0, TRAJD_CUDA_STEPS};
     uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
     uint64_t busy = problem->window_count * steps / BLOCKS_WANTED; /* larger tiles leave multiprocessors idle */
-    uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors;
+    uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, blocks;
 
     shape.prefetch = wants_prefetch(problem, row_count);
     if (row_count > STAGE_ROWS)
         shape.stage_rows = 0;
+    if (vectors >= WIDE_VECTORS && steps <= row_count && row_count <= STAGE_ROWS)
+        busy = 0; /* wide rows that are hardly shared: small tiles */
     shape.tile_steps = power_of_two(clamp(busy > filled ? busy : filled, TILE_STEPS_MIN, TILE_STEPS_MAX));
+    blocks = problem->window_count * ((steps - 1) / shape.tile_steps + 1);
     if (vectors == 1 || (problem->window_count * steps * vectors <= DIRECT_VECTORS && vectors <= THREADS)) {
         shape.style = TRAJD_CUDA_DIRECT;
         shape.tile_steps = power_of_two(clamp(2 * THREADS / vectors, 1, TILE_STEPS_MAX));
@@ -114,8 +121,10 @@ static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *probl
     } else if (row_count > 0 && steps >= RUN_STEPS_PER_ROW * row_count) {
         if (wants_walk(problem))
             shape.style = TRAJD_CUDA_WALK;
-        if (busy * BLOCKS_WANTED / shape.tile_steps >= RUN_TILES * RUN_BLOCKS_MIN)
+        if (vectors <= RUN_VECTORS_MAX && blocks >= RUN_TILES * RUN_BLOCKS_MIN)
             shape.tiles_per_block = RUN_TILES;
+    } else if (blocks <= FEW_BLOCKS && shape.tile_steps * vectors >= MANY_VECTORS) {
+        shape.thread_count = 2 * THREADS;
     }
     return shape;
 }
