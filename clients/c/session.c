@@ -4,7 +4,7 @@
 #include "clients/c/client.h"
 
 #define RETRY_NS (20 * UINT64_C(1000000))
-#define HELLO_NS (2000 * UINT64_C(1000000))
+#define HELLO_NS (500 * UINT64_C(1000000))
 #define PING_NS (1000 * UINT64_C(1000000))
 
 void trajd_session_say(struct trajd_client *client, const struct trajd_wire_message *message)

@@ -75,9 +75,13 @@ static enum trajd_status start_session(struct trajd_server *server, const struct
     bool resumed;
     void *replaced;
     struct trajd_peer *peer = find_resumed(server, hello, incoming->uid);
+    struct trajd_peer *here = trajd_peers_by_route(&server->peers, &incoming->route);
+    if (here != NULL && !here->attached && !hello->has_token) { /* it has not heard the first answer yet */
+        trajd_core_welcome(server->core, here->session, hello, now_ns);
+        return TRAJD_OK;
+    }
     enum trajd_status status = make_token(token, error);
-    if (status == TRAJD_OK &&
-        (peer == NULL || peer != trajd_peers_by_route(&server->peers, &incoming->route)))
+    if (status == TRAJD_OK && (peer == NULL || peer != here))
         status = make_way(server, &incoming->route, now_ns, error);
     if (status != TRAJD_OK)
         return status;

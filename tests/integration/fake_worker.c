@@ -1,7 +1,10 @@
 /* fake_worker DIRECTORY [NAME=VALUE...]: reads epochs of "train", checks every value, and says what it got, a
- * line each: B EPOCH POSITION ROW_BEGIN ROW_COUNT    a batch, before it is DONE F EPOCH MESSAGE a batch that
- * failed E EPOCH                                 the epoch's end X STATUS MESSAGE                        and
- * exit status 1 */
+ * line each:
+ *   B EPOCH POSITION ROW_BEGIN ROW_COUNT   a batch, before it is DONE
+ *   F EPOCH MESSAGE                        a batch that failed
+ *   E EPOCH                                the epoch's end
+ *   X STATUS MESSAGE                       and exit status 1
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +16,8 @@
 struct worker {
     struct trajd_open_options open;
     uint64_t epochs;
-    uint64_t hang_after; /* batches, then it holds what it has and waits to be killed; 0: never */
-    uint32_t delay_us;
+    uint64_t hang_after;           /* batches, then it holds what it has and waits to be killed; 0: never */
+    uint32_t delay_us, timeout_ms; /* timeout_ms: to wait for a daemon; 0: the library's default */
     bool reconnect;
 };
 
@@ -37,10 +40,11 @@ static bool parse(struct worker *worker, const char *text)
         uint32_t *small;
         uint64_t *large;
     } table[] = {
-        {"rank", &worker->open.rank, NULL},     {"world", &worker->open.world, NULL},
-        {"credit", &worker->open.credit, NULL}, {"epoch", NULL, &worker->open.epoch},
-        {"next", NULL, &worker->open.next},     {"epochs", NULL, &worker->epochs},
-        {"hang", NULL, &worker->hang_after},    {"delay_us", &worker->delay_us, NULL},
+        {"rank", &worker->open.rank, NULL},        {"world", &worker->open.world, NULL},
+        {"credit", &worker->open.credit, NULL},    {"epoch", NULL, &worker->open.epoch},
+        {"next", NULL, &worker->open.next},        {"epochs", NULL, &worker->epochs},
+        {"hang", NULL, &worker->hang_after},       {"delay_us", &worker->delay_us, NULL},
+        {"timeout_ms", &worker->timeout_ms, NULL},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
         if (strlen(table[i].name) != length || memcmp(table[i].name, text, length) != 0)
@@ -127,7 +131,8 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc; i++)
         if (!parse(&worker, argv[i]))
             return fail("argument", argv[i]);
-    const struct trajd_connect_options connect = {.endpoint = argv[1], .reconnect = worker.reconnect};
+    const struct trajd_connect_options connect = {
+        .endpoint = argv[1], .timeout_ms = worker.timeout_ms, .reconnect = worker.reconnect};
     enum trajd_status status = trajd_client_connect(&connect, &client, &error);
     if (status != TRAJD_OK)
         return fail(trajd_status_name(status), error.message);

@@ -17,10 +17,10 @@ struct process {
 /* `arguments` in one text, separated by blanks; argv[1] is `directory`. The program is in the build folder.
  */
 struct process process_start(const char *program, const char *directory, const char *arguments);
-/* The next line without its end; false at the end of the output, or after 20 seconds. */
+/* The next line without its end; false at the end of the output, or after a minute. */
 bool process_read(struct process *process, char *line, size_t room);
 void process_signal(struct process *process, int number);
-/* Waits for its end (killing it after 20 seconds); the exit status, or -signal. */
+/* Waits for its end (killing it after a minute); the exit status, or -signal. */
 int process_wait(struct process *process);
 
 #endif
