@@ -212,12 +212,14 @@ enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, vo
                                     size_t *size, struct trajd_error *error);
 
 /* Decodes one frame. `tensors` has room for TRAJD_WIRE_MAX_TENSORS and keeps those of an OPENED, or is NULL
- * where none is expected (the daemon): an OPENED is then an unknown op. What the status asks for: TRAJD_OK
- * every field of the op's struct is set and in range (absent keys have their defaults) TRAJD_ERR_DATA not
- * from a peer of ours (magic, size, scan): count it and drop it, answer nothing TRAJD_ERR_UNSUPPORTED another
- * major version: answer ERROR `unsupported` TRAJD_ERR_PROTOCOL     unknown op, or a key that is missing, of
- * the wrong type or out of range: answer ERROR `protocol` Of a message that is refused only `op` means
- * anything; *request is the number to answer with, 0 if it had none. */
+ * where none is expected (the daemon): an OPENED is then an unknown op. What the status asks for:
+ *   TRAJD_OK                every field of the op's struct is set and in range (absent keys: their defaults)
+ *   TRAJD_ERR_DATA          not from a peer of ours (magic, size, scan): count it and drop it, answer nothing
+ *   TRAJD_ERR_UNSUPPORTED   another major version: answer ERROR `unsupported`
+ *   TRAJD_ERR_PROTOCOL      unknown op, or a key that is missing, of the wrong type or out of range: answer
+ *                           ERROR `protocol`
+ * Of a message that is refused only `op` means anything; *request is the number to answer with, 0 if it had
+ * none. */
 enum trajd_status trajd_wire_decode(const void *frame, size_t size, struct trajd_wire_tensor *tensors,
                                     struct trajd_wire_message *message, uint64_t *request,
                                     struct trajd_error *error);

@@ -10,12 +10,13 @@
  *     }
  *
  * Memory: a batch's tensors are the daemon's shared memory itself; they stay as they are until the batch is
- * released, also after the daemon's death. Threads: one thread at a time may be in connect, open, next,
- * close; release, done and all reading functions may be called from any thread at any time. The library runs
- * one thread of its own per connection, which sends releases and keeps the connection while nobody is in
- * next(). Signals: that thread blocks all; nothing here installs a handler. Fork: a client must not be used
- * in a child made after connect (calls return TRAJD_ERR_ARGUMENT there). ABI: structs passed in begin with
- * what exists today and grow at the end; zero is always the default. */
+ * released, also after the daemon's death.
+ * Threads: one thread at a time may be in connect, open, next, close; release, done and all reading functions
+ * may be called from any thread at any time. The library runs one thread of its own per connection, which
+ * sends releases and keeps the connection while nobody is in next().
+ * Signals: that thread blocks all; nothing here installs a handler.
+ * Fork: a client must not be used in a child made after connect (calls return TRAJD_ERR_ARGUMENT there).
+ * ABI: structs passed in begin with what exists today and grow at the end; zero is always the default. */
 #ifndef TRAJD_H
 #define TRAJD_H
 
@@ -88,17 +89,22 @@ struct trajd_batch_info {
 enum trajd_status trajd_client_connect(const struct trajd_connect_options *options,
                                        struct trajd_client **client, struct trajd_error *error);
 /* Opens a feed, or another epoch of the one that is open. Batches of an epoch left early are given back
- * undone; those the caller still holds stay readable. */
+ * undone, also if the new one is refused; those the caller still holds stay readable. While the feed is busy
+ * (others have not seen the end of their epoch) it is tried again, until timeout_ms is over: then
+ * TRAJD_ERR_BUSY. */
 enum trajd_status trajd_client_open(struct trajd_client *client, const struct trajd_open_options *options,
                                     struct trajd_error *error);
 /* NULL before the first open. */
 const struct trajd_feed_info *trajd_client_feed_info(const struct trajd_client *client);
 
-/* The next batch of this worker. Says DONE for the one returned before, if the caller has not. timeout_ms <
- * 0: for ever, 0: do not wait. TRAJD_END_OF_EPOCH (again and again until open), TRAJD_ERR_TIMEOUT,
- * TRAJD_ERR_BUSY (the caller holds as many batches as it has credit: release one), TRAJD_ERR_CLOSED (daemon
- * gone, and no `reconnect`), TRAJD_ERR_DATA (this batch could not be made: file and row in the message; the
- * next call goes on behind it). */
+/* The next batch of this worker. Says DONE for the one returned before, if the caller has not. timeout_ms
+ * below 0: for ever, 0: do not wait. Other than TRAJD_OK:
+ *   TRAJD_END_OF_EPOCH   again and again until open
+ *   TRAJD_ERR_TIMEOUT    nothing in time, or trajd_client_interrupt
+ *   TRAJD_ERR_BUSY       the caller holds as many batches as it has credit: release one
+ *   TRAJD_ERR_CLOSED     the daemon is gone, and no `reconnect`
+ *   TRAJD_ERR_DATA       this batch could not be made, file and row in the message; the next call goes on
+ *                        behind it */
 enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms, struct trajd_batch **batch,
                                     struct trajd_error *error);
 /* A descriptor that is readable while next(client, 0) would return something other than a timeout. Owned by
@@ -111,7 +117,8 @@ void trajd_client_interrupt(struct trajd_client *client);
 enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t timeout_ms, char **json,
                                       struct trajd_error *error);
 
-/* Says BYE and frees the client; clears the pointer. Batches still held stay readable and must still be
+/* Says BYE, waits up to a second until the daemon has heard it, and frees the client; clears the pointer.
+ * With batches still held it returns at once: they stay readable, and the session ends when the last is
  * released. NULL is fine. */
 void trajd_client_close(struct trajd_client **client);
 

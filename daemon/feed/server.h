@@ -1,7 +1,9 @@
-/* The hand-over side of the daemon: sessions, leases and rings behind one ROUTER thread. Sees slots and bytes, never episodes.
+/* The hand-over side of the daemon: sessions, leases and rings behind one ROUTER thread. Sees slots and
+ * bytes, never episodes.
  *
- * A producer (the pipeline; in tests a fake) adds feeds, takes slots to fill, publishes them. Everything else, who has what and what
- * is done, happens on the server's thread. Functions here are thread-safe unless said; none blocks except take, drain and destroy. */
+ * A producer (the pipeline; in tests a fake) adds feeds, takes slots to fill, publishes them. Everything
+ * else, who has what and what is done, happens on the server's thread; a publish sends what it leads to
+ * itself. Functions here are thread-safe unless said; none blocks except take, drain and destroy. */
 #ifndef TRAJD_FEED_SERVER_H
 #define TRAJD_FEED_SERVER_H
 
@@ -24,7 +26,7 @@ struct trajd_feed_tensor {
     enum trajd_dtype dtype;
     uint32_t rank;
     uint64_t shape[TRAJD_TENSOR_MAX_RANK]; /* shape[0] = G */
-    uint64_t offset_bytes; /* filled by trajd_feed_schema_layout */
+    uint64_t offset_bytes;                 /* filled by trajd_feed_schema_layout */
 };
 
 struct trajd_feed_schema {
@@ -34,42 +36,48 @@ struct trajd_feed_schema {
     uint64_t slot_size_bytes; /* filled by trajd_feed_schema_layout */
 };
 
-/* Places the tensors behind the slot header, each aligned to TRAJD_TENSOR_ALIGNMENT; slot size rounded up to TRAJD_RING_ALIGNMENT.
- * TRAJD_ERR_MEMORY on overflow. */
+/* Places the tensors behind the slot header, each aligned to TRAJD_TENSOR_ALIGNMENT; slot size rounded up to
+ * TRAJD_RING_ALIGNMENT. TRAJD_ERR_MEMORY on overflow. */
 enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema, struct trajd_error *error);
 
 struct trajd_feed_options {
-    const char *name;                /* as OPEN names it; for a spec that a job sent: "spec:" and its hash */
+    const char *name; /* as OPEN names it; for a spec that a job sent: "spec:" and its hash */
     const struct trajd_feed_schema *schema; /* copied */
-    uint32_t slot_count;             /* >= 3 */
-    uint32_t max_credit;             /* a session's, >= 2 */
+    uint32_t slot_count;                    /* >= 3 */
+    uint32_t max_credit;                    /* a session's, >= 2 */
     uint64_t fingerprint, seed;
     uint64_t window_count, epoch_length, dropped_count; /* of the sampler */
-    bool tail_short;                 /* the last batch may have fewer rows */
-    const char *journal_directory;   /* NULL: DONE does not survive the daemon (share) */
+    bool tail_short;                                    /* the last batch may have fewer rows */
+    const char *journal_directory;                      /* NULL: DONE does not survive the daemon (share) */
 };
 
 struct trajd_server_options {
-    const char *runtime_directory;   /* holds feed.sock, fd.sock, lock; must exist, 0700 or group-only */
+    const char *runtime_directory; /* holds feed.sock, fd.sock, lock; must exist, 0700 or group-only */
     uint32_t max_sessions;
-    uint64_t instance_id;            /* random, from the caller */
+    uint64_t instance_id; /* random, from the caller */
     const char *version;
-    /* A session asked for a feed that the server does not have, by name or by specification (NUL-terminated text of
-     * spec_length bytes, else NULL). Called on the server's thread: must not block; answered later with trajd_server_answer. */
-    void (*open_feed)(void *context, uint64_t request, const char *name, const char *spec, size_t spec_length);
-    /* No session has been on the feed for a while (feed_idle_ms): the producer may close it. Called on the server's thread. */
+    /* A session asked for a feed that the server does not have, by name or by specification (NUL-terminated
+     * text of spec_length bytes, else NULL). Called on the server's thread: must not block; answered later
+     * with trajd_server_answer. */
+    void (*open_feed)(void *context, uint64_t request, const char *name, const char *spec,
+                      size_t spec_length);
+    /* No session has been on the feed for a while (feed_idle_ms): the producer may close it. Called on the
+     * server's thread. */
     void (*feed_idle)(void *context, struct trajd_feed *feed);
-    /* Adds the producer's part to the status document: writes at most `size` bytes of JSON members (`"store":{...},...`), returns the length. */
+    /* Adds the producer's part to the status document: writes at most `size` bytes of JSON members
+     * (`"store":{...},...`), returns the length. */
     size_t (*describe)(void *context, char *json, size_t size);
     void *context;
     uint32_t feed_idle_ms;
-    const char *const *feed_names;   /* told in WELCOME and in "no such feed"; NULL-ended */
-    bool group_access;               /* sockets are 0770: whoever is in the directory's group may connect; else our uid and root */
+    const char *const *feed_names; /* told in WELCOME and in "no such feed"; NULL-ended */
+    bool group_access; /* sockets are 0770: whoever is in the directory's group may connect; else our uid and
+                          root */
 };
 
-/* Takes the directory's lock (TRAJD_ERR_BUSY: another daemon has it, its pid in the message), binds both sockets, starts the thread. */
-enum trajd_status trajd_server_create(const struct trajd_server_options *options, struct trajd_server **server,
-                                      struct trajd_error *error);
+/* Takes the directory's lock (TRAJD_ERR_BUSY: another daemon has it, its pid in the message), binds both
+ * sockets, starts the thread. */
+enum trajd_status trajd_server_create(const struct trajd_server_options *options,
+                                      struct trajd_server **server, struct trajd_error *error);
 /* Tells every session GOAWAY, then waits until all leases are back or timeout_ms is over. */
 void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms);
 /* Wakes every taker with TRAJD_ERR_CLOSED, joins the thread, frees all feeds, clears the pointer. */
@@ -78,10 +86,11 @@ void trajd_server_destroy(struct trajd_server **server);
 /* Adds a feed and its ring (memfd, allocated and touched now). */
 enum trajd_status trajd_server_add_feed(struct trajd_server *server, const struct trajd_feed_options *options,
                                         struct trajd_feed **feed, struct trajd_error *error);
-/* Takers return TRAJD_ERR_CLOSED, now and from now on: then the producer's thread can be joined, and the feed removed. */
+/* Takers return TRAJD_ERR_CLOSED, now and from now on: then the producer's thread can be joined, and the feed
+ * removed. */
 void trajd_feed_close(struct trajd_feed *feed);
-/* Ends a feed: takers return TRAJD_ERR_CLOSED, its sessions get ERROR; the ring lives while workers map it. Waits for threads that are
- * in take; none may begin one after. */
+/* Ends a feed: takers return TRAJD_ERR_CLOSED, its sessions get ERROR; the ring lives while workers map it.
+ * Waits for threads that are in take; none may begin one after. */
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **feed);
 /* The answer to open_feed: a feed that was added (again fine), or NULL and why not. */
 void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
@@ -90,19 +99,22 @@ void trajd_server_answer(struct trajd_server *server, uint64_t request, struct t
 /* What the producer is to write: rows [0, row_count) of the global batch at `position` of `epoch`. */
 struct trajd_fill {
     uint32_t slot;
-    uint64_t life;      /* of the cursor: a publish after the job began elsewhere is discarded by it */
+    uint64_t life; /* of the cursor: a publish after the job began elsewhere is discarded by it */
     uint64_t epoch;
     uint64_t position;
     uint32_t row_count;
-    void *memory;       /* the slot's first byte (slot header, written by publish); tensors at the schema's offsets */
+    void *
+        memory; /* the slot's first byte (slot header, written by publish); tensors at the schema's offsets */
     uint64_t generation; /* of the slot; the server's own */
 };
 
-/* Waits until a job wants production and a slot is FREE; the slot is FILLING when this returns. One taker per feed at a time may have
- * several fills out; they are published in any order and become READY in the order of positions. TRAJD_ERR_TIMEOUT, TRAJD_ERR_CLOSED. */
+/* Waits until a job wants production and a slot is FREE; the slot is FILLING when this returns. One taker per
+ * feed at a time may have several fills out; they are published in any order and become READY in the order of
+ * positions. TRAJD_ERR_TIMEOUT, TRAJD_ERR_CLOSED. */
 enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms, struct trajd_fill *fill);
 /* The slot is READY (or, with failure not NULL, carries that error to whoever takes it). */
-void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill, const struct trajd_error *failure);
+void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
+                        const struct trajd_error *failure);
 
 struct trajd_server_stats {
     uint32_t sessions;

@@ -1,8 +1,10 @@
 // libs: trajd_test_producer trajd_client PkgConfig::ZMQ
 /* What handing a batch to another process costs, against the same by ZeroMQ alone, in one run:
- *   rate      back to back, microseconds a batch: by descriptor and lease for slots of 4 KiB, 4 MiB and 64
- * MiB, and inline one way   a batch a millisecond: from READY to the return of next(), against a bare message
- * of 200 bytes and of 4 MiB Nobody touches the payload, on either side; inline, ZeroMQ copies it. */
+ *   rate      back to back, microseconds a batch: by descriptor and lease for slots of 4 KiB, 4 MiB and
+ *             64 MiB, and inline
+ *   one way   a batch a millisecond: from READY to the return of next(), against a bare message of
+ *             200 bytes and of 4 MiB
+ * Nobody touches the payload, on either side; inline, ZeroMQ copies it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
