@@ -43,6 +43,8 @@ def print_figure(one):
         cpu = ", ".join(f"{side} {span(value)}" for side, value in one["cpu_us_per_batch"].items())
         ratio = f"  ({span(one['cpu_ratio'])}x less than {one['ratio_to']})" if "cpu_ratio" in one else ""
         print(f"      CPU us a batch: {cpu}{ratio}")
+    elif "cpu_ratio" in one:
+        print(f"      of CPU time: {span(one['cpu_ratio'])}x")
     for key in ("said_ready_ms", "at_ready_mib"):
         if key in one:
             print(f"      {key}: {span(one[key])}")
