@@ -123,10 +123,10 @@ void trajd_core_end_session(struct trajd_core *core, uint64_t session, uint64_t 
 enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session,
                                   const struct trajd_wire_open *open, struct trajd_core_feed *feed,
                                   uint64_t now_ns);
-/* Sends ERROR to a session: for OPENs that could not be resolved. An unknown id is fine: the session died
- * meanwhile. */
-void trajd_core_send_error(struct trajd_core *core, uint64_t session, uint64_t request,
-                           const struct trajd_error *error);
+/* The same for an OPEN that could not be resolved: the session leaves what it had open, and hears ERROR. An
+ * unknown id is fine: the session died meanwhile. */
+void trajd_core_refuse_open(struct trajd_core *core, uint64_t session, uint64_t request,
+                            const struct trajd_error *error, uint64_t now_ns);
 void trajd_core_ack(struct trajd_core *core, uint64_t session, const struct trajd_wire_ack *ack,
                     uint64_t now_ns);
 /* Notes the time of a message that needs no other call (PING, STATUS); the caller answers. */

@@ -181,6 +181,28 @@ static bool check(struct trajd_core_feed *feed, struct session *session, const s
     return false;
 }
 
+/* Also if what is asked for is refused: once all have left an epoch, another can begin. */
+static void leave(struct session *session, uint64_t now_ns)
+{
+    struct trajd_core_feed *left = session->feed;
+
+    if (!left)
+        return;
+    trajd_job_leave(left, session, now_ns);
+    trajd_job_advance(left);
+}
+
+void trajd_core_refuse_open(struct trajd_core *core, uint64_t session_id, uint64_t request,
+                            const struct trajd_error *error, uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+
+    if (!session)
+        return;
+    leave(session, now_ns);
+    trajd_core_send_error(core, session_id, request, error);
+}
+
 enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
                                   const struct trajd_wire_open *open, struct trajd_core_feed *feed,
                                   uint64_t now_ns)
@@ -196,12 +218,7 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
         return TRAJD_OK;
     }
     trajd_feed_account(feed, now_ns);
-    if (session->feed) { /* also if what it asks for is refused: once all have left an epoch, another can
-                            begin */
-        struct trajd_core_feed *left = session->feed;
-        trajd_job_leave(left, session, now_ns);
-        trajd_job_advance(left);
-    }
+    leave(session, now_ns);
     if (!check(feed, session, open))
         return TRAJD_ERR_ARGUMENT;
     verdict = judge(feed, session, open);

@@ -147,7 +147,8 @@ void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns)
         if (peer != NULL && request->feed != NULL)
             enter_feed(server, peer, &request->open, request->feed, now_ns);
         else
-            trajd_core_send_error(server->core, request->session, request->open.request, &request->error);
+            trajd_core_refuse_open(server->core, request->session, request->open.request, &request->error,
+                                   now_ns);
         request->id = 0;
     }
 }
@@ -190,7 +191,7 @@ static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer
             return request->id;
         trajd_error_set(&error, TRAJD_ERR_BUSY, 0, "OPEN: too many feeds are being opened");
     }
-    trajd_core_send_error(server->core, peer->session, open->request, &error);
+    trajd_core_refuse_open(server->core, peer->session, open->request, &error, now_ns);
     return 0;
 }
 

@@ -133,6 +133,8 @@ struct trajd_core {
 struct session *trajd_session_find(const struct trajd_core *core, uint64_t id);
 void trajd_core_send(struct session *session, const struct trajd_core *core,
                      const struct trajd_wire_message *message);
+void trajd_core_send_error(struct trajd_core *core, uint64_t session_id, uint64_t request,
+                           const struct trajd_error *error);
 void trajd_session_refuse(struct trajd_core *core, struct session *session, uint64_t request,
                           enum trajd_status status, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

@@ -244,6 +244,74 @@ static void test_bad_calls_are_refused(void **state)
     trajd_client_close(&client);
 }
 
+/* What a refused OPEN left is given back: else the slots would run out in a few turns. */
+static void test_a_refused_open_gives_back_what_it_left(void **state)
+{
+    (void)state;
+    struct trajd_client *client = connect_client(false);
+    struct trajd_batch *batch;
+    struct trajd_error error;
+    for (uint32_t i = 0; i < 8; i++) {
+        open_train(client, 6, 0, 0);
+        assert_int_equal(trajd_client_next(client, 10000, &batch, &error), TRAJD_OK);
+        assert_int_equal(position_of(batch), 0);
+        assert_int_equal(trajd_client_open(client, &(struct trajd_open_options){.feed = "trian"}, &error),
+                         TRAJD_ERR_NOT_FOUND);
+        trajd_batch_done(batch); /* too late to be said */
+        trajd_batch_release(&batch);
+        assert_int_equal(trajd_client_next(client, 0, &batch, &error), TRAJD_ERR_ARGUMENT);
+    }
+    assert_int_equal(status_number(client, "windows_done"), 0);
+    trajd_client_close(&client);
+}
+
+/* Another worker reads the whole epoch, through every slot but that one. */
+static void test_a_batch_is_readable_after_close(void **state)
+{
+    (void)state;
+    struct trajd_client *client = connect_client(false), *other = connect_client(false);
+    struct trajd_batch *held, *batch;
+    struct trajd_error error;
+    enum trajd_status status = TRAJD_OK;
+    uint32_t count = 0;
+    open_train(client, 2, 0, 0);
+    assert_int_equal(trajd_client_next(client, 10000, &held, &error), TRAJD_OK);
+    trajd_client_close(&client);
+    open_train(other, 2, 0, 0);
+    while (count < BATCHES - 2) { /* what the first one had queued comes after its end */
+        status = trajd_client_next(other, 10000, &batch, &error);
+        assert_true(status == TRAJD_OK || status == TRAJD_ERR_DATA);
+        count++;
+        trajd_batch_release(&batch);
+    }
+    const struct trajd_tensor *ids = trajd_batch_find(held, "window_id");
+    for (uint32_t row = 0; row < BATCH; row++)
+        assert_int_equal(((int64_t *)ids->data)[row], row);
+    trajd_batch_release(&held);
+    while ((status = trajd_client_next(other, 10000, &batch, &error)) == TRAJD_OK) {
+        count++;
+        trajd_batch_release(&batch);
+    }
+    assert_int_equal(status, TRAJD_END_OF_EPOCH);
+    assert_int_equal(count, BATCHES - 1); /* the one that was held and released is DONE */
+    assert_int_equal(status_number(other, "session_count"), 1);
+    trajd_client_close(&other);
+}
+
+static void test_a_busy_feed_is_waited_for(void **state)
+{
+    (void)state;
+    struct trajd_client *client = connect_client(false), *other = connect_client(false);
+    struct trajd_error error;
+    const struct trajd_open_options open = {.feed = "train", .job = "another", .timeout_ms = 100};
+    open_train(client, 2, 0, 0);
+    assert_int_equal(trajd_client_open(other, &open, &error), TRAJD_ERR_BUSY);
+    assert_non_null(strstr(error.message, "job"));
+    trajd_client_close(&client);
+    assert_int_equal(trajd_client_open(other, &open, &error), TRAJD_OK);
+    trajd_client_close(&other);
+}
+
 static void *interrupt_soon(void *context)
 {
     usleep(20000);
@@ -611,6 +679,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_failed_batch_is_told_and_passed, start, stop),
         cmocka_unit_test_setup_teardown(test_an_epoch_can_be_left_early, start, stop),
         cmocka_unit_test_setup_teardown(test_bad_calls_are_refused, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_refused_open_gives_back_what_it_left, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_batch_is_readable_after_close, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_busy_feed_is_waited_for, start, stop),
         cmocka_unit_test_setup_teardown(test_interrupt_and_timeout, start, stop),
         cmocka_unit_test_setup_teardown(test_the_poll_descriptor_says_when, start, stop),
         cmocka_unit_test_setup_teardown(test_a_child_may_not_use_it, start, stop),
