@@ -3,17 +3,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Far outside the rows times stop at the ends of what fits, with room for offsets: such targets are before or after everything. */
+#define FAR_NS (INT64_C(1) << 61)
+
+static int64_t bounded(__int128 ns)
+{
+    return ns > FAR_NS ? FAR_NS : ns < -FAR_NS ? -FAR_NS : (int64_t)ns;
+}
+
 int64_t trajd_clock_row_ns(const struct trajd_episode_clock *clock, int64_t n)
 {
     const int64_t last = clock->row_count - 1;
     int64_t interval;
 
     if (!clock->stamps_ns)
-        return clock->start_ns + trajd_rate_row_ns(clock->rate, n);
+        return clock->rate.num ? bounded((__int128)clock->start_ns + trajd_rate_row_ns(clock->rate, n)) : 0;
     if (n >= 0 && n <= last)
         return clock->stamps_ns[n];
     interval = last > 0 ? (clock->stamps_ns[last] - clock->stamps_ns[0]) / last : INT64_C(1000000000);
-    return n < 0 ? clock->stamps_ns[0] + n * interval : clock->stamps_ns[last] + (n - last) * interval;
+    return n < 0 ? bounded(clock->stamps_ns[0] + (__int128)n * interval)
+                 : bounded(clock->stamps_ns[last] + (__int128)(n - last) * interval);
 }
 
 /* Narrows [*low, *high), which holds the answer, around the row that the mean rate puts at x: stamps are nearly regular, so few of
@@ -47,11 +56,13 @@ int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t 
 {
     int64_t low = 0, high = row_count;
 
+    if (row_count < 1) /* or the episode lacks the clock altogether */
+        return 0;
     if (!clock->stamps_ns) {
         const int64_t row = trajd_rate_row_at(clock->rate, x_ns - clock->start_ns);
         return row < 0 ? 0 : row + 1 < row_count ? row + 1 : row_count;
     }
-    if (row_count < 1 || x_ns < clock->stamps_ns[0])
+    if (x_ns < clock->stamps_ns[0])
         return 0;
     if (x_ns >= clock->stamps_ns[row_count - 1])
         return row_count;
@@ -86,7 +97,9 @@ static struct trajd_rate common_rate(const struct trajd_index *index, uint32_t c
     struct trajd_rate common = {0, 0};
 
     for (uint32_t e = 0; e < index->episode_count && index->clocks[clock].regular; e++) {
-        const struct trajd_rate rate = index->episodes[e].quarantine ? common : index->episodes[e].clocks[clock].rate;
+        const struct trajd_rate rate = index->episodes[e].clocks[clock].rate;
+        if (index->episodes[e].quarantine || !rate.num) /* an episode without any stream on the clock has no rate */
+            continue;
         if (common.num && (rate.num != common.num || rate.den != common.den))
             return (struct trajd_rate){0, 0};
         common = rate;

@@ -20,6 +20,8 @@ int64_t trajd_plan_row_count(const struct trajd_window_plan *plan, const struct 
     return episode->clocks[bracket->clock_index].row_count;
 }
 
+#define MAX_OFFSETS (UINT64_C(1) << 24) /* explicit targets of a batch on one grid: 128 MiB */
+
 enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
     const enum trajd_kind kind = plan->spec->outputs[target->output_index].kind;
@@ -79,6 +81,10 @@ static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
                    stream->kind == TRAJD_KIND_ANGLE))
         return output_error(output, error, TRAJD_ERR_ARGUMENT,
                             "%s holds rotations: blended by their own kind, or previous, or nearest", stream->name);
+    if (output->has_range && *kind != TRAJD_KIND_ANGLE)
+        return output_error(output, error, TRAJD_ERR_ARGUMENT, "range_low: %s is no angle", stream->name);
+    if (output->mean_width_ns && *kind != TRAJD_KIND_MEAN)
+        return output_error(output, error, TRAJD_ERR_ARGUMENT, "width: only kind: mean has one");
     if (blends && (stream->dtype == TRAJD_BOOL || (stream->dtype == TRAJD_U8 && stream->rank >= 2)))
         return output_error(output, error, TRAJD_ERR_ARGUMENT,
                             "%s holds images or flags: these are never blended; use previous or nearest",
@@ -156,9 +162,12 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
 {
     const bool exact = plan->anchor_rate.num && grid->rate.num;
 
+    const uint64_t offsets = (uint64_t)grid->step_count * plan->spec->global_batch;
+
     grid->per_window = grid->rule == TRAJD_TARGET_ANCHOR_STEPS || (grid->rule == TRAJD_TARGET_OFFSETS && exact);
-    grid->offsets = calloc((size_t)grid->step_count * (grid->per_window ? plan->spec->global_batch : 1),
-                           sizeof *grid->offsets);
+    if (grid->per_window && offsets > MAX_OFFSETS)
+        return no_memory(error);
+    grid->offsets = calloc(grid->per_window ? offsets : grid->step_count, sizeof *grid->offsets);
     grid->step_ns = calloc(grid->step_count, sizeof *grid->step_ns);
     grid->step_fraction = calloc(grid->step_count, sizeof *grid->step_fraction);
     if (!grid->offsets || !grid->step_ns || !grid->step_fraction)
@@ -184,10 +193,13 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan, const struct 
 
     if (status)
         return status;
+    /* A row has no age and no width in time: outputs that ask for one are looked up by time. */
     if (grid.rate.num && !same_rate(grid.rate, plan->anchor_rate))
         grid.rule = TRAJD_TARGET_OFFSETS;
+    else if ((int64_t)clock == plan->anchor_clock && output->max_age_ns < 0 && !output->mean_width_ns)
+        grid.rule = TRAJD_TARGET_ROWS;
     else
-        grid.rule = (int64_t)clock == plan->anchor_clock ? TRAJD_TARGET_ROWS : TRAJD_TARGET_ANCHOR_STEPS;
+        grid.rule = TRAJD_TARGET_ANCHOR_STEPS;
     for (*grid_index = 0; *grid_index < plan->grid_count; (*grid_index)++) {
         const struct trajd_plan_grid *other = &plan->grids[*grid_index];
         if (other->rule == grid.rule && other->from == grid.from && other->step_count == grid.step_count &&
@@ -195,7 +207,11 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan, const struct 
             return TRAJD_OK;
     }
     plan->grids[plan->grid_count] = grid;
-    return prepare_grid(plan, &plan->grids[plan->grid_count++], error);
+    status = prepare_grid(plan, &plan->grids[plan->grid_count++], error);
+    if (status == TRAJD_ERR_MEMORY)
+        return output_error(output, error, status, "no memory for %u steps of each of %u windows", grid.step_count,
+                            plan->spec->global_batch);
+    return status;
 }
 
 /* Some streams have rows of their own number on a regular clock: T + 1 observations, say. */
@@ -297,6 +313,13 @@ static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
         out->dtype = !alone || kind_blends(kind) || is_floating(stream->dtype) || output->norm_count
                          ? TRAJD_F32
                          : stream->dtype;
+    if (!is_floating(out->dtype) && (out->dtype != stream->dtype || kind_blends(kind) || output->norm_count))
+        return output_error(output, error, TRAJD_ERR_ARGUMENT,
+                            "dtype: %s holds neither blended nor scaled values, and no other type's (%s is %s)",
+                            trajd_dtype_name(out->dtype), stream->name, trajd_dtype_name(stream->dtype));
+    if (out->dtype == TRAJD_F64 && stream->dtype != TRAJD_F64)
+        return output_error(output, error, TRAJD_ERR_ARGUMENT, "dtype: float64 is for float64 sources; %s is %s",
+                            stream->name, trajd_dtype_name(stream->dtype));
     return TRAJD_OK;
 }
 
@@ -382,7 +405,8 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     const uint64_t numbers[] = {(uint64_t)spec->rate.num, (uint64_t)spec->rate.den,
                                 (uint64_t)spec->anchor_rate.num, (uint64_t)spec->anchor_rate.den,
                                 spec->pad_before, spec->pad_after, spec->edge, spec->order,
-                                spec->block_windows, spec->block_neighbours, TRAJD_SAMPLER_VERSION};
+                                spec->block_windows, spec->block_neighbours, spec->keep_bad_rows,
+                                TRAJD_SAMPLER_VERSION};
 
     hash = hash_bytes(hash, numbers, sizeof numbers);
     hash = hash_text(hash_text(hash, spec->filter), spec->anchor_clock);
@@ -394,8 +418,10 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
                                    (uint64_t)output->at.rate.num, (uint64_t)output->at.rate.den, output->role,
                                    output->kind, output->dtype, (uint64_t)output->max_age_ns,
                                    (uint64_t)output->max_gap_ns, (uint64_t)output->lookahead_ns,
-                                   (uint64_t)output->mean_width_ns, output->missing, output->norm_count};
+                                   (uint64_t)output->mean_width_ns, output->missing, output->norm_count,
+                                   output->has_range};
         hash = hash_bytes(hash_text(hash, output->name), fields, sizeof fields);
+        hash = hash_bytes(hash, &output->range_low, sizeof output->range_low);
         for (uint32_t s = 0; s < output->source_count; s++)
             hash = hash_text(hash, output->sources[s]);
         hash = hash_bytes(hash, output->scale, output->norm_count * sizeof *output->scale);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_NS (INT64_C(86400) * 1000000000) /* no window is longer than a day */
+
 /* The spec and everything it names, freed together. */
 struct owned_spec {
     struct trajd_window_spec spec;
@@ -64,7 +66,7 @@ static bool parse_end(const char *text, bool *in_time, int64_t *value)
         return steps >= -TRAJD_SPEC_MAX_STEPS && steps <= TRAJD_SPEC_MAX_STEPS;
     }
     *in_time = true;
-    return trajd_parse_duration(text, value) && llabs(*value) <= INT64_C(86400) * 1000000000;
+    return trajd_parse_duration(text, value) && llabs(*value) <= MAX_NS;
 }
 
 static void trim(char *text)
@@ -272,6 +274,17 @@ static enum trajd_status read_output_key(struct parser *p, const struct trajd_ya
     return read_output_word(p, node, key, output);
 }
 
+static bool is_reserved(const char *name)
+{
+    static const char *const ids[] = {"window_id", "dataset_index", "episode_index", "anchor_ns", "wrapped"};
+    const size_t length = strlen(name);
+
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (strcmp(name, ids[i]) == 0)
+            return true;
+    return length >= 5 && strcmp(name + length - 5, ".mask") == 0;
+}
+
 static enum trajd_status read_output(struct parser *p, const struct trajd_yaml_node *node,
                                      struct trajd_spec_output *output)
 {
@@ -286,6 +299,8 @@ static enum trajd_status read_output(struct parser *p, const struct trajd_yaml_n
         return status;
     if (strlen(output->name) > 96)
         return trajd_yaml_error(p->yaml, node, p->error, "a name of more than 96 bytes");
+    if (is_reserved(output->name))
+        return trajd_yaml_error(p->yaml, node, p->error, "a name that the ids and masks of every batch have");
     output->role = strncmp(output->name, "action", 6) == 0 ? TRAJD_ROLE_ACTION : TRAJD_ROLE_OBS;
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(p->yaml, node, p->error, "a mapping with at least {at: FROM..TO}");
@@ -304,9 +319,13 @@ static enum trajd_status read_output(struct parser *p, const struct trajd_yaml_n
         return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "at"), p->error,
                                 "an observation reads nothing behind its anchor: end at 0, or say role: action "
                                 "or lookahead:");
-    if (output->max_age_ns < -1 || output->max_gap_ns < -1 || output->lookahead_ns < 0 ||
-        output->mean_width_ns < 0)
-        return trajd_yaml_error(p->yaml, node, p->error, "a negative time");
+    if (output->role == TRAJD_ROLE_ACTION && output->lookahead_ns)
+        return trajd_yaml_error(p->yaml, node, p->error, "lookahead: an action reads ahead anyway");
+    if ((trajd_yaml_get(node, "max_age") && output->max_age_ns < 0) ||
+        (trajd_yaml_get(node, "max_gap") && output->max_gap_ns < 0) || output->lookahead_ns < 0 ||
+        output->lookahead_ns > MAX_NS || output->mean_width_ns < 0 || output->mean_width_ns > MAX_NS ||
+        output->max_age_ns > MAX_NS || output->max_gap_ns > MAX_NS)
+        return trajd_yaml_error(p->yaml, node, p->error, "a time that is negative or longer than a day");
     return TRAJD_OK;
 }
 
