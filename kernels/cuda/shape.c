@@ -18,11 +18,13 @@
 #define PREFETCH_BYTES_MIN (128u << 10) /* below, asking costs more than it hides */
 #define PREFETCH_BYTES_MAX (4u << 20)
 #define DIRECT_VECTORS 131071u
-#define RUN_STEPS_PER_ROW 2u /* from here on, neighbouring targets mostly share their two rows */
+#define NARROW_RUN_STEPS_PER_ROW 2u /* from here on, neighbouring targets mostly share their two rows */
+#define RUN_STEPS_PER_ROW 4u        /* the same for vectors of 8 bytes and more */
+#define WIDE_LOAD_BYTES 8u
 #define RUN_TILES 4u
 #define RUN_BLOCKS_MIN 768u
 #define RUN_VECTORS_MAX 16u
-#define WIDE_VECTORS 16u
+#define WIDE_VECTORS 32u
 #define FEW_BLOCKS 528u /* four a multiprocessor */
 #define MANY_VECTORS 448u
 #define WALK_OUTPUT_BYTES (32u << 20)
@@ -91,7 +93,12 @@ static bool wants_walk(const struct trajd_cuda_problem *problem)
     const struct trajd_cuda_stream *stream = &problem->streams[0];
     uint64_t targets = (uint64_t)problem->window_count * problem->step_count_max;
 
-    return stream->load_bytes >= 8 && targets * stream->vector_count * 16 >= WALK_OUTPUT_BYTES;
+    return stream->load_bytes >= WIDE_LOAD_BYTES && targets * stream->vector_count * 16 >= WALK_OUTPUT_BYTES;
+}
+
+static uint64_t run_steps_per_row(const struct trajd_cuda_stream *stream)
+{
+    return stream->load_bytes >= WIDE_LOAD_BYTES ? RUN_STEPS_PER_ROW : NARROW_RUN_STEPS_PER_ROW;
 }
 
 /* A block's threads for so many vectors of a tile. */
@@ -118,7 +125,7 @@ static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *probl
         shape.style = TRAJD_CUDA_DIRECT;
         shape.tile_steps = power_of_two(clamp(2 * THREADS / vectors, 1, TILE_STEPS_MAX));
         shape.thread_count = threads_for((steps < shape.tile_steps ? steps : shape.tile_steps) * vectors);
-    } else if (row_count > 0 && steps >= RUN_STEPS_PER_ROW * row_count) {
+    } else if (row_count > 0 && steps >= run_steps_per_row(&problem->streams[0]) * row_count) {
         if (wants_walk(problem))
             shape.style = TRAJD_CUDA_WALK;
         if (vectors <= RUN_VECTORS_MAX && blocks >= RUN_TILES * RUN_BLOCKS_MIN)
