@@ -23,9 +23,9 @@ static const struct config_key {
     {NULL, "cache", KEY_STRING, offsetof(struct trajd_config, cache), 0, 0, 0},
     {NULL, "state", KEY_STRING, offsetof(struct trajd_config, state), 0, 0, 0},
     {NULL, "feed_idle", KEY_DURATION, offsetof(struct trajd_config, feed_idle_ns), SECOND / 10, 86400 * SECOND, 60 * SECOND},
-    {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, store_bytes), 1 << 16, INT64_MAX, 1024 * MIB},
-    {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16, INT64_MAX, 1024 * MIB},
-    {"memory", "reserve", KEY_SIZE, offsetof(struct trajd_config, reserve_bytes), 0, INT64_MAX, 256 * MIB},
+    {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, store_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
+    {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
+    {"memory", "reserve", KEY_SIZE, offsetof(struct trajd_config, reserve_bytes), 0, INT64_C(1) << 50, 256 * MIB},
     {"threads", "readers", KEY_COUNT, offsetof(struct trajd_config, reader_threads), 1, 256, 2},
     {"threads", "resample", KEY_COUNT, offsetof(struct trajd_config, resample_threads), 0, 1024, 0},
     {"index", "children", KEY_COUNT, offsetof(struct trajd_config, index_children), 0, 256, 0},
@@ -55,8 +55,8 @@ static enum trajd_status read_key(struct trajd_config *config, const struct conf
     case KEY_SIZE:
         status = trajd_yaml_size(config->yaml, node, field, error);
         if (!status && (*(uint64_t *)field < (uint64_t)key->low || *(uint64_t *)field > (uint64_t)key->high))
-            return trajd_yaml_error(config->yaml, node, error, "%s: at least %lld bytes", node->value,
-                                    (long long)key->low);
+            return trajd_yaml_error(config->yaml, node, error, "%s: between %lld and %lld bytes", node->value,
+                                    (long long)key->low, (long long)key->high);
         return status;
     case KEY_DURATION:
         status = trajd_yaml_duration(config->yaml, node, field, error);
@@ -260,8 +260,11 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
     for (size_t i = 0; i < 3 && !status; i++)
         if (*directories[i])
             status = resolve_path(config, real, directories[i], error);
-    for (uint32_t d = 0; d < config->dataset_count && !status; d++)
+    for (uint32_t d = 0; d < config->dataset_count && !status; d++) {
         status = resolve_path(config, real, &config->datasets[d].path, error);
+        if (!status && strchr(config->datasets[d].layout, '/')) /* else a name */
+            status = resolve_path(config, real, &config->datasets[d].layout, error);
+    }
     free(real);
     return status;
 }

@@ -34,7 +34,7 @@ struct trajd_config {
     struct trajd_config_dataset datasets[TRAJD_CONFIG_MAX_DATASETS];
     struct trajd_window_spec *feeds[TRAJD_CONFIG_MAX_FEEDS];
     struct trajd_yaml *yaml;      /* owns all strings but the paths, which are */
-    char *resolved[TRAJD_CONFIG_MAX_DATASETS + 3]; /* relative to the file's folder */
+    char *resolved[2 * TRAJD_CONFIG_MAX_DATASETS + 3]; /* relative to the file's folder */
     uint32_t resolved_count;
 };
 

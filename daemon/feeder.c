@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/counter.h"
@@ -14,6 +15,7 @@
 #include "proto/ring_layout.h"
 
 #define TAKE_TIMEOUT_MS 500
+#define PAUSE_NS 1000000 /* between attempts to get room that other feeds have pinned */
 #define ID_COUNT 4
 
 enum { COUNT_BATCHES, COUNT_WINDOWS, COUNT_FAILED, COUNT_WAIT_NS, COUNT_LOAD_NS, COUNT_RESAMPLE_NS, COUNTER_COUNT };
@@ -42,6 +44,8 @@ struct trajd_feeder {
     struct trajd_feed *feed;
     pthread_t thread;
     bool running;
+    bool stop;                   /* atomic: the thread is to end */
+    bool waits_for_rows;         /* atomic: in the store, which may be on dead storage */
     bool resident;               /* every piece stays in the store while the feed lives: nothing is pinned per batch */
     const void **rows;           /* [index episodes][pieces], of the episodes pinned now */
     uint8_t *pinned;             /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
@@ -63,7 +67,17 @@ const char *trajd_feeder_name(const struct trajd_feeder *feeder)
 
 uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder)
 {
-    return feeder->schema.slot_size_bytes * feeder->spec->slot_count + TRAJD_RING_ALIGNMENT;
+    uint64_t bytes;
+
+    if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->spec->slot_count, &bytes) ||
+        __builtin_add_overflow(bytes, TRAJD_RING_ALIGNMENT, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
+bool trajd_feeder_waits_for_rows(const struct trajd_feeder *feeder)
+{
+    return __atomic_load_n(&feeder->waits_for_rows, __ATOMIC_RELAXED); /* a flag on its own: orders nothing */
 }
 
 int64_t trajd_feeder_last_turn_ns(const struct trajd_feeder *feeder)
@@ -161,8 +175,11 @@ static enum trajd_status pin_episode(struct trajd_feeder *feeder, uint32_t episo
 
     if (feeder->pinned[episode])
         return TRAJD_OK;
+    __atomic_store_n(&feeder->waits_for_rows, true, __ATOMIC_RELAXED);
     status = trajd_store_pin(feeder->dataset->store, selection, episode,
                              feeder->rows + (size_t)episode * selection->dataset_count, error);
+    __atomic_store_n(&feeder->waits_for_rows, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&feeder->last_turn_ns, trajd_now_ns(), __ATOMIC_RELAXED);
     if (!status)
         feeder->pinned[episode] = 1;
     else if (status != TRAJD_ERR_MEMORY && feeder->spec->keep_bad_rows) {
@@ -205,6 +222,19 @@ static void spoil_windows(const struct trajd_feeder *feeder, uint8_t *slot, uint
             spoil_window(feeder, slot, w);
 }
 
+/* One window does not fit the store: beside what other feeds have pinned, which they give back soon, or at all. */
+static bool wait_for_others(struct trajd_feeder *feeder)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    struct trajd_store_stats stats;
+
+    trajd_store_get_stats(feeder->dataset->store, &stats);
+    if (!stats.pinned_bytes || __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED))
+        return false;
+    nanosleep(&pause, NULL);
+    return true;
+}
+
 /* Makes windows [first, first + count). Where they need more rows at once than the store may hold: half of them, then the rest. */
 static enum trajd_status make_windows(struct trajd_feeder *feeder, const struct trajd_fill *fill, uint32_t first,
                                       uint32_t count, struct trajd_error *error)
@@ -225,6 +255,8 @@ static enum trajd_status make_windows(struct trajd_feeder *feeder, const struct 
             spoil_windows(feeder, fill->memory, first, count);
     }
     unpin_windows(feeder, first, count);
+    if (status == TRAJD_ERR_MEMORY && count == 1 && wait_for_others(feeder))
+        return make_windows(feeder, fill, first, count, error);
     if (status == TRAJD_ERR_MEMORY && count > 1) {
         const uint32_t half = count / 2;
         status = make_windows(feeder, fill, first, half, error);
@@ -302,6 +334,7 @@ static enum trajd_status start_thread(struct trajd_feeder *feeder, struct trajd_
     sigset_t all, before;
     int failed;
 
+    feeder->last_turn_ns = trajd_now_ns();
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     failed = pthread_create(&feeder->thread, NULL, produce, feeder);
@@ -313,7 +346,26 @@ static enum trajd_status start_thread(struct trajd_feeder *feeder, struct trajd_
     return TRAJD_OK;
 }
 
-/* Loads what fits; where all of it does, pins it for the feed's life. */
+/* What stays pinned for feeds' lives leaves a quarter of the store to those that come and go. */
+static bool may_stay(const struct trajd_feeder *feeder)
+{
+    struct trajd_store_stats stats;
+
+    trajd_store_get_stats(feeder->dataset->store, &stats);
+    return stats.pinned_bytes <= stats.budget_bytes / 4 * 3;
+}
+
+static void unpin_all(struct trajd_feeder *feeder)
+{
+    for (uint32_t i = 0; feeder->pinned && i < feeder->plan->episode_count; i++) {
+        const uint32_t episode = feeder->plan->episodes[i];
+        if (feeder->pinned[episode] == 1)
+            trajd_store_unpin(feeder->dataset->store, &feeder->plan->selection, episode);
+        feeder->pinned[episode] = 0;
+    }
+}
+
+/* Loads what fits; where all of it does and leaves room, pins it for the feed's life. */
 static enum trajd_status load_rows(struct trajd_feeder *feeder, struct trajd_error *error)
 {
     struct trajd_window_plan *plan = feeder->plan;
@@ -330,8 +382,10 @@ static enum trajd_status load_rows(struct trajd_feeder *feeder, struct trajd_err
                               error);
     for (uint32_t i = 0; i < plan->episode_count && complete && !status; i++)
         status = pin_episode(feeder, plan->episodes[i], error);
-    feeder->resident = complete && !status;
-    return status;
+    feeder->resident = complete && !status && may_stay(feeder);
+    if (!feeder->resident)
+        unpin_all(feeder);
+    return status == TRAJD_ERR_MEMORY ? TRAJD_OK : status; /* others have pinned the room: rows come batch by batch */
 }
 
 static enum trajd_status make_kernel_plan(struct trajd_feeder *feeder, struct trajd_error *error)
@@ -341,6 +395,17 @@ static enum trajd_status make_kernel_plan(struct trajd_feeder *feeder, struct tr
 
     shape.window_count = feeder->spec->global_batch;
     return trajd_plan_create(&shape, &facts, feeder->spec->variant, &feeder->kernel_plan, error);
+}
+
+static enum trajd_status check_ring(const struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
+                                    struct trajd_error *error)
+{
+    if (trajd_feeder_ring_bytes(feeder) > options->rings_left_bytes)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "feed %s: a ring of %u slots of %llu bytes is over what memory.rings leaves (%llu bytes)",
+                               feeder->name, feeder->spec->slot_count, (unsigned long long)feeder->schema.slot_size_bytes,
+                               (unsigned long long)options->rings_left_bytes);
+    return TRAJD_OK;
 }
 
 static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
@@ -359,11 +424,6 @@ static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct traj
                                             .tail_short = feeder->spec->tail == TRAJD_TAIL_SHORT,
                                             .journal_directory = options->journal_directory};
 
-    if (trajd_feeder_ring_bytes(feeder) > options->rings_left_bytes)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "feed %s: a ring of %u slots of %llu bytes is over what memory.rings leaves (%llu bytes)",
-                               feeder->name, feed.slot_count, (unsigned long long)feeder->schema.slot_size_bytes,
-                               (unsigned long long)options->rings_left_bytes);
     return options->server ? trajd_server_add_feed(options->server, &feed, &feeder->feed, error) : TRAJD_OK;
 }
 
@@ -388,6 +448,8 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
     if (!status)
         status = make_schema(feeder, error);
     if (!status)
+        status = check_ring(feeder, options, error);
+    if (!status)
         status = make_kernel_plan(feeder, error);
     if (!status && options->server)
         status = load_rows(feeder, error);
@@ -405,6 +467,7 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
 
 void trajd_feeder_stop(struct trajd_feeder *feeder)
 {
+    __atomic_store_n(&feeder->stop, true, __ATOMIC_RELAXED); /* a flag on its own: the join orders the rest */
     if (feeder->feed)
         trajd_feed_close(feeder->feed); /* take returns; publish still may be called */
 }
@@ -421,9 +484,8 @@ void trajd_feeder_destroy(struct trajd_feeder **out)
         pthread_join(feeder->thread, NULL);
     if (feeder->feed)
         trajd_server_remove_feed(feeder->server, &feeder->feed);
-    for (uint32_t i = 0; feeder->pinned && i < feeder->plan->episode_count; i++)
-        if (feeder->pinned[feeder->plan->episodes[i]] == 1)
-            trajd_store_unpin(feeder->dataset->store, &feeder->plan->selection, feeder->plan->episodes[i]);
+    if (feeder->plan)
+        unpin_all(feeder);
     trajd_plan_destroy(&feeder->kernel_plan);
     trajd_window_plan_destroy(&feeder->plan);
     if (feeder->owns_spec)

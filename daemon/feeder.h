@@ -44,6 +44,9 @@ uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder);
 /* CLOCK_MONOTONIC of the thread's last turn: for the watchdog. */
 int64_t trajd_feeder_last_turn_ns(const struct trajd_feeder *feeder);
 
+/* The thread waits for the store to read: that is stalled, not stuck. */
+bool trajd_feeder_waits_for_rows(const struct trajd_feeder *feeder);
+
 /* The feed in words: windows, outputs with source, clock, kind, grid, type, shape. One line each, to `out` (with `json`: one object). */
 void trajd_feeder_describe(const struct trajd_feeder *feeder, FILE *out, bool json);
 

@@ -135,13 +135,14 @@ static enum trajd_status serve(const struct trajd_config *config, const struct t
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     status = trajd_notify_open(&notify, error);
     if (status)
         return status;
+    /* Until READY signals end the process as they do by themselves: nothing has been handed to anybody. Threads block all. */
     status = trajd_pipeline_create(config, log, true, log->level >= TRAJD_LOG_INFO && !log->journal ? stderr : NULL,
                                    &pipeline, error);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
     if (!status) {
         LOG(log, INFO, "ready after %.1f ms", (double)(trajd_now_ns() - begin_ns) / 1e6);
         trajd_notify_send(&notify, NULL, "READY=1");

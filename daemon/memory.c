@@ -23,6 +23,22 @@ static int read_number(const char *folder, const char *name, uint64_t *value)
     return 1;
 }
 
+/* Page cache that nobody maps counts as used and goes when it is pressed. */
+static uint64_t read_inactive_file(const char *folder)
+{
+    char path[PATH_MAX + 16], line[128];
+    unsigned long long bytes = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file) && sscanf(line, "inactive_file %llu", &bytes) != 1)
+        ;
+    if (file)
+        fclose(file);
+    return bytes;
+}
+
 /* The rest of the limits of a group and of all above it. */
 static uint64_t walk_groups(const char *mount, const char *group, const char *limit_name, const char *usage_name)
 {
@@ -33,7 +49,9 @@ static uint64_t walk_groups(const char *mount, const char *group, const char *li
     for (;;) {
         char *slash;
         if (read_number(folder, limit_name, &limit) && read_number(folder, usage_name, &used)) {
-            const uint64_t here = limit > used ? limit - used : 0;
+            const uint64_t cache = read_inactive_file(folder);
+            const uint64_t held = used > cache ? used - cache : 0;
+            const uint64_t here = limit > held ? limit - held : 0;
             rest = here < rest ? here : rest;
         }
         slash = strrchr(folder, '/');
@@ -50,7 +68,7 @@ static uint64_t read_cgroup(void)
     FILE *file = fopen("/proc/self/cgroup", "re");
 
     while (file && fgets(line, sizeof line, file)) {
-        char *group = strrchr(line, ':');
+        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL; /* a path may hold more */
         uint64_t here = UINT64_MAX;
         if (!group)
             continue;

@@ -227,18 +227,22 @@ static void *run_opener(void *context)
     return NULL;
 }
 
-static bool ask_opener(struct trajd_pipeline *pipeline, const struct opener_request *request)
+static enum trajd_status ask_opener(struct trajd_pipeline *pipeline, const struct opener_request *request,
+                                    struct trajd_error *error)
 {
-    bool room;
+    enum trajd_status status = TRAJD_OK;
 
     pthread_mutex_lock(&pipeline->mutex);
-    room = pipeline->request_count < MAX_REQUESTS && !pipeline->stop;
-    if (room) {
+    if (pipeline->stop) {
+        status = trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending");
+    } else if (pipeline->request_count == MAX_REQUESTS) {
+        status = trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%d feeds wait to be opened: try again", MAX_REQUESTS);
+    } else {
         pipeline->requests[pipeline->request_count++] = *request;
         pthread_cond_signal(&pipeline->asked);
     }
     pthread_mutex_unlock(&pipeline->mutex);
-    return room;
+    return status;
 }
 
 /* ---- what the server calls, on its thread ---- */
@@ -251,18 +255,17 @@ static void on_open_feed(void *context, uint64_t request_id, const char *name, c
                                      .spec = spec ? strndup(spec, spec_length) : NULL};
     struct trajd_error error;
 
-    if (ask_opener(pipeline, &request))
+    if (ask_opener(pipeline, &request, &error) == TRAJD_OK)
         return;
     free(request.name);
     free(request.spec);
-    trajd_error_set(&error, TRAJD_ERR_BUSY, 0, "%d feeds wait to be opened: try again", MAX_REQUESTS);
     trajd_server_answer(pipeline->server, request_id, NULL, &error);
 }
 
 static void on_feed_idle(void *context, struct trajd_feed *feed)
 {
     const struct opener_request request = {.idle_feed = feed};
-    ask_opener(context, &request);
+    ask_opener(context, &request, NULL);
 }
 
 static size_t on_describe(void *context, char *json, size_t size)
@@ -273,6 +276,7 @@ static size_t on_describe(void *context, char *json, size_t size)
 
     if (!out)
         return 0;
+    pthread_mutex_lock(&pipeline->mutex);
     fprintf(out, "\"datasets\":[");
     for (uint32_t d = 0; d < pipeline->dataset_count; d++) {
         const struct trajd_dataset *dataset = pipeline->datasets[d];
@@ -291,7 +295,6 @@ static size_t on_describe(void *context, char *json, size_t size)
                 (unsigned long long)store.missing_chunks);
     }
     fprintf(out, "],\"producers\":[");
-    pthread_mutex_lock(&pipeline->mutex);
     for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
         if (f)
             fputc(',', out);
@@ -314,7 +317,7 @@ static enum trajd_status check_memory(const struct trajd_config *config, struct 
     struct trajd_memory memory;
     const uint64_t wanted = config->store_bytes + config->rings_bytes;
 
-    trajd_memory_read(&memory);
+    trajd_memory_read(&memory); /* each figure is at most 2^50: the sum fits */
     if (wanted + config->reserve_bytes <= trajd_memory_available(&memory))
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
@@ -367,7 +370,9 @@ static enum trajd_status open_datasets(struct trajd_pipeline *pipeline, struct t
         enum trajd_status status = trajd_dataset_open(&options, &pipeline->datasets[d], error);
         if (status)
             return status;
+        pthread_mutex_lock(&pipeline->mutex); /* the server's thread may be describing them */
         pipeline->dataset_count++;
+        pthread_mutex_unlock(&pipeline->mutex);
         log_quarantine(pipeline, pipeline->datasets[d]);
     }
     return TRAJD_OK;
@@ -529,7 +534,8 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
     }
     pthread_mutex_lock(&pipeline->mutex);
     for (uint32_t f = 0; f < pipeline->feeder_count && alive; f++) {
-        alive = now_ns - trajd_feeder_last_turn_ns(pipeline->feeders[f]) <= limit_ns;
+        alive = trajd_feeder_waits_for_rows(pipeline->feeders[f]) ||
+                now_ns - trajd_feeder_last_turn_ns(pipeline->feeders[f]) <= limit_ns;
         if (!alive)
             snprintf(stuck, size, "feed %s", trajd_feeder_name(pipeline->feeders[f]));
     }
@@ -548,5 +554,7 @@ void trajd_pipeline_status_line(struct trajd_pipeline *pipeline, char *line, siz
         rate = (double)(stats.windows_done - pipeline->windows_before) * 1e9 / (double)(now_ns - pipeline->windows_at_ns);
     pipeline->windows_before = stats.windows_done;
     pipeline->windows_at_ns = now_ns;
+    pthread_mutex_lock(&pipeline->mutex);
     snprintf(line, size, "%u feeds, %u workers, %.0f windows/s", pipeline->feeder_count, stats.sessions, rate);
+    pthread_mutex_unlock(&pipeline->mutex);
 }

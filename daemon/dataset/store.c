@@ -428,5 +428,6 @@ void trajd_store_get_stats(const struct trajd_store *store, struct trajd_store_s
 
     pthread_mutex_lock(&unlocked->lock);
     *stats = store->stats;
+    stats->pinned_bytes = store->pinned_bytes;
     pthread_mutex_unlock(&unlocked->lock);
 }

@@ -36,6 +36,7 @@ struct trajd_selection {
 
 struct trajd_store_stats {
     uint64_t resident_bytes, budget_bytes, total_bytes; /* total: all pieces of the datasets that selections named so far */
+    uint64_t pinned_bytes;
     uint64_t bytes_read, pieces_loaded, pieces_evicted, pin_waits, read_errors;
     uint64_t missing_chunks;   /* chunks that were never written and read as the fill value */
 };
