@@ -1,8 +1,9 @@
 /* The little that store, rings, tests and benchmarks need of a GPU: memory, copies, streams, graphs, timing.
  *
- * Everything here fails with TRAJD_ERR_UNSUPPORTED in a build without CUDA, and trajd_device_count says 0, so that callers
- * need no #ifdef. A struct trajd_device may be used from several threads; a stream from one at a time.
- * Functions named _async return before the work is done; memory they name must live until the stream was synchronised.
+ * Everything here fails with TRAJD_ERR_UNSUPPORTED in a build without CUDA, and trajd_device_count says 0, so
+ * that callers need no #ifdef. A struct trajd_device may be used from several threads; a stream from one at a
+ * time. Functions named _async return before the work is done; memory they name must live until the stream
+ * was synchronised.
  */
 #ifndef TRAJD_KERNELS_DEVICE_H
 #define TRAJD_KERNELS_DEVICE_H
@@ -68,18 +69,21 @@ void trajd_device_stream_destroy(struct trajd_device_stream **stream);
 /* The cudaStream_t, for files of kernels/ that launch. */
 void *trajd_device_stream_handle(const struct trajd_device_stream *stream);
 
-/* Between any of device, pinned and plain host memory. Blocks on the host where the host memory is not pinned. */
+/* Between any of device, pinned and plain host memory. Blocks on the host where the host memory is not
+ * pinned. */
 enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t size_bytes,
                                           struct trajd_device_stream *stream, struct trajd_error *error);
 enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
                                           struct trajd_device_stream *stream, struct trajd_error *error);
 
-/* Records what is given to the stream between begin and end instead of running it; a graph is replayed with one call. */
+/* Records what is given to the stream between begin and end instead of running it; a graph is replayed with
+ * one call. */
 enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error);
-enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream, struct trajd_device_graph **graph,
-                                         struct trajd_error *error);
+enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream,
+                                         struct trajd_device_graph **graph, struct trajd_error *error);
 enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph,
-                                                  struct trajd_device_stream *stream, struct trajd_error *error);
+                                                  struct trajd_device_stream *stream,
+                                                  struct trajd_error *error);
 void trajd_device_graph_destroy(struct trajd_device_graph **graph);
 
 /* Device time between two points of a stream: start, work, stop; the stop waits. */

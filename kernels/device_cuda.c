@@ -45,8 +45,8 @@ static void fill_info(const struct cudaDeviceProp *properties, struct trajd_devi
 
     snprintf(info->name, sizeof info->name, "%.*s", (int)sizeof info->name - 1, properties->name);
     snprintf(info->uuid, sizeof info->uuid,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4],
-             u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
+             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
     cudaDriverGetVersion(&version);
     info->memory_size_bytes = properties->totalGlobalMem;
     info->sm_count = (uint32_t)properties->multiProcessorCount;
@@ -63,7 +63,8 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
 
     *device = NULL;
     if (index >= trajd_device_count())
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %u", index, trajd_device_count());
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %u", index,
+                               trajd_device_count());
     code = cudaSetDevice((int)index); /* creates the context */
     if (code == cudaSuccess)
         code = cudaGetDeviceProperties(&properties, (int)index);
@@ -204,8 +205,8 @@ enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, s
     return code == cudaSuccess ? TRAJD_OK : fail(error, code, "beginning a graph");
 }
 
-enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream, struct trajd_device_graph **graph,
-                                         struct trajd_error *error)
+enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream,
+                                         struct trajd_device_graph **graph, struct trajd_error *error)
 {
     struct trajd_device_graph *ended = calloc(1, sizeof *ended);
     cudaError_t code;
@@ -227,7 +228,8 @@ enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream, str
 }
 
 enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph,
-                                                  struct trajd_device_stream *stream, struct trajd_error *error)
+                                                  struct trajd_device_stream *stream,
+                                                  struct trajd_error *error)
 {
     cudaError_t code = cudaGraphLaunch(graph->ready, stream->handle);
 

@@ -1,4 +1,5 @@
-/* device.h in a build without CUDA: no GPU is ever found, so nothing below the count is reached with a device. */
+/* device.h in a build without CUDA: no GPU is ever found, so nothing below the count is reached with a
+ * device. */
 #include "kernels/device.h"
 
 static enum trajd_status refuse(struct trajd_error *error)
@@ -109,8 +110,8 @@ enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, s
     return refuse(error);
 }
 
-enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream, struct trajd_device_graph **graph,
-                                         struct trajd_error *error)
+enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream,
+                                         struct trajd_device_graph **graph, struct trajd_error *error)
 {
     (void)stream;
     *graph = NULL;
@@ -118,7 +119,8 @@ enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream, str
 }
 
 enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph,
-                                                  struct trajd_device_stream *stream, struct trajd_error *error)
+                                                  struct trajd_device_stream *stream,
+                                                  struct trajd_error *error)
 {
     (void)graph;
     (void)stream;

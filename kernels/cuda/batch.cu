@@ -1,22 +1,22 @@
-/* The batch kernel: requests of many small streams, as a policy asks for them. Every element finds its own target.
+/* The batch kernel: requests of many small streams, as a policy asks for them. Every element finds its own
+ * target.
  *
  * Math      resample.h.
- * Shapes    any; meant for few steps and features. A block serves a tile of shape.tile_steps targets of one window, for all
- *           brackets and streams.
- * Requires  addresses aligned to their elements.
- * Moves     counts, anchors, offsets; the window's stamps; two rows a target; output and mask once.
- * Threads   warps share out the brackets and stage their stamps; then each stream has warps of its own, and a thread goes from
- *           offset to output by itself: four loads in a row, and those of all streams at the same time.
- * Numerics  a from exact integer differences; float or double, one rounding at the store.
- * Chosen    shape.c: where there are no more elements than threads, or few times as many.
+ * Shapes    any; meant for few steps and features. A block serves a tile of shape.tile_steps targets of one
+ * window, for all brackets and streams. Requires  addresses aligned to their elements. Moves     counts,
+ * anchors, offsets; the window's stamps; two rows a target; output and mask once. Threads   warps share out
+ * the brackets and stage their stamps; then each stream has warps of its own, and a thread goes from offset
+ * to output by itself: four loads in a row, and those of all streams at the same time. Numerics  a from exact
+ * integer differences; float or double, one rounding at the store. Chosen    shape.c: where there are no more
+ * elements than threads, or few times as many.
  */
 #include "kernels/cuda/windows.cuh"
 
 /* One element or quaternion. Returns the mask code of its target as far as this unit knows. */
 template <typename P>
-__device__ __forceinline__ uint32_t serve_unit(const P &problem, const trajd_cuda_stream &stream, uint32_t window,
-                                               const window_view &view, int64_t offset, uint32_t unit, char *output,
-                                               float *derivative)
+__device__ __forceinline__ uint32_t serve_unit(const P &problem, const trajd_cuda_stream &stream,
+                                               uint32_t window, const window_view &view, int64_t offset,
+                                               uint32_t unit, char *output, float *derivative)
 {
     const bool wide = is_wide(stream.source_type);
     const char *rows = stream.base + view.row_begin * (int64_t)stream.row_stride_bytes;
@@ -45,15 +45,16 @@ __device__ __forceinline__ uint32_t serve_unit(const P &problem, const trajd_cud
 }
 
 template <typename P>
-__device__ __forceinline__ void serve_stream(const P &problem, const trajd_cuda_stream &stream, uint32_t window,
-                                             uint64_t first_step, const team &team, const found_window *found,
-                                             const int64_t *stages, uint32_t *masks)
+__device__ __forceinline__ void
+serve_stream(const P &problem, const trajd_cuda_stream &stream, uint32_t window, uint64_t first_step,
+             const team &team, const found_window *found, const int64_t *stages, uint32_t *masks)
 {
     const uint32_t here =
         steps_here(problem.brackets[stream.bracket_index].step_count, first_step, problem.shape.tile_steps);
     const uint32_t units = is_slerp(stream.kind) ? stream.feature_count / 4 : stream.feature_count;
     const window_view view = view_of(problem, stream.bracket_index, found[stream.bracket_index], stages);
-    char *output = stream.output + window * stream.window_stride_bytes + first_step * stream.step_stride_bytes;
+    char *output =
+        stream.output + window * stream.window_stride_bytes + first_step * stream.step_stride_bytes;
     char *slopes = (char *)stream.derivative + window * stream.derivative_window_stride_bytes +
                    first_step * stream.derivative_step_stride_bytes;
     const lane_place lane = place_lane(team, units);
@@ -63,7 +64,8 @@ __device__ __forceinline__ void serve_stream(const P &problem, const trajd_cuda_
 #pragma unroll 1
         for (uint32_t t = lane.slot; t < here; t += lane.slots) {
             uint32_t code = serve_unit(
-                problem, stream, window, view, load_offset(problem, stream.bracket_index, window, first_step + t), unit,
+                problem, stream, window, view,
+                load_offset(problem, stream.bracket_index, window, first_step + t), unit,
                 output + t * stream.step_stride_bytes,
                 stream.derivative ? (float *)(slopes + t * stream.derivative_step_stride_bytes) : NULL);
             if (code != TRAJD_MASK_VALID && stream.mask_slot != TRAJD_CUDA_NO_MASK)
@@ -107,7 +109,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
 extern "C" int trajd_cuda_launch_batch(const struct trajd_cuda_problem *problem, void *stream)
 {
     dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1,
-              problem->window_count < TRAJD_CUDA_GRID_HEIGHT_MAX ? problem->window_count : TRAJD_CUDA_GRID_HEIGHT_MAX);
+              problem->window_count < TRAJD_CUDA_GRID_HEIGHT_MAX ? problem->window_count
+                                                                 : TRAJD_CUDA_GRID_HEIGHT_MAX);
     uint32_t threads = problem->shape.thread_count, shared = trajd_cuda_shared_bytes(problem);
 
     if (has_few_streams(problem))

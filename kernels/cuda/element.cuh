@@ -42,13 +42,15 @@ template <typename E, int V> __device__ __forceinline__ vector_of<E, V> load_vec
     return loaded;
 }
 
-template <typename E, int V> __device__ __forceinline__ void store_vector(char *address, const vector_of<E, V> &vector)
+template <typename E, int V>
+__device__ __forceinline__ void store_vector(char *address, const vector_of<E, V> &vector)
 {
     *(typename raw_of<sizeof(E) * V>::type *)address = vector.raw;
 }
 
 /* For outputs that are larger than the L2: the first to be evicted. */
-template <typename E, int V> __device__ __forceinline__ void store_streaming(char *address, const vector_of<E, V> &vector)
+template <typename E, int V>
+__device__ __forceinline__ void store_streaming(char *address, const vector_of<E, V> &vector)
 {
     __stcs((typename raw_of<sizeof(E) * V>::type *)address, vector.raw);
 }
@@ -97,26 +99,43 @@ template <typename O, int V> __device__ __forceinline__ vector_of<O, V> pack_vec
 template <typename T> __device__ __forceinline__ T load_element(uint32_t type, const char *row, uint64_t d)
 {
     switch (type) {
-    case TRAJD_F16: return (T)__half2float(((const __half *)row)[d]);
-    case TRAJD_BF16: return (T)__bfloat162float(((const __nv_bfloat16 *)row)[d]);
-    case TRAJD_F32: return (T)((const float *)row)[d];
-    case TRAJD_F64: return (T)((const double *)row)[d];
-    case TRAJD_I8: return (T)((const int8_t *)row)[d];
-    case TRAJD_I16: return (T)((const int16_t *)row)[d];
-    case TRAJD_I32: return (T)((const int32_t *)row)[d];
-    case TRAJD_I64: return (T)((const int64_t *)row)[d];
-    case TRAJD_U16: return (T)((const uint16_t *)row)[d];
-    case TRAJD_U32: return (T)((const uint32_t *)row)[d];
-    case TRAJD_U64: return (T)((const uint64_t *)row)[d];
-    default: return (T)((const uint8_t *)row)[d];
+    case TRAJD_F16:
+        return (T)__half2float(((const __half *)row)[d]);
+    case TRAJD_BF16:
+        return (T)__bfloat162float(((const __nv_bfloat16 *)row)[d]);
+    case TRAJD_F32:
+        return (T)((const float *)row)[d];
+    case TRAJD_F64:
+        return (T)((const double *)row)[d];
+    case TRAJD_I8:
+        return (T)((const int8_t *)row)[d];
+    case TRAJD_I16:
+        return (T)((const int16_t *)row)[d];
+    case TRAJD_I32:
+        return (T)((const int32_t *)row)[d];
+    case TRAJD_I64:
+        return (T)((const int64_t *)row)[d];
+    case TRAJD_U16:
+        return (T)((const uint16_t *)row)[d];
+    case TRAJD_U32:
+        return (T)((const uint32_t *)row)[d];
+    case TRAJD_U64:
+        return (T)((const uint64_t *)row)[d];
+    default:
+        return (T)((const uint8_t *)row)[d];
     }
 }
 
-template <typename T> __device__ __forceinline__ void store_element(uint32_t type, char *row, uint64_t d, T value)
+template <typename T>
+__device__ __forceinline__ void store_element(uint32_t type, char *row, uint64_t d, T value)
 {
     switch (type) {
-    case TRAJD_F64: ((double *)row)[d] = (double)value; break;
-    case TRAJD_F32: ((float *)row)[d] = (float)value; break;
+    case TRAJD_F64:
+        ((double *)row)[d] = (double)value;
+        break;
+    case TRAJD_F32:
+        ((float *)row)[d] = (float)value;
+        break;
     case TRAJD_F16:
         ((__half *)row)[d] = sizeof(T) == 8 ? __double2half((double)value) : __float2half_rn((float)value);
         break;
@@ -130,10 +149,17 @@ template <typename T> __device__ __forceinline__ void store_element(uint32_t typ
 __device__ __forceinline__ void copy_element(uint32_t size_bytes, const char *from, char *to, uint64_t d)
 {
     switch (size_bytes) {
-    case 8: ((uint64_t *)to)[d] = ((const uint64_t *)from)[d]; break;
-    case 4: ((uint32_t *)to)[d] = ((const uint32_t *)from)[d]; break;
-    case 2: ((uint16_t *)to)[d] = ((const uint16_t *)from)[d]; break;
-    default: ((uint8_t *)to)[d] = ((const uint8_t *)from)[d];
+    case 8:
+        ((uint64_t *)to)[d] = ((const uint64_t *)from)[d];
+        break;
+    case 4:
+        ((uint32_t *)to)[d] = ((const uint32_t *)from)[d];
+        break;
+    case 2:
+        ((uint16_t *)to)[d] = ((const uint16_t *)from)[d];
+        break;
+    default:
+        ((uint8_t *)to)[d] = ((const uint8_t *)from)[d];
     }
 }
 

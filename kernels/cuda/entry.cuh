@@ -1,12 +1,15 @@
-/* What a block knows of its targets once they were searched: one entry per stream and target, in shared memory. */
+/* What a block knows of its targets once they were searched: one entry per stream and target, in shared
+ * memory. */
 #ifndef TRAJD_KERNELS_CUDA_ENTRY_CUH
 #define TRAJD_KERNELS_CUDA_ENTRY_CUH
 
 #include "kernels/cuda/search.cuh"
 
-/* value = low + a (high - low), low at `row`, high `next_bytes` behind it. A row alone has next_bytes 0 and a = -0, which gives
- * every finite value back, its sign too; where the result is NaN, or there is no row, the slow way looks closer. */
-struct __align__(16) entry {
+/* value = low + a (high - low), low at `row`, high `next_bytes` behind it. A row alone has next_bytes 0 and a
+ * = -0, which gives every finite value back, its sign too; where the result is NaN, or there is no row, the
+ * slow way looks closer. */
+struct __align__(16) entry
+{
     const char *row; /* first column; NULL: the edge's constant */
     float a;
     uint32_t next_bytes;
@@ -15,8 +18,8 @@ struct __align__(16) entry {
 /* What only FULL streams need besides. */
 struct full_entry {
     double a;
-    int64_t mean_count;      /* rows of the mean, ending at row; below 1: the row alone */
-    float per_second;        /* of the derivative; 0: none */
+    int64_t mean_count;       /* rows of the mean, ending at row; below 1: the row alone */
+    float per_second;         /* of the derivative; 0: none */
     uint16_t interval_before; /* the derivative's interval begins one row earlier */
     uint16_t blends;
 };
@@ -24,7 +27,8 @@ struct full_entry {
 /* Sources whose arithmetic is double. */
 __device__ __forceinline__ bool is_wide(uint32_t type)
 {
-    return type == TRAJD_F64 || type == TRAJD_I32 || type == TRAJD_U32 || type == TRAJD_I64 || type == TRAJD_U64;
+    return type == TRAJD_F64 || type == TRAJD_I32 || type == TRAJD_U32 || type == TRAJD_I64 ||
+           type == TRAJD_U64;
 }
 
 /* One target on its bracket, before a stream looks at it. */
@@ -58,7 +62,9 @@ __device__ __forceinline__ target find_target(const window_view &view, int64_t o
         found.place = PLACE_BEFORE;
     } else if (!found.searched) {
         found.row = found.x;
-        found.place = found.x < 0 ? PLACE_BEFORE : found.x >= view.clock.row_count ? PLACE_AFTER : PLACE_INSIDE;
+        found.place = found.x < 0                       ? PLACE_BEFORE
+                      : found.x >= view.clock.row_count ? PLACE_AFTER
+                                                        : PLACE_INSIDE;
     } else {
         bracket_place place = search_clock(view.clock, found.x);
         found.row = place.row;
@@ -73,8 +79,8 @@ __device__ __forceinline__ target find_target(const window_view &view, int64_t o
 }
 
 /* The stream's row and mask code for a target inside the rows. */
-__device__ __forceinline__ uint32_t resolve_inside(const trajd_cuda_stream &stream, const target &target, int64_t &row,
-                                                   entry &out)
+__device__ __forceinline__ uint32_t resolve_inside(const trajd_cuda_stream &stream, const target &target,
+                                                   int64_t &row, entry &out)
 {
     uint32_t code = TRAJD_MASK_VALID;
 
@@ -155,13 +161,15 @@ __device__ __forceinline__ void resolve_full(const trajd_cuda_stream &stream, co
     full.interval_before = 0;
     if (stream.kind == TRAJD_KIND_MEAN && out.row)
         full.mean_count = (target.place == PLACE_BEFORE ? 0 : row) - mean_first(stream, view, target) + 1;
-    if (!stream.derivative || !target.searched || target.place != PLACE_INSIDE || view.clock.row_count < 2 || !out.row)
+    if (!stream.derivative || !target.searched || target.place != PLACE_INSIDE || view.clock.row_count < 2 ||
+        !out.row)
         return;
     if (row == view.clock.row_count - 1) {
         full.interval_before = 1;
         const int64_t *stamps = view.clock.stamps_ns;
-        width = stamps ? (uint64_t)stamps[row] - (uint64_t)stamps[row - 1]
-                       : (uint64_t)(rate_row_ns(view.clock.rate, row) - rate_row_ns(view.clock.rate, row - 1));
+        width = stamps
+                    ? (uint64_t)stamps[row] - (uint64_t)stamps[row - 1]
+                    : (uint64_t)(rate_row_ns(view.clock.rate, row) - rate_row_ns(view.clock.rate, row - 1));
     }
     full.per_second = width ? (float)(1e9 / (double)width) : 0;
 }

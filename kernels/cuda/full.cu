@@ -1,28 +1,27 @@
 /* The tile kernel for any request: every stream in one launch, a block per window and tile of targets.
  *
  * Math      resample.h.
- * Shapes    any. A window's targets are cut into tiles of shape.tile_steps; a block serves one tile of one window, for all
- *           brackets and streams, and goes on to window + gridDim.y where there are more windows than a grid is high.
- * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order of targets.
- * Moves     what the block's targets need: counts, anchors and offsets; stamps; two rows a target; output and mask once.
- * Threads   find: warps share out the brackets and stage their stamps; then a thread a target. values: a thread keeps a
- *           vector of features and goes from target to target. All threads pass all barriers.
- * Numerics  a from exact integer differences; float or double, one rounding at the store.
+ * Shapes    any. A window's targets are cut into tiles of shape.tile_steps; a block serves one tile of one
+ * window, for all brackets and streams, and goes on to window + gridDim.y where there are more windows than a
+ * grid is high. Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the
+ * order of targets. Moves     what the block's targets need: counts, anchors and offsets; stamps; two rows a
+ * target; output and mask once. Threads   find: warps share out the brackets and stage their stamps; then a
+ * thread a target. values: a thread keeps a vector of features and goes from target to target. All threads
+ * pass all barriers. Numerics  a from exact integer differences; float or double, one rounding at the store.
  * Chosen    shape.c: where tile.cu does not serve.
  */
 #include "kernels/cuda/windows.cuh"
 
 /* The block's shared memory, cut from one dynamic allocation; tile_shared_bytes must agree. */
 struct tile_shared {
-    entry *entries;       /* [stream][tile] */
-    full_entry *fulls;    /* [stream][tile] */
-    int64_t *stage;       /* [bracket][stage_rows] */
-    uint32_t *unaligned;  /* [stream]: its rows stand where vectors cannot be loaded */
-    uint32_t *masks;      /* [mask][tile] */
+    entry *entries;      /* [stream][tile] */
+    full_entry *fulls;   /* [stream][tile] */
+    int64_t *stage;      /* [bracket][stage_rows] */
+    uint32_t *unaligned; /* [stream]: its rows stand where vectors cannot be loaded */
+    uint32_t *masks;     /* [mask][tile] */
 };
 
-template <typename P>
-__device__ __forceinline__ tile_shared cut_shared(const P &problem, char *memory)
+template <typename P> __device__ __forceinline__ tile_shared cut_shared(const P &problem, char *memory)
 {
     uint32_t slots = problem.stream_count * problem.shape.tile_steps;
     tile_shared shared;
@@ -78,7 +77,8 @@ __device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_s
     step = number;
 #pragma unroll 1
     for (bracket_index = 0; bracket_index < problem.bracket_count; bracket_index++) {
-        uint32_t here = steps_here(problem.brackets[bracket_index].step_count, first_step, problem.shape.tile_steps);
+        uint32_t here =
+            steps_here(problem.brackets[bracket_index].step_count, first_step, problem.shape.tile_steps);
         if (step < here)
             return true;
         step -= here;
@@ -86,7 +86,8 @@ __device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_s
     return false;
 }
 
-/* Streams are served side by side, each by the warps that the host gave it, so that their loads are in flight together. */
+/* Streams are served side by side, each by the warps that the host gave it, so that their loads are in flight
+ * together. */
 template <typename P>
 __device__ __forceinline__ void write_streams(const P &problem, uint32_t window, uint64_t first_step,
                                               const tile_shared &shared)
@@ -99,9 +100,10 @@ __device__ __forceinline__ void write_streams(const P &problem, uint32_t window,
         if (warp < stream.first_warp % warps || warp >= stream.first_warp % warps + stream.warp_count)
             continue;
         const team team = {threadIdx.x - stream.first_warp % warps * 32, stream.warp_count * 32u};
-        uint32_t here =
-            steps_here(problem.brackets[stream.bracket_index].step_count, first_step, problem.shape.tile_steps);
-        char *output = stream.output + window * stream.window_stride_bytes + first_step * stream.step_stride_bytes;
+        uint32_t here = steps_here(problem.brackets[stream.bracket_index].step_count, first_step,
+                                   problem.shape.tile_steps);
+        char *output =
+            stream.output + window * stream.window_stride_bytes + first_step * stream.step_stride_bytes;
         char *derivative = (char *)stream.derivative + window * stream.derivative_window_stride_bytes +
                            first_step * stream.derivative_step_stride_bytes;
         uint32_t *mask = stream.mask_slot == TRAJD_CUDA_NO_MASK
@@ -155,7 +157,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
 extern "C" int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, void *stream)
 {
     dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1,
-              problem->window_count < TRAJD_CUDA_GRID_HEIGHT_MAX ? problem->window_count : TRAJD_CUDA_GRID_HEIGHT_MAX);
+              problem->window_count < TRAJD_CUDA_GRID_HEIGHT_MAX ? problem->window_count
+                                                                 : TRAJD_CUDA_GRID_HEIGHT_MAX);
     uint32_t threads = problem->shape.thread_count, shared = trajd_cuda_shared_bytes(problem);
 
     if (has_few_streams(problem))

@@ -1,6 +1,7 @@
 /* Streams of any kind and type, element by element or quaternion by quaternion, with their derivatives.
  *
- * Numerics  T is float, or double where the source is f64 or an integer of 32 bits and more. Sums of a mean are double. */
+ * Numerics  T is float, or double where the source is f64 or an integer of 32 bits and more. Sums of a mean
+ * are double. */
 #ifndef TRAJD_KERNELS_CUDA_FULL_CUH
 #define TRAJD_KERNELS_CUDA_FULL_CUH
 
@@ -46,7 +47,8 @@ template <typename T> __device__ __forceinline__ T into_range(T value, T low, T 
 }
 
 template <typename T>
-__device__ __forceinline__ T mean_value(const trajd_cuda_stream &stream, const char *row, int64_t count, uint64_t d)
+__device__ __forceinline__ T mean_value(const trajd_cuda_stream &stream, const char *row, int64_t count,
+                                        uint64_t d)
 {
     double sum = 0;
     int64_t used = 0;
@@ -64,8 +66,8 @@ __device__ __forceinline__ T mean_value(const trajd_cuda_stream &stream, const c
 }
 
 template <typename T>
-__device__ __forceinline__ T scalar_value(const trajd_cuda_stream &stream, const entry &entry, const full_entry &full,
-                                          uint64_t d, bool &nan)
+__device__ __forceinline__ T scalar_value(const trajd_cuda_stream &stream, const entry &entry,
+                                          const full_entry &full, uint64_t d, bool &nan)
 {
     T value = stream.kind == TRAJD_KIND_MEAN ? mean_value<T>(stream, entry.row, full.mean_count, d)
                                              : load_element<T>(stream.source_type, entry.row, d);
@@ -109,7 +111,8 @@ __device__ __forceinline__ double sine_of(double angle)
 template <typename T> __device__ __forceinline__ double make_unit(T (&q)[4])
 {
     double square = (double)q[0] * q[0] + (double)q[1] * q[1] + (double)q[2] * q[2] + (double)q[3] * q[3];
-    T factor = square >= QUATERNION_SQUARE_MIN && square <= QUATERNION_SQUARE_MAX ? reciprocal_root((T)square) : nan_of<T>();
+    T factor = square >= QUATERNION_SQUARE_MIN && square <= QUATERNION_SQUARE_MAX ? reciprocal_root((T)square)
+                                                                                  : nan_of<T>();
 
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -118,7 +121,8 @@ template <typename T> __device__ __forceinline__ double make_unit(T (&q)[4])
 }
 
 template <typename T>
-__device__ __forceinline__ void load_quaternion(const trajd_cuda_stream &stream, const char *row, uint64_t d, T (&q)[4])
+__device__ __forceinline__ void load_quaternion(const trajd_cuda_stream &stream, const char *row, uint64_t d,
+                                                T (&q)[4])
 {
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -126,7 +130,8 @@ __device__ __forceinline__ void load_quaternion(const trajd_cuda_stream &stream,
 }
 
 /* Unit quaternions, the shorter arc; below a small angle the chord, scaled to unit length like the arc. */
-template <typename T> __device__ __forceinline__ void slerp(const T (&p)[4], const T (&q)[4], T a, T (&out)[4])
+template <typename T>
+__device__ __forceinline__ void slerp(const T (&p)[4], const T (&q)[4], T a, T (&out)[4])
 {
     const T parallel = sizeof(T) == 8 ? (T)1e-6 : (T)1e-3; /* the weights' error is its square over 6 */
     T dot = p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
@@ -233,7 +238,8 @@ __device__ __forceinline__ void write_derivative(const trajd_cuda_stream &stream
 }
 
 template <typename T>
-__device__ __forceinline__ void write_normalised(const trajd_cuda_stream &stream, char *output, uint64_t d, T value)
+__device__ __forceinline__ void write_normalised(const trajd_cuda_stream &stream, char *output, uint64_t d,
+                                                 T value)
 {
     if (stream.scale)
         value = value * (T)stream.scale[d] + (T)stream.offset[d];
@@ -242,8 +248,8 @@ __device__ __forceinline__ void write_normalised(const trajd_cuda_stream &stream
 
 /* One unit (element or quaternion) of one target. Returns whether a NaN was used. */
 template <typename T>
-__device__ __forceinline__ bool write_unit(const trajd_cuda_stream &stream, const entry &entry, const full_entry &full,
-                                           uint32_t unit, char *output)
+__device__ __forceinline__ bool write_unit(const trajd_cuda_stream &stream, const entry &entry,
+                                           const full_entry &full, uint32_t unit, char *output)
 {
     bool nan = false;
 
@@ -266,8 +272,8 @@ __device__ __forceinline__ bool write_unit(const trajd_cuda_stream &stream, cons
 }
 
 /* Previous and nearest into the stream's own type: bytes. */
-__device__ __forceinline__ bool copy_unit(const trajd_cuda_stream &stream, const entry &entry, uint32_t size_bytes,
-                                          uint32_t unit, char *output)
+__device__ __forceinline__ bool copy_unit(const trajd_cuda_stream &stream, const entry &entry,
+                                          uint32_t size_bytes, uint32_t unit, char *output)
 {
     const uint64_t zero = 0;
 
@@ -275,7 +281,8 @@ __device__ __forceinline__ bool copy_unit(const trajd_cuda_stream &stream, const
                  output + (uint64_t)unit * size_bytes, 0);
     if (!entry.row && stream.edge == TRAJD_EDGE_NAN)
         store_element<double>(stream.output_type, output, unit, nan_of<double>());
-    return entry.row && stream.source_type <= TRAJD_F64 && isnan(load_element<double>(stream.source_type, entry.row, unit));
+    return entry.row && stream.source_type <= TRAJD_F64 &&
+           isnan(load_element<double>(stream.source_type, entry.row, unit));
 }
 
 __device__ __forceinline__ uint32_t element_size(uint32_t type)
@@ -283,21 +290,26 @@ __device__ __forceinline__ uint32_t element_size(uint32_t type)
     switch (type) {
     case TRAJD_F64:
     case TRAJD_I64:
-    case TRAJD_U64: return 8;
+    case TRAJD_U64:
+        return 8;
     case TRAJD_F32:
     case TRAJD_I32:
-    case TRAJD_U32: return 4;
+    case TRAJD_U32:
+        return 4;
     case TRAJD_F16:
     case TRAJD_BF16:
     case TRAJD_I16:
-    case TRAJD_U16: return 2;
-    default: return 1;
+    case TRAJD_U16:
+        return 2;
+    default:
+        return 1;
     }
 }
 
-static __device__ __forceinline__ void write_full(const team &team, const trajd_cuda_stream &stream, const entry *entries,
-                                               const full_entry *fulls, uint32_t step_count, char *output,
-                                               float *derivative, uint32_t *mask)
+static __device__ __forceinline__ void write_full(const team &team, const trajd_cuda_stream &stream,
+                                                  const entry *entries, const full_entry *fulls,
+                                                  uint32_t step_count, char *output, float *derivative,
+                                                  uint32_t *mask)
 {
     bool wide = is_wide(stream.source_type);
     bool copies = picks_rows(stream) && !stream.scale && stream.source_type == stream.output_type;
@@ -329,8 +341,9 @@ static __device__ __forceinline__ void write_full(const team &team, const trajd_
 typedef tile_output<uint64_t, joined_mask> full_output;
 
 template <typename S, typename O>
-__device__ __forceinline__ void write_width(const team &team, const trajd_cuda_stream &stream, const entry *entries, uint32_t step_count,
-                                            bool aligned, const full_output &out)
+__device__ __forceinline__ void write_width(const team &team, const trajd_cuda_stream &stream,
+                                            const entry *entries, uint32_t step_count, bool aligned,
+                                            const full_output &out)
 {
     if (stream.vector_width == 4 && aligned)
         write_values<S, O, 4>(team, stream, stream.vector_count, entries, step_count, out);
@@ -339,23 +352,35 @@ __device__ __forceinline__ void write_width(const team &team, const trajd_cuda_s
 }
 
 /* One stream's part of a tile, whatever its path: two widths each, which keeps the kernel small. */
-__device__ __forceinline__ void write_stream(const team &team, const trajd_cuda_stream &stream, const entry *entries,
-                                             const full_entry *fulls, uint32_t step_count, bool aligned,
-                                             const full_output &out, float *derivative)
+__device__ __forceinline__ void write_stream(const team &team, const trajd_cuda_stream &stream,
+                                             const entry *entries, const full_entry *fulls,
+                                             uint32_t step_count, bool aligned, const full_output &out,
+                                             float *derivative)
 {
     switch (stream.path) {
-    case TRAJD_CUDA_BF16: write_width<__nv_bfloat16, __nv_bfloat16>(team, stream, entries, step_count, aligned, out); break;
-    case TRAJD_CUDA_F32: write_width<float, float>(team, stream, entries, step_count, aligned, out); break;
-    case TRAJD_CUDA_F16: write_width<__half, __half>(team, stream, entries, step_count, aligned, out); break;
-    case TRAJD_CUDA_F32_BF16: write_width<float, __nv_bfloat16>(team, stream, entries, step_count, aligned, out); break;
-    case TRAJD_CUDA_BF16_F32: write_width<__nv_bfloat16, float>(team, stream, entries, step_count, aligned, out); break;
+    case TRAJD_CUDA_BF16:
+        write_width<__nv_bfloat16, __nv_bfloat16>(team, stream, entries, step_count, aligned, out);
+        break;
+    case TRAJD_CUDA_F32:
+        write_width<float, float>(team, stream, entries, step_count, aligned, out);
+        break;
+    case TRAJD_CUDA_F16:
+        write_width<__half, __half>(team, stream, entries, step_count, aligned, out);
+        break;
+    case TRAJD_CUDA_F32_BF16:
+        write_width<float, __nv_bfloat16>(team, stream, entries, step_count, aligned, out);
+        break;
+    case TRAJD_CUDA_BF16_F32:
+        write_width<__nv_bfloat16, float>(team, stream, entries, step_count, aligned, out);
+        break;
     case TRAJD_CUDA_COPY:
         if (stream.vector_width == 16 && aligned)
             copy_values<16>(team, stream.vector_count, entries, step_count, out);
         else
             copy_values<1>(team, stream.vector_count * stream.vector_width, entries, step_count, out);
         break;
-    default: write_full(team, stream, entries, fulls, step_count, out.first, derivative, out.mask.steps);
+    default:
+        write_full(team, stream, entries, fulls, step_count, out.first, derivative, out.mask.steps);
     }
 }
 

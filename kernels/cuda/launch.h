@@ -1,4 +1,5 @@
-/* The kernels' launchers: each computes a grid, launches and returns the cudaError_t; no wait, no allocation. */
+/* The kernels' launchers: each computes a grid, launches and returns the cudaError_t; no wait, no allocation.
+ */
 #ifndef TRAJD_KERNELS_CUDA_LAUNCH_H
 #define TRAJD_KERNELS_CUDA_LAUNCH_H
 

@@ -1,4 +1,5 @@
-/* The first half of tile.cu: from a window and its offsets to entries. Stamps only; rows are counted in 32 bits. */
+/* The first half of tile.cu: from a window and its offsets to entries. Stamps only; rows are counted in 32
+ * bits. */
 #ifndef TRAJD_KERNELS_CUDA_LEAN_CUH
 #define TRAJD_KERNELS_CUDA_LEAN_CUH
 
@@ -21,12 +22,14 @@ struct lean_window {
     int64_t row_count;
     int64_t anchor;
     bool staged;
-    bool aligned; /* rows stand where vectors can be loaded; of streams with `bases` only the device can tell */
+    bool aligned; /* rows stand where vectors can be loaded; of streams with `bases` only the device can tell
+                   */
 };
 
 #define PREFETCH_LINE_BYTES 128u
 
-/* This block's share of some bytes, on their way to the L2 while others are waited for. Beyond 4 GiB nothing is asked. */
+/* This block's share of some bytes, on their way to the L2 while others are waited for. Beyond 4 GiB nothing
+ * is asked. */
 __device__ __forceinline__ void ask_for(const char *from, uint64_t size_bytes)
 {
     if (size_bytes >> 32)
@@ -42,8 +45,10 @@ __device__ __forceinline__ int64_t load_offset(const lean_problem &problem, uint
     return __ldg(problem.bracket.offsets + window * problem.bracket.offsets_per_window + step);
 }
 
-/* Reads where the window stands and sends for its stamps, all of them where they fit. stage_wait must follow. */
-__device__ __forceinline__ lean_window open_window(const lean_problem &problem, uint32_t window, int64_t *stage)
+/* Reads where the window stands and sends for its stamps, all of them where they fit. stage_wait must follow.
+ */
+__device__ __forceinline__ lean_window open_window(const lean_problem &problem, uint32_t window,
+                                                   int64_t *stage)
 {
     const trajd_cuda_bracket &bracket = problem.bracket;
     const trajd_cuda_stream &stream = problem.stream;
@@ -91,13 +96,14 @@ __device__ __forceinline__ void stage_wait(const lean_window &window)
     }
 }
 
-/* The bracket of first <= x < last, from a guess by the mean rate and four stamps around it. In shared memory a window is
- * followed by stamps beyond all time; in global memory it may be shorter than four. */
+/* The bracket of first <= x < last, from a guess by the mean rate and four stamps around it. In shared memory
+ * a window is followed by stamps beyond all time; in global memory it may be shorter than four. */
 template <bool STAGED>
 __device__ __forceinline__ bracket_place search_near(const int64_t *stamps, int32_t last, int64_t first_ns,
                                                      int64_t last_ns, int64_t x)
 {
-    float share = __fdividef((float)((uint64_t)x - (uint64_t)first_ns), (float)((uint64_t)last_ns - (uint64_t)first_ns));
+    float share = __fdividef((float)((uint64_t)x - (uint64_t)first_ns),
+                             (float)((uint64_t)last_ns - (uint64_t)first_ns));
     int32_t start = max(min((int32_t)(share * (float)last) - 1, last - 3), 0);
     int64_t at[4];
 
@@ -106,9 +112,16 @@ __device__ __forceinline__ bracket_place search_near(const int64_t *stamps, int3
         at[k] = STAGED ? stamps[start + k] : __ldg(stamps + min(start + k, last));
     if (at[0] <= x && x < at[3]) {
         bool second = at[1] <= x, third = at[2] <= x;
-        return {start + second + third, third ? at[2] : second ? at[1] : at[0], third ? at[3] : second ? at[2] : at[1]};
+        return {start + second + third,
+                third    ? at[2]
+                : second ? at[1]
+                         : at[0],
+                third    ? at[3]
+                : second ? at[2]
+                         : at[1]};
     }
-    return x < at[0] ? search_by_quarters(stamps, 0, start, x) : search_by_quarters(stamps, min(start + 3, last), last, x);
+    return x < at[0] ? search_by_quarters(stamps, 0, start, x)
+                     : search_by_quarters(stamps, min(start + 3, last), last, x);
 }
 
 template <bool STAGED>
@@ -128,7 +141,8 @@ __device__ __forceinline__ target find_near(const int64_t *stamps, int64_t row_c
         return found;
     }
     int32_t last = (int32_t)row_count - 1;
-    int64_t first_ns = STAGED ? stamps[0] : __ldg(stamps), last_ns = STAGED ? stamps[last] : __ldg(stamps + last);
+    int64_t first_ns = STAGED ? stamps[0] : __ldg(stamps),
+            last_ns = STAGED ? stamps[last] : __ldg(stamps + last);
     if (x >= last_ns && x >= first_ns) {
         found.row = last;
         found.past = (uint64_t)x - (uint64_t)last_ns;

@@ -1,10 +1,12 @@
-/* Which streams share a launch, and which path each takes: decided here once, so that kernels branch on a byte. */
+/* Which streams share a launch, and which path each takes: decided here once, so that kernels branch on a
+ * byte. */
 #include <stdbool.h>
 #include <string.h>
 
 #include "kernels/cuda/pack.h"
 
-_Static_assert(sizeof(struct trajd_cuda_problem) <= TRAJD_CUDA_PARAMETER_SIZE_MAX, "a problem is a kernel parameter");
+_Static_assert(sizeof(struct trajd_cuda_problem) <= TRAJD_CUDA_PARAMETER_SIZE_MAX,
+               "a problem is a kernel parameter");
 
 #define VECTOR_BYTES_MAX 16
 #define FEATURES_MAX (1u << 28) /* of vectors: a row's bytes then fit 32 bits */
@@ -35,7 +37,8 @@ static enum trajd_cuda_path path_of(const struct trajd_stream *stream)
 {
     bool is_float = stream->source_type >= TRAJD_F16 && stream->source_type <= TRAJD_F64;
 
-    if (stream->feature_count > FEATURES_MAX || stream->row_stride_bytes > UINT32_MAX || stream->derivative || (stream->kind != TRAJD_KIND_LINEAR && !picks_rows(stream->kind)))
+    if (stream->feature_count > FEATURES_MAX || stream->row_stride_bytes > UINT32_MAX || stream->derivative ||
+        (stream->kind != TRAJD_KIND_LINEAR && !picks_rows(stream->kind)))
         return TRAJD_CUDA_FULL;
     if (is_float)
         return float_path(stream->source_type, stream->output_type);
@@ -52,13 +55,15 @@ static uint32_t common_alignment(uint64_t bits, uint32_t limit)
     return limit;
 }
 
-/* Where `bases` stand is only known on the device: windows whose rows turn out unaligned are moved by element there. */
+/* Where `bases` stand is only known on the device: windows whose rows turn out unaligned are moved by element
+ * there. */
 static void set_vectors(const struct trajd_stream *stream, struct trajd_cuda_stream *out)
 {
-    uint32_t source_size = trajd_dtype_size(stream->source_type), output_size = trajd_dtype_size(stream->output_type);
+    uint32_t source_size = trajd_dtype_size(stream->source_type),
+             output_size = trajd_dtype_size(stream->output_type);
     uint64_t places = (uintptr_t)stream->output | stream->step_stride_bytes | stream->window_stride_bytes;
-    uint64_t rows = (stream->bases ? 0 : (uintptr_t)stream->base) | (uint64_t)stream->first_column * source_size |
-                    stream->row_stride_bytes;
+    uint64_t rows = (stream->bases ? 0 : (uintptr_t)stream->base) |
+                    (uint64_t)stream->first_column * source_size | stream->row_stride_bytes;
     uint64_t row_bytes = (uint64_t)stream->feature_count * source_size;
     uint32_t larger = source_size > output_size ? source_size : output_size;
 
@@ -158,7 +163,8 @@ static bool is_lean(const struct trajd_cuda_problem *problem)
 
     return problem->stream_count == 1 && only->path != TRAJD_CUDA_FULL && !only->mask_continues &&
            problem->brackets[0].rate.num == 0 && problem->brackets[0].unit == TRAJD_GRID_NS &&
-           problem->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX && only->step_stride_bytes <= UINT32_MAX && problem->step_count_max <= INT32_MAX;
+           problem->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX && only->step_stride_bytes <= UINT32_MAX &&
+           problem->step_count_max <= INT32_MAX;
 }
 
 /* A kernel that takes every path knows widths 4 and 1 of floats. */
@@ -218,9 +224,10 @@ uint32_t trajd_cuda_launch_count(const struct trajd_resample_request *request)
     return count;
 }
 
-/* The dense problem as a request, so that it is checked by the same rules. Arrays of B are not read: any address will do. */
-enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense, struct trajd_cuda_problem *problem,
-                                        struct trajd_error *error)
+/* The dense problem as a request, so that it is checked by the same rules. Arrays of B are not read: any
+ * address will do. */
+enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
+                                        struct trajd_cuda_problem *problem, struct trajd_error *error)
 {
     uint64_t source_row = (uint64_t)dense->feature_count * trajd_dtype_size(dense->source_type);
     uint64_t output_row = (uint64_t)dense->feature_count * trajd_dtype_size(dense->output_type);
@@ -258,8 +265,8 @@ enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
     return TRAJD_OK;
 }
 
-void trajd_cuda_describe(const struct trajd_resample_request *shape, const struct trajd_device_facts *facts, int style,
-                         struct trajd_cuda_shape *cut)
+void trajd_cuda_describe(const struct trajd_resample_request *shape, const struct trajd_device_facts *facts,
+                         int style, struct trajd_cuda_shape *cut)
 {
     struct trajd_cuda_problem problem;
 
@@ -267,8 +274,9 @@ void trajd_cuda_describe(const struct trajd_resample_request *shape, const struc
     *cut = trajd_cuda_styled_shape_of(&problem, facts, 0, style);
 }
 
-enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,
-                                    struct trajd_cuda_shape *shape, struct trajd_error *error)
+enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request,
+                                    const struct trajd_device_facts *facts, struct trajd_cuda_shape *shape,
+                                    struct trajd_error *error)
 {
     enum trajd_status status = trajd_resample_check_shape(request, error);
     struct trajd_cuda_problem problem;
@@ -281,8 +289,8 @@ enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request
 }
 
 enum trajd_status trajd_cuda_chosen_dense(const struct trajd_dense_problem *dense,
-                                          const struct trajd_device_facts *facts, struct trajd_cuda_shape *shape,
-                                          struct trajd_error *error)
+                                          const struct trajd_device_facts *facts,
+                                          struct trajd_cuda_shape *shape, struct trajd_error *error)
 {
     struct trajd_cuda_problem problem;
     enum trajd_status status = trajd_cuda_pack_dense(dense, &problem, error);

@@ -5,8 +5,8 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 
-static enum trajd_status launch(struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape, void *stream,
-                                struct trajd_error *error)
+static enum trajd_status launch(struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape,
+                                void *stream, struct trajd_error *error)
 {
     int code;
 
@@ -14,7 +14,8 @@ static enum trajd_status launch(struct trajd_cuda_problem *problem, const struct
     if (!trajd_cuda_shape_fits(problem, &problem->shape))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "cuda: a shape of %u steps, %u threads and %u staged rows does not fit",
-                               problem->shape.tile_steps, problem->shape.thread_count, problem->shape.stage_rows);
+                               problem->shape.tile_steps, problem->shape.thread_count,
+                               problem->shape.stage_rows);
     trajd_cuda_share_warps(problem);
     if (problem->lean)
         code = trajd_cuda_launch_tile(problem, stream);
@@ -29,8 +30,9 @@ static enum trajd_status launch(struct trajd_cuda_problem *problem, const struct
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,
-                                 const struct trajd_cuda_shape *shape, void *stream, struct trajd_error *error)
+enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
+                                 const struct trajd_device_facts *facts, const struct trajd_cuda_shape *shape,
+                                 void *stream, struct trajd_error *error)
 {
     enum trajd_status status = trajd_resample_check(request, error);
     struct trajd_cuda_problem problem;
@@ -63,8 +65,9 @@ enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *requ
 }
 
 enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *dense,
-                                       const struct trajd_device_facts *facts, const struct trajd_cuda_shape *shape,
-                                       void *stream, struct trajd_error *error)
+                                       const struct trajd_device_facts *facts,
+                                       const struct trajd_cuda_shape *shape, void *stream,
+                                       struct trajd_error *error)
 {
     struct trajd_cuda_problem problem;
     struct trajd_cuda_shape chosen;

@@ -1,8 +1,9 @@
 /* run.h in a build without CUDA. */
 #include "kernels/cuda/run.h"
 
-enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,
-                                 const struct trajd_cuda_shape *shape, void *stream, struct trajd_error *error)
+enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
+                                 const struct trajd_device_facts *facts, const struct trajd_cuda_shape *shape,
+                                 void *stream, struct trajd_error *error)
 {
     (void)request;
     (void)facts;
@@ -12,8 +13,9 @@ enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request, c
 }
 
 enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem,
-                                       const struct trajd_device_facts *facts, const struct trajd_cuda_shape *shape,
-                                       void *stream, struct trajd_error *error)
+                                       const struct trajd_device_facts *facts,
+                                       const struct trajd_cuda_shape *shape, void *stream,
+                                       struct trajd_error *error)
 {
     (void)problem;
     return trajd_cuda_run(NULL, facts, shape, stream, error);

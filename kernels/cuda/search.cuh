@@ -1,9 +1,10 @@
-/* Which row a target falls behind: the last row at or before x, for stamps in shared or global memory and regular clocks.
+/* Which row a target falls behind: the last row at or before x, for stamps in shared or global memory and
+ * regular clocks.
  *
- * Math      last i with t[i] <= x. Stamps: a guess from the mean rate of the window, four stamps around it in one go, and
- *           where the clock drifted further than that, the rest by quarters. Regular: floor in exact integers.
- * Numerics  the guess is float and may be wrong; the answer is checked against the stamps and never is. Stamps that are
- *           not ascending give some row of the window in a bounded number of steps.
+ * Math      last i with t[i] <= x. Stamps: a guess from the mean rate of the window, four stamps around it in
+ * one go, and where the clock drifted further than that, the rest by quarters. Regular: floor in exact
+ * integers. Numerics  the guess is float and may be wrong; the answer is checked against the stamps and never
+ * is. Stamps that are not ascending give some row of the window in a bounded number of steps.
  */
 #ifndef TRAJD_KERNELS_CUDA_SEARCH_CUH
 #define TRAJD_KERNELS_CUDA_SEARCH_CUH
@@ -26,7 +27,8 @@ struct bracket_place {
     int64_t after_ns;
 };
 
-/* floor(n / d), d > 0, |n| < 2^62, by double and two exact corrections: an integer division costs five times as much. */
+/* floor(n / d), d > 0, |n| < 2^62, by double and two exact corrections: an integer division costs five times
+ * as much. */
 __device__ __forceinline__ int64_t floor_div_small(int64_t n, int64_t d)
 {
     double reciprocal = 1.0 / (double)d;
@@ -59,14 +61,16 @@ __device__ __forceinline__ bool product_is_small(int64_t a, int64_t b)
     int64_t high = __mul64hi(a, b);
     int64_t low = (int64_t)((uint64_t)a * (uint64_t)b);
 
-    return (high == 0 && low >= 0 && low < INT64_C(1) << 62) || (high == -1 && low < 0 && low > -(INT64_C(1) << 62));
+    return (high == 0 && low >= 0 && low < INT64_C(1) << 62) ||
+           (high == -1 && low < 0 && low > -(INT64_C(1) << 62));
 }
 
 __device__ __forceinline__ int64_t rate_row_ns(struct trajd_rate rate, int64_t row)
 {
     int64_t period = 1000000000 * rate.den;
 
-    return product_is_small(row, period) ? floor_div_small(row * period, rate.num) : rate_row_ns_wide(rate, row);
+    return product_is_small(row, period) ? floor_div_small(row * period, rate.num)
+                                         : rate_row_ns_wide(rate, row);
 }
 
 __device__ __forceinline__ int64_t rate_row_at(struct trajd_rate rate, int64_t x_ns)
@@ -82,8 +86,8 @@ __device__ __forceinline__ int64_t clamp_row(int64_t row, int64_t low, int64_t h
 }
 
 /* Narrows t[low] <= x < t[high] to neighbours, three stamps in flight a round. */
-static __device__ __noinline__ bracket_place search_by_quarters(const int64_t *stamps, int64_t low, int64_t high,
-                                                                int64_t x)
+static __device__ __noinline__ bracket_place search_by_quarters(const int64_t *stamps, int64_t low,
+                                                                int64_t high, int64_t x)
 {
     while (high - low > 1) {
         int64_t quarter = (high - low + 3) / 4;

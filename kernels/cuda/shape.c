@@ -1,4 +1,5 @@
-/* How a launch is cut: a pure function of problem and device. Every number here changes speed and never a result. */
+/* How a launch is cut: a pure function of problem and device. Every number here changes speed and never a
+ * result. */
 #include <stdbool.h>
 
 #include "kernels/cuda/launch.h"
@@ -76,7 +77,8 @@ static uint32_t power_of_two(uint32_t value)
     return power;
 }
 
-/* Where most sectors of the rows are used anyhow, or all of them are little, they are asked for before it is known which. */
+/* Where most sectors of the rows are used anyhow, or all of them are little, they are asked for before it is
+ * known which. */
 static bool wants_prefetch(const struct trajd_cuda_problem *problem, uint64_t row_count)
 {
     uint64_t row_bytes = problem->streams[0].row_stride_bytes;
@@ -111,7 +113,8 @@ static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *probl
 {
     struct trajd_cuda_shape shape = {0, THREADS, 1, STAGE_ROWS, 0, TRAJD_CUDA_STEPS};
     uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
-    uint64_t busy = problem->window_count * steps / BLOCKS_WANTED; /* larger tiles leave multiprocessors idle */
+    uint64_t busy =
+        problem->window_count * steps / BLOCKS_WANTED; /* larger tiles leave multiprocessors idle */
     uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, blocks;
 
     shape.prefetch = wants_prefetch(problem, row_count);
@@ -143,7 +146,10 @@ static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *probl
 
     if (steps * vectors > BATCH_VECTORS_MAX)
         shape.style = TRAJD_CUDA_STEPS;
-    shape.tile_steps = steps <= BATCH_STEPS_MAX ? (uint32_t)steps : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, TILE_STEPS_MIN, TILE_STEPS_MAX);
+    shape.tile_steps =
+        steps <= BATCH_STEPS_MAX
+            ? (uint32_t)steps
+            : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, TILE_STEPS_MIN, TILE_STEPS_MAX);
     return shape;
 }
 
@@ -164,7 +170,8 @@ static void make_fit(const struct trajd_cuda_problem *problem, struct trajd_cuda
 }
 
 struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_problem *problem,
-                                                   const struct trajd_device_facts *facts, uint64_t row_count, int style)
+                                                   const struct trajd_device_facts *facts, uint64_t row_count,
+                                                   int style)
 {
     struct trajd_cuda_shape shape = problem->lean ? lean_shape(problem, row_count) : full_shape(problem);
 
@@ -191,7 +198,8 @@ static uint64_t stream_work(const struct trajd_cuda_problem *problem, const stru
     return tile * stream->vector_count * (is_slerp ? 8 : stream->path == TRAJD_CUDA_FULL ? 4 : 1);
 }
 
-/* One each, then always one to the stream whose warps have most to do. Where there are more streams than warps, one each in turn. */
+/* One each, then always one to the stream whose warps have most to do. Where there are more streams than
+ * warps, one each in turn. */
 void trajd_cuda_share_warps(struct trajd_cuda_problem *problem)
 {
     uint32_t warps = problem->shape.thread_count / WARP, given = problem->stream_count, first = 0;
@@ -202,7 +210,8 @@ void trajd_cuda_share_warps(struct trajd_cuda_problem *problem)
         struct trajd_cuda_stream *neediest = &problem->streams[0];
         for (uint32_t s = 1; s < problem->stream_count; s++) {
             struct trajd_cuda_stream *other = &problem->streams[s];
-            if (stream_work(problem, other) * neediest->warp_count > stream_work(problem, neediest) * other->warp_count)
+            if (stream_work(problem, other) * neediest->warp_count >
+                stream_work(problem, neediest) * other->warp_count)
                 neediest = other;
         }
         neediest->warp_count++;

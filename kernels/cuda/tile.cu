@@ -1,17 +1,16 @@
-/* One stream on a clock of stamps, moved by vectors: linear, previous, nearest. The lean sibling of full.cu, whose every
- * thread executes a few hundred instructions: where launches take microseconds, time is the chain of dependent instructions
- * and loads.
+/* One stream on a clock of stamps, moved by vectors: linear, previous, nearest. The lean sibling of full.cu,
+ * whose every thread executes a few hundred instructions: where launches take microseconds, time is the chain
+ * of dependent instructions and loads.
  *
  * Math      resample.h.
- * Shapes    at most 65535 windows, strides of a row or step below 4 GiB; else full.cu. A block serves a tile of
- *           shape.tile_steps targets of one window.
- * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order of targets.
- * Moves     counts and anchors (not for dense problems), offsets, stamps, two rows a target; output and mask once.
- * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). steps: then a thread a target
- *           makes entries, then a thread keeps a vector of features and goes from target to target. walk: along a run of
- *           targets, its two rows in registers. direct: a thread a vector, from offset to output. Barriers are passed by all.
- * Numerics  a from exact integer differences, float, one rounding at the store.
- * Chosen    shape.c.
+ * Shapes    at most 65535 windows, strides of a row or step below 4 GiB; else full.cu. A block serves a tile
+ * of shape.tile_steps targets of one window. Requires  addresses aligned to their elements; nothing else is
+ * asked of alignment, D or the order of targets. Moves     counts and anchors (not for dense problems),
+ * offsets, stamps, two rows a target; output and mask once. Threads   all bring the window's stamps to shared
+ * memory (windows of up to stage_rows). steps: then a thread a target makes entries, then a thread keeps a
+ * vector of features and goes from target to target. walk: along a run of targets, its two rows in registers.
+ * direct: a thread a vector, from offset to output. Barriers are passed by all. Numerics  a from exact
+ * integer differences, float, one rounding at the store. Chosen    shape.c.
  */
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/lean.cuh"
@@ -37,16 +36,18 @@ __device__ __forceinline__ lean_tile tile_at(const lean_problem &problem, uint32
     return {first, first < count ? min(count - first, problem.shape.tile_steps) : 0};
 }
 
-__device__ __forceinline__ lean_output output_here(const trajd_cuda_stream &stream, uint32_t window, uint32_t first_step)
+__device__ __forceinline__ lean_output output_here(const trajd_cuda_stream &stream, uint32_t window,
+                                                   uint32_t first_step)
 {
-    return {stream.output + window * stream.window_stride_bytes + (uint64_t)first_step * (uint32_t)stream.step_stride_bytes,
+    return {stream.output + window * stream.window_stride_bytes +
+                (uint64_t)first_step * (uint32_t)stream.step_stride_bytes,
             (uint32_t)stream.step_stride_bytes,
             {stream.mask ? stream.mask + window * stream.mask_window_stride_bytes + first_step : NULL}};
 }
 
 template <typename S, typename O, int V> struct step_writer {
-    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries, uint32_t here,
-                                                 bool aligned, const lean_output &out)
+    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries,
+                                                 uint32_t here, bool aligned, const lean_output &out)
     {
         if (aligned)
             write_values<S, O, V>(whole_block(), stream, stream.vector_count, entries, here, out);
@@ -56,8 +57,8 @@ template <typename S, typename O, int V> struct step_writer {
 };
 
 template <typename S, typename O, int V> struct walk_writer {
-    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries, uint32_t here,
-                                                 bool aligned, const lean_output &out)
+    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries,
+                                                 uint32_t here, bool aligned, const lean_output &out)
     {
         if (aligned)
             walk_values<S, O, V>(whole_block(), stream, stream.vector_count, entries, here, out);
@@ -67,8 +68,8 @@ template <typename S, typename O, int V> struct walk_writer {
 };
 
 template <int V> struct copy_writer {
-    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries, uint32_t here,
-                                                 bool aligned, const lean_output &out)
+    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries,
+                                                 uint32_t here, bool aligned, const lean_output &out)
     {
         if (aligned)
             copy_values<V>(whole_block(), stream.vector_count, entries, here, out);
@@ -78,9 +79,9 @@ template <int V> struct copy_writer {
 };
 
 /* Entries and masks of a tile, the first offset of each thread loaded before. */
-__device__ __forceinline__ void find_entries(const lean_problem &problem, const lean_window &window, lean_tile tile,
-                                             const int64_t *stage, int64_t offset, entry *entries,
-                                             const lean_output &out)
+__device__ __forceinline__ void find_entries(const lean_problem &problem, const lean_window &window,
+                                             lean_tile tile, const int64_t *stage, int64_t offset,
+                                             entry *entries, const lean_output &out)
 {
 #pragma unroll 1
     for (uint32_t step = threadIdx.x; step < tile.step_count; step += blockDim.x) {
@@ -102,7 +103,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
     int64_t *stage = (int64_t *)(entries + problem.shape.tile_steps);
     const uint32_t first_tile = blockIdx.x * problem.shape.tiles_per_block;
     lean_tile tile = tile_at(problem, first_tile);
-    int64_t offset = threadIdx.x < tile.step_count ? load_offset(problem, blockIdx.y, tile.first_step + threadIdx.x) : 0;
+    int64_t offset =
+        threadIdx.x < tile.step_count ? load_offset(problem, blockIdx.y, tile.first_step + threadIdx.x) : 0;
     const lean_window window = open_window(problem, blockIdx.y, stage);
 
     stage_wait(window);
@@ -110,7 +112,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
     for (uint32_t k = 1; tile.step_count > 0; k++) {
         const lean_output out = output_here(problem.stream, blockIdx.y, tile.first_step);
         find_entries(problem, window, tile, stage, offset, entries, out);
-        const lean_tile next = k < problem.shape.tiles_per_block ? tile_at(problem, first_tile + k) : lean_tile{0, 0};
+        const lean_tile next =
+            k < problem.shape.tiles_per_block ? tile_at(problem, first_tile + k) : lean_tile{0, 0};
         if (threadIdx.x < next.step_count)
             offset = load_offset(problem, blockIdx.y, next.first_step + threadIdx.x);
         __syncthreads();
@@ -163,14 +166,16 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
         return;
     for (uint32_t t = 0; t < tile.step_count; t++) {
         uint32_t code;
-        const entry made = make_entry(problem, window, stage, load_offset(problem, blockIdx.y, tile.first_step + t), code);
+        const entry made =
+            make_entry(problem, window, stage, load_offset(problem, blockIdx.y, tile.first_step + t), code);
         if (window.aligned) {
             for (uint32_t vector = threadIdx.x; vector < stream.vector_count; vector += blockDim.x)
                 if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, made, vector,
                                          out.at(t) + vector * (uint32_t)(V * sizeof(O))))
                     out.mask.mark(t);
         } else {
-            write_values<S, O, 1>(whole_block(), stream, stream.feature_count, &made, 1, output_here(stream, blockIdx.y, tile.first_step + t));
+            write_values<S, O, 1>(whole_block(), stream, stream.feature_count, &made, 1,
+                                  output_here(stream, blockIdx.y, tile.first_step + t));
         }
     }
 }
@@ -196,9 +201,12 @@ template <typename S, typename O> static lean_kernel *narrow(uint32_t vector_wid
 template <typename H> static lean_kernel *half_kernel(uint32_t vector_width, uint32_t style)
 {
     switch (vector_width) {
-    case 8: return widest<H, H, 8>(style);
-    case 4: return styled<H, H, 4>(style);
-    default: return narrow<H, H>(vector_width, style);
+    case 8:
+        return widest<H, H, 8>(style);
+    case 4:
+        return styled<H, H, 4>(style);
+    default:
+        return narrow<H, H>(vector_width, style);
     }
 }
 
@@ -210,16 +218,22 @@ template <typename S, typename O> static lean_kernel *float_kernel(uint32_t vect
 static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, uint32_t style)
 {
     switch (path) {
-    case TRAJD_CUDA_BF16: return half_kernel<__nv_bfloat16>(vector_width, style);
-    case TRAJD_CUDA_F16: return half_kernel<__half>(vector_width, style);
-    case TRAJD_CUDA_F32: return float_kernel<float, float>(vector_width, style);
-    case TRAJD_CUDA_F32_BF16: return float_kernel<float, __nv_bfloat16>(vector_width, style);
-    case TRAJD_CUDA_BF16_F32: return float_kernel<__nv_bfloat16, float>(vector_width, style);
+    case TRAJD_CUDA_BF16:
+        return half_kernel<__nv_bfloat16>(vector_width, style);
+    case TRAJD_CUDA_F16:
+        return half_kernel<__half>(vector_width, style);
+    case TRAJD_CUDA_F32:
+        return float_kernel<float, float>(vector_width, style);
+    case TRAJD_CUDA_F32_BF16:
+        return float_kernel<float, __nv_bfloat16>(vector_width, style);
+    case TRAJD_CUDA_BF16_F32:
+        return float_kernel<__nv_bfloat16, float>(vector_width, style);
     case TRAJD_CUDA_COPY:
         return vector_width == 16  ? resample_tile<copy_writer<16>>
                : vector_width == 4 ? resample_tile<copy_writer<4>>
                                    : resample_tile<copy_writer<1>>;
-    default: return NULL;
+    default:
+        return NULL;
     }
 }
 
@@ -233,6 +247,7 @@ extern "C" int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, 
 
     if (!kernel)
         return (int)cudaErrorInvalidValue;
-    kernel<<<grid, problem->shape.thread_count, trajd_cuda_shared_bytes(problem), (cudaStream_t)stream>>>(lean);
+    kernel<<<grid, problem->shape.thread_count, trajd_cuda_shared_bytes(problem), (cudaStream_t)stream>>>(
+        lean);
     return (int)cudaGetLastError();
 }

@@ -1,7 +1,7 @@
 /* Vectors of elements for the targets of a tile: linear, previous, nearest.
  *
- * A thread keeps one vector of features and goes from target to target, so that no division stands in the loop;
- * neighbouring threads have neighbouring vectors, then neighbouring targets. */
+ * A thread keeps one vector of features and goes from target to target, so that no division stands in the
+ * loop; neighbouring threads have neighbouring vectors, then neighbouring targets. */
 #ifndef TRAJD_KERNELS_CUDA_VALUES_CUH
 #define TRAJD_KERNELS_CUDA_VALUES_CUH
 
@@ -58,7 +58,8 @@ struct joined_mask {
     }
 };
 
-/* Where a tile's results go. STRIDE: 64 bits, or 32 where the host saw that it fits, which makes an address one instruction. */
+/* Where a tile's results go. STRIDE: 64 bits, or 32 where the host saw that it fits, which makes an address
+ * one instruction. */
 template <typename STRIDE, typename MASK> struct tile_output {
     char *first;
     STRIDE step_stride_bytes;
@@ -86,7 +87,8 @@ template <typename O, int V> __device__ __forceinline__ bool may_have_nan(const 
     return has_nan(vector);
 }
 
-template <> __device__ __forceinline__ bool may_have_nan<__nv_bfloat16, 8>(const vector_of<__nv_bfloat16, 8> &vector)
+template <>
+__device__ __forceinline__ bool may_have_nan<__nv_bfloat16, 8>(const vector_of<__nv_bfloat16, 8> &vector)
 {
     const __nv_bfloat162 *pairs = (const __nv_bfloat162 *)&vector;
     __nv_bfloat162 sum = __hadd2(__hadd2(pairs[0], pairs[1]), __hadd2(pairs[2], pairs[3]));
@@ -102,14 +104,16 @@ __device__ __forceinline__ vector_of<O, V> finish(const trajd_cuda_stream &strea
     if (stream.scale) {
 #pragma unroll
         for (int v = 0; v < V; v++)
-            values[v] = fmaf(values[v], __ldg(stream.scale + first_feature + v), __ldg(stream.offset + first_feature + v));
+            values[v] = fmaf(values[v], __ldg(stream.scale + first_feature + v),
+                             __ldg(stream.offset + first_feature + v));
     }
     return pack_vector<O, V>(values);
 }
 
 template <typename S, typename O, int V>
-__device__ __forceinline__ vector_of<O, V> blend(const trajd_cuda_stream &stream, float a, const vector_of<S, V> &low,
-                                                 const vector_of<S, V> &high, uint32_t first_feature)
+__device__ __forceinline__ vector_of<O, V> blend(const trajd_cuda_stream &stream, float a,
+                                                 const vector_of<S, V> &low, const vector_of<S, V> &high,
+                                                 uint32_t first_feature)
 {
     float values[V];
 
@@ -121,8 +125,8 @@ __device__ __forceinline__ vector_of<O, V> blend(const trajd_cuda_stream &stream
     return finish<O, V>(stream, values, first_feature);
 }
 
-/* What blend gets wrong: no row, and rows alone with a NaN, whose payload is kept, or an infinity. Writes the vector again where
- * it must; returns whether a NaN was used. Rare, and kept out of the way. */
+/* What blend gets wrong: no row, and rows alone with a NaN, whose payload is kept, or an infinity. Writes the
+ * vector again where it must; returns whether a NaN was used. Rare, and kept out of the way. */
 template <typename S, typename O, int V>
 __device__ __noinline__ bool look_closer(const float *scale, const float *offset, uint32_t edge, entry at,
                                          uint32_t vector, char *to)
@@ -152,8 +156,9 @@ __device__ __noinline__ bool look_closer(const float *scale, const float *offset
 }
 
 template <typename S, typename O, int V, typename OUT>
-__device__ __forceinline__ void write_values(const team &team, const trajd_cuda_stream &stream, uint32_t vector_count,
-                                             const entry *entries, uint32_t step_count, const OUT &out)
+__device__ __forceinline__ void write_values(const team &team, const trajd_cuda_stream &stream,
+                                             uint32_t vector_count, const entry *entries, uint32_t step_count,
+                                             const OUT &out)
 {
     const lane_place lane = place_lane(team, vector_count);
 
@@ -191,8 +196,9 @@ __device__ __forceinline__ void write_values(const team &team, const trajd_cuda_
 
 /* The same along runs of neighbouring targets: while the row stays, so do its two vectors, as floats. */
 template <typename S, typename O, int V, typename OUT>
-__device__ __forceinline__ void walk_values(const team &team, const trajd_cuda_stream &stream, uint32_t vector_count,
-                                            const entry *entries, uint32_t step_count, const OUT &out)
+__device__ __forceinline__ void walk_values(const team &team, const trajd_cuda_stream &stream,
+                                            uint32_t vector_count, const entry *entries, uint32_t step_count,
+                                            const OUT &out)
 {
     const lane_place lane = place_lane(team, vector_count);
     const uint32_t run = (step_count + lane.slots - 1) / lane.slots, begin = lane.slot * run;
@@ -241,8 +247,8 @@ __device__ __forceinline__ void walk_values(const team &team, const trajd_cuda_s
 
 /* Rows into their own type, V bytes at a time: nothing is looked at. */
 template <int V, typename OUT>
-__device__ __forceinline__ void copy_values(const team &team, uint32_t vector_count, const entry *entries, uint32_t step_count,
-                                            const OUT &out)
+__device__ __forceinline__ void copy_values(const team &team, uint32_t vector_count, const entry *entries,
+                                            uint32_t step_count, const OUT &out)
 {
     const lane_place lane = place_lane(team, vector_count);
 

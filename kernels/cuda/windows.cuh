@@ -57,8 +57,8 @@ __device__ __forceinline__ void open_window(const P &problem, uint32_t bracket_i
 }
 
 template <typename P>
-__device__ __forceinline__ void open_windows(const P &problem, uint32_t window,
-                                             int64_t *stages, found_window *found)
+__device__ __forceinline__ void open_windows(const P &problem, uint32_t window, int64_t *stages,
+                                             found_window *found)
 {
     uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
     uint32_t teams = min((uint32_t)problem.bracket_count, warps), team = warp % teams;
@@ -96,8 +96,8 @@ __device__ __forceinline__ uint32_t steps_here(uint32_t step_count, uint64_t fir
 }
 
 template <typename P>
-__device__ __forceinline__ int64_t load_offset(const P &problem, uint32_t bracket_index,
-                                               uint32_t window, uint64_t step)
+__device__ __forceinline__ int64_t load_offset(const P &problem, uint32_t bracket_index, uint32_t window,
+                                               uint64_t step)
 {
     const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
 
@@ -116,8 +116,8 @@ __device__ __forceinline__ void write_masks(const P &problem, uint32_t window, u
         if (stream.mask_slot == TRAJD_CUDA_NO_MASK || stream.mask_slot < begun)
             continue; /* joined: written with the first of its slot */
         begun = stream.mask_slot + 1u;
-        uint32_t here =
-            steps_here(problem.brackets[stream.bracket_index].step_count, first_step, problem.shape.tile_steps);
+        uint32_t here = steps_here(problem.brackets[stream.bracket_index].step_count, first_step,
+                                   problem.shape.tile_steps);
         uint8_t *out = stream.mask + window * stream.mask_window_stride_bytes + first_step;
         for (uint32_t t = threadIdx.x; t < here; t += blockDim.x) {
             uint32_t code = masks[stream.mask_slot * problem.shape.tile_steps + t];
@@ -144,8 +144,13 @@ static inline bool has_few_streams(const struct trajd_cuda_problem *problem)
 
 static inline struct few_streams take_few_streams(const struct trajd_cuda_problem *problem)
 {
-    struct few_streams few = {problem->window_count, problem->bracket_count, problem->stream_count,
-                              problem->mask_count, problem->shape, {}, {}};
+    struct few_streams few = {problem->window_count,
+                              problem->bracket_count,
+                              problem->stream_count,
+                              problem->mask_count,
+                              problem->shape,
+                              {},
+                              {}};
 
     for (int b = 0; b < problem->bracket_count; b++)
         few.brackets[b] = problem->brackets[b];

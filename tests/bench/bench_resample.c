@@ -1,9 +1,11 @@
 // libs: trajd_kernels
-/* bench_resample budget|grid [OUT.json [ROW]]: the CUDA kernels over shapes and launch shapes, against ceilings of the same run.
+/* bench_resample budget|grid [OUT.json [ROW]]: the CUDA kernels over shapes and launch shapes, against
+ * ceilings of the same run.
  *
- * Cold: every launch works on another set of buffers, stamps and rows and outputs, so many that they are several times the L2.
- * Hot: the same set each time. Both as one graph of many launches, replayed; the time is that of a replay over its launches.
- * Single: launches given one by one. Stamps are int64 with jitter on every row, targets int64 per window, a mask is written. */
+ * Cold: every launch works on another set of buffers, stamps and rows and outputs, so many that they are
+ * several times the L2. Hot: the same set each time. Both as one graph of many launches, replayed; the time
+ * is that of a replay over its launches. Single: launches given one by one. Stamps are int64 with jitter on
+ * every row, targets int64 per window, a mask is written. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,8 +103,8 @@ static void *take_rows(struct bench *b, uint64_t bytes)
     char *memory = take(b, bytes);
 
     for (uint64_t at = 0; at < bytes; at += POOL_BYTES)
-        must(trajd_device_copy_async(memory + at, b->pool, bytes - at < POOL_BYTES ? bytes - at : POOL_BYTES, b->stream,
-                                     &bench_error));
+        must(trajd_device_copy_async(memory + at, b->pool, bytes - at < POOL_BYTES ? bytes - at : POOL_BYTES,
+                                     b->stream, &bench_error));
     return memory;
 }
 
@@ -128,7 +130,8 @@ static void make_dense(struct bench *b, const struct shape *shape, struct set *s
         stamps = take_copy(b, draw_stamps(b, shape->B, shape->S), rows * 8);
         offsets = (int64_t *)b->host;
         for (uint64_t i = 0; i < targets; i++)
-            offsets[i] = (int64_t)(i % shape->T) * (shape->S - 1) * STEP_NS / shape->T + (int64_t)draw(b, STEP_NS / 4);
+            offsets[i] =
+                (int64_t)(i % shape->T) * (shape->S - 1) * STEP_NS / shape->T + (int64_t)draw(b, STEP_NS / 4);
         offsets = take_copy(b, offsets, targets * 8);
     } else {
         stamps = take_copy(b, first->stamps_ns, rows * 8);
@@ -138,20 +141,24 @@ static void make_dense(struct bench *b, const struct shape *shape, struct set *s
     /* read once: the rows that are used, stamps, targets; written once: output, mask */
     b->moved_bytes = (2ull * shape->T < shape->S ? source_bytes / shape->S * 2 * shape->T : source_bytes) +
                      rows * 8 + targets * 9 + b->output_bytes;
-    *set = (struct set){.dense = {shape->B, shape->S, shape->T, shape->D, stamps, offsets, shape->kind, shape->source,
-                                  shape->output, TRAJD_EDGE_HOLD, take_rows(b, source_bytes),
+    *set = (struct set){.dense = {shape->B, shape->S, shape->T, shape->D, stamps, offsets, shape->kind,
+                                  shape->source, shape->output, TRAJD_EDGE_HOLD, take_rows(b, source_bytes),
                                   take(b, b->output_bytes), take(b, targets)}};
 }
 
-/* What a policy asks of 256 windows: position, quaternion, gripper and joints of now and before, and a chunk of actions. */
+/* What a policy asks of 256 windows: position, quaternion, gripper and joints of now and before, and a chunk
+ * of actions. */
 static void make_batch(struct bench *b, struct set *set)
 {
     enum { B = 256, EPISODES = 200, ROWS = 400 };
     static const struct {
         uint32_t bracket, features;
         enum trajd_kind kind;
-    } parts[] = {{0, 3, TRAJD_KIND_LINEAR}, {0, 4, TRAJD_KIND_SLERP_XYZW}, {1, 2, TRAJD_KIND_PREVIOUS},
-                 {1, 7, TRAJD_KIND_LINEAR}, {2, 7, TRAJD_KIND_LINEAR}};
+    } parts[] = {{0, 3, TRAJD_KIND_LINEAR},
+                 {0, 4, TRAJD_KIND_SLERP_XYZW},
+                 {1, 2, TRAJD_KIND_PREVIOUS},
+                 {1, 7, TRAJD_KIND_LINEAR},
+                 {2, 7, TRAJD_KIND_LINEAR}};
     static const uint32_t steps[] = {2, 16};
     int64_t begin[B], count[3][B], anchor[B], offsets[16];
 
@@ -169,9 +176,9 @@ static void make_batch(struct bench *b, struct set *set)
         set->grids[g] = (struct trajd_grid){TRAJD_GRID_NS, steps[g], take_copy(b, offsets, steps[g] * 8), 0};
     for (uint32_t c = 0; c < 3; c++) {
         set->clocks[c].stamps_ns = take_copy(b, draw_stamps(b, EPISODES, ROWS), EPISODES * ROWS * 8);
-        set->brackets[c] = (struct trajd_bracket){c, c == 2, take_copy(b, begin, sizeof begin),
-                                                  take_copy(b, count[c], sizeof begin),
-                                                  take_copy(b, anchor, sizeof anchor)};
+        set->brackets[c] =
+            (struct trajd_bracket){c, c == 2, take_copy(b, begin, sizeof begin),
+                                   take_copy(b, count[c], sizeof begin), take_copy(b, anchor, sizeof anchor)};
     }
     b->output_bytes = b->moved_bytes = 0;
     for (uint32_t s = 0; s < ARRAY_LEN(parts); s++) {
@@ -195,7 +202,8 @@ static void make_batch(struct bench *b, struct set *set)
         b->output_bytes += (uint64_t)B * T * D * 2;
         b->moved_bytes += (uint64_t)B * T * D * 6;
     }
-    set->request = (struct trajd_resample_request){B, 3, 2, 3, 5, set->clocks, set->grids, set->brackets, set->streams};
+    set->request =
+        (struct trajd_resample_request){B, 3, 2, 3, 5, set->clocks, set->grids, set->brackets, set->streams};
 }
 
 static void make_sets(struct bench *b, const struct shape *shape)
@@ -248,7 +256,8 @@ static void set_median(struct sample *sample)
 }
 
 /* Replays a graph of `count` launches often enough for a sample, SAMPLES times. */
-static void time_graph(struct bench *b, struct trajd_device_graph *graph, uint32_t count, struct sample *sample)
+static void time_graph(struct bench *b, struct trajd_device_graph *graph, uint32_t count,
+                       struct sample *sample)
 {
     float elapsed_us = 0;
     uint32_t replays = 1;
@@ -336,8 +345,9 @@ static void print_sample(struct bench *b, const char *name, const struct sample 
 
 static void print_launch_shape(struct bench *b, const struct trajd_cuda_shape *shape)
 {
-    fprintf(b->out, "\"tile\":%u,\"threads\":%u,\"tiles\":%u,\"stage\":%u,\"prefetch\":%u,\"style\":%u", shape->tile_steps,
-            shape->thread_count, shape->tiles_per_block, shape->stage_rows, shape->prefetch, shape->style);
+    fprintf(b->out, "\"tile\":%u,\"threads\":%u,\"tiles\":%u,\"stage\":%u,\"prefetch\":%u,\"style\":%u",
+            shape->tile_steps, shape->thread_count, shape->tiles_per_block, shape->stage_rows,
+            shape->prefetch, shape->style);
 }
 
 /* Tiles beyond the first that holds all targets, and what a family has no use for, are left out. */
@@ -356,7 +366,8 @@ static bool is_candidate(const struct shape *shape, const struct trajd_cuda_shap
     return try->style == TRAJD_CUDA_STEPS || (uint64_t)try->tile_steps * shape->D <= 4096;
 }
 
-static uint32_t list_candidates(const struct shape *shape, bool wide, struct trajd_cuda_shape *list, uint32_t limit)
+static uint32_t list_candidates(const struct shape *shape, bool wide, struct trajd_cuda_shape *list,
+                                uint32_t limit)
 {
     static const uint32_t wide_tiles[] = {4, 8, 16, 32, 64, 128, 256}, wide_threads[] = {64, 128, 256};
     static const uint32_t few_tiles[] = {4, 16, 64}, few_threads[] = {128, 256}, runs[] = {1, 2, 4, 8};
@@ -366,8 +377,9 @@ static uint32_t list_candidates(const struct shape *shape, bool wide, struct tra
     for (uint32_t i = 0; i < tile_count; i++)
         for (uint32_t k = 0; k < thread_count; k++)
             for (uint32_t flags = 0; flags < 16 * TRAJD_CUDA_STYLE_COUNT; flags++) {
-                struct trajd_cuda_shape try = {tiles[i], threads[k], runs[flags >> 2 & 3], flags & 1 ? 1024 : 0,
-                                               flags >> 1 & 1, (uint8_t)(flags >> 4)};
+                struct trajd_cuda_shape try = {
+                    tiles[i],       threads[k],           runs[flags >> 2 & 3], flags & 1 ? 1024 : 0,
+                    flags >> 1 & 1, (uint8_t)(flags >> 4)};
                 if (count < limit && is_candidate(shape, &try, i > 0 ? tiles[i - 1] : 0))
                     list[count++] = try;
             }
@@ -389,12 +401,14 @@ static void bench_shape(struct bench *b, const struct shape *shape, bool wide)
     time_shape(b, &chosen, HOT, &hot);
     time_single(b, &chosen, &single);
     time_write(b, &write);
-    fprintf(b->out, "%s\n{\"B\":%u,\"S\":%u,\"T\":%u,\"D\":%u,\"source\":\"%s\",\"output\":\"%s\",\"kind\":%d,",
-            b->any_written ? "," : "", shape->B, shape->S, shape->T, shape->D, trajd_dtype_name(shape->source),
-            trajd_dtype_name(shape->output), shape->kind);
+    fprintf(b->out,
+            "%s\n{\"B\":%u,\"S\":%u,\"T\":%u,\"D\":%u,\"source\":\"%s\",\"output\":\"%s\",\"kind\":%d,",
+            b->any_written ? "," : "", shape->B, shape->S, shape->T, shape->D,
+            trajd_dtype_name(shape->source), trajd_dtype_name(shape->output), shape->kind);
     b->any_written = true;
     fprintf(b->out, "\"moved_bytes\":%llu,\"output_bytes\":%llu,\"sets\":%u,\"budget_us\":%.1f,\"chosen\":{",
-            (unsigned long long)b->moved_bytes, (unsigned long long)b->output_bytes, b->set_count, shape->budget_us);
+            (unsigned long long)b->moved_bytes, (unsigned long long)b->output_bytes, b->set_count,
+            shape->budget_us);
     print_launch_shape(b, &chosen);
     fprintf(b->out, "},");
     print_sample(b, "cold_us", &cold);
@@ -406,8 +420,11 @@ static void bench_shape(struct bench *b, const struct shape *shape, bool wide)
     print_sample(b, "write_us", &write);
     fprintf(b->out, ",\"candidates\":[");
     for (uint32_t i = 0, printed = 0; i < count; i++) {
-        struct trajd_cuda_problem fake = {.stream_count = shape->B ? 1 : 5, .bracket_count = shape->B ? 1 : 3,
-                                          .mask_count = shape->B ? 1 : 5, .lean = shape->B != 0, .step_count_max = 1};
+        struct trajd_cuda_problem fake = {.stream_count = shape->B ? 1 : 5,
+                                          .bracket_count = shape->B ? 1 : 3,
+                                          .mask_count = shape->B ? 1 : 5,
+                                          .lean = shape->B != 0,
+                                          .step_count_max = 1};
         if (!trajd_cuda_shape_fits(&fake, &list[i]))
             continue;
         time_shape(b, &list[i], COLD, &sample);
@@ -422,11 +439,13 @@ static void bench_shape(struct bench *b, const struct shape *shape, bool wide)
         fprintf(b->out, "}");
     }
     fprintf(b->out, "]}");
-    printf("%5u %5u %5u %5u %5s %d | %7.2f hot %7.2f single %7.2f write %7.2f | best %7.2f t%u/%u*%u s%u p%u %u | chosen "
+    printf("%5u %5u %5u %5u %5s %d | %7.2f hot %7.2f single %7.2f write %7.2f | best %7.2f t%u/%u*%u s%u p%u "
+           "%u | chosen "
            "t%u/%u*%u s%u p%u %u | %.2f TB/s\n",
-           shape->B, shape->S, shape->T, shape->D, trajd_dtype_name(shape->source), shape->kind, cold.median_us,
-           hot.median_us, single.median_us, write.median_us, best_us, best_shape.tile_steps, best_shape.thread_count, best_shape.tiles_per_block,
-           best_shape.stage_rows, best_shape.prefetch, best_shape.style, chosen.tile_steps, chosen.thread_count, chosen.tiles_per_block,
+           shape->B, shape->S, shape->T, shape->D, trajd_dtype_name(shape->source), shape->kind,
+           cold.median_us, hot.median_us, single.median_us, write.median_us, best_us, best_shape.tile_steps,
+           best_shape.thread_count, best_shape.tiles_per_block, best_shape.stage_rows, best_shape.prefetch,
+           best_shape.style, chosen.tile_steps, chosen.thread_count, chosen.tiles_per_block,
            chosen.stage_rows, chosen.prefetch, chosen.style, (double)b->moved_bytes / best_us / 1e6);
     fflush(stdout);
 }
@@ -447,10 +466,14 @@ static struct trajd_cuda_shape chosen_shape(struct bench *b, const struct shape 
 static void bench_budget(struct bench *b, const char *only)
 {
     static const struct shape shapes[] = {
-        {32, 100, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, 3.0},  {32, 500, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, 4.0},
-        {64, 4096, 1024, 32, TRAJD_BF16, TRAJD_BF16, 0, 5.8}, {256, 500, 250, 16, TRAJD_BF16, TRAJD_BF16, 0, 4.0},
-        {1024, 300, 50, 14, TRAJD_BF16, TRAJD_BF16, 0, 4.5},  {64, 400, 16, 7, TRAJD_BF16, TRAJD_BF16, 0, 2.0},
-        {256, 100, 2048, 256, TRAJD_BF16, TRAJD_BF16, 0, 65}, {0, 0, 0, 0, TRAJD_BF16, TRAJD_BF16, 0, 4.0},
+        {32, 100, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, 3.0},
+        {32, 500, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, 4.0},
+        {64, 4096, 1024, 32, TRAJD_BF16, TRAJD_BF16, 0, 5.8},
+        {256, 500, 250, 16, TRAJD_BF16, TRAJD_BF16, 0, 4.0},
+        {1024, 300, 50, 14, TRAJD_BF16, TRAJD_BF16, 0, 4.5},
+        {64, 400, 16, 7, TRAJD_BF16, TRAJD_BF16, 0, 2.0},
+        {256, 100, 2048, 256, TRAJD_BF16, TRAJD_BF16, 0, 65},
+        {0, 0, 0, 0, TRAJD_BF16, TRAJD_BF16, 0, 4.0},
         {1, 2, 1, 1, TRAJD_BF16, TRAJD_BF16, 0, 0},
     };
 
@@ -461,16 +484,20 @@ static void bench_budget(struct bench *b, const char *only)
 
 static void bench_grid(struct bench *b)
 {
-    static const uint32_t windows[] = {4, 32, 256, 1024}, lengths[][2] = {{100, 16}, {100, 256}, {500, 50}, {400, 400}, {4096, 1024}, {64, 1024}};
+    static const uint32_t windows[] = {4, 32, 256, 1024},
+                          lengths[][2] = {{100, 16},  {100, 256},   {500, 50},
+                                          {400, 400}, {4096, 1024}, {64, 1024}};
     static const uint32_t features[] = {1, 7, 14, 32, 128};
-    static const enum trajd_dtype types[][2] = {{TRAJD_BF16, TRAJD_BF16}, {TRAJD_F32, TRAJD_BF16}, {TRAJD_F32, TRAJD_F32}};
+    static const enum trajd_dtype types[][2] = {
+        {TRAJD_BF16, TRAJD_BF16}, {TRAJD_F32, TRAJD_BF16}, {TRAJD_F32, TRAJD_F32}};
 
     for (size_t w = 0; w < ARRAY_LEN(windows); w++)
         for (size_t l = 0; l < ARRAY_LEN(lengths); l++)
             for (size_t d = 0; d < ARRAY_LEN(features); d++)
                 for (size_t t = 0; t < ARRAY_LEN(types); t++) {
                     enum trajd_kind kind = (w + l + d + t) % 5 == 4 ? TRAJD_KIND_NEAREST : TRAJD_KIND_LINEAR;
-                    struct shape shape = {windows[w], lengths[l][0], lengths[l][1], features[d], types[t][0], types[t][1], kind, 0};
+                    struct shape shape = {windows[w],  lengths[l][0], lengths[l][1], features[d],
+                                          types[t][0], types[t][1],   kind,          0};
                     uint64_t bytes = (uint64_t)shape.B * (shape.S + shape.T) * shape.D * 4;
                     if (t == (w + l) % 3 || bytes > (300ull << 20))
                         continue; /* two of the three pairs of types each */
@@ -518,9 +545,11 @@ int main(int argc, char **argv)
     }
     info = trajd_device_info(b.device);
     copy_gb_s = time_copy_gb_s(&b);
-    printf("%s, CUDA %u, copy %.0f GB/s both ways\n    B     S     T     D  type kind | cold us\n", info->name,
-           info->driver_version, copy_gb_s);
-    fprintf(b.out, "{\"device\":\"%s\",\"driver\":%u,\"sm_count\":%u,\"command\":\"bench_resample %s\",\"copy_gb_s\":%.0f,\"rows\":[",
+    printf("%s, CUDA %u, copy %.0f GB/s both ways\n    B     S     T     D  type kind | cold us\n",
+           info->name, info->driver_version, copy_gb_s);
+    fprintf(b.out,
+            "{\"device\":\"%s\",\"driver\":%u,\"sm_count\":%u,\"command\":\"bench_resample "
+            "%s\",\"copy_gb_s\":%.0f,\"rows\":[",
             info->name, info->driver_version, info->sm_count, argv[1], copy_gb_s);
     if (strcmp(argv[1], "budget") == 0)
         bench_budget(&b, argc > 3 ? argv[3] : NULL);

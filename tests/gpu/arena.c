@@ -53,14 +53,18 @@ static void store_any(enum trajd_dtype type, void *address, double value)
 static int64_t next_stamp(struct arena *arena, int flavour, uint32_t row, uint32_t rows, int64_t before)
 {
     switch (flavour) {
-    case ARENA_EQUAL: return STEP_NS * (row / 4);
-    case ARENA_REVERSED: return STEP_NS * ((int64_t)rows - row);
-    case ARENA_WILD: return (int64_t)draw(arena, UINT64_MAX);
+    case ARENA_EQUAL:
+        return STEP_NS * (row / 4);
+    case ARENA_REVERSED:
+        return STEP_NS * ((int64_t)rows - row);
+    case ARENA_WILD:
+        return (int64_t)draw(arena, UINT64_MAX);
     case ARENA_DRIFT: {
         int64_t stretch = 1 + 3 * (int64_t)row / (int64_t)rows;
         return before + STEP_NS * stretch + (draw(arena, 50) ? 0 : 40 * STEP_NS);
     }
-    default: return STEP_NS * (int64_t)row + (int64_t)draw(arena, STEP_NS / 2);
+    default:
+        return STEP_NS * (int64_t)row + (int64_t)draw(arena, STEP_NS / 2);
     }
 }
 
@@ -70,7 +74,8 @@ static void make_clock(struct arena *arena, uint32_t b, int flavour)
     int64_t *stamps;
 
     if (flavour == ARENA_REGULAR) {
-        arena->clocks[b].rate = draw(arena, 2) ? (struct trajd_rate){30000, 301} : (struct trajd_rate){100, 1};
+        arena->clocks[b].rate =
+            draw(arena, 2) ? (struct trajd_rate){30000, 301} : (struct trajd_rate){100, 1};
         return;
     }
     stamps = take(arena, (uint64_t)spec->windows * spec->rows * sizeof *stamps, 8);
@@ -117,7 +122,8 @@ static void make_bracket(struct arena *arena, uint32_t b, uint32_t steps)
         anchor[w] = (int64_t)draw(arena, spec->rows + 2) - 1;
         if (unit == TRAJD_GRID_NS)
             anchor[w] = anchor[w] * STEP_NS + (int64_t)draw(arena, 3) * STEP_NS / 3;
-        if (unit == TRAJD_GRID_NS && arena->clocks[b].stamps_ns && flavour <= ARENA_DRIFT && draw(arena, 3) == 0)
+        if (unit == TRAJD_GRID_NS && arena->clocks[b].stamps_ns && flavour <= ARENA_DRIFT &&
+            draw(arena, 3) == 0)
             anchor[w] = arena->clocks[b].stamps_ns[begin[w] + (int64_t)draw(arena, spec->rows)];
     }
     arena->brackets[b] = (struct trajd_bracket){b, b, begin, count, anchor};
@@ -151,7 +157,8 @@ static void fill_rows(struct arena *arena, const struct trajd_stream *stream, ch
             if (nans && draw(arena, 20 + stream->feature_count) == 0)
                 value = NAN;
             store_any(stream->source_type,
-                      rows + r * stream->row_stride_bytes + (uint64_t)(stream->first_column + d) * size, value);
+                      rows + r * stream->row_stride_bytes + (uint64_t)(stream->first_column + d) * size,
+                      value);
         }
     }
 }
@@ -166,7 +173,8 @@ static void make_source(struct arena *arena, uint32_t s, char *device)
     char **device_bases, *base;
 
     stream->first_column = draw(arena, 2) ? 0 : (uint32_t)draw(arena, 3);
-    stream->row_stride_bytes = (stream->first_column + stream->feature_count + (draw(arena, 2) ? 0 : draw(arena, 3))) * size;
+    stream->row_stride_bytes =
+        (stream->first_column + stream->feature_count + (draw(arena, 2) ? 0 : draw(arena, 3))) * size;
     base = take(arena, rows * stream->row_stride_bytes, size);
     fill_rows(arena, stream, base, rows);
     stream->base = base;
@@ -216,14 +224,17 @@ static bool can_join(const struct arena *arena, uint32_t s)
 static void make_outputs(struct arena *arena, uint32_t s)
 {
     struct trajd_stream *stream = &arena->streams[s];
-    uint32_t size = trajd_dtype_size(stream->output_type), steps = arena->grids[stream->bracket_index].step_count;
-    uint32_t slopes = trajd_kind_is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
+    uint32_t size = trajd_dtype_size(stream->output_type),
+             steps = arena->grids[stream->bracket_index].step_count;
+    uint32_t slopes =
+        trajd_kind_is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
     bool derives = arena->grids[stream->bracket_index].unit == TRAJD_GRID_NS &&
                    (stream->kind == TRAJD_KIND_LINEAR || stream->kind == TRAJD_KIND_ANGLE ||
                     trajd_kind_is_slerp(stream->kind));
 
     stream->step_stride_bytes = (stream->feature_count + (draw(arena, 2) ? 0 : draw(arena, 3))) * size;
-    stream->window_stride_bytes = stream->step_stride_bytes * steps + (draw(arena, 2) ? 0 : draw(arena, 3)) * size;
+    stream->window_stride_bytes =
+        stream->step_stride_bytes * steps + (draw(arena, 2) ? 0 : draw(arena, 3)) * size;
     stream->output = take(arena, stream->window_stride_bytes * arena->spec.windows, size);
     if (s > 0 && can_join(arena, s) && draw(arena, 2)) {
         stream->mask = stream[-1].mask;
@@ -255,9 +266,12 @@ static void choose_types(struct arena *arena, struct trajd_stream *stream)
     const struct arena_spec *spec = &arena->spec;
 
     do {
-        stream->kind = spec->kind < 0 ? (enum trajd_kind)draw(arena, TRAJD_KIND_COUNT) : (enum trajd_kind)spec->kind;
-        stream->source_type = draw(arena, 2) ? usual[draw(arena, 3)] : (enum trajd_dtype)(1 + draw(arena, TRAJD_BOOL));
-        stream->output_type = draw(arena, 2) ? usual[draw(arena, 3)] : (enum trajd_dtype)(1 + draw(arena, TRAJD_BOOL));
+        stream->kind =
+            spec->kind < 0 ? (enum trajd_kind)draw(arena, TRAJD_KIND_COUNT) : (enum trajd_kind)spec->kind;
+        stream->source_type =
+            draw(arena, 2) ? usual[draw(arena, 3)] : (enum trajd_dtype)(1 + draw(arena, TRAJD_BOOL));
+        stream->output_type =
+            draw(arena, 2) ? usual[draw(arena, 3)] : (enum trajd_dtype)(1 + draw(arena, TRAJD_BOOL));
         if (spec->source != TRAJD_DTYPE_NONE)
             stream->source_type = spec->source;
         if (spec->output != TRAJD_DTYPE_NONE)
@@ -279,7 +293,8 @@ static void draw_sizes(struct arena *arena)
     spec->streams = spec->streams ? spec->streams : 1 + (uint32_t)draw(arena, 5);
 }
 
-void arena_create(struct arena *arena, const struct arena_spec *spec, char *memory, uint64_t size_bytes, char *device)
+void arena_create(struct arena *arena, const struct arena_spec *spec, char *memory, uint64_t size_bytes,
+                  char *device)
 {
     *arena = (struct arena){
         .spec = *spec, .memory = memory, .size_bytes = size_bytes, .random = spec->seed, .ascending = true};
@@ -300,9 +315,10 @@ void arena_create(struct arena *arena, const struct arena_spec *spec, char *memo
     for (uint32_t s = 0; s < arena->spec.streams; s++)
         make_outputs(arena, s);
     arena->used_bytes += GAP_BYTES;
-    arena->request = (struct trajd_resample_request){
-        arena->spec.windows, arena->spec.brackets, arena->spec.brackets, arena->spec.brackets, arena->spec.streams,
-        arena->clocks,       arena->grids,         arena->brackets,      arena->streams};
+    arena->request =
+        (struct trajd_resample_request){arena->spec.windows,  arena->spec.brackets, arena->spec.brackets,
+                                        arena->spec.brackets, arena->spec.streams,  arena->clocks,
+                                        arena->grids,         arena->brackets,      arena->streams};
 }
 
 static const void *moved(const struct arena *arena, const void *pointer, char *device)
@@ -340,20 +356,23 @@ void arena_view(const struct arena *arena, char *device, struct arena_view *view
     view->request.streams = view->streams;
 }
 
-/* What the arithmetic of one rounding may differ by: a unit of the output, and float32's of the largest operand. */
+/* What the arithmetic of one rounding may differ by: a unit of the output, and float32's of the largest
+ * operand. */
 static double tolerance(const struct trajd_stream *stream, double largest, double value)
 {
     double unit = stream->output_type == TRAJD_BF16  ? 0x1p-7
                   : stream->output_type == TRAJD_F16 ? 0x1p-10
                                                      : 0x1p-23;
     bool wide = stream->source_type == TRAJD_F64 || stream->source_type == TRAJD_I32 ||
-                stream->source_type == TRAJD_I64 || stream->source_type == TRAJD_U32 || stream->source_type == TRAJD_U64;
+                stream->source_type == TRAJD_I64 || stream->source_type == TRAJD_U32 ||
+                stream->source_type == TRAJD_U64;
 
     if (stream->output_type == TRAJD_F64)
         return 1e-12 * (largest + fabs(value));
     if (trajd_kind_is_slerp(stream->kind))
         largest = 4;
-    return unit * fabs(value) + (wide ? 1e-12 : 6e-7) * (largest + 1) + (stream->output_type == TRAJD_F16 ? 0x1p-24 : 0);
+    return unit * fabs(value) + (wide ? 1e-12 : 6e-7) * (largest + 1) +
+           (stream->output_type == TRAJD_F16 ? 0x1p-24 : 0);
 }
 
 static bool is_close(const struct trajd_stream *stream, uint32_t d, double largest, double wanted, double got)
@@ -368,13 +387,16 @@ static bool is_close(const struct trajd_stream *stream, uint32_t d, double large
         return true;
     /* just beside the seam of a turn, float and double may stand on different sides */
     turn = stream->angle_period * fabs(stream->scale ? (double)stream->scale[d] : 1);
-    return stream->kind == TRAJD_KIND_ANGLE && !isnan(stream->angle_low) && fabs(fabs(wanted - got) - turn) <= 4 * slack;
+    return stream->kind == TRAJD_KIND_ANGLE && !isnan(stream->angle_low) &&
+           fabs(fabs(wanted - got) - turn) <= 4 * slack;
 }
 
-static bool compare_stream(const struct arena *arena, uint32_t s, char *result, char *text, uint32_t text_size)
+static bool compare_stream(const struct arena *arena, uint32_t s, char *result, char *text,
+                           uint32_t text_size)
 {
     const struct trajd_stream *stream = &arena->streams[s];
-    uint32_t size = trajd_dtype_size(stream->output_type), steps = arena->grids[stream->bracket_index].step_count;
+    uint32_t size = trajd_dtype_size(stream->output_type),
+             steps = arena->grids[stream->bracket_index].step_count;
 
     for (uint32_t w = 0; w < arena->spec.windows; w++)
         for (uint32_t t = 0; t < steps; t++)
@@ -385,8 +407,10 @@ static bool compare_stream(const struct arena *arena, uint32_t s, char *result, 
                 if (arena->ascending && memcmp(wanted, got, size) != 0) {
                     double x = trajd_element_load(stream->output_type, wanted);
                     double y = trajd_element_load(stream->output_type, got);
-                    if (!trajd_dtype_is_float(stream->output_type) || !is_close(stream, d, arena->largest[s], x, y)) {
-                        snprintf(text, text_size, "streams[%u] kind %d %s -> %s D %u: (%u, %u, %u) is %.9g, not %.9g", s,
+                    if (!trajd_dtype_is_float(stream->output_type) ||
+                        !is_close(stream, d, arena->largest[s], x, y)) {
+                        snprintf(text, text_size,
+                                 "streams[%u] kind %d %s -> %s D %u: (%u, %u, %u) is %.9g, not %.9g", s,
                                  stream->kind, trajd_dtype_name(stream->source_type),
                                  trajd_dtype_name(stream->output_type), stream->feature_count, w, t, d, y, x);
                         return false;
@@ -397,11 +421,13 @@ static bool compare_stream(const struct arena *arena, uint32_t s, char *result, 
     return true;
 }
 
-static bool compare_slopes(const struct arena *arena, uint32_t s, char *result, char *text, uint32_t text_size)
+static bool compare_slopes(const struct arena *arena, uint32_t s, char *result, char *text,
+                           uint32_t text_size)
 {
     const struct trajd_stream *stream = &arena->streams[s];
     uint32_t steps = arena->grids[stream->bracket_index].step_count;
-    uint32_t slopes = trajd_kind_is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
+    uint32_t slopes =
+        trajd_kind_is_slerp(stream->kind) ? stream->feature_count / 4 * 3 : stream->feature_count;
 
     for (uint32_t w = 0; stream->derivative && w < arena->spec.windows; w++)
         for (uint32_t t = 0; t < steps; t++)
@@ -412,9 +438,11 @@ static bool compare_slopes(const struct arena *arena, uint32_t s, char *result, 
                 float x, y;
                 memcpy(&x, wanted, sizeof x);
                 memcpy(&y, got, sizeof y);
-                if (arena->ascending && !(isnan(x) && isnan(y)) && !(fabsf(x - y) <= 1e-5f * fabsf(x) + 2e-2f)) {
-                    snprintf(text, text_size, "streams[%u] kind %d %s: slope (%u, %u, %u) is %.9g, not %.9g", s,
-                             stream->kind, trajd_dtype_name(stream->source_type), w, t, d, (double)y, (double)x);
+                if (arena->ascending && !(isnan(x) && isnan(y)) &&
+                    !(fabsf(x - y) <= 1e-5f * fabsf(x) + 2e-2f)) {
+                    snprintf(text, text_size, "streams[%u] kind %d %s: slope (%u, %u, %u) is %.9g, not %.9g",
+                             s, stream->kind, trajd_dtype_name(stream->source_type), w, t, d, (double)y,
+                             (double)x);
                     return false;
                 }
                 memcpy(got, wanted, sizeof x);
@@ -432,8 +460,8 @@ static bool compare_mask(const struct arena *arena, uint32_t s, char *result, ch
             const uint8_t *wanted = stream->mask + w * stream->mask_window_stride_bytes + t;
             char *got = result + ((const char *)wanted - arena->memory);
             if ((uint8_t)*got > TRAJD_MASK_TOO_OLD || (arena->ascending && *wanted != (uint8_t)*got)) {
-                snprintf(text, text_size, "streams[%u] kind %d: mask (%u, %u) is %u, not %u", s, stream->kind, w, t,
-                         (uint8_t)*got, *wanted);
+                snprintf(text, text_size, "streams[%u] kind %d: mask (%u, %u) is %u, not %u", s, stream->kind,
+                         w, t, (uint8_t)*got, *wanted);
                 return false;
             }
             *got = (char)*wanted;
@@ -444,13 +472,14 @@ static bool compare_mask(const struct arena *arena, uint32_t s, char *result, ch
 bool arena_matches(const struct arena *arena, char *result, char *text, uint32_t text_size)
 {
     for (uint32_t s = 0; s < arena->spec.streams; s++)
-        if (!compare_stream(arena, s, result, text, text_size) || !compare_slopes(arena, s, result, text, text_size) ||
+        if (!compare_stream(arena, s, result, text, text_size) ||
+            !compare_slopes(arena, s, result, text, text_size) ||
             !compare_mask(arena, s, result, text, text_size))
             return false;
     for (uint64_t i = 0; i < arena->used_bytes; i++)
         if (result[i] != arena->memory[i]) {
-            snprintf(text, text_size, "byte %llu of %llu was written, outside every output", (unsigned long long)i,
-                     (unsigned long long)arena->used_bytes);
+            snprintf(text, text_size, "byte %llu of %llu was written, outside every output",
+                     (unsigned long long)i, (unsigned long long)arena->used_bytes);
             return false;
         }
     return true;
@@ -461,7 +490,7 @@ const char *arena_name(const struct arena *arena, char *text, uint32_t text_size
     const struct arena_spec *spec = &arena->spec;
 
     snprintf(text, text_size, "seed %llu: B %u S %u T %u D %u, %u streams on %u brackets",
-             (unsigned long long)spec->seed, spec->windows, spec->rows, spec->steps, spec->features, spec->streams,
-             spec->brackets);
+             (unsigned long long)spec->seed, spec->windows, spec->rows, spec->steps, spec->features,
+             spec->streams, spec->brackets);
     return text;
 }

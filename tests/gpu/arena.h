@@ -1,5 +1,6 @@
-/* Random requests of several streams whose every byte lies in one block of memory, so that a GPU run is: upload the block, run,
- * download it, and compare all of it with the block that the reference worked on. What lies between outputs is the canary. */
+/* Random requests of several streams whose every byte lies in one block of memory, so that a GPU run is:
+ * upload the block, run, download it, and compare all of it with the block that the reference worked on. What
+ * lies between outputs is the canary. */
 #ifndef TRAJD_TESTS_ARENA_H
 #define TRAJD_TESTS_ARENA_H
 
@@ -26,10 +27,10 @@ struct arena_spec {
     uint64_t seed;
     uint32_t windows, rows, steps, features;
     uint32_t streams, brackets;
-    int kind;                      /* -1: drawn */
+    int kind;                        /* -1: drawn */
     enum trajd_dtype source, output; /* NONE: drawn */
-    int stamps;                    /* -1: drawn */
-    int unit;                      /* -1: drawn */
+    int stamps;                      /* -1: drawn */
+    int unit;                        /* -1: drawn */
 };
 
 struct arena {
@@ -57,11 +58,13 @@ struct arena_view {
 };
 
 /* memory: of size_bytes, filled by this. Aborts where it is too small. device: where the block will lie. */
-void arena_create(struct arena *arena, const struct arena_spec *spec, char *memory, uint64_t size_bytes, char *device);
+void arena_create(struct arena *arena, const struct arena_spec *spec, char *memory, uint64_t size_bytes,
+                  char *device);
 
 void arena_view(const struct arena *arena, char *device, struct arena_view *view);
 
-/* Compares the block after a run with the arena's own, on which the reference ran. Returns false and one line in `text`. */
+/* Compares the block after a run with the arena's own, on which the reference ran. Returns false and one line
+ * in `text`. */
 bool arena_matches(const struct arena *arena, char *result, char *text, uint32_t text_size);
 
 const char *arena_name(const struct arena *arena, char *text, uint32_t text_size);

@@ -1,5 +1,5 @@
-/* The CUDA variants against the double reference. `test_gpu_resample [PROBLEMS]`: how many random problems; fewer under a
- * sanitizer. Skipped (77) where there is no GPU. */
+/* The CUDA variants against the double reference. `test_gpu_resample [PROBLEMS]`: how many random problems;
+ * fewer under a sanitizer. Skipped (77) where there is no GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,8 @@ static void download(struct fixture *f, const struct arena *arena)
 }
 
 /* One problem, one shape (NULL: the chosen one), everything compared. */
-static void check_problem(struct fixture *f, const struct arena_spec *spec, const struct trajd_cuda_shape *shape)
+static void check_problem(struct fixture *f, const struct arena_spec *spec,
+                          const struct trajd_cuda_shape *shape)
 {
     struct trajd_error error = {0};
     struct arena_view view;
@@ -58,7 +59,8 @@ static void check_problem(struct fixture *f, const struct arena_spec *spec, cons
     arena_create(&arena, spec, f->memory, ARENA_BYTES, f->on_device);
     arena_view(&arena, f->on_device, &view);
     upload(f, &arena);
-    must(trajd_cuda_run(&view.request, &f->facts, shape, trajd_device_stream_handle(f->stream), &error), &error);
+    must(trajd_cuda_run(&view.request, &f->facts, shape, trajd_device_stream_handle(f->stream), &error),
+         &error);
     download(f, &arena);
     trajd_resample_reference(&arena.request, 0, arena.spec.windows);
     if (!arena_matches(&arena, f->result, what, sizeof what))
@@ -77,7 +79,8 @@ static void test_every_kind_and_pair_of_types(void **state)
         for (int source = TRAJD_F16; source < TRAJD_DTYPE_COUNT; source++)
             for (int output = TRAJD_F16; output < TRAJD_DTYPE_COUNT; output++)
                 for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-                    bool floats = output <= TRAJD_F64, copies = kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST;
+                    bool floats = output <= TRAJD_F64,
+                         copies = kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST;
                     struct arena_spec spec = {.seed = ++seed,
                                               .windows = 3,
                                               .rows = 1 + (uint32_t)(seed % 37),
@@ -169,8 +172,9 @@ static void test_every_shape(void **state)
         for (size_t b = 0; b < 3; b++)
             for (size_t c = 0; c < 3; c++)
                 for (uint8_t flags = 0; flags < 2 * TRAJD_CUDA_STYLE_COUNT; flags++) {
-                    struct trajd_cuda_shape shape = {tiles[a], threads[b], flags >> 1 == TRAJD_CUDA_DIRECT ? 1 : 1 + (uint32_t)(seed % 3),
-                                                     stages[c], flags & 1, flags >> 1};
+                    struct trajd_cuda_shape shape = {
+                        tiles[a],  threads[b], flags >> 1 == TRAJD_CUDA_DIRECT ? 1 : 1 + (uint32_t)(seed % 3),
+                        stages[c], flags & 1,  flags >> 1};
                     struct arena_spec spec = any;
                     spec.seed = ++seed * 104729;
                     spec.streams = 1 + (uint32_t)(seed % 4 == 0);
@@ -217,7 +221,9 @@ static void test_repeats_bit_for_bit(void **state)
         first = malloc(arena.used_bytes);
         for (int run = 0; run < 2; run++) {
             upload(f, &arena);
-            must(trajd_cuda_run(&view.request, &f->facts, NULL, trajd_device_stream_handle(f->stream), &error), &error);
+            must(
+                trajd_cuda_run(&view.request, &f->facts, NULL, trajd_device_stream_handle(f->stream), &error),
+                &error);
             download(f, &arena);
             if (run == 0)
                 memcpy(first, f->result, arena.used_bytes);
@@ -234,10 +240,21 @@ static void test_same_times_are_the_identity(void **state)
     struct fixture *f = *state;
     int64_t *stamps = (int64_t *)f->memory;
     uint16_t *source = (uint16_t *)(stamps + B * S);
-    uint64_t output_at = (uint64_t)B * S * (sizeof *stamps + D * sizeof *source), rows_bytes = (uint64_t)B * S * D * 2;
-    struct trajd_dense_problem dense = {B, S, S, D, (int64_t *)f->on_device, (int64_t *)f->on_device, 0, TRAJD_BF16,
-                                        TRAJD_BF16, TRAJD_EDGE_NAN, f->on_device + B * S * sizeof *stamps,
-                                        f->on_device + output_at, NULL};
+    uint64_t output_at = (uint64_t)B * S * (sizeof *stamps + D * sizeof *source),
+             rows_bytes = (uint64_t)B * S * D * 2;
+    struct trajd_dense_problem dense = {B,
+                                        S,
+                                        S,
+                                        D,
+                                        (int64_t *)f->on_device,
+                                        (int64_t *)f->on_device,
+                                        0,
+                                        TRAJD_BF16,
+                                        TRAJD_BF16,
+                                        TRAJD_EDGE_NAN,
+                                        f->on_device + B * S * sizeof *stamps,
+                                        f->on_device + output_at,
+                                        NULL};
     struct trajd_error error = {0};
 
     for (uint32_t i = 0; i < B * S; i++)
@@ -246,7 +263,8 @@ static void test_same_times_are_the_identity(void **state)
         source[i] = (uint16_t)(i * 40503u); /* NaN among them */
     must(trajd_device_copy_async(f->on_device, f->memory, output_at, f->stream, &error), &error);
     must(trajd_device_fill_async(f->on_device + output_at, 0x11, rows_bytes, f->stream, &error), &error);
-    must(trajd_cuda_run_dense(&dense, &f->facts, NULL, trajd_device_stream_handle(f->stream), &error), &error);
+    must(trajd_cuda_run_dense(&dense, &f->facts, NULL, trajd_device_stream_handle(f->stream), &error),
+         &error);
     must(trajd_device_copy_async(f->result, f->on_device + output_at, rows_bytes, f->stream, &error), &error);
     must(trajd_device_stream_wait(f->stream, &error), &error);
     assert_memory_equal(f->result, source, rows_bytes);
@@ -255,7 +273,8 @@ static void test_same_times_are_the_identity(void **state)
 /* The dense entry against the same problem as a request of windows. */
 static void test_dense_equals_windows(void **state)
 {
-    static const uint32_t sizes[][3] = {{1, 1, 1}, {100, 256, 128}, {500, 250, 16}, {300, 50, 14}, {400, 16, 7}, {1000, 33, 1000}};
+    static const uint32_t sizes[][3] = {{1, 1, 1},     {100, 256, 128}, {500, 250, 16},
+                                        {300, 50, 14}, {400, 16, 7},    {1000, 33, 1000}};
     struct fixture *f = *state;
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -272,7 +291,8 @@ static void test_dense_equals_windows(void **state)
                                       .output = TRAJD_BF16,
                                       .stamps = ARENA_JITTER,
                                       .unit = TRAJD_GRID_NS};
-            struct trajd_cuda_shape shape = {(uint32_t)(shaped * 17 + 4), 128, 1, shaped % 2 ? 1024 : 0, shaped > 1, (uint8_t)(shaped % 3)};
+            struct trajd_cuda_shape shape = {(uint32_t)(shaped * 17 + 4), 128,        1,
+                                             shaped % 2 ? 1024 : 0,       shaped > 1, (uint8_t)(shaped % 3)};
             struct trajd_error error = {0};
             struct trajd_dense_problem dense;
             struct arena_view view;
@@ -295,7 +315,8 @@ static void test_dense_equals_windows(void **state)
             offsets = (int64_t *)(f->memory + (arena.used_bytes + 15) / 8 * 8);
             arena.used_bytes += 32 + (uint64_t)spec.windows * spec.steps * 8;
             for (uint32_t k = 0; k < spec.windows * spec.steps; k++)
-                offsets[k] = (int64_t)(k % spec.steps + k / spec.steps) * 10000000 * spec.rows / spec.steps - 5000000;
+                offsets[k] =
+                    (int64_t)(k % spec.steps + k / spec.steps) * 10000000 * spec.rows / spec.steps - 5000000;
             for (uint32_t w = 0; w < spec.windows; w++) {
                 ((int64_t *)(uintptr_t)arena.brackets[0].row_count)[w] = spec.rows;
                 ((int64_t *)(uintptr_t)arena.brackets[0].anchor)[w] = 0;
@@ -305,13 +326,23 @@ static void test_dense_equals_windows(void **state)
             stream->mask = (uint8_t *)f->memory + arena.used_bytes;
             arena.used_bytes += (uint64_t)spec.windows * spec.steps;
             arena_view(&arena, f->on_device, &view);
-            dense = (struct trajd_dense_problem){spec.windows, spec.rows, spec.steps, spec.features,
-                                                 view.clocks[0].stamps_ns, view.grids[0].offsets, stream->kind,
-                                                 TRAJD_BF16, TRAJD_BF16, stream->edge, view.streams[0].base,
-                                                 view.streams[0].output, view.streams[0].mask};
+            dense = (struct trajd_dense_problem){spec.windows,
+                                                 spec.rows,
+                                                 spec.steps,
+                                                 spec.features,
+                                                 view.clocks[0].stamps_ns,
+                                                 view.grids[0].offsets,
+                                                 stream->kind,
+                                                 TRAJD_BF16,
+                                                 TRAJD_BF16,
+                                                 stream->edge,
+                                                 view.streams[0].base,
+                                                 view.streams[0].output,
+                                                 view.streams[0].mask};
             upload(f, &arena);
-            must(trajd_cuda_run_dense(&dense, &f->facts, shaped ? &shape : NULL, trajd_device_stream_handle(f->stream),
-                                      &error), &error);
+            must(trajd_cuda_run_dense(&dense, &f->facts, shaped ? &shape : NULL,
+                                      trajd_device_stream_handle(f->stream), &error),
+                 &error);
             download(f, &arena);
             trajd_resample_reference(&arena.request, 0, spec.windows);
             if (!arena_matches(&arena, f->result, what, sizeof what))
@@ -325,13 +356,21 @@ static void test_beyond_32_bits(void **state)
     enum { ROWS = 2, STEPS = 2, B = 2 };
     const uint64_t apart = UINT64_C(2400000000); /* elements */
     struct fixture *f = *state;
-    int64_t small[] = {0, 1000, /* stamps */ 500, 1000, /* offsets */ 0, 0, /* row_begin */ 2, 2, /* counts */ 0, 0 /* anchors */};
+    int64_t small[] = {
+        0, 1000, /* stamps */ 500, 1000, /* offsets */ 0, 0, /* row_begin */ 2, 2, /* counts */ 0,
+        0 /* anchors */};
     struct trajd_clock clock;
     struct trajd_grid grid = {TRAJD_GRID_NS, STEPS, NULL, 0};
     struct trajd_bracket bracket = {0};
-    struct trajd_stream stream = {.kind = TRAJD_KIND_LINEAR, .source_type = TRAJD_BF16, .output_type = TRAJD_BF16,
-                                  .feature_count = 1, .row_stride_bytes = apart * 2, .max_gap_ns = -1, .max_age_ns = -1,
-                                  .step_stride_bytes = 2, .window_stride_bytes = apart * 2};
+    struct trajd_stream stream = {.kind = TRAJD_KIND_LINEAR,
+                                  .source_type = TRAJD_BF16,
+                                  .output_type = TRAJD_BF16,
+                                  .feature_count = 1,
+                                  .row_stride_bytes = apart * 2,
+                                  .max_gap_ns = -1,
+                                  .max_age_ns = -1,
+                                  .step_stride_bytes = 2,
+                                  .window_stride_bytes = apart * 2};
     struct trajd_resample_request request = {B, 1, 1, 1, 1, &clock, &grid, &bracket, &stream};
     const uint16_t rows[] = {0x3f80, 0x4040}; /* 1, 3 */
     uint16_t got[4] = {0};
@@ -355,7 +394,8 @@ static void test_beyond_32_bits(void **state)
         must(trajd_device_copy_async((uint16_t *)source + i * apart, &rows[i], 2, f->stream, &error), &error);
     must(trajd_cuda_run(&request, &f->facts, NULL, trajd_device_stream_handle(f->stream), &error), &error);
     for (uint64_t w = 0; w < B; w++)
-        must(trajd_device_copy_async(got + 2 * w, (uint16_t *)output + w * apart, 4, f->stream, &error), &error);
+        must(trajd_device_copy_async(got + 2 * w, (uint16_t *)output + w * apart, 4, f->stream, &error),
+             &error);
     must(trajd_device_stream_wait(f->stream, &error), &error);
     for (int i = 0; i < 4; i++)
         assert_int_equal(got[i], i % 2 ? 0x4040 : 0x4000);
@@ -398,11 +438,22 @@ static void test_plans_run_on_streams(void **state)
 static void test_wrong_requests_are_refused(void **state)
 {
     struct fixture *f = *state;
-    struct arena_spec spec = {.seed = 3, .windows = 2, .rows = 8, .steps = 8, .features = 4, .streams = 1, .brackets = 1,
-                              .kind = TRAJD_KIND_LINEAR, .source = TRAJD_F32, .output = TRAJD_F32, .stamps = 0, .unit = 0};
+    struct arena_spec spec = {.seed = 3,
+                              .windows = 2,
+                              .rows = 8,
+                              .steps = 8,
+                              .features = 4,
+                              .streams = 1,
+                              .brackets = 1,
+                              .kind = TRAJD_KIND_LINEAR,
+                              .source = TRAJD_F32,
+                              .output = TRAJD_F32,
+                              .stamps = 0,
+                              .unit = 0};
     struct trajd_cuda_shape none = {0, 0, 0, 0, 0, 0};
     void *stream = trajd_device_stream_handle(f->stream);
-    struct trajd_dense_problem dense = {.window_count = 1, .row_count = 1, .step_count = 1, .feature_count = 1};
+    struct trajd_dense_problem dense = {
+        .window_count = 1, .row_count = 1, .step_count = 1, .feature_count = 1};
     struct trajd_error error = {0};
     struct arena_view view;
     struct arena arena;

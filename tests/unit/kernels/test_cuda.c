@@ -1,4 +1,5 @@
-/* What the GPU's host side decides, without a GPU: which streams share a launch, which path each takes, how launches are cut. */
+/* What the GPU's host side decides, without a GPU: which streams share a launch, which path each takes, how
+ * launches are cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,13 +37,20 @@ static void fill(struct fixture *f, uint32_t streams, uint32_t brackets, uint32_
         f->brackets[b] = (struct trajd_bracket){0, b, numbers, numbers, numbers};
     }
     for (uint32_t s = 0; s < streams; s++)
-        f->streams[s] = (struct trajd_stream){.bracket_index = s % brackets, .kind = TRAJD_KIND_LINEAR,
-                                              .source_type = TRAJD_BF16, .output_type = TRAJD_BF16, .feature_count = 8,
-                                              .row_stride_bytes = 16, .base = memory, .output = memory,
-                                              .step_stride_bytes = 16, .window_stride_bytes = 16ull * steps,
-                                              .max_gap_ns = -1, .max_age_ns = -1};
-    f->request = (struct trajd_resample_request){64, 1, brackets, brackets, streams, &f->clock, f->grids, f->brackets,
-                                                 f->streams};
+        f->streams[s] = (struct trajd_stream){.bracket_index = s % brackets,
+                                              .kind = TRAJD_KIND_LINEAR,
+                                              .source_type = TRAJD_BF16,
+                                              .output_type = TRAJD_BF16,
+                                              .feature_count = 8,
+                                              .row_stride_bytes = 16,
+                                              .base = memory,
+                                              .output = memory,
+                                              .step_stride_bytes = 16,
+                                              .window_stride_bytes = 16ull * steps,
+                                              .max_gap_ns = -1,
+                                              .max_age_ns = -1};
+    f->request = (struct trajd_resample_request){64,        1,        brackets,    brackets,  streams,
+                                                 &f->clock, f->grids, f->brackets, f->streams};
 }
 
 static struct trajd_cuda_problem pack(const struct fixture *f)
@@ -164,7 +172,8 @@ static void test_every_shape_fits(void **state)
                     trajd_cuda_share_warps(&problem);
                     warps = problem.shape.thread_count / 32;
                     for (uint32_t s = 0; s < problem.stream_count; s++)
-                        assert_in_range(problem.streams[s].first_warp % warps + problem.streams[s].warp_count, 1, warps);
+                        assert_in_range(problem.streams[s].first_warp % warps + problem.streams[s].warp_count,
+                                        1, warps);
                 }
 }
 
@@ -233,8 +242,9 @@ static void test_a_plan_says_how_a_launch_is_cut(void **state)
 
 static void test_dense_problems_are_checked(void **state)
 {
-    struct trajd_dense_problem dense = {2, 8, 4, 3, numbers, numbers, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32,
-                                        TRAJD_EDGE_HOLD, memory, memory, NULL};
+    struct trajd_dense_problem dense = {
+        2,      8,      4,   3, numbers, numbers, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, TRAJD_EDGE_HOLD,
+        memory, memory, NULL};
     struct trajd_cuda_problem problem;
     struct trajd_error error;
 
