@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/json.h"
+
 #define MIB (UINT64_C(1) << 20)
 #define SECOND INT64_C(1000000000)
 
@@ -312,7 +314,8 @@ static void print_key(const struct trajd_config *config, const struct config_key
     fprintf(out, "%s%s: ", key->section ? "  " : "", key->name);
     switch (key->type) {
     case KEY_STRING:
-        fprintf(out, "%s\n", *(const char *const *)field);
+        trajd_json_text(out, *(const char *const *)field);
+        fputc('\n', out);
         break;
     case KEY_COUNT:
         fprintf(out, "%u\n", *(const uint32_t *)field);
@@ -328,15 +331,21 @@ static void print_key(const struct trajd_config *config, const struct config_key
 
 static void print_node(const struct trajd_yaml_node *node, int depth, FILE *out)
 {
-    const char *quote = node->quoted ? "\"" : "";
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+@";
 
     fprintf(out, "%*s", 2 * depth, "");
-    if (node->key)
-        fprintf(out, "%s: ", node->key);
-    else
+    if (node->key) {
+        trajd_json_text(out, node->key); /* JSON's strings are YAML's */
+        fprintf(out, ": ");
+    } else {
         fprintf(out, "- ");
+    }
     if (node->kind == TRAJD_YAML_SCALAR) {
-        fprintf(out, "%s%s%s\n", quote, node->value, quote);
+        if (node->quoted || strspn(node->value, plain) != strlen(node->value))
+            trajd_json_text(out, node->value);
+        else
+            fputs(node->value, out);
+        fputc('\n', out);
         return;
     }
     fputc('\n', out);
@@ -357,9 +366,13 @@ void trajd_config_print(const struct trajd_config *config, FILE *out)
         print_key(config, &config_keys[k], out);
     }
     fprintf(out, "datasets:\n");
-    for (uint32_t d = 0; d < config->dataset_count; d++)
-        fprintf(out, "  %s: {path: %s, layout: %s}\n", config->datasets[d].name, config->datasets[d].path,
-                config->datasets[d].layout);
+    for (uint32_t d = 0; d < config->dataset_count; d++) {
+        fprintf(out, "  %s: {path: ", config->datasets[d].name);
+        trajd_json_text(out, config->datasets[d].path);
+        fprintf(out, ", layout: ");
+        trajd_json_text(out, config->datasets[d].layout);
+        fprintf(out, "}\n");
+    }
     if (feeds)
         print_node(feeds, 0, out);
 }

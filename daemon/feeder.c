@@ -9,6 +9,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/counter.h"
+#include "daemon/base/json.h"
 #include "daemon/dataset/window_plan.h"
 #include "daemon/dataset/window_report.h"
 #include "kernels/plan.h"
@@ -507,9 +508,11 @@ void trajd_feeder_describe(const struct trajd_feeder *feeder, FILE *out, bool js
                 (unsigned long long)feeder->schema.slot_size_bytes, trajd_plan_describe(feeder->kernel_plan));
         return;
     }
-    fprintf(out, "{\"name\":\"%s\",\"resident\":%s,\"episodes\":%u,\"plan\":\"%s\"", feeder->name,
-            feeder->resident ? "true" : "false", feeder->plan->episode_count,
-            trajd_plan_describe(feeder->kernel_plan));
+    fprintf(out, "{\"name\":");
+    trajd_json_text(out, feeder->name);
+    fprintf(out, ",\"resident\":%s,\"episodes\":%u,\"plan\":", feeder->resident ? "true" : "false",
+            feeder->plan->episode_count);
+    trajd_json_text(out, trajd_plan_describe(feeder->kernel_plan));
     for (int c = 0; c < COUNTER_COUNT; c++)
         fprintf(out, ",\"%s\":%llu", feeder->counters[c].name,
                 (unsigned long long)trajd_counter_read(&feeder->counters[c]));

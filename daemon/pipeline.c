@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/json.h"
 #include "daemon/base/paths.h"
 #include "daemon/feeder.h"
 #include "daemon/memory.h"
@@ -19,11 +20,10 @@
 #define MAX_FEEDERS (TRAJD_CONFIG_MAX_FEEDS + 1024)
 #define SPEC_PREFIX "spec:"
 
-/* What the opener thread is asked: a feed for an OPEN, or (request 0) to close one that nobody reads. */
+/* What the opener thread is asked: a feed for an OPEN. */
 struct opener_request {
     uint64_t request;
     char *name, *spec;
-    struct trajd_feed *idle_feed;
 };
 
 struct trajd_pipeline {
@@ -40,6 +40,7 @@ struct trajd_pipeline {
     bool stop;
     uint32_t feeder_count;
     struct trajd_feeder *feeders[MAX_FEEDERS];
+    bool is_idle[MAX_FEEDERS]; /* the server said so: the opener closes it, if it still is */
     uint32_t request_count;
     struct opener_request requests[MAX_REQUESTS];
     pthread_t opener;
@@ -101,6 +102,7 @@ static enum trajd_status add_feeder(struct trajd_pipeline *pipeline, const char 
     if (status)
         return status;
     pthread_mutex_lock(&pipeline->mutex);
+    pipeline->is_idle[pipeline->feeder_count] = false;
     pipeline->feeders[pipeline->feeder_count++] = *feeder;
     pthread_mutex_unlock(&pipeline->mutex);
     return TRAJD_OK;
@@ -164,23 +166,23 @@ static enum trajd_status unknown_feed(const struct trajd_pipeline *pipeline, con
                            used ? names : "none; send a specification");
 }
 
-static void close_idle(struct trajd_pipeline *pipeline, const struct trajd_feed *feed)
+/* Takes one idle feed that a job sent off the list, closed; NULL if there is none. With the mutex held: no OPEN can be answered with it
+ * meanwhile. */
+static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
 {
-    struct trajd_feeder *feeder = NULL;
-
-    pthread_mutex_lock(&pipeline->mutex);
     for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
-        if (trajd_feeder_feed(pipeline->feeders[f]) != feed ||
-            strncmp(trajd_feeder_name(pipeline->feeders[f]), SPEC_PREFIX, sizeof SPEC_PREFIX - 1) != 0)
+        struct trajd_feeder *feeder = pipeline->feeders[f];
+        if (!pipeline->is_idle[f])
             continue;
-        feeder = pipeline->feeders[f];
+        pipeline->is_idle[f] = false;
+        if (strncmp(trajd_feeder_name(feeder), SPEC_PREFIX, sizeof SPEC_PREFIX - 1) != 0 ||
+            !trajd_feed_close_if_idle(trajd_feeder_feed(feeder)))
+            continue;
         pipeline->feeders[f] = pipeline->feeders[--pipeline->feeder_count];
-        break;
+        pipeline->is_idle[f] = pipeline->is_idle[pipeline->feeder_count];
+        return feeder;
     }
-    pthread_mutex_unlock(&pipeline->mutex);
-    if (feeder)
-        LOG(pipeline->log, INFO, "feed %s: closed, nobody has read it for a while", trajd_feeder_name(feeder));
-    trajd_feeder_destroy(&feeder);
+    return NULL;
 }
 
 static void serve_request(struct trajd_pipeline *pipeline, struct opener_request *request)
@@ -189,10 +191,6 @@ static void serve_request(struct trajd_pipeline *pipeline, struct opener_request
     struct trajd_error error;
     enum trajd_status status;
 
-    if (!request->request) {
-        close_idle(pipeline, request->idle_feed);
-        return;
-    }
     if (!request->spec && request->name)
         feeder = find_feeder(pipeline, request->name); /* asked for before the feeds of the config were up */
     status = feeder          ? TRAJD_OK
@@ -211,10 +209,18 @@ static void *run_opener(void *context)
     pthread_mutex_lock(&pipeline->mutex);
     for (;;) {
         struct opener_request request;
-        while (!pipeline->stop && !pipeline->request_count)
+        struct trajd_feeder *idle = NULL;
+        while (!pipeline->stop && !pipeline->request_count && !(idle = take_idle(pipeline)))
             pthread_cond_wait(&pipeline->asked, &pipeline->mutex);
-        if (pipeline->stop)
+        if (pipeline->stop && !idle)
             break;
+        if (idle) {
+            pthread_mutex_unlock(&pipeline->mutex);
+            LOG(pipeline->log, INFO, "feed %s: closed, nobody has read it for a while", trajd_feeder_name(idle));
+            trajd_feeder_destroy(&idle);
+            pthread_mutex_lock(&pipeline->mutex);
+            continue;
+        }
         request = pipeline->requests[0];
         memmove(pipeline->requests, pipeline->requests + 1, --pipeline->request_count * sizeof request);
         pthread_mutex_unlock(&pipeline->mutex);
@@ -247,6 +253,21 @@ static enum trajd_status ask_opener(struct trajd_pipeline *pipeline, const struc
 
 /* ---- what the server calls, on its thread ---- */
 
+/* A feed that is open already does not wait behind one that is being loaded. */
+static bool answer_at_once(struct trajd_pipeline *pipeline, uint64_t request, const char *name)
+{
+    struct trajd_feed *feed = NULL;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    for (uint32_t f = 0; f < pipeline->feeder_count && !feed; f++)
+        if (strcmp(trajd_feeder_name(pipeline->feeders[f]), name) == 0)
+            feed = trajd_feeder_feed(pipeline->feeders[f]);
+    if (feed)
+        trajd_server_answer(pipeline->server, request, feed, NULL);
+    pthread_mutex_unlock(&pipeline->mutex);
+    return feed != NULL;
+}
+
 static void on_open_feed(void *context, uint64_t request_id, const char *name, const char *spec, size_t spec_length)
 {
     struct trajd_pipeline *pipeline = context;
@@ -254,18 +275,29 @@ static void on_open_feed(void *context, uint64_t request_id, const char *name, c
                                      .name = name ? strdup(name) : NULL,
                                      .spec = spec ? strndup(spec, spec_length) : NULL};
     struct trajd_error error;
+    char spec_name[64];
 
-    if (ask_opener(pipeline, &request, &error) == TRAJD_OK)
-        return;
+    if (request.spec)
+        name_spec(request.spec, spec_name, sizeof spec_name);
+    if (!request.spec || !answer_at_once(pipeline, request_id, spec_name)) {
+        if (ask_opener(pipeline, &request, &error) == TRAJD_OK)
+            return;
+        trajd_server_answer(pipeline->server, request_id, NULL, &error);
+    }
     free(request.name);
     free(request.spec);
-    trajd_server_answer(pipeline->server, request_id, NULL, &error);
 }
 
 static void on_feed_idle(void *context, struct trajd_feed *feed)
 {
-    const struct opener_request request = {.idle_feed = feed};
-    ask_opener(context, &request, NULL);
+    struct trajd_pipeline *pipeline = context;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
+        if (trajd_feeder_feed(pipeline->feeders[f]) == feed)
+            pipeline->is_idle[f] = true;
+    pthread_cond_signal(&pipeline->asked);
+    pthread_mutex_unlock(&pipeline->mutex);
 }
 
 static size_t on_describe(void *context, char *json, size_t size)
@@ -282,11 +314,15 @@ static size_t on_describe(void *context, char *json, size_t size)
         const struct trajd_dataset *dataset = pipeline->datasets[d];
         struct trajd_store_stats store;
         trajd_store_get_stats(dataset->store, &store);
+        fprintf(out, "%s{\"name\":", d ? "," : "");
+        trajd_json_text(out, dataset->name);
+        fprintf(out, ",\"layout\":");
+        trajd_json_text(out, dataset->index->layout->name);
         fprintf(out,
-                "%s{\"name\":\"%s\",\"layout\":\"%s\",\"files\":%u,\"episodes\":%u,\"kept\":%u,\"fingerprint\":\"%016llx\","
+                ",\"files\":%u,\"episodes\":%u,\"kept\":%u,\"fingerprint\":\"%016llx\","
                 "\"store\":{\"resident_bytes\":%llu,\"budget_bytes\":%llu,\"total_bytes\":%llu,\"bytes_read\":%llu,"
                 "\"pieces_loaded\":%llu,\"pieces_evicted\":%llu,\"read_errors\":%llu,\"missing_chunks\":%llu}}",
-                d ? "," : "", dataset->name, dataset->index->layout->name, dataset->index->file_count,
+                dataset->index->file_count,
                 dataset->index->episode_count, dataset->index->kept_count,
                 (unsigned long long)dataset->index->fingerprint, (unsigned long long)store.resident_bytes,
                 (unsigned long long)store.budget_bytes, (unsigned long long)store.total_bytes,

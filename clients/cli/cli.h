@@ -25,7 +25,5 @@ int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* How the subcommand is used, on stderr; returns CLI_USAGE. */
 int cli_usage(const char *command);
 
-/* A JSON string in quotes, or null for NULL. Bytes that are no UTF-8 become U+FFFD. */
-void cli_json_text(FILE *file, const char *text);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
+#include "daemon/base/json.h"
 
 #define MAX_WORKERS 64u
 #define LATENCY_SAMPLES 65536u /* the last ones of a worker */
@@ -111,7 +112,7 @@ static void print_summary(const struct summary *summary, const struct cli_feed_a
 {
     if (arguments->json) {
         printf("{\"feed\":");
-        cli_json_text(stdout, arguments->feed);
+        trajd_json_text(stdout, arguments->feed);
         printf(",\"workers\":%" PRIu64 ",\"seconds\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"failed\":%" PRIu64,
                arguments->workers, arguments->seconds, summary->batches, summary->failed);
         printf(",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f", summary->batches_per_second,

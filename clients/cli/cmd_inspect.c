@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "clients/cli/cli.h"
+#include "daemon/base/json.h"
 #include "daemon/base/paths.h"
 #include "daemon/dataset/index.h"
 
@@ -215,7 +216,7 @@ static void print_index(const char *path, const struct trajd_index *index)
 static void json_field(const char *name, const char *text)
 {
     printf("\"%s\": ", name);
-    cli_json_text(stdout, text);
+    trajd_json_text(stdout, text);
 }
 
 static void json_clock(const struct trajd_index *index, uint32_t which)
@@ -275,12 +276,12 @@ static void json_episode(const struct trajd_index *index, const struct trajd_epi
     printf(", \"filter_keys\": [");
     for (uint32_t i = 0; episode->filter_keys[i]; i++) {
         printf("%s", i ? ", " : "");
-        cli_json_text(stdout, episode->filter_keys[i]);
+        trajd_json_text(stdout, episode->filter_keys[i]);
     }
     printf("], \"rows\": {");
     for (uint32_t i = 0; !episode->quarantine && i < index->clock_count; i++) {
         printf("%s", i ? ", " : "");
-        cli_json_text(stdout, index->clocks[i].name);
+        trajd_json_text(stdout, index->clocks[i].name);
         printf(": %" PRId64, episode->clocks[i].row_count);
     }
     printf("}}");
@@ -316,7 +317,7 @@ static void json_index(const char *path, const struct trajd_index *index)
     printf("],\n \"notes\": [");
     for (uint32_t i = 0; i < index->note_count; i++) {
         printf("%s", i ? ", " : "");
-        cli_json_text(stdout, index->notes[i]);
+        trajd_json_text(stdout, index->notes[i]);
     }
     printf("],\n \"episodes\": [");
     for (uint32_t i = 0; i < index->episode_count; i++) {

@@ -4,6 +4,7 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
+#include "daemon/base/json.h"
 
 #define SHOWN_VALUES 4u
 #define MASK_CODES 8u
@@ -149,7 +150,7 @@ static void print_tensor(const struct trajd_tensor *tensor)
 static void print_tensor_json(const struct trajd_tensor *tensor)
 {
     printf("{\"name\":");
-    cli_json_text(stdout, tensor->name);
+    trajd_json_text(stdout, tensor->name);
     printf(",\"dtype\":\"%s\",\"shape\":", trajd_dtype_name(tensor->dtype));
     print_shape(tensor);
     const bool is_mask = strcmp(tensor->role, "mask") == 0;
@@ -189,7 +190,7 @@ static void print_failure(const char *message, bool json)
         return;
     }
     printf("{\"error\":");
-    cli_json_text(stdout, message);
+    trajd_json_text(stdout, message);
     printf("}\n");
 }
 

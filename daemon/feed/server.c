@@ -160,7 +160,7 @@ static enum trajd_status start_thread(struct trajd_server *server, struct trajd_
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "pthread_create: %s", strerror(code));
-    pthread_setname_np(server->thread, "trajd-feed");
+    pthread_setname_np(server->thread, "trajd-serve");
     server->running = true;
     return TRAJD_OK;
 }

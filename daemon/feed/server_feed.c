@@ -133,12 +133,39 @@ static void forget_answers(struct trajd_server *server, const struct trajd_feed 
     }
 }
 
+static void close_locked(struct trajd_feed *feed)
+{
+    feed->closed = true;
+    pthread_cond_broadcast(&feed->wanted);
+}
+
 void trajd_feed_close(struct trajd_feed *feed)
 {
     pthread_mutex_lock(&feed->server->mutex);
-    feed->closed = true;
-    pthread_cond_broadcast(&feed->wanted);
+    close_locked(feed);
     pthread_mutex_unlock(&feed->server->mutex);
+}
+
+static bool is_awaited(const struct trajd_feed *feed)
+{
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
+        const struct trajd_request *request = &feed->server->requests[i];
+        if (request->id != 0 && request->answered && request->feed == feed)
+            return true;
+    }
+    return false;
+}
+
+bool trajd_feed_close_if_idle(struct trajd_feed *feed)
+{
+    struct trajd_core_feed_info info;
+    pthread_mutex_lock(&feed->server->mutex);
+    trajd_core_feed_info(feed->core, &info);
+    const bool idle = info.members == 0 && !is_awaited(feed);
+    if (idle)
+        close_locked(feed);
+    pthread_mutex_unlock(&feed->server->mutex);
+    return idle;
 }
 
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **pointer)

@@ -91,3 +91,14 @@ def test_a_socket_path_that_is_too_long(tmp_path, demo_file):
     one.config.write_text(one.config.read_text().replace("runtime: run", "runtime: " + "r" * 120))
     done = one.run()
     assert done.returncode != 0 and "107" in done.stderr, done.stderr
+
+
+def test_texts_that_documents_must_quote(tmp_path, demo_file):
+    folder = tmp_path / 'a, "b": c'
+    folder.mkdir()
+    (folder / "demo.hdf5").write_bytes(demo_file.read_bytes())
+    one = Daemon(tmp_path, GOOD.format(path="'" + str(folder / "demo.hdf5") + "'"))
+    printed = one.run("--print-config").stdout
+    one.config.write_text(printed)
+    assert one.run("--print-config").stdout == printed and str(folder).replace('"', '\\"') in printed
+    assert one.run("--check").returncode == 0

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import h5py
 import numpy as np
 import pytest
 
@@ -261,6 +262,72 @@ def test_bad_rows_that_are_kept_are_nan_and_masked(daemon, demo_file, tmp_path):
         rows += len(missing)
         bad += missing.sum()
     assert rows == info.window_count and 0 < bad
+    client.close()
+
+
+def test_two_feeds_share_a_store_that_is_too_small_for_both(daemon, demo_file):
+    config = FEED.format(path=demo_file) + FEED.format(path=demo_file).split("feeds:\n")[1].replace("  train:", "  other:", 1)
+    one = daemon(config, store="160KiB")
+    clients = [one.client() for _ in range(2)]
+    infos = [client.open(feed) for client, feed in zip(clients, ("train", "other"))]
+    counts = [0, 0]
+    ended = [False, False]
+    while not all(ended):
+        for i, client in enumerate(clients):
+            if ended[i]:
+                continue
+            batch = client.next()
+            ended[i] = batch is None
+            if batch:
+                counts[i] += batch.rows
+                batch.release()
+    assert counts == [info.window_count for info in infos]
+    for client in clients:
+        client.close()
+
+
+def test_a_feed_sent_by_a_job_is_closed_when_idle_and_opened_again(daemon, demo_file):
+    one = daemon(f"feed_idle: 200ms\ndatasets: {{demo: {{path: {demo_file}, layout: demo}}}}")
+    spec = "{dataset: demo, global_batch: 8, anchor: {clock: actions}, outputs: {actions: {at: 0}}}"
+    for _ in range(2):
+        client = one.client()
+        client.open(spec=spec)
+        client.next().release()
+        client.close()
+        watcher = one.client()
+        wait_for(lambda: not watcher.status()["producers"], what="the idle feed to close")
+        watcher.close()
+
+
+def test_an_episode_without_the_clock_of_a_stream(daemon, demo_file, tmp_path):
+    """missing: zero on an observation whose whole clock an episode lacks."""
+    path, layout = tmp_path / "some.hdf5", tmp_path / "some.yaml"
+    with h5py.File(path, "w") as file:
+        for e in range(4):
+            demo = file.create_group(f"data/demo_{e}")
+            demo["t"] = np.arange(20) * 50_000_000
+            demo["x"] = np.arange(20.0)
+            if e % 2:
+                demo["force_t"] = np.arange(50) * 20_000_000
+                demo["force"] = np.ones((50, 3))
+    layout.write_text("layout: some\nepisodes: {files: '*.hdf5', groups: /data/demo_*}\n"
+                      "clocks: {main: {path: t, unit: ns}, force: {path: force_t, unit: ns}}\n"
+                      "streams: {x: {path: x, clock: main, kind: linear}, force: {path: force, clock: force, kind: linear, optional: true}}\n")
+    one = daemon(f"""
+datasets: {{some: {{path: {path}, layout: {layout}}}}}
+feeds:
+  train:
+    dataset: some
+    global_batch: 8
+    anchor: {{clock: main}}
+    outputs: {{x: {{at: 0}}, force: {{at: -1..0, missing: zero}}}}
+""")
+    client = one.client()
+    client.open("train")
+    for _, arrays in client.epoch():
+        lacks = arrays["episode_index"] % 2 == 0
+        assert (arrays["force.mask"][lacks] == 6).all() and (arrays["force"][lacks] == 0).all()
+        assert (arrays["force"][~lacks] == 1).all()
     client.close()
 
 

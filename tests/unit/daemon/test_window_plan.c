@@ -208,6 +208,28 @@ static void test_observations_are_clipped(void **state)
     destroy(&plan, &spec);
 }
 
+/* An age is a time: rows of the anchor's own clock that ask for one are looked up by time, and held no longer. */
+static void test_an_age_on_the_anchors_own_clock(void **state)
+{
+    struct fixture *f = *state;
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+    int64_t values[90 * 8];
+    uint8_t mask[90 * 8];
+    struct trajd_window_plan *plan = make_plan(
+        f, "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, order: sequential, tail: short, "
+           "outputs: {action: {from: cam, at: 0..7, max_age: 100ms}}}", &spec, &error);
+
+    assert_non_null(plan);
+    run(f, plan, 90, values, mask);
+    for (int t = 0; t < 8; t++) { /* the last row's window: steps of 33 ms behind the end */
+        assert_int_equal(values[89 * 8 + t], 89);
+        assert_int_equal(mask[89 * 8 + t], t <= 3 ? TRAJD_MASK_VALID : TRAJD_MASK_TOO_OLD);
+        assert_int_equal(values[10 * 8 + t], 10 + t);
+    }
+    destroy(&plan, &spec);
+}
+
 static void test_padding_filter_and_rows_of_their_own(void **state)
 {
     static const struct {
@@ -324,6 +346,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_slower_grid_meets_the_rows, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_anchor_steps_on_another_clock, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_observations_are_clipped, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_an_age_on_the_anchors_own_clock, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_padding_filter_and_rows_of_their_own, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_what_cannot_be, make_fixture, free_fixture),
         cmocka_unit_test(test_rows_until),

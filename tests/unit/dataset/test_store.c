@@ -41,7 +41,7 @@ struct world {
 };
 
 static const uint32_t all_datasets[DATASETS] = {0, 1, 2};
-static const struct trajd_selection everything = {all_datasets, DATASETS};
+static const struct trajd_selection everything = {all_datasets, DATASETS, NULL};
 
 static uint32_t value_at(uint32_t episode, uint32_t dataset, uint32_t row)
 {
@@ -266,7 +266,7 @@ static void fill_stops_at_the_budget(void **state)
 static void selections_share_what_both_name(void **state)
 {
     static const uint32_t first[] = {0}, both[] = {0, 1};
-    const struct trajd_selection small = {first, 1}, large = {both, 2};
+    const struct trajd_selection small = {first, 1, NULL}, large = {both, 2, NULL};
     struct trajd_store *store = new_store(*state, 1u << 20, 1);
     struct trajd_store_stats stats;
     const void *one[1], *two[2];

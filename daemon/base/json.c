@@ -1,6 +1,6 @@
 #include <stdint.h>
 
-#include "clients/cli/cli.h"
+#include "daemon/base/json.h"
 
 /* The length of the UTF-8 sequence at `text`, or 0 if it is none. */
 static int sequence_length(const unsigned char *text)
@@ -21,7 +21,7 @@ static int sequence_length(const unsigned char *text)
     return length;
 }
 
-void cli_json_text(FILE *file, const char *text)
+void trajd_json_text(FILE *file, const char *text)
 {
     const unsigned char *next = (const unsigned char *)text;
 
