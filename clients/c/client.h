@@ -1,5 +1,5 @@
 /* libtrajd's inside. client.c connects and closes, session.c speaks the protocol, feed.c opens and hands out,
- * batch.c is what was handed out, keeper.c is the library's own thread, schema.c and mapping.c check what the
+ * batch.c is what was handed out, keeper.c is the library's own thread, tensors.c and mapping.c check what the
  * daemon says of its memory.
  *
  * Locks: `pump` is the baton for link and protocol; whoever holds it moves messages (next(), else the
@@ -13,7 +13,7 @@
 
 #include "clients/c/link.h"
 #include "clients/c/mapping.h"
-#include "clients/c/schema.h"
+#include "clients/c/tensors.h"
 #include "clients/c/trajd.h"
 #include "proto/ring_layout.h"
 #include "proto/wire.h"

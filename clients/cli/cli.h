@@ -1,4 +1,4 @@
-/* trajctl: one file a subcommand, and a table of them in main.c. */
+/* trajctl: one file a subcommand, and a table of them in trajctl.c. */
 #ifndef TRAJD_CLI_H
 #define TRAJD_CLI_H
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/arena.h"
+#include "gpu/device_arena.h"
 #include "kernels/cuda/run.h"
 #include "kernels/device.h"
 

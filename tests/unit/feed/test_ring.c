@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "clients/c/mapping.h"
-#include "clients/c/schema.h"
+#include "clients/c/tensors.h"
 #include "daemon/feed/lock.h"
 #include "daemon/feed/ring.h"
 #include "daemon/feed/server.h"

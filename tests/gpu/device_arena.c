@@ -1,4 +1,4 @@
-#include "gpu/arena.h"
+#include "gpu/device_arena.h"
 
 #include <math.h>
 #include <stdio.h>

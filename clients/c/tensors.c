@@ -1,4 +1,4 @@
-#include "clients/c/schema.h"
+#include "clients/c/tensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "unit/kernels/problem.h"
+#include "unit/kernels/random_problem.h"
 
 #include <math.h>
 #include <stdio.h>
