@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 16 << 10, ALIGNMENT = 16 };
+enum { BLOCK_BYTES = 16 << 10, MOST_BLOCK_BYTES = 1 << 20, ALIGNMENT = 16 };
 
 struct trajd_arena_block {
     struct trajd_arena_block *next;
@@ -13,12 +13,21 @@ struct trajd_arena_block {
     _Alignas(ALIGNMENT) unsigned char bytes[];
 };
 
+/* Blocks grow with the arena, so that what large allocations leave at their ends stays a small part of it. */
+static size_t next_block_bytes(const struct trajd_arena *arena)
+{
+    size_t bytes = arena->total_bytes / 4 < MOST_BLOCK_BYTES ? arena->total_bytes / 4 : MOST_BLOCK_BYTES;
+
+    return bytes > BLOCK_BYTES && bytes <= arena->limit_bytes - arena->total_bytes ? bytes : BLOCK_BYTES;
+}
+
 static struct trajd_arena_block *add_block(struct trajd_arena *arena, size_t size_bytes)
 {
+    const size_t usual_bytes = next_block_bytes(arena);
     struct trajd_arena_block *block;
 
-    if (size_bytes < BLOCK_BYTES)
-        size_bytes = BLOCK_BYTES;
+    if (size_bytes < usual_bytes)
+        size_bytes = usual_bytes;
     if (size_bytes > arena->limit_bytes - arena->total_bytes)
         return NULL;
     block = calloc(1, sizeof *block + size_bytes);
