@@ -1,41 +1,120 @@
+/* trajctl status: the daemon's document as it is (--json), or as tables for people. JSON is YAML, so the same reader serves. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
+#include "daemon/base/yaml.h"
 
-/* The document for reading: a line a member, and a line an element of the lists of feeds and sessions. */
-static void print_readable(const char *json)
+#define MIB 1048576.0
+
+static const char *text_of(const struct trajd_yaml_node *mapping, const char *key)
 {
-    int depth = 0;
-    bool quoted = false, in_list = false;
-    for (const char *c = json; *c != '\0'; c++) {
-        const bool escaped = c > json && c[-1] == '\\' && quoted;
-        if (*c == '"' && !escaped) {
-            quoted = !quoted;
-        } else if (quoted) {
-            putchar(*c);
-        } else if (*c == '{' || *c == '[') {
-            depth++;
-            if (depth == 2)
-                in_list = *c == '[';
-            if (depth == 3)
-                printf("\n    ");
-            else if (depth > 3 || (depth == 2 && *c == '{'))
-                printf("(");
-        } else if (*c == '}' || *c == ']') {
-            if (depth > 3 || (depth == 2 && *c == '}'))
-                printf(")");
-            depth--;
-        } else if (*c == ',') {
-            printf(depth == 1 ? "\n" : depth == 2 && in_list ? "" : ", ");
-        } else if (*c == ':') {
-            printf(depth == 1 ? ": " : " ");
-        } else {
-            putchar(*c);
-        }
+    const struct trajd_yaml_node *node = mapping ? trajd_yaml_get(mapping, key) : NULL;
+    return node && node->value && *node->value ? node->value : "-";
+}
+
+static double number_of(const struct trajd_yaml_node *mapping, const char *key)
+{
+    const struct trajd_yaml_node *node = mapping ? trajd_yaml_get(mapping, key) : NULL;
+    return node && node->value ? strtod(node->value, NULL) : 0;
+}
+
+static const struct trajd_yaml_node *find_by(const struct trajd_yaml_node *list, const char *key, const char *value)
+{
+    for (const struct trajd_yaml_node *item = list ? list->children : NULL; item; item = item->next)
+        if (strcmp(text_of(item, key), value) == 0)
+            return item;
+    return NULL;
+}
+
+static void print_datasets(const struct trajd_yaml_node *list)
+{
+    printf("\n%-20s %-16s %8s %10s %22s %12s %8s\n", "dataset", "layout", "files", "episodes", "in memory", "read", "evicted");
+    for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
+        const struct trajd_yaml_node *store = trajd_yaml_get(item, "store");
+        printf("%-20s %-16s %8s %10s %9.1f of %7.1f MiB %8.1f MiB %8s\n", text_of(item, "name"), text_of(item, "layout"),
+               text_of(item, "files"), text_of(item, "kept"), number_of(store, "resident_bytes") / MIB,
+               number_of(store, "total_bytes") / MIB, number_of(store, "bytes_read") / MIB, text_of(store, "pieces_evicted"));
     }
-    putchar('\n');
+}
+
+static void print_feeds(const struct trajd_yaml_node *list, const struct trajd_yaml_node *producers)
+{
+    printf("\n%-22s %-14s %-6s %8s %24s %18s %12s %9s\n", "feed", "job", "mode", "epoch", "batches done", "free/filling/ready",
+           "us a batch", "stalled");
+    for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
+        const struct trajd_yaml_node *slots = trajd_yaml_get(item, "slots");
+        const struct trajd_yaml_node *producer = find_by(producers, "name", text_of(item, "name"));
+        const double made = number_of(producer, "batches"), all = number_of(item, "batches");
+        char progress[32], states[32];
+
+        snprintf(progress, sizeof progress, "%.0f of %.0f", all - number_of(item, "batches_left"), all);
+        snprintf(states, sizeof states, "%s/%s/%s", text_of(slots, "free"), text_of(slots, "filling"), text_of(slots, "ready"));
+        printf("%-22s %-14s %-6s %8s %24s %18s %12.0f %7.1f s\n", text_of(item, "name"), text_of(item, "job"),
+               text_of(item, "mode"), text_of(item, "epoch"), progress, states,
+               made > 0 ? (number_of(producer, "load_ns") + number_of(producer, "resample_ns")) / made / 1e3 : 0,
+               number_of(item, "stalled_seconds"));
+    }
+}
+
+static void print_workers(const struct trajd_yaml_node *list, const struct trajd_yaml_node *feeds)
+{
+    printf("\n%-20s %9s %-22s %5s %9s %12s %12s %12s\n", "worker", "pid", "feed", "rank", "holds", "batches", "stalled", "silent");
+    for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
+        char holds[32];
+
+        snprintf(holds, sizeof holds, "%s of %s", text_of(item, "held"), text_of(item, "credit"));
+        printf("%-20s %9s %-22s %5s %9s %12s %10.1f s %10.1f s\n", text_of(item, "client"), text_of(item, "pid"),
+               text_of(find_by(feeds, "feed_id", text_of(item, "feed_id")), "name"), text_of(item, "rank"), holds,
+               text_of(item, "batches_sent"), number_of(item, "stalled_by_seconds"), number_of(item, "silent_seconds"));
+    }
+}
+
+/* Counts that are 0 while all is well. */
+static void print_trouble(const struct trajd_yaml_node *root)
+{
+    static const char *const names[] = {"batches_failed",      "handed_again",    "late_acks",        "late_publishes",
+                                        "dead_sessions",       "resumed_sessions", "damaged_journals", "journals_refused",
+                                        "dropped_messages",    "refused_connections", "floods",        "unsent_messages"};
+    const char *before = "\nseen: ";
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (number_of(root, names[i]) <= 0)
+            continue;
+        printf("%s%s %s", before, text_of(root, names[i]), names[i]);
+        before = ", ";
+    }
+    if (*before == ',')
+        putchar('\n');
+}
+
+static int print_readable(const char *json)
+{
+    const struct trajd_yaml_node *root, *datasets, *feeds, *workers, *latency;
+    struct trajd_yaml *yaml;
+    struct trajd_error error;
+
+    if (trajd_yaml_parse("status", json, strlen(json), &yaml, &error) != TRAJD_OK)
+        return cli_fail("%s", error.message);
+    root = trajd_yaml_root(yaml);
+    latency = trajd_yaml_get(root, "ready_to_sent_us");
+    datasets = trajd_yaml_get(root, "datasets");
+    feeds = trajd_yaml_get(root, "feeds");
+    workers = trajd_yaml_get(root, "sessions");
+    printf("trajd %s, instance %s: %s workers, %s batches DONE, %s batches/s, %s windows/s; ready to sent p50 %s us, p99 %s us\n",
+           text_of(root, "version"), text_of(root, "instance"), text_of(root, "session_count"), text_of(root, "batches_done"),
+           text_of(root, "batches_per_second"), text_of(root, "windows_per_second"), text_of(latency, "p50"),
+           text_of(latency, "p99"));
+    if (datasets)
+        print_datasets(datasets);
+    if (feeds)
+        print_feeds(feeds, trajd_yaml_get(root, "producers"));
+    if (workers)
+        print_workers(workers, feeds);
+    print_trouble(root);
+    trajd_yaml_destroy(&yaml);
+    return CLI_OK;
 }
 
 int cli_status(int argc, char **argv)
@@ -44,19 +123,20 @@ int cli_status(int argc, char **argv)
     struct cli_feed_arguments arguments = {0};
     struct trajd_error error;
     char *json;
+    int result = CLI_OK;
+
     if (!cli_parse_feed(argc, argv, known, &arguments))
         return cli_usage("status");
     struct trajd_client *client = cli_connect(&arguments, false);
     if (client == NULL)
         return CLI_FAILED;
-    int result = CLI_OK;
     if (trajd_client_status(client, 0, &json, &error) != TRAJD_OK) {
         result = cli_fail("%s", error.message);
     } else {
         if (arguments.json)
             puts(json);
         else
-            print_readable(json);
+            result = print_readable(json);
         free(json);
     }
     trajd_client_close(&client);

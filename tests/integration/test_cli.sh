@@ -50,7 +50,7 @@ daemon=$!
 read -r ready <"$folder/ready"
 [ "$ready" = READY ] || failed=1
 expect 0 '^\{.*"feeds":' status --json --endpoint "$folder"
-expect 0 'feeds' status --endpoint "$folder"
+expect 0 '^feed +job' status --endpoint "$folder"
 expect 0 '^\{"epoch":0,"position":8,"rows":\[0,8\],"tensors":\[.*"window_id"' recv train --json --count 2 --endpoint "$folder"
 expect 0 'epoch 1 position 72 rows 0\.\.8' recv --endpoint "$folder" --next 72 --epoch 1 train
 expect 0 '  window_id +i64 +\[8\]' recv --count 1 train --endpoint "$folder"
