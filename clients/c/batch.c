@@ -80,7 +80,7 @@ void trajd_batch_say_done(struct trajd_batch *batch)
 }
 
 /* Whoever sleeps is woken to send: next() at once, the keeper after a moment in which more may come. */
-static void wake_sender(struct trajd_client *client)
+void trajd_client_wake_sender(struct trajd_client *client)
 {
     if (client->waiting) {
         trajd_client_kick(client->wake_fd);
@@ -97,7 +97,7 @@ void trajd_batch_done(struct trajd_batch *batch)
         return;
     pthread_mutex_lock(&client->state);
     trajd_batch_say_done(batch);
-    wake_sender(client);
+    trajd_client_wake_sender(client);
     pthread_mutex_unlock(&client->state);
 }
 
@@ -113,7 +113,7 @@ static void give_back(struct trajd_batch *batch)
     trajd_client_notify(client);
     if (client->closing && client->held_count == 0)
         trajd_client_kick(client->keeper_fd);
-    wake_sender(client);
+    trajd_client_wake_sender(client);
 }
 
 void trajd_batch_release(struct trajd_batch **pointer)

@@ -160,6 +160,8 @@ void trajd_client_notify(
 void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease);
 struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct trajd_delivery *delivery);
 void trajd_batch_say_done(struct trajd_batch *batch); /* `state` is held */
+/* Somebody sends what is pending: next() at once, the keeper after a moment in which more may come. `state` is held. */
+void trajd_client_wake_sender(struct trajd_client *client);
 
 /* keeper.c */
 void *trajd_keeper_run(void *client);

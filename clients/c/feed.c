@@ -265,6 +265,8 @@ static void settle_previous(struct trajd_client *client)
     const uint32_t unsaid =
         pending->released.count > pending->done.count ? pending->released.count : pending->done.count;
     bool flush = unsaid > 0 && (client->queue_count == 0 || unsaid >= (client->info.credit + 1) / 2);
+    if (unsaid > 0 && !flush)
+        trajd_client_wake_sender(client); /* not later than in a moment, however long the caller works now */
     pthread_mutex_unlock(&client->state);
     if (flush)
         trajd_session_exchange(client);

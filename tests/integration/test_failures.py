@@ -102,6 +102,7 @@ def test_a_killed_workers_leases_go_to_another(daemon, demo_file):
     one = daemon(FEED.format(path=demo_file))
     victim = Worker(one, "--hold", 3, "--credit", 4)
     victim.read("holding")
+    wait_for_done(one, 2)
     heir = Worker(one)
     heir.read("batch")
     victim.kill()
