@@ -120,14 +120,21 @@ static void name_spec(const char *text, char *name, size_t size)
     snprintf(name, size, SPEC_PREFIX "%016llx", (unsigned long long)hash);
 }
 
+/* With the mutex held. */
+static struct trajd_feeder *find_listed(struct trajd_pipeline *pipeline, const char *name)
+{
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
+        if (strcmp(trajd_feeder_name(pipeline->feeders[f]), name) == 0)
+            return pipeline->feeders[f];
+    return NULL;
+}
+
 static struct trajd_feeder *find_feeder(struct trajd_pipeline *pipeline, const char *name)
 {
-    struct trajd_feeder *found = NULL;
+    struct trajd_feeder *found;
 
     pthread_mutex_lock(&pipeline->mutex);
-    for (uint32_t f = 0; f < pipeline->feeder_count && !found; f++)
-        if (strcmp(trajd_feeder_name(pipeline->feeders[f]), name) == 0)
-            found = pipeline->feeders[f];
+    found = find_listed(pipeline, name);
     pthread_mutex_unlock(&pipeline->mutex);
     return found;
 }
@@ -256,16 +263,14 @@ static enum trajd_status ask_opener(struct trajd_pipeline *pipeline, const struc
 /* A feed that is open already does not wait behind one that is being loaded. */
 static bool answer_at_once(struct trajd_pipeline *pipeline, uint64_t request, const char *name)
 {
-    struct trajd_feed *feed = NULL;
+    struct trajd_feeder *feeder;
 
     pthread_mutex_lock(&pipeline->mutex);
-    for (uint32_t f = 0; f < pipeline->feeder_count && !feed; f++)
-        if (strcmp(trajd_feeder_name(pipeline->feeders[f]), name) == 0)
-            feed = trajd_feeder_feed(pipeline->feeders[f]);
-    if (feed)
-        trajd_server_answer(pipeline->server, request, feed, NULL);
+    feeder = find_listed(pipeline, name);
+    if (feeder)
+        trajd_server_answer(pipeline->server, request, trajd_feeder_feed(feeder), NULL);
     pthread_mutex_unlock(&pipeline->mutex);
-    return feed != NULL;
+    return feeder != NULL;
 }
 
 static void on_open_feed(void *context, uint64_t request_id, const char *name, const char *spec, size_t spec_length)
