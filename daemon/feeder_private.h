@@ -1,0 +1,67 @@
+/* Between a feeder's files: its life and thread (feeder.c), the tensors of its slots (feeder_schema.c), rows and windows
+ * (feeder_rows.c). The thread that owns a fill calls what takes one; the rest is called before that thread runs, or after. */
+#ifndef TRAJD_DAEMON_FEEDER_PRIVATE_H
+#define TRAJD_DAEMON_FEEDER_PRIVATE_H
+
+#include <pthread.h>
+
+#include "daemon/base/counter.h"
+#include "daemon/dataset/window_plan.h"
+#include "daemon/feeder.h"
+
+enum {
+    TRAJD_FEEDER_BATCHES,
+    TRAJD_FEEDER_WINDOWS,
+    TRAJD_FEEDER_FAILED,
+    TRAJD_FEEDER_WAIT_NS,
+    TRAJD_FEEDER_LOAD_NS,
+    TRAJD_FEEDER_RESAMPLE_NS,
+    TRAJD_FEEDER_COUNTERS
+};
+
+struct trajd_feeder {
+    char *name;
+    struct trajd_window_spec *spec;
+    bool owns_spec;
+    struct trajd_dataset *dataset;
+    struct trajd_pool *pool;
+    struct trajd_server *server;
+    const struct trajd_log *log;
+    struct trajd_window_plan *plan;
+    struct trajd_plan *kernel_plan;
+    struct trajd_feed_schema schema;
+    char *mask_names;            /* "NAME.mask" of each output, NUL-separated */
+    struct trajd_feed *feed;
+    pthread_t thread;
+    bool running;
+    bool stop;                   /* atomic: the thread is to end */
+    bool waits_for_rows;         /* atomic: in the store, which may be on dead storage */
+    bool resident;               /* every piece stays in the store while the feed lives: nothing is pinned per batch */
+    const void **rows;           /* [index episodes][pieces], of the episodes pinned now */
+    uint8_t *pinned;             /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
+    uint32_t *ahead;             /* [G]: episodes announced */
+    uint64_t announced_life, announced_until;
+    int64_t last_turn_ns;
+    struct trajd_counter counters[TRAJD_FEEDER_COUNTERS];
+};
+
+/* ---- feeder_schema.c ---- */
+
+/* Tensors: output and mask in turn, then the ids; tells the plan where its outputs lie in a slot. */
+enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct trajd_error *error);
+/* Writes the ids of the windows looked up last into the slot. */
+void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct trajd_fill *fill);
+
+/* ---- feeder_rows.c ---- */
+
+/* Loads what fits; where all of it does and leaves room, pins it for the feed's life. Blocks. */
+enum trajd_status trajd_feeder_load_rows(struct trajd_feeder *feeder, struct trajd_error *error);
+void trajd_feeder_unpin_all(struct trajd_feeder *feeder);
+/* Tells the store which episodes the batches behind this one will want, each batch once. */
+void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill *fill);
+/* Makes windows [first, first + count) of those looked up last. Where they need more rows at once than the store may hold: half of
+ * them, then the rest. */
+enum trajd_status trajd_feeder_make_windows(struct trajd_feeder *feeder, const struct trajd_fill *fill, uint32_t first,
+                                            uint32_t count, struct trajd_error *error);
+
+#endif

@@ -1,0 +1,79 @@
+#include "daemon/feeder_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ID_COUNT 4
+
+static void add_tensor(struct trajd_feeder *feeder, const char *name, const char *role, const char *of,
+                       enum trajd_dtype dtype, uint32_t rank, const uint64_t *shape)
+{
+    struct trajd_feed_tensor *tensor = &feeder->schema.tensors[feeder->schema.tensor_count++];
+
+    *tensor = (struct trajd_feed_tensor){.name = name, .role = role, .of = of, .dtype = dtype, .rank = rank + 1};
+    tensor->shape[0] = feeder->spec->global_batch;
+    for (uint32_t i = 0; i < rank; i++)
+        tensor->shape[i + 1] = shape[i];
+}
+
+static void add_output_tensors(struct trajd_feeder *feeder, const struct trajd_plan_output *output, char **mask_name)
+{
+    const char *role = output->role == TRAJD_ROLE_OBS ? "obs" : "action";
+    uint64_t shape[TRAJD_ARRAY_MAX_RANK + 1] = {output->step_count};
+
+    memcpy(shape + 1, output->shape, output->rank * sizeof *shape);
+    add_tensor(feeder, output->name, role, NULL, output->dtype, output->rank + 1, shape);
+    sprintf(*mask_name, "%s.mask", output->name);
+    add_tensor(feeder, *mask_name, "mask", output->name, TRAJD_U8, 1, shape);
+    *mask_name += strlen(*mask_name) + 1;
+}
+
+enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct trajd_error *error)
+{
+    static const char *const ids[ID_COUNT] = {"window_id", "dataset_index", "episode_index", "anchor_ns"};
+    struct trajd_window_plan *plan = feeder->plan;
+    size_t names = 1;
+    char *mask_name;
+    enum trajd_status status;
+
+    for (uint32_t o = 0; o < plan->output_count; o++)
+        names += strlen(plan->outputs[o].name) + sizeof ".mask";
+    feeder->schema.global_batch = feeder->spec->global_batch;
+    feeder->schema.tensors = calloc(2 * plan->output_count + ID_COUNT + 1, sizeof *feeder->schema.tensors);
+    mask_name = feeder->mask_names = malloc(names);
+    if (!feeder->schema.tensors || !mask_name)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the schema");
+    for (uint32_t o = 0; o < plan->output_count; o++)
+        add_output_tensors(feeder, &plan->outputs[o], &mask_name);
+    for (int i = 0; i < ID_COUNT; i++)
+        add_tensor(feeder, ids[i], "ids", NULL, TRAJD_I64, 0, NULL);
+    if (feeder->spec->tail == TRAJD_TAIL_WRAP)
+        add_tensor(feeder, "wrapped", "ids", NULL, TRAJD_BOOL, 0, NULL);
+    status = trajd_feed_schema_layout(&feeder->schema, error);
+    for (uint32_t o = 0; o < plan->output_count && !status; o++) {
+        plan->outputs[o].offset_bytes = feeder->schema.tensors[2 * o].offset_bytes;
+        plan->outputs[o].mask_offset_bytes = feeder->schema.tensors[2 * o + 1].offset_bytes;
+    }
+    return status;
+}
+
+void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct trajd_fill *fill)
+{
+    const struct trajd_feed_tensor *ids = &feeder->schema.tensors[2 * feeder->plan->output_count];
+    uint8_t *slot = fill->memory;
+    int64_t *columns[ID_COUNT];
+
+    for (int i = 0; i < ID_COUNT; i++)
+        columns[i] = (int64_t *)(slot + ids[i].offset_bytes);
+    for (uint32_t w = 0; w < fill->row_count; w++) {
+        const struct trajd_window *window = &feeder->plan->windows[w];
+        const struct trajd_episode *episode = &feeder->dataset->index->episodes[window->episode_index];
+        columns[0][w] = (int64_t)window->window_id;
+        columns[1][w] = window->dataset_index;
+        columns[2][w] = window->episode_index;
+        columns[3][w] = episode->origin_ns + feeder->plan->anchor_ns[w];
+        if (feeder->spec->tail == TRAJD_TAIL_WRAP)
+            slot[ids[ID_COUNT].offset_bytes + w] = window->wrapped;
+    }
+}
