@@ -92,7 +92,8 @@ void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_c
     *problem = (struct trajd_problem){.window_count = shape->window_count,
                                       .bracket_count = shape->bracket_count,
                                       .stream_count = shape->stream_count,
-                                      .row_count = row_count};
+                                      .row_count = row_count,
+                                      .has_window_rows = shape->window_rows != NULL};
     for (uint32_t b = 0; b < shape->bracket_count; b++) {
         const struct trajd_grid *grid = &shape->grids[shape->brackets[b].grid_index];
         if (grid->step_count > problem->step_count)
@@ -110,7 +111,7 @@ void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_c
 static bool serves(const struct row *row, const struct trajd_problem *problem, const struct trajd_device_facts *facts)
 {
     if (row->on_gpu)
-        return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN;
+        return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN && !problem->has_window_rows;
     return facts->cpu_threads >= row->min_threads && problem->cpu_ns >= row->min_cpu_ns;
 }
 

@@ -55,6 +55,7 @@ struct trajd_plan {
     uint32_t window_count;
     uint32_t bracket_count;
     uint32_t stream_count;
+    bool has_window_rows;
     struct stream_shape streams[];
 };
 
@@ -138,6 +139,7 @@ enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
     plan->window_count = shape->window_count;
     plan->bracket_count = shape->bracket_count;
     plan->stream_count = shape->stream_count;
+    plan->has_window_rows = shape->window_rows != NULL;
     for (uint32_t s = 0; s < shape->stream_count; s++)
         plan->streams[s] = shape_of(shape, s);
     if (plan->run)
@@ -166,6 +168,8 @@ static enum trajd_status check_run(const struct trajd_plan *plan,
     if (request->stream_count != plan->stream_count || request->bracket_count != plan->bracket_count)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "run: number of streams or brackets differs from the plan's");
+    if (request->window_rows && !plan->has_window_rows)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: window_rows, which the plan's shape has not");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         struct stream_shape shape = shape_of(request, s);
         if (!same_shape(&shape, &plan->streams[s]))
@@ -192,6 +196,8 @@ enum trajd_status trajd_plan_run(struct trajd_plan *plan, const struct trajd_res
 
     if (status == TRAJD_OK && !plan->run)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: %s runs on a GPU's stream", plan->choice.variant);
+    if (status == TRAJD_OK)
+        status = trajd_resample_check_rows(request, error);
     if (status != TRAJD_OK || request->window_count == 0)
         return status;
     trajd_pool_run(pool, (request->window_count - 1) / plan->choice.slice_windows + 1, run_slice, &run);

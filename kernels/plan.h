@@ -26,7 +26,7 @@ struct trajd_device_facts {
 struct trajd_plan;
 
 /* Chooses a variant for requests of this shape: same clocks, grids, brackets and streams (kinds, types, D, T), at most
- * as many windows; pointers may differ from run to run. `variant` is NULL or "auto", or a variant's name, which is then taken or
+ * as many windows, window_rows only where the shape has them; pointers may differ from run to run. `variant` is NULL or "auto", or a variant's name, which is then taken or
  * refused with the names that would serve. Allocates all scratch memory that runs need. */
 enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
                                     const struct trajd_device_facts *facts, const char *variant,

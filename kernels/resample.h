@@ -160,7 +160,18 @@ struct trajd_resample_request {
     const struct trajd_grid *grids;
     const struct trajd_bracket *brackets;
     const struct trajd_stream *streams;
+
+    /* [B] or NULL: the result of window w goes to row window_rows[w] of every output, mask and derivative (NULL: to row w), which
+     * then have output_row_count >= B rows. Strictly ascending, below output_row_count; rows between are left as they are. What is
+     * read per window stays indexed by w. */
+    const uint32_t *window_rows;
+    uint32_t output_row_count; /* unused where window_rows is NULL */
 };
+
+static inline uint64_t trajd_window_row(const struct trajd_resample_request *request, uint32_t w)
+{
+    return request->window_rows ? request->window_rows[w] : w;
+}
 
 /* Arithmetic is float32 or wider, and float64 where the source is f64, i32, u32, i64 or u64 (i64 and u64 beyond 2^53 are rounded
  * to it); one rounding at the store, to nearest even. Normalisation needs a floating-point output. Base, bases, strides and
@@ -172,8 +183,12 @@ struct trajd_resample_request {
  * overlap, sizes that overflow 64 bits. TRAJD_ERR_ARGUMENT or TRAJD_ERR_UNSUPPORTED with "streams[3]: ..." in *error. */
 enum trajd_status trajd_resample_check(const struct trajd_resample_request *request, struct trajd_error *error);
 
-/* The same for a request that is a shape only: pointers to rows, arrays of B, offsets, outputs and masks may be NULL. */
+/* The same for a request that is a shape only: pointers to rows, arrays of B, offsets, outputs and masks may be NULL. window_rows
+ * that are not NULL say that runs may have them. */
 enum trajd_status trajd_resample_check_shape(const struct trajd_resample_request *shape, struct trajd_error *error);
+
+/* The numbers that window_rows points to, in host memory, of a request that passed trajd_resample_check: TRAJD_ERR_ARGUMENT. */
+enum trajd_status trajd_resample_check_rows(const struct trajd_resample_request *request, struct trajd_error *error);
 
 /* The definition of correct: scalar, in double, window by window, for windows [window_begin, window_end). Host memory.
  * The request must have passed trajd_resample_check. Never fails: a row's content cannot be wrong, only masked. */

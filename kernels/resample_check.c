@@ -196,6 +196,12 @@ static enum trajd_status check_output(const struct trajd_stream *stream, uint64_
     return TRAJD_OK;
 }
 
+/* Rows of outputs, those that nothing is written to counted. */
+static uint32_t output_rows(const struct trajd_resample_request *request)
+{
+    return request->window_rows ? request->output_row_count : request->window_count;
+}
+
 static uint32_t steps_of(const struct trajd_resample_request *request, const struct trajd_stream *stream)
 {
     return request->grids[request->brackets[stream->bracket_index].grid_index].step_count;
@@ -210,7 +216,7 @@ static enum trajd_status check_mask(const struct trajd_resample_request *request
 
     if (stream->mask_joins_previous > 1)
         return wrong(place, "mask_joins_previous must be 0 or 1");
-    if (stream->mask && !strides_fit(steps, 1, 0, request->window_count, stream->mask_window_stride_bytes))
+    if (stream->mask && !strides_fit(steps, 1, 0, output_rows(request), stream->mask_window_stride_bytes))
         return wrong(place, "mask strides overlap");
     if (!stream->mask_joins_previous)
         return TRAJD_OK;
@@ -236,7 +242,7 @@ static enum trajd_status check_stream(const struct trajd_resample_request *reque
     if ((status = check_kind(stream, place)) != TRAJD_OK ||
         (status = check_types(stream, grid->unit, place)) != TRAJD_OK ||
         (status = check_source(stream, pointers, place)) != TRAJD_OK ||
-        (status = check_output(stream, request->window_count, grid->step_count, pointers, place)) != TRAJD_OK)
+        (status = check_output(stream, output_rows(request), grid->step_count, pointers, place)) != TRAJD_OK)
         return status;
     return check_mask(request, index, place);
 }
@@ -269,6 +275,9 @@ static enum trajd_status check(const struct trajd_resample_request *request, boo
         (request->bracket_count && !request->brackets) || (request->stream_count && !request->streams))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "request: a list is NULL though its count is not 0");
+    if (request->window_rows && request->output_row_count < request->window_count)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "request: %u windows into output_row_count %u",
+                               request->window_count, request->output_row_count);
     return check_lists(request, pointers, error);
 }
 
@@ -282,4 +291,15 @@ enum trajd_status trajd_resample_check_shape(const struct trajd_resample_request
                                              struct trajd_error *error)
 {
     return check(shape, false, error);
+}
+
+enum trajd_status trajd_resample_check_rows(const struct trajd_resample_request *request, struct trajd_error *error)
+{
+    for (uint32_t w = 0; w < request->window_count && request->window_rows; w++)
+        if (request->window_rows[w] >= request->output_row_count ||
+            (w > 0 && request->window_rows[w] <= request->window_rows[w - 1]))
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "window_rows[%u]: row %u (must ascend, and be below output_row_count, %u)", w,
+                                   request->window_rows[w], request->output_row_count);
+    return TRAJD_OK;
 }

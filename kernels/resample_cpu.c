@@ -131,8 +131,9 @@ static void plan_window(const struct chunk *chunk, const struct trajd_stream *st
     struct trajd_cpu_window window = window_of(chunk, w);
     const int64_t *offsets = offsets_of(chunk, w);
     const char *rows = rows_of(chunk, stream, w);
+    const uint64_t row = trajd_window_row(chunk->request, w);
     char *out =
-        (char *)stream->output + w * stream->window_stride_bytes + chunk->step * stream->step_stride_bytes;
+        (char *)stream->output + row * stream->window_stride_bytes + chunk->step * stream->step_stride_bytes;
 
     for (uint32_t t = 0; t < chunk->step_count; t++, out += stream->step_stride_bytes) {
         bool reads = false;
@@ -151,7 +152,7 @@ static void plan_window(const struct chunk *chunk, const struct trajd_stream *st
     }
     if (stream->derivative)
         trajd_cpu_derivatives(stream, &window, rows, steps, chunk->step_count,
-                              (char *)stream->derivative + w * stream->derivative_window_stride_bytes +
+                              (char *)stream->derivative + row * stream->derivative_window_stride_bytes +
                                   chunk->step * stream->derivative_step_stride_bytes);
 }
 
@@ -159,7 +160,8 @@ static void write_masks(const struct chunk *chunk, const struct trajd_stream *st
                         const struct trajd_cpu_move *moves)
 {
     for (uint32_t w = 0; w < chunk->window_count; w++) {
-        uint8_t *mask = stream->mask + (chunk->window + w) * stream->mask_window_stride_bytes + chunk->step;
+        const uint64_t row = trajd_window_row(chunk->request, chunk->window + w);
+        uint8_t *mask = stream->mask + row * stream->mask_window_stride_bytes + chunk->step;
         for (uint32_t t = 0; t < chunk->step_count; t++, moves++)
             if (moves->code > mask[t])
                 mask[t] = moves->code;
@@ -227,7 +229,7 @@ static void run_in_runs(struct chunk *chunk, const struct trajd_stream *stream, 
 {
     chunk->only = stream;
     for (uint32_t w = begin; w < end; w++) {
-        w = trajd_cpu_copy_runs(chunk->bracket, chunk->grid, stream, w, end);
+        w = trajd_cpu_copy_runs(chunk->request, stream, w, end);
         if (w < end)
             run_windows(chunk, w, w + 1);
     }
@@ -268,7 +270,7 @@ static void clear_masks(const struct trajd_resample_request *request, uint32_t w
         if (!stream->mask || stream->mask_joins_previous)
             continue;
         for (uint32_t w = window_begin; w < window_end; w++)
-            memset(stream->mask + w * stream->mask_window_stride_bytes, TRAJD_MASK_VALID, step_count);
+            memset(stream->mask + trajd_window_row(request, w) * stream->mask_window_stride_bytes, TRAJD_MASK_VALID, step_count);
     }
 }
 

@@ -78,8 +78,8 @@ bool trajd_cpu_grid_is_run(const struct trajd_grid *grid);
 bool trajd_cpu_stream_runs(const struct trajd_stream *stream);
 /* Copies the runs of windows [begin, end) up to the first that must go the general way, which is returned (else `end`). Masks of
  * copied windows are raised at their edges. */
-uint32_t trajd_cpu_copy_runs(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
-                             const struct trajd_stream *stream, uint32_t begin, uint32_t end);
+uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request, const struct trajd_stream *stream, uint32_t begin,
+                             uint32_t end);
 
 /* Derivatives of `count` steps of one window, whose rows begin at `rows` (NULL: missing), to out with the stream's step stride. */
 void trajd_cpu_derivatives(const struct trajd_stream *stream, const struct trajd_cpu_window *window, const char *rows,

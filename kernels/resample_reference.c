@@ -347,11 +347,11 @@ static void write_row(const struct view *view, const struct target *target, char
     }
 }
 
-static void resample_step(const struct view *view, uint32_t w, uint32_t t)
+static void resample_step(const struct view *view, uint32_t w, uint64_t row, uint32_t t)
 {
     const struct trajd_stream *stream = view->stream;
     struct target target = resolve(view, view->grid->offsets[w * view->grid->offsets_per_window + t]);
-    char *out = (char *)stream->output + w * stream->window_stride_bytes + t * stream->step_stride_bytes;
+    char *out = (char *)stream->output + row * stream->window_stride_bytes + t * stream->step_stride_bytes;
 
     if (target.has_row)
         write_row(view, &target, out, &target.mask);
@@ -359,10 +359,10 @@ static void resample_step(const struct view *view, uint32_t w, uint32_t t)
         write_edge(stream, out);
     if (stream->derivative)
         write_derivative(view, &target,
-                         (float *)((char *)stream->derivative + w * stream->derivative_window_stride_bytes +
+                         (float *)((char *)stream->derivative + row * stream->derivative_window_stride_bytes +
                                    t * stream->derivative_step_stride_bytes));
     if (stream->mask) {
-        uint8_t *mask = stream->mask + w * stream->mask_window_stride_bytes + t;
+        uint8_t *mask = stream->mask + row * stream->mask_window_stride_bytes + t;
         if (!stream->mask_joins_previous || target.mask > *mask)
             *mask = target.mask;
     }
@@ -396,6 +396,6 @@ void trajd_resample_reference(const struct trajd_resample_request *request, uint
         for (uint32_t s = 0; s < request->stream_count; s++) {
             struct view view = view_of(request, &request->streams[s], w);
             for (uint32_t t = 0; t < view.grid->step_count; t++)
-                resample_step(&view, w, t);
+                resample_step(&view, w, trajd_window_row(request, w), t);
         }
 }

@@ -250,7 +250,7 @@ enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
         .mask = dense->mask,
         .mask_window_stride_bytes = dense->step_count,
     };
-    struct trajd_resample_request request = {dense->window_count, 1, 1, 1, 1, &clock, &grid, &bracket, &out};
+    struct trajd_resample_request request = {dense->window_count, 1, 1, 1, 1, &clock, &grid, &bracket, &out, NULL, 0};
     enum trajd_status status = trajd_resample_check(&request, error);
 
     if (status != TRAJD_OK || request.window_count == 0)

@@ -30,6 +30,13 @@ static enum trajd_status launch(struct trajd_cuda_problem *problem, const struct
     return TRAJD_OK;
 }
 
+/* Kernels write window w to row w. */
+static enum trajd_status refuse_rows(const struct trajd_resample_request *request, struct trajd_error *error)
+{
+    return request->window_rows ? trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "cuda: window_rows are for the CPU")
+                                : TRAJD_OK;
+}
+
 enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
                                  const struct trajd_device_facts *facts, const struct trajd_cuda_shape *shape,
                                  void *stream, struct trajd_error *error)
@@ -40,6 +47,7 @@ enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
 
     if (status != TRAJD_OK || request->window_count == 0)
         return status;
+    status = refuse_rows(request, error);
     for (uint32_t s = 0; s < request->stream_count && status == TRAJD_OK;) {
         s = trajd_cuda_pack(request, s, &problem);
         chosen = shape ? *shape : trajd_cuda_shape_of(&problem, facts, 0);
@@ -52,7 +60,7 @@ enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *requ
                                        const struct trajd_device_facts *facts, int style, void *stream,
                                        struct trajd_error *error)
 {
-    enum trajd_status status = TRAJD_OK; /* checked by the plan */
+    enum trajd_status status = refuse_rows(request, error); /* the rest is checked by the plan */
     struct trajd_cuda_problem problem;
     struct trajd_cuda_shape shape;
 

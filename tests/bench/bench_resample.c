@@ -203,7 +203,7 @@ static void make_batch(struct bench *b, struct set *set)
         b->moved_bytes += (uint64_t)B * T * D * 6;
     }
     set->request =
-        (struct trajd_resample_request){B, 3, 2, 3, 5, set->clocks, set->grids, set->brackets, set->streams};
+        (struct trajd_resample_request){B, 3, 2, 3, 5, set->clocks, set->grids, set->brackets, set->streams, NULL, 0};
 }
 
 static void make_sets(struct bench *b, const struct shape *shape)

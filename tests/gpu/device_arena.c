@@ -318,7 +318,8 @@ void arena_create(struct arena *arena, const struct arena_spec *spec, char *memo
     arena->request =
         (struct trajd_resample_request){arena->spec.windows,  arena->spec.brackets, arena->spec.brackets,
                                         arena->spec.brackets, arena->spec.streams,  arena->clocks,
-                                        arena->grids,         arena->brackets,      arena->streams};
+                                        arena->grids,         arena->brackets,      arena->streams,
+                                        NULL,                 0};
 }
 
 static const void *moved(const struct arena *arena, const void *pointer, char *device)

@@ -371,7 +371,7 @@ static void test_beyond_32_bits(void **state)
                                   .max_age_ns = -1,
                                   .step_stride_bytes = 2,
                                   .window_stride_bytes = apart * 2};
-    struct trajd_resample_request request = {B, 1, 1, 1, 1, &clock, &grid, &bracket, &stream};
+    struct trajd_resample_request request = {B, 1, 1, 1, 1, &clock, &grid, &bracket, &stream, NULL, 0};
     const uint16_t rows[] = {0x3f80, 0x4040}; /* 1, 3 */
     uint16_t got[4] = {0};
     struct trajd_error error = {0};

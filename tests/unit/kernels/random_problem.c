@@ -263,6 +263,47 @@ void problem_destroy(struct problem *problem)
         free(problem->blocks[--problem->block_count]);
 }
 
+void problem_scatter(struct problem *problem)
+{
+    const uint32_t windows = problem->spec.windows;
+    uint32_t *rows = keep(problem, windows * sizeof *rows), row = 0;
+
+    for (uint32_t w = 0; w < windows; w++, row++)
+        rows[w] = row += (uint32_t)problem_draw(problem, 3);
+    problem->request.window_rows = rows;
+    problem->request.output_row_count = row + (uint32_t)problem_draw(problem, 3);
+    problem->output_bytes = problem->output_bytes / windows * problem->request.output_row_count;
+    problem->mask_bytes = problem->mask_bytes / windows * problem->request.output_row_count;
+    problem->derivative_bytes = problem->derivative_bytes / windows * problem->request.output_row_count;
+    problem_new_outputs(problem);
+}
+
+static bool poisoned(const void *block, uint64_t stride, uint32_t row)
+{
+    const unsigned char *at = (const unsigned char *)block + row * stride;
+
+    for (uint64_t i = 0; block && i < stride; i++)
+        if (at[i] != POISON)
+            return false;
+    return true;
+}
+
+bool problem_other_rows_live(const struct problem *problem)
+{
+    const struct trajd_stream *stream = &problem->stream;
+    uint32_t w = 0;
+
+    for (uint32_t row = 0; row < problem->request.output_row_count; row++) {
+        if (w < problem->spec.windows && problem->request.window_rows[w] == row)
+            w++;
+        else if (!poisoned(stream->output, stream->window_stride_bytes, row) ||
+                 !poisoned(stream->mask, stream->mask_window_stride_bytes, row) ||
+                 !poisoned(stream->derivative, stream->derivative_window_stride_bytes, row))
+            return false;
+    }
+    return true;
+}
+
 static bool guarded(const void *block, uint64_t bytes)
 {
     const unsigned char *at = block;

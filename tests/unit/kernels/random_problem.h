@@ -40,6 +40,12 @@ void problem_destroy(struct problem *problem);
 /* Fresh poisoned outputs with canaries. What was there before stays until problem_destroy, and is not written again. */
 void problem_new_outputs(struct problem *problem);
 
+/* Gives the request window_rows, and outputs of as many rows as they need, fresh and poisoned. */
+void problem_scatter(struct problem *problem);
+
+/* False if a byte of a row that no window goes to was written. */
+bool problem_other_rows_live(const struct problem *problem);
+
 /* False if a byte before or after an output was written. */
 bool problem_canaries_live(const struct problem *problem);
 

@@ -96,6 +96,37 @@ static void compare(const struct problem_spec *spec)
     problem_destroy(&problem);
 }
 
+/* Row by row of two outputs, the second one's rows where window_rows says. */
+static bool same_rows(const struct problem *problem, const void *dense, const void *scattered, uint64_t stride)
+{
+    for (uint32_t w = 0; dense && w < problem->spec.windows; w++)
+        if (memcmp((const char *)dense + w * stride, (const char *)scattered + problem->request.window_rows[w] * stride,
+                   stride) != 0)
+            return false;
+    return true;
+}
+
+/* The same bytes in the rows that windows are sent to, the others untouched. */
+static void compare_scattered(const struct problem_spec *spec, const char *variant, uint32_t threads, struct trajd_pool *pool)
+{
+    struct problem problem;
+    struct trajd_stream dense;
+    char name[256];
+
+    problem_create(&problem, spec);
+    run_plan(&problem, variant, threads, pool);
+    dense = problem.stream;
+    problem_scatter(&problem);
+    run_plan(&problem, variant, threads, pool);
+    if (!problem_canaries_live(&problem) || !problem_other_rows_live(&problem))
+        fail_msg("%s writes rows of no window: %s", variant, problem_name(&problem, name, sizeof name));
+    if (!same_rows(&problem, dense.output, problem.stream.output, dense.window_stride_bytes) ||
+        !same_rows(&problem, dense.mask, problem.stream.mask, dense.mask_window_stride_bytes) ||
+        !same_rows(&problem, dense.derivative, problem.stream.derivative, dense.derivative_window_stride_bytes))
+        fail_msg("%s: rows differ: %s", variant, problem_name(&problem, name, sizeof name));
+    problem_destroy(&problem);
+}
+
 static bool pair_exists(enum trajd_kind kind, enum trajd_dtype source, enum trajd_dtype output)
 {
     if (output == TRAJD_F64)
@@ -158,6 +189,31 @@ static void test_many_random_problems(void **state)
     }
 }
 
+static void test_rows_of_windows(void **state)
+{
+    struct trajd_pool *pool;
+
+    (void)state;
+    assert_int_equal(trajd_pool_create(3, "test", &pool, NULL), TRAJD_OK);
+    for (uint64_t seed = 1; seed <= 600; seed++) {
+        const struct problem_spec spec = {
+            .seed = seed * 6700417,
+            .windows = seed % 20 ? 1 + (uint32_t)(seed % 9) : 700,
+            .rows = 1 + (uint32_t)(seed % 41),
+            .steps = seed % 50 ? 1 + (uint32_t)(seed % 19) : 300,
+            .features = 4,
+            .kind = (enum trajd_kind)(seed % TRAJD_KIND_COUNT),
+            .source = TRAJD_F32,
+            .output = TRAJD_F32,
+            .stamps = seed % 2 ? STAMPS_JITTER : STAMPS_REGULAR,
+            .unit = seed % 3 ? TRAJD_GRID_NS : TRAJD_GRID_ROWS,
+        };
+        compare_scattered(&spec, "cpu_rows", seed % 2 ? 1 : 3, seed % 2 ? NULL : pool);
+        compare_scattered(&spec, "reference", 1, NULL);
+    }
+    trajd_pool_destroy(&pool);
+}
+
 static void test_longer_than_a_chunk(void **state)
 {
     (void)state;
@@ -207,7 +263,7 @@ static void test_joined_masks(void **state)
     struct trajd_grid grid = {TRAJD_GRID_NS, 3, offsets, 0};
     struct trajd_bracket brackets[] = {{0, 0, &begin, &three, &anchor}, {0, 0, &begin, &one, &anchor}};
     struct trajd_stream streams[2];
-    struct trajd_resample_request request = {1, 1, 1, 2, 2, &clock, &grid, brackets, streams};
+    struct trajd_resample_request request = {1, 1, 1, 2, 2, &clock, &grid, brackets, streams, NULL, 0};
     struct trajd_plan *plan;
 
     (void)state;
@@ -253,6 +309,11 @@ static void test_plan_refuses(void **state)
     assert_null(plan);
     assert_int_equal(trajd_plan_create(&problem.request, &one_thread, NULL, &plan, &error), TRAJD_OK);
     assert_non_null(strstr(trajd_plan_describe(plan), "cpu_rows"));
+    problem.request.window_rows = (const uint32_t[]){0, 1, 2, 3};
+    problem.request.output_row_count = 4;
+    assert_int_equal(trajd_plan_run(plan, &problem.request, NULL, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "window_rows"));
+    problem.request.window_rows = NULL;
     problem.request.window_count = 5;
     assert_int_equal(trajd_plan_run(plan, &problem.request, NULL, &error), TRAJD_ERR_ARGUMENT);
     problem.request.window_count = 0;
@@ -280,7 +341,7 @@ static void test_plan_from_shape_alone(void **state)
                                   .row_stride_bytes = 8,
                                   .window_stride_bytes = 32,
                                   .step_stride_bytes = 8};
-    struct trajd_resample_request shape = {16, 1, 1, 1, 1, &clock, &grid, &bracket, &stream};
+    struct trajd_resample_request shape = {16, 1, 1, 1, 1, &clock, &grid, &bracket, &stream, NULL, 0};
     struct trajd_error error;
     struct trajd_plan *plan;
 
@@ -295,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_type_kind_and_size),
         cmocka_unit_test(test_many_random_problems),
+        cmocka_unit_test(test_rows_of_windows),
         cmocka_unit_test(test_longer_than_a_chunk),
         cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_joined_masks),

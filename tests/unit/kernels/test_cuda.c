@@ -50,7 +50,8 @@ static void fill(struct fixture *f, uint32_t streams, uint32_t brackets, uint32_
                                               .max_gap_ns = -1,
                                               .max_age_ns = -1};
     f->request = (struct trajd_resample_request){64,        1,        brackets,    brackets,  streams,
-                                                 &f->clock, f->grids, f->brackets, f->streams};
+                                                 &f->clock, f->grids, f->brackets, f->streams,
+                                                 NULL,      0};
 }
 
 static struct trajd_cuda_problem pack(const struct fixture *f)

@@ -38,7 +38,7 @@ static void set_up(struct one *one, enum trajd_kind kind, uint32_t features, con
         .base = one->rows, .max_gap_ns = -1, .max_age_ns = -1, .mean_width = 15, .angle_period = 360, .angle_low = NAN,
         .output_type = TRAJD_F64, .output = one->out, .window_stride_bytes = 8 * features * STEP_LIMIT,
         .step_stride_bytes = 8 * features, .mask = one->mask, .mask_window_stride_bytes = STEP_LIMIT};
-    one->request = (struct trajd_resample_request){1, 1, 1, 1, 1, &one->clock, &one->grid, &one->bracket, &one->stream};
+    one->request = (struct trajd_resample_request){1, 1, 1, 1, 1, &one->clock, &one->grid, &one->bracket, &one->stream, NULL, 0};
 }
 
 static void want_derivative(struct one *one)
@@ -382,6 +382,35 @@ static const struct bad bads[] = {
     {"a list is NULL", TRAJD_ERR_ARGUMENT, spoil_list},
 };
 
+static void test_bad_rows(void **state)
+{
+    const uint32_t equal[] = {1, 1}, down[] = {2, 1}, beyond[] = {0, 3}, good[] = {0, 2};
+    struct trajd_error error;
+    struct one one;
+
+    (void)state;
+    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+    one.grid.step_count = 3;
+    one.request.window_count = 2;
+    one.request.window_rows = good;
+    one.request.output_row_count = 1;
+    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "2 windows into output_row_count 1"));
+    one.request.output_row_count = 3;
+    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
+    assert_int_equal(trajd_resample_check_rows(&one.request, &error), TRAJD_OK);
+    for (size_t i = 0; i < 3; i++) {
+        one.request.window_rows = (const uint32_t *[]){equal, down, beyond}[i];
+        assert_int_equal(trajd_resample_check_rows(&one.request, &error), TRAJD_ERR_ARGUMENT);
+        assert_non_null(strstr(error.message, "window_rows[1]"));
+    }
+    one.request.window_rows = good;
+    one.request.output_row_count = UINT32_MAX; /* the rows that nothing is written to must exist, too */
+    one.stream.window_stride_bytes = UINT64_MAX / 8;
+    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "size"));
+}
+
 static void test_bad_requests(void **state)
 {
     struct trajd_error error;
@@ -433,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_slopes),
         cmocka_unit_test(test_clipped_rows_are_not_read),
         cmocka_unit_test(test_integers_arrive_as_they_are),
+        cmocka_unit_test(test_bad_rows),
         cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_halves_round_trip),
     };
