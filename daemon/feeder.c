@@ -28,6 +28,11 @@ struct trajd_feed *trajd_feeder_feed(const struct trajd_feeder *feeder)
     return feeder->feed;
 }
 
+const struct trajd_window_plan *trajd_feeder_plan(const struct trajd_feeder *feeder)
+{
+    return feeder->plan;
+}
+
 const char *trajd_feeder_name(const struct trajd_feeder *feeder)
 {
     return feeder->name;

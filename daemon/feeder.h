@@ -16,6 +16,7 @@
 #include "kernels/pool.h"
 
 struct trajd_feeder;
+struct trajd_window_plan;
 
 struct trajd_feeder_options {
     const char *name;                     /* of the feed, as OPEN names it */
@@ -39,6 +40,8 @@ void trajd_feeder_stop(struct trajd_feeder *feeder);
 void trajd_feeder_destroy(struct trajd_feeder **feeder);
 
 struct trajd_feed *trajd_feeder_feed(const struct trajd_feeder *feeder);
+/* What does not change while the feeder lives: dataset, specification, sampler, targets; for questions about the feed. */
+const struct trajd_window_plan *trajd_feeder_plan(const struct trajd_feeder *feeder);
 const char *trajd_feeder_name(const struct trajd_feeder *feeder);
 uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder);
 /* CLOCK_MONOTONIC of the thread's last turn: for the watchdog. */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/asker.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/json.h"
 #include "daemon/base/paths.h"
@@ -43,8 +44,10 @@ struct trajd_pipeline {
     bool is_idle[MAX_FEEDERS]; /* the server said so: the opener closes it, if it still is */
     uint32_t request_count;
     struct opener_request requests[MAX_REQUESTS];
+    struct trajd_feeder *lent; /* the asker looks at it: it is not destroyed */
     pthread_t opener;
     bool opener_running;
+    struct trajd_asker *asker;
 
     uint64_t windows_before; /* of the status line; the main thread's own */
     int64_t windows_at_ns;
@@ -179,7 +182,7 @@ static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
 {
     for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
         struct trajd_feeder *feeder = pipeline->feeders[f];
-        if (!pipeline->is_idle[f])
+        if (!pipeline->is_idle[f] || feeder == pipeline->lent)
             continue;
         pipeline->is_idle[f] = false;
         if (strncmp(trajd_feeder_name(feeder), SPEC_PREFIX, sizeof SPEC_PREFIX - 1) != 0 ||
@@ -351,6 +354,31 @@ static size_t on_describe(void *context, char *json, size_t size)
     return (size_t)length;
 }
 
+/* ---- what the asker calls, on its thread ---- */
+
+static struct trajd_feeder *lend_feeder(void *context, uint32_t feed_id)
+{
+    struct trajd_pipeline *pipeline = context;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
+        if (trajd_feed_id(trajd_feeder_feed(pipeline->feeders[f])) == feed_id)
+            pipeline->lent = pipeline->feeders[f];
+    pthread_mutex_unlock(&pipeline->mutex);
+    return pipeline->lent; /* nobody else sets it */
+}
+
+static void take_back(void *context, struct trajd_feeder *feeder)
+{
+    struct trajd_pipeline *pipeline = context;
+
+    (void)feeder;
+    pthread_mutex_lock(&pipeline->mutex);
+    pipeline->lent = NULL;
+    pthread_cond_signal(&pipeline->asked); /* the opener may close it now */
+    pthread_mutex_unlock(&pipeline->mutex);
+}
+
 /* ---- start ---- */
 
 static enum trajd_status check_memory(const struct trajd_config *config, struct trajd_error *error)
@@ -439,6 +467,7 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
                                            .describe = on_describe,
                                            .context = pipeline,
                                            .feed_idle_ms = (uint32_t)(config->feed_idle_ns / 1000000),
+                                           .answers_asks = true,
                                            .feed_names = pipeline->feed_names};
     enum trajd_status status = make_directory(options.runtime_directory, error);
 
@@ -468,6 +497,14 @@ static enum trajd_status start_opener(struct trajd_pipeline *pipeline, struct tr
     pthread_setname_np(pipeline->opener, "trajd-open");
     pipeline->opener_running = true;
     return TRAJD_OK;
+}
+
+static enum trajd_status start_asker(struct trajd_pipeline *pipeline, struct trajd_error *error)
+{
+    const struct trajd_asker_options options = {
+        .server = pipeline->server, .borrow = lend_feeder, .give_back = take_back, .context = pipeline};
+
+    return trajd_asker_create(&options, &pipeline->asker, error);
 }
 
 static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *report, struct trajd_error *error)
@@ -509,6 +546,8 @@ enum trajd_status trajd_pipeline_create(const struct trajd_config *config, const
         status = start_feeds(pipeline, report, error);
     if (!status && serve)
         status = start_opener(pipeline, error);
+    if (!status && serve)
+        status = start_asker(pipeline, error);
     if (status)
         trajd_pipeline_destroy(&pipeline);
     *out = pipeline;
@@ -541,6 +580,7 @@ void trajd_pipeline_destroy(struct trajd_pipeline **out)
     *out = NULL;
     if (!pipeline)
         return;
+    trajd_asker_destroy(&pipeline->asker);
     stop_opener(pipeline);
     for (uint32_t f = 0; f < pipeline->feeder_count; f++)
         trajd_feeder_stop(pipeline->feeders[f]);

@@ -4,6 +4,7 @@
  *   server thread          sessions and leases (feed/server.h)
  *   one thread a feed      production (feeder.h)
  *   opener thread          feeds that jobs send in OPEN: indexing and loading take time
+ *   asker thread           questions about feeds (asker.h)
  *   reader threads         rows (dataset/store.h), resampling threads (kernels/pool.h)
  */
 #ifndef TRAJD_DAEMON_PIPELINE_H

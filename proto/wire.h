@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define TRAJD_WIRE_MAJOR 1
-#define TRAJD_WIRE_MINOR 0
+#define TRAJD_WIRE_MINOR 2
 #define TRAJD_WIRE_HEADER_SIZE 8u
 #define TRAJD_WIRE_MAX_FRAME (TRAJD_WIRE_HEADER_SIZE + 65536u) /* no frame of ours is longer */
 #define TRAJD_WIRE_MAX_DEPTH 4u
@@ -44,6 +44,7 @@ enum trajd_wire_op {
     TRAJD_WIRE_PING = 4,
     TRAJD_WIRE_BYE = 5,
     TRAJD_WIRE_STATUS = 6,
+    TRAJD_WIRE_ASK = 7,
     TRAJD_WIRE_WELCOME = 65,
     TRAJD_WIRE_OPENED = 66,
     TRAJD_WIRE_BATCH = 67,
@@ -109,6 +110,15 @@ struct trajd_wire_ping { /* PING and PONG */
 
 struct trajd_wire_status {
     uint64_t request;
+};
+
+struct trajd_wire_ask {
+    uint64_t request;
+    uint32_t feed_id;            /* 0: of no feed */
+    struct trajd_wire_text what; /* never empty */
+    struct trajd_wire_text name; /* the rest may be absent: what they mean is up to `what` */
+    uint64_t window, first;
+    uint32_t count;
 };
 
 struct trajd_wire_welcome {
@@ -189,6 +199,7 @@ struct trajd_wire_message {
         struct trajd_wire_ping ping;
         struct trajd_wire_ping pong;
         struct trajd_wire_status status;
+        struct trajd_wire_ask ask;
         struct trajd_wire_welcome welcome;
         struct trajd_wire_opened opened;
         struct trajd_wire_batch batch;

@@ -42,6 +42,16 @@ static const struct trajd_wire_field status_fields[] = {
     {"request", TRAJD_WIRE_KIND_U64, AT(status, request), false, 1, UINT64_MAX},
 };
 
+static const struct trajd_wire_field ask_fields[] = {
+    {"request", TRAJD_WIRE_KIND_U64, AT(ask, request), false, 1, UINT64_MAX},
+    {"feed_id", TRAJD_WIRE_KIND_U32, AT(ask, feed_id), true, 0, UINT32_MAX},
+    {"what", TRAJD_WIRE_KIND_NAME, AT(ask, what), false, 0, TRAJD_WIRE_MAX_NAME},
+    {"name", TRAJD_WIRE_KIND_NAME, AT(ask, name), true, 0, TRAJD_WIRE_MAX_NAME},
+    {"window", TRAJD_WIRE_KIND_U64, AT(ask, window), true, 0, UINT64_MAX},
+    {"first", TRAJD_WIRE_KIND_U64, AT(ask, first), true, 0, UINT64_MAX},
+    {"count", TRAJD_WIRE_KIND_U32, AT(ask, count), true, 0, UINT32_MAX},
+};
+
 static const struct trajd_wire_field welcome_fields[] = {
     {"minor", TRAJD_WIRE_KIND_U32, AT(welcome, minor), false, 0, UINT32_MAX},
     {"instance", TRAJD_WIRE_KIND_U64, AT(welcome, instance), false, 0, UINT64_MAX},
@@ -127,6 +137,7 @@ static const struct trajd_wire_table tables[] = {
     {TRAJD_WIRE_PING, "PING", ping_fields, COUNT(ping_fields), sizeof(struct trajd_wire_ping)},
     {TRAJD_WIRE_BYE, "BYE", NULL, 0, 0},
     {TRAJD_WIRE_STATUS, "STATUS", status_fields, COUNT(status_fields), sizeof(struct trajd_wire_status)},
+    {TRAJD_WIRE_ASK, "ASK", ask_fields, COUNT(ask_fields), sizeof(struct trajd_wire_ask)},
     {TRAJD_WIRE_WELCOME, "WELCOME", welcome_fields, COUNT(welcome_fields), sizeof(struct trajd_wire_welcome)},
     {TRAJD_WIRE_OPENED, "OPENED", opened_fields, COUNT(opened_fields), sizeof(struct trajd_wire_opened)},
     {TRAJD_WIRE_BATCH, "BATCH", batch_fields, COUNT(batch_fields), sizeof(struct trajd_wire_batch)},

@@ -10,7 +10,6 @@
 
 #define DEFAULT_ENDPOINT "/run/trajd/main"
 #define CONNECT_TIMEOUT_MS 10000u
-#define STATUS_TIMEOUT_MS 10000u
 #define BYE_TIMEOUT_NS (1000 * UINT64_C(1000000))
 
 uint64_t trajd_client_now_ns(void)
@@ -62,7 +61,7 @@ static void free_client(struct trajd_client *client)
     free(client->name);
     free(client->frame);
     free(client->tensors);
-    free(client->status_json);
+    free(client->answer_json);
     free(client);
 }
 
@@ -252,45 +251,4 @@ void trajd_client_interrupt(struct trajd_client *client)
 {
     __atomic_store_n(&client->interrupted, true, __ATOMIC_RELEASE); /* pairs with next() taking it */
     trajd_client_kick(client->wake_fd);
-}
-
-static enum trajd_status await_status(struct trajd_client *client, uint64_t deadline_ns,
-                                      struct trajd_error *error)
-{
-    while (!client->status_over) {
-        if (client->phase == TRAJD_PHASE_FAILED && client->link.fd < 0) {
-            *error = client->failure;
-            return error->status;
-        }
-        if (trajd_client_now_ns() >= deadline_ns)
-            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
-                                   "status: no answer from the daemon at %s in time", client->directory);
-        trajd_session_wait(client, deadline_ns);
-    }
-    if (client->status_json == NULL)
-        *error = client->status_error;
-    return client->status_json == NULL ? error->status : TRAJD_OK;
-}
-
-enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t timeout_ms, char **json,
-                                      struct trajd_error *error)
-{
-    struct trajd_error own;
-    error = error != NULL ? error : &own;
-    if (trajd_client_is_foreign(client))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "a client cannot be used in a child made by fork");
-    pthread_mutex_lock(&client->pump);
-    client->status_request = ++client->last_request;
-    client->status_over = false;
-    trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_STATUS,
-                                                           .status = {.request = client->status_request}});
-    const uint64_t wait_ms = timeout_ms > 0 ? timeout_ms : STATUS_TIMEOUT_MS;
-    enum trajd_status status =
-        await_status(client, trajd_client_now_ns() + wait_ms * UINT64_C(1000000), error);
-    *json = client->status_json;
-    client->status_json = NULL;
-    client->status_request = 0;
-    pthread_mutex_unlock(&client->pump);
-    return status;
 }

@@ -1,5 +1,5 @@
 /* libtrajd's inside. client.c connects and closes, session.c speaks the protocol, feed.c opens and hands out,
- * batch.c is what was handed out, keeper.c is the library's own thread, tensors.c and mapping.c check what the
+ * batch.c is what was handed out, questions.c asks, keeper.c is the library's own thread, tensors.c and mapping.c check what the
  * daemon says of its memory.
  *
  * Locks: `pump` is the baton for link and protocol; whoever holds it moves messages (next(), else the
@@ -84,10 +84,11 @@ struct trajd_client {
     uint64_t retry_at_ns, hello_sent_ns, last_sent_ns, last_heard_ns;
     uint64_t instance, session, received;
     uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
-    uint64_t last_request, open_request, status_request;
-    char *status_json;
-    bool status_over;
-    struct trajd_error status_error;
+    uint64_t last_request, open_request;
+    uint64_t question_request; /* of the STATUS or ASK that waits; 0: none does */
+    bool answered;
+    char *answer_json; /* or */
+    struct trajd_error answer_error;
     struct trajd_error failure;
     bool refused; /* ERROR to our OPEN; `failure` says why */
     struct trajd_open_terms wanted;

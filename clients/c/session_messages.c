@@ -138,9 +138,9 @@ static void handle_error(struct trajd_client *client, const struct trajd_wire_er
 {
     struct trajd_error error = {.status = message->status};
     trajd_wire_text_copy(message->message, error.message, sizeof(error.message));
-    if (message->request != 0 && message->request == client->status_request) {
-        client->status_error = error;
-        client->status_over = true;
+    if (message->request != 0 && message->request == client->question_request) {
+        client->answer_error = error;
+        client->answered = true;
     } else if (message->request != 0 && message->request == client->open_request) {
         handle_open_error(client, &error);
     } else if (message->request == 0 && error.status == TRAJD_ERR_NOT_FOUND && client->link.fd >= 0 &&
@@ -345,12 +345,12 @@ static void handle_epoch_end(struct trajd_client *client, const struct trajd_wir
 
 static void handle_state(struct trajd_client *client, const struct trajd_wire_state *state)
 {
-    if (state->request != client->status_request || client->status_over)
+    if (state->request != client->question_request || client->answered)
         return;
-    client->status_json = strndup(state->status.data != NULL ? state->status.data : "", state->status.size);
-    if (client->status_json == NULL)
-        trajd_error_set(&client->status_error, TRAJD_ERR_MEMORY, 0, "status: out of memory");
-    client->status_over = true;
+    client->answer_json = strndup(state->status.data != NULL ? state->status.data : "", state->status.size);
+    if (client->answer_json == NULL)
+        trajd_error_set(&client->answer_error, TRAJD_ERR_MEMORY, 0, "out of memory for the daemon's answer");
+    client->answered = true;
 }
 
 static void handle_goaway(struct trajd_client *client)

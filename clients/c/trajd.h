@@ -11,7 +11,7 @@
  *
  * Memory: a batch's tensors are the daemon's shared memory itself; they stay as they are until the batch is
  * released, also after the daemon's death.
- * Threads: one thread at a time may be in connect, open, next, close; release, done and all reading functions
+ * Threads: one thread at a time may be in connect, open, next, status, ask, close; release, done and all reading functions
  * may be called from any thread at any time. The library runs one thread of its own per connection, which
  * sends releases and keeps the connection while nobody is in next().
  * Signals: that thread blocks all; nothing here installs a handler.
@@ -116,6 +116,22 @@ void trajd_client_interrupt(struct trajd_client *client);
 /* The daemon's status as a JSON document, to be freed by the caller with free(). */
 enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t timeout_ms, char **json,
                                       struct trajd_error *error);
+
+/* A question about a feed. What the members mean is up to `what`: proto/PROTOCOL.md has the questions that daemons
+ * know, and the documents that answer them. */
+struct trajd_question {
+    const char *what; /* "episodes", "explain", ... */
+    const char *name; /* or NULL */
+    uint64_t window;
+    uint64_t first;   /* of what is told page by page: the number of the first item */
+    uint32_t count;   /* how many of them; 0: as many as one answer holds */
+    uint32_t feed_id; /* 0: the open feed; else one that the status names */
+};
+/* Asks, and waits for the answer: a JSON document, to be freed by the caller with free(). While a daemon is away
+ * and `reconnect` is set it waits for its return. TRAJD_ERR_ARGUMENT: no such question, or no feed is open;
+ * TRAJD_ERR_NOT_FOUND: no such window, name or feed; TRAJD_ERR_BUSY: others ask too much, try again. */
+enum trajd_status trajd_client_ask(struct trajd_client *client, const struct trajd_question *question,
+                                   uint32_t timeout_ms, char **json, struct trajd_error *error);
 
 /* Says BYE, waits up to a second until the daemon has heard it, and frees the client; clears the pointer.
  * With batches still held it returns at once: they stay readable, and the session ends when the last is

@@ -74,6 +74,7 @@ struct trajd_episode {
     int64_t origin_ns;       /* absolute time of the origin as recorded (0 for regular-only episodes) */
     uint64_t content_digest; /* of stamps and of up to 64 sampled rows a stream (fewer where rows are large):
                                 part of the fingerprint */
+    uint64_t digest; /* of the whole episode: names, kept or not, shapes, clocks, content_digest */
     const char *const *filter_keys; /* names of the masks that list it, NULL-ended */
 };
 
@@ -90,7 +91,7 @@ struct trajd_index {
     uint32_t episode_count; /* kept and quarantined, in natural order of (relative path, id) */
     const struct trajd_episode *episodes;
     uint32_t kept_count;
-    uint64_t fingerprint; /* of paths, ids, rows, shapes, dtypes, kept or not, layout, digests; never inode,
+    uint64_t fingerprint; /* of the layout, the paths of files and datasets, and the episodes' digests; never inode,
                              mtime or tier */
     uint32_t cached_file_count; /* how many files came from the cache */
     uint64_t trimmed_row_count; /* rows T+1 of streams whose stamped clock has T: left out */

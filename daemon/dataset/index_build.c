@@ -326,35 +326,42 @@ static enum trajd_status fill_tables(struct build *b)
     return TRAJD_OK;
 }
 
-static void digest_episode(struct trajd_digest *digest, const struct trajd_index *index,
-                           const struct trajd_episode *episode)
+/* Of nothing but the episode itself, whatever else the dataset holds: so that two fingerprints that differ can be compared episode
+ * by episode. */
+static uint64_t digest_episode(const struct trajd_index *index, const struct trajd_episode *episode)
 {
-    trajd_digest_add_text(digest, index->files[episode->file_index].relative_path);
-    trajd_digest_add_text(digest, episode->id);
-    trajd_digest_add_u64(digest, episode->quarantine == NULL);
+    struct trajd_digest digest;
+
+    trajd_digest_init(&digest);
+    trajd_digest_add_text(&digest, index->files[episode->file_index].relative_path);
+    trajd_digest_add_text(&digest, episode->id);
+    trajd_digest_add_u64(&digest, episode->quarantine == NULL);
     if (episode->quarantine)
-        return;
-    trajd_digest_add_u64(digest, episode->content_digest);
+        return trajd_digest_end(&digest);
+    trajd_digest_add_u64(&digest, episode->content_digest);
     for (uint32_t i = 0; i < index->dataset_count; i++) {
         const struct trajd_array *array = &episode->arrays[i];
         if (array->storage == TRAJD_STORAGE_ABSENT)
             continue;
-        trajd_digest_add_u64(digest, i);
-        trajd_digest_add_u64(digest, array->dtype);
-        trajd_digest_add_u64(digest, array->rank);
+        trajd_digest_add_text(&digest, index->datasets[i].path);
+        trajd_digest_add_u64(&digest, array->dtype);
+        trajd_digest_add_u64(&digest, array->rank);
         for (uint32_t k = 0; k < array->rank; k++)
-            trajd_digest_add_u64(digest, array->shape[k]);
+            trajd_digest_add_u64(&digest, array->shape[k]);
     }
     for (uint32_t i = 0; i < index->clock_count; i++) {
-        trajd_digest_add_u64(digest, (uint64_t)episode->clocks[i].row_count);
-        trajd_digest_add_u64(digest, (uint64_t)episode->clocks[i].start_ns);
-        trajd_digest_add_u64(digest, (uint64_t)episode->clocks[i].rate.num);
-        trajd_digest_add_u64(digest, (uint64_t)episode->clocks[i].rate.den);
+        trajd_digest_add_u64(&digest, (uint64_t)episode->clocks[i].row_count);
+        trajd_digest_add_u64(&digest, (uint64_t)episode->clocks[i].start_ns);
+        trajd_digest_add_u64(&digest, (uint64_t)episode->clocks[i].rate.num);
+        trajd_digest_add_u64(&digest, (uint64_t)episode->clocks[i].rate.den);
     }
+    return trajd_digest_end(&digest);
 }
 
-static uint64_t fingerprint(const struct trajd_index *index)
+/* Forms the episodes' digests on its way. */
+static uint64_t fingerprint(const struct build *b)
 {
+    const struct trajd_index *index = &b->memory->index;
     struct trajd_digest digest;
 
     trajd_digest_init(&digest);
@@ -365,8 +372,10 @@ static uint64_t fingerprint(const struct trajd_index *index)
         trajd_digest_add_text(&digest, index->files[i].relative_path);
         trajd_digest_add_u64(&digest, index->files[i].refusal == NULL);
     }
-    for (uint32_t i = 0; i < index->episode_count; i++)
-        digest_episode(&digest, index, &index->episodes[i]);
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        b->episodes[i].digest = digest_episode(index, &b->episodes[i]);
+        trajd_digest_add_u64(&digest, b->episodes[i].digest);
+    }
     return trajd_digest_end(&digest);
 }
 
@@ -385,7 +394,7 @@ static enum trajd_status build(struct build *b)
     if (!b->memory->index.kept_count)
         return trajd_error_set(b->error, TRAJD_ERR_DATA, 0, "no episode could be kept; the first reason: %s",
                                b->first_reason ? b->first_reason : "there are none");
-    b->memory->index.fingerprint = fingerprint(&b->memory->index);
+    b->memory->index.fingerprint = fingerprint(b);
     return TRAJD_OK;
 }
 

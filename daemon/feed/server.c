@@ -37,16 +37,13 @@ static bool outbox_grow(struct trajd_outbox *outbox, size_t size)
 
 /* A record: route, ready_ns (of a BATCH, else 0), frame length, frame. Without memory the message is lost:
  * its session hears all again when it comes back. */
-static void send_message(void *context, uint64_t session, void *user,
-                         const struct trajd_wire_message *message)
+void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
+                       const struct trajd_wire_message *message)
 {
-    struct trajd_server *server = context;
     struct trajd_outbox *outbox = &server->outbox;
-    const struct trajd_peer *peer = user;
     const uint64_t ready_ns = message->op == TRAJD_WIRE_BATCH ? message->batch.ready_ns : 0;
     const size_t prefix = sizeof(peer->route) + sizeof(ready_ns) + sizeof(uint32_t);
     size_t size;
-    (void)session;
     if (!outbox_grow(outbox, prefix + TRAJD_WIRE_MAX_FRAME))
         return;
     unsigned char *record = outbox->bytes + outbox->size;
@@ -57,6 +54,13 @@ static void send_message(void *context, uint64_t session, void *user,
     memcpy(record + sizeof(peer->route), &ready_ns, sizeof(ready_ns));
     memcpy(record + sizeof(peer->route) + sizeof(ready_ns), &length, sizeof(length));
     outbox->size += prefix + size;
+}
+
+static void send_message(void *context, uint64_t session, void *user,
+                         const struct trajd_wire_message *message)
+{
+    (void)session;
+    trajd_server_send(context, user, message);
 }
 
 static void wake_taker(void *context, struct trajd_core_feed *core_feed)
@@ -199,6 +203,7 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     pthread_mutex_init(&server->mutex, NULL);
     pthread_mutex_init(&server->baton, NULL);
     make_condition(&server->changed);
+    make_condition(&server->asked);
     __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
     enum trajd_status status = trajd_lock_take(options->runtime_directory, &server->lock_fd, error);
     if (status == TRAJD_OK)
@@ -249,6 +254,7 @@ void trajd_server_destroy(struct trajd_server **pointer)
         close(server->wake_fd);
     trajd_lock_release(&server->lock_fd);
     pthread_cond_destroy(&server->changed);
+    pthread_cond_destroy(&server->asked);
     pthread_mutex_destroy(&server->baton);
     pthread_mutex_destroy(&server->mutex);
     free(server->outbox.bytes);

@@ -122,6 +122,11 @@ enum trajd_status trajd_server_add_feed(struct trajd_server *server, const struc
     return TRAJD_OK;
 }
 
+uint32_t trajd_feed_id(const struct trajd_feed *feed)
+{
+    return trajd_core_feed_id(feed->core);
+}
+
 static void forget_answers(struct trajd_server *server, const struct trajd_feed *feed)
 {
     for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {

@@ -195,6 +195,18 @@ static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer
     return 0;
 }
 
+static void handle_ask(struct trajd_server *server, const struct trajd_peer *peer,
+                       const struct trajd_wire_ask *ask)
+{
+    struct trajd_error error;
+    if (trajd_server_note_ask(server, peer, ask, &error) == TRAJD_OK)
+        return;
+    const struct trajd_wire_message message = {
+        .op = TRAJD_WIRE_ERROR,
+        .error = {.request = ask->request, .status = error.status, .message = trajd_wire_text(error.message)}};
+    trajd_server_send(server, peer, &message);
+}
+
 /* ---- the rest ---- */
 
 /* False: the connection has no session, and has been told. */
@@ -210,6 +222,8 @@ static bool handle_session_message(struct trajd_server *server, const struct tra
             request = handle_open(server, peer, &message->open, now_ns);
         else if (message->op == TRAJD_WIRE_ACK)
             trajd_core_ack(server->core, peer->session, &message->ack, now_ns);
+        else if (message->op == TRAJD_WIRE_ASK)
+            handle_ask(server, peer, &message->ask);
         else if (message->op == TRAJD_WIRE_BYE)
             trajd_server_end_session(server, peer, now_ns);
     }

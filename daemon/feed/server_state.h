@@ -1,5 +1,5 @@
 /* The server's inside, shared by server.c (life), server_feed.c (feeds, producers), server_loop.c (the thread),
- * server_messages.c (what workers say) and server_status.c.
+ * server_messages.c (what workers say), server_asks.c (questions) and server_status.c.
  *
  * Two locks. `mutex` guards the core and all that its callbacks touch: outbox, peers, feeds, requests. `baton`
  * is for the transport and what goes with sending; it is taken before `mutex`. The thread holds the baton for
@@ -20,6 +20,7 @@
 #include "proto/wire.h"
 
 #define TRAJD_SERVER_MAX_REQUESTS 64u
+#define TRAJD_SERVER_MAX_ASKS 64u
 #define TRAJD_LATENCY_BUCKETS 40u
 
 struct trajd_feed {
@@ -52,6 +53,13 @@ struct trajd_request {
     struct trajd_error error;
 };
 
+/* An ASK that waits for its answer. */
+struct trajd_pending_ask {
+    struct trajd_ask question; /* id 0: free */
+    uint64_t session, request;
+    bool taken;
+};
+
 struct trajd_server {
     struct trajd_server_options options;
     char *version;
@@ -72,6 +80,10 @@ struct trajd_server {
     bool draining;
     struct trajd_request requests[TRAJD_SERVER_MAX_REQUESTS];
     uint64_t last_request;
+    struct trajd_pending_ask asks[TRAJD_SERVER_MAX_ASKS];
+    pthread_cond_t asked; /* an ASK came, or no more will */
+    uint64_t last_ask;
+    bool asks_closed;
 
     pthread_mutex_t baton;
     struct trajd_transport *transport;
@@ -103,6 +115,12 @@ void trajd_server_wake_takers(struct trajd_server *server);
 void trajd_server_handle(struct trajd_server *server, const struct trajd_incoming *incoming, uint64_t now_ns);
 /* OPENs whose feed the producer has answered. The mutex is held. */
 void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns);
+/* Puts a message for a session's peer into the outbox. The mutex is held. */
+void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
+                       const struct trajd_wire_message *message);
+/* Queues the ASK of a session. TRAJD_ERR_BUSY: too many wait. The mutex is held. */
+enum trajd_status trajd_server_note_ask(struct trajd_server *server, const struct trajd_peer *peer,
+                                        const struct trajd_wire_ask *ask, struct trajd_error *error);
 /* The session is over: BYE, death, or never attached. The mutex is held. */
 void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *peer, uint64_t now_ns);
 

@@ -28,6 +28,11 @@ class OpenOptions(c.Structure):
                 ("next", c.c_uint64), ("fingerprint", c.c_uint64), ("timeout_ms", c.c_uint32)]
 
 
+class Question(c.Structure):
+    _fields_ = [("what", c.c_char_p), ("name", c.c_char_p), ("window", c.c_uint64), ("first", c.c_uint64),
+                ("count", c.c_uint32), ("feed_id", c.c_uint32)]
+
+
 class FeedInfo(c.Structure):
     _fields_ = [("global_batch", c.c_uint32), ("row_begin", c.c_uint32), ("row_count", c.c_uint32),
                 ("credit", c.c_uint32)] + [(name, c.c_uint64) for name in (
@@ -124,6 +129,14 @@ class Client:
     def status(self):
         text = c.c_void_p()
         self.check(self.library.trajd_client_status(self.handle, 5000, c.byref(text), c.byref(self.error)))
+        document = json.loads(c.string_at(text))
+        LIBC.free(text)
+        return document
+
+    def ask(self, what, name=None, window=0, first=0, count=0, feed_id=0):
+        text = c.c_void_p()
+        question = Question(what.encode(), name and name.encode(), window, first, count, feed_id)
+        self.check(self.library.trajd_client_ask(self.handle, c.byref(question), 20000, c.byref(text), c.byref(self.error)))
         document = json.loads(c.string_at(text))
         LIBC.free(text)
         return document

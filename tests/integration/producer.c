@@ -157,6 +157,7 @@ enum trajd_status producer_start(const struct producer_options *options, struct 
                                                 .describe = describe,
                                                 .context = producer,
                                                 .feed_idle_ms = 1000,
+                                                .answers_asks = producer->options.answers_asks,
                                                 .feed_names = names};
     enum trajd_status status = trajd_server_create(&server, &producer->server, error);
     if (status == TRAJD_OK)

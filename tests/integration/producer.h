@@ -18,6 +18,7 @@ struct producer_options {
     uint64_t fail_position;                  /* the batch there fails; 0: none (the first one never does) */
     uint32_t delay_us;                       /* per batch */
     uint64_t instance;                       /* 0: from the clock */
+    bool answers_asks;                       /* questions wait for the test to take them */
     bool journal;                            /* DONE survives, in `directory` */
 };
 

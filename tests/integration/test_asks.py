@@ -1,0 +1,130 @@
+"""Questions about a feed (ASK), put to a real daemon."""
+import re
+import shutil
+
+import h5py
+import pytest
+
+import libtrajd as trajd
+from conftest import wait_for
+
+FEED = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  policy:
+    dataset: demo
+    global_batch: 32
+    anchor: {{clock: actions}}
+    outputs: {{actions: {{at: -1..2}}}}
+"""
+
+
+def natural(text):
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+
+
+def pages(client, what, count=0, **question):
+    """The items of all pages, and the last page."""
+    items, first = [], 0
+    while first is not None:
+        page = client.ask(what, first=first, count=count, **question)
+        assert page["first"] == first and len(page["items"]) > 0
+        items += page["items"]
+        first = page["next"]
+    return items, page
+
+
+def test_episodes(daemon, demo_file):
+    client = daemon(FEED.format(path=demo_file)).client()
+    info = client.open("policy")
+    items, page = pages(client, "episodes")
+    assert page["fingerprint"] == f"{info.fingerprint:016x}" and page["episodes"] == len(items)
+    with h5py.File(demo_file) as file:
+        names = sorted(file["data"], key=natural)
+        rows = [len(file["data"][name]["actions"]) for name in names]
+    assert [item["episode"] for item in items] == names
+    assert [item["rows"] for item in items] == rows
+    assert [item["episode_index"] for item in items] == list(range(len(names)))
+    assert {item["dataset"] for item in items} == {"demo"} and {item["file"] for item in items} == {"demo.hdf5"}
+    assert len({item["digest"] for item in items}) == len(items)
+    assert pages(client, "episodes", count=5)[0] == items
+    assert len(client.ask("episodes", first=3, count=2)["items"]) == 2
+    client.close()
+
+
+def test_many_episodes_come_in_pages(daemon, tmp_path):
+    path = tmp_path / "many.hdf5"
+    with h5py.File(path, "w") as file:
+        for number in range(2000):
+            demo = file.create_group(f"data/demo_{number}")
+            demo["actions"] = [[float(number)]] * 2
+    client = daemon(FEED.format(path=path).replace("layout: demo", "layout: robomimic")).client()
+    client.open("policy")
+    first = client.ask("episodes")
+    assert 100 < len(first["items"]) < 2000 and first["next"] == len(first["items"])
+    items, _ = pages(client, "episodes")
+    assert [item["episode"] for item in items] == [f"demo_{number}" for number in range(2000)]
+    client.close()
+
+
+def test_a_difference_names_the_episode(daemon, demo_file, tmp_path):
+    """Two daemons whose files differ in one row: the fingerprints differ, and so does one digest."""
+    answers = []
+    for side in ("a", "b"):
+        folder = tmp_path / side
+        folder.mkdir()
+        copy = folder / "demo.hdf5"
+        shutil.copy(demo_file, copy)
+        if side == "b":
+            with h5py.File(copy, "r+") as file:
+                file["data/demo_5/actions"][0, 0] += 1
+        one = daemon(FEED.format(path=copy))
+        client = one.client()
+        client.open("policy")
+        answers.append(pages(client, "episodes"))
+        client.close()
+        one.stop()
+    (left, a), (right, b) = answers
+    assert a["fingerprint"] != b["fingerprint"]
+    assert [x["episode"] for x, y in zip(left, right) if x["digest"] != y["digest"]] == ["demo_5"]
+
+
+def test_bad_questions(daemon, demo_file):
+    client = daemon(FEED.format(path=demo_file)).client()
+    with pytest.raises(trajd.TrajdError, match="open a feed first"):
+        client.ask("episodes")
+    with pytest.raises(trajd.TrajdError, match="no feed has the number 4711"):
+        client.ask("episodes", feed_id=4711)
+    client.open("policy")
+    with pytest.raises(trajd.TrajdError, match=r'no question is called "episode" \(did you mean episodes\? there are: .*episodes'):
+        client.ask("episode")
+    with pytest.raises(trajd.TrajdError, match="episode 24 is beyond the last: there are 24") as caught:
+        client.ask("episodes", first=24)
+    assert caught.value.status == trajd.NOT_FOUND
+    with pytest.raises(trajd.TrajdError, match="beyond the last"):
+        client.ask("episodes", first=2**64 - 1)
+    client.close()
+
+
+def test_a_feed_that_is_gone(daemon, demo_file):
+    """A feed that a job sent is closed some time after the job: a question about it is refused, and harms nobody."""
+    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeed_idle: 100ms")
+    spec = '{dataset: demo, global_batch: 8, anchor: {clock: actions}, outputs: {actions: {at: 0..1}}}'
+    client, other = one.client(), one.client()
+    client.open(spec=spec)
+    feed_id = client.status()["feeds"][0]["feed_id"]
+    assert other.ask("episodes", feed_id=feed_id)["episodes"] == 24
+    client.close()
+
+    def is_gone():
+        try:
+            other.ask("episodes", feed_id=feed_id)
+        except trajd.TrajdError as error:
+            assert error.status == trajd.NOT_FOUND
+            return True
+        return False
+
+    wait_for(is_gone, what="the feed to be closed")
+    other.open(spec=spec)
+    assert other.ask("episodes")["episodes"] == 24
+    other.close()
