@@ -1,6 +1,6 @@
 #include "daemon/dataset/sampler.h"
 
-#include "daemon/dataset/permute.h"
+#include "daemon/dataset/sampler_order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,16 +108,21 @@ uint64_t trajd_sampler_window_count(const struct trajd_sampler *sampler)
     return sampler->window_count;
 }
 
-uint64_t trajd_sampler_epoch_length(const struct trajd_sampler *sampler)
+uint64_t trajd_tail_epoch_length(enum trajd_tail tail, uint64_t window_count, uint64_t global_batch)
 {
-    uint64_t over = sampler->window_count % sampler->global_batch;
+    const uint64_t over = window_count % global_batch;
 
-    switch (sampler->tail) {
-    case TRAJD_TAIL_DROP: return sampler->window_count - over;
-    case TRAJD_TAIL_WRAP: return sampler->window_count + (over ? sampler->global_batch - over : 0);
+    switch (tail) {
+    case TRAJD_TAIL_DROP: return window_count - over;
+    case TRAJD_TAIL_WRAP: return window_count + (over ? global_batch - over : 0);
     case TRAJD_TAIL_SHORT: break;
     }
-    return sampler->window_count;
+    return window_count;
+}
+
+uint64_t trajd_sampler_epoch_length(const struct trajd_sampler *sampler)
+{
+    return trajd_tail_epoch_length(sampler->tail, sampler->window_count, sampler->global_batch);
 }
 
 uint64_t trajd_sampler_batch_count(const struct trajd_sampler *sampler, uint64_t begin_position)
@@ -174,20 +179,32 @@ void trajd_sampler_at(const struct trajd_sampler *sampler, uint64_t epoch, uint6
     trajd_sampler_run(sampler, epoch, position, 1, window);
 }
 
+void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoch, struct trajd_sampler_order *order)
+{
+    order->epoch = epoch;
+    if (sampler->order == TRAJD_ORDER_GLOBAL)
+        trajd_permutation_make(&order->global, key_for(sampler, epoch, PURPOSE_GLOBAL, 0), sampler->window_count);
+}
+
+void trajd_sampler_order_at(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position,
+                            struct trajd_window *window)
+{
+    const uint64_t window_id = sampler->order == TRAJD_ORDER_GLOBAL    ? trajd_permutation_at(&order->global, position)
+                               : sampler->order == TRAJD_ORDER_BLOCKED ? blocked_window(sampler, order->epoch, position)
+                                                                       : position;
+
+    trajd_sampler_window(sampler, window_id, window);
+}
+
 void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position, uint32_t count,
                        struct trajd_window *windows)
 {
     const uint64_t n = sampler->window_count;
-    struct trajd_permutation global = {0};
+    struct trajd_sampler_order order;
 
-    if (sampler->order == TRAJD_ORDER_GLOBAL)
-        trajd_permutation_make(&global, key_for(sampler, epoch, PURPOSE_GLOBAL, 0), n);
+    trajd_sampler_order_make(sampler, epoch, &order);
     for (uint32_t i = 0; i < count; i++) {
-        const uint64_t within = (position + i) % n; /* beyond N only `wrap` asks: the order begins again */
-        const uint64_t window_id = sampler->order == TRAJD_ORDER_GLOBAL    ? trajd_permutation_at(&global, within)
-                                   : sampler->order == TRAJD_ORDER_BLOCKED ? blocked_window(sampler, epoch, within)
-                                                                           : within;
-        trajd_sampler_window(sampler, window_id, &windows[i]);
+        trajd_sampler_order_at(sampler, &order, (position + i) % n, &windows[i]); /* beyond N only `wrap` asks: the order begins again */
         windows[i].wrapped = position + i >= n;
     }
 }

@@ -60,7 +60,8 @@ enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *optio
 void trajd_sampler_destroy(struct trajd_sampler **sampler);
 
 uint64_t trajd_sampler_window_count(const struct trajd_sampler *sampler); /* N */
-/* Positions in an epoch: N for short, N rounded down to G for drop, up to G for wrap. */
+/* Positions in an epoch of N windows: N for short, N rounded down to G for drop, up to G for wrap. */
+uint64_t trajd_tail_epoch_length(enum trajd_tail tail, uint64_t window_count, uint64_t global_batch);
 uint64_t trajd_sampler_epoch_length(const struct trajd_sampler *sampler);
 /* Batches from begin_position to the epoch's end. Where G does not divide begin_position (an epoch begun with another G),
  * positions run on to begin + count * G for wrap, and drop leaves out (N - begin) mod G. */

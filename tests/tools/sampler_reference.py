@@ -1,6 +1,6 @@
 """The sampler's order and the rational clocks once more, by Python's big integers, and the golden vectors made from them.
 
-usage: sampler_reference.py write FOLDER     writes vectors.json, vectors.txt (the same for C) and timebase.txt
+usage: sampler_reference.py write FOLDER     writes vectors.json, vectors.txt (the same for C), mixture.txt and timebase.txt
        sampler_reference.py check FOLDER     compares the files there with what this program yields
 
 Version 1 is for ever: if `check` fails after a change of the sampler, that change needs a new version.
@@ -97,6 +97,40 @@ class Sampler:
                 "anchor": segment["first_anchor"] + window - self.first[index], "wrapped": int(position >= self.n)}
 
 
+class Mixture:
+    """The construction of mixture.h; a dataset's own order is its sampler's."""
+
+    def __init__(self, options):
+        self.__dict__.update(options)
+        for d, part in enumerate(self.parts):
+            part["seed"] = mix([1, self.seed, 6, d])
+        self.samplers = [Sampler(part) for part in self.parts]
+        counts = [sampler.n for sampler in self.samplers]
+        self.by_size = not self.weights
+        self.weights = self.weights or [n // math.gcd(*counts) for n in counts]
+        self.c = sum(self.weights)
+        self.length = self.epoch_windows or sum(counts)
+        self.first = [sum(counts[:d]) for d in range(len(counts))]
+
+    def epoch_length(self):
+        whole, over = divmod(self.length, self.global_batch)
+        return [whole * self.global_batch, (whole + bool(over)) * self.global_batch, self.length][self.tail]
+
+    def dropped(self):
+        return self.length % self.global_batch if self.tail == DROP else 0
+
+    def at(self, epoch, position):
+        q, within = divmod((epoch * self.length + position % self.length) & M64, self.c)
+        slot = permute(mix([1, self.fingerprint, self.seed, 5, q]), self.c, within)
+        d = 0
+        while slot >= sum(self.weights[: d + 1]):
+            d += 1
+        turn, inside = divmod(q * self.weights[d] + slot - sum(self.weights[:d]), self.samplers[d].n)
+        window = self.samplers[d].at(turn, inside)
+        return {**window, "epoch": epoch, "position": position, "window_id": self.first[d] + window["window_id"],
+                "dataset_index": d, "wrapped": int(position >= self.length)}
+
+
 def segments_of(counts):
     return [{"dataset_index": i % 3, "episode_index": i * 7 + 1, "first_anchor": i - 2, "window_count": count}
             for i, count in enumerate(counts)]
@@ -118,6 +152,37 @@ def sampler_cases():
                 yield {"options": options, "window_count": n, "epoch_length": length, "dropped": sampler.dropped(),
                        "batches": [[p, sampler.batches(p)] for p in positions + [length]],
                        "at": [sampler.at(epoch, p) for epoch in (0, 1, M64) for p in positions]}
+
+
+def mixture_cases():
+    shapes = [([[5]], [1]), ([[97], [3, 8]], [7, 3]), ([[10], [1], [1000, 1, 20]], [1, 40, 5]), ([[12], [18], [30]], None),
+              ([[10**10], [3 * 10**9 + 1, 7], [250]], [70, 20, 10]), ([[6 * 10**9], [4 * 10**9]], None)]
+    for counts, weights in shapes:
+        total = sum(map(sum, counts))
+        for order in (GLOBAL, BLOCKED, SEQUENTIAL) if weights else (GLOBAL,):
+            for length, tail, batch in ((0, DROP, min(total, 7)), (1000, WRAP, 32), (10**18, SHORT, 256)):
+                parts = [{"fingerprint": 0xABCDEF0123456789 + d, "order": order, "block_windows": 10, "block_neighbours": 4,
+                          "segments": segments_of(c)} for d, c in enumerate(counts)]
+                options = {"seed": 7 + order, "fingerprint": 0x0123456789ABCDEF, "epoch_windows": length, "tail": tail,
+                           "global_batch": batch, "weights": weights, "parts": parts}
+                mixture = Mixture(options)
+                end = mixture.epoch_length()
+                positions = sorted({p for p in (0, 1, 2, 3, 9, 10, 11, 999, end // 3, end - 1, 10**9, 10**18 - 1) if 0 <= p < end})
+                yield mixture, [mixture.at(epoch, p) for epoch in (0, 1, 10**9, M64) for p in positions]
+
+
+def mixture_text(mixture, windows):
+    yield ["mixture", mixture.seed, mixture.fingerprint, mixture.epoch_windows, mixture.tail, mixture.global_batch,
+           len(mixture.parts), int(mixture.by_size), *mixture.weights]
+    for part in mixture.parts:
+        words = ["part", part["seed"], part["fingerprint"], part["order"], part["block_windows"], part["block_neighbours"],
+                 len(part["segments"])]
+        for s in part["segments"]:
+            words += [s["dataset_index"], s["episode_index"], s["first_anchor"], s["window_count"]]
+        yield words
+    yield ["length", mixture.length, mixture.epoch_length(), mixture.dropped(), mixture.c]
+    for at in windows:
+        yield ["at", *at.values()]
 
 
 def permute_cases():
@@ -177,6 +242,7 @@ def files():
     lines += [["permute", *c.values()] for c in content["permute"]]
     for case in content["sampler"]:
         lines += sampler_text(case)
+    mixtures = [line for mixture, windows in mixture_cases() for line in mixture_text(mixture, windows)]
     timebase = list(timebase_lines())
     check_inverse(timebase)
 
@@ -184,7 +250,7 @@ def files():
         return "".join(" ".join(str(word) for word in row) + "\n" for row in rows)
 
     return {"vectors.json": json.dumps(content, indent=None, separators=(",", ":")).replace("},{\"", "},\n{\"") + "\n",
-            "vectors.txt": text(lines), "timebase.txt": text(timebase)}
+            "vectors.txt": text(lines), "mixture.txt": text(mixtures), "timebase.txt": text(timebase)}
 
 
 def main():

@@ -1,0 +1,222 @@
+#include "daemon/dataset/mixture.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "daemon/dataset/permute.h"
+#include "daemon/dataset/sampler_order.h"
+
+/* What a key is for; a sampler's purposes are below these. */
+enum { PURPOSE_SLOTS = 5, PURPOSE_SEED = 6 };
+
+struct part {
+    const struct trajd_sampler *sampler;
+    uint64_t weight;       /* c_d */
+    uint64_t first_slot;   /* s_d */
+    uint64_t first_window; /* of the mixture's numbers */
+    uint64_t window_count; /* N_d */
+};
+
+struct trajd_mixture {
+    uint32_t part_count;
+    uint64_t weight_sum;
+    uint64_t fingerprint, seed;
+    uint64_t epoch_windows;
+    enum trajd_tail tail;
+    uint64_t global_batch;
+    struct part parts[];
+};
+
+/* What a run of positions keeps from one to the next. */
+struct walk {
+    uint64_t round; /* whose slots are ready */
+    bool is_ready;
+    struct trajd_permutation slots;
+    bool has_order[TRAJD_MIXTURE_MAX_DATASETS];
+    struct trajd_sampler_order orders[TRAJD_MIXTURE_MAX_DATASETS];
+};
+
+static enum trajd_status check_options(const struct trajd_mixture_options *options, struct trajd_error *error)
+{
+    if (options->dataset_count < 1 || options->dataset_count > TRAJD_MIXTURE_MAX_DATASETS)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a mixture of %u datasets (1 to %d)", options->dataset_count,
+                               TRAJD_MIXTURE_MAX_DATASETS);
+    for (uint32_t d = 0; d < options->dataset_count && options->weights; d++)
+        if (options->weights[d] < 1 || options->weights[d] > TRAJD_MIXTURE_MAX_LENGTH / TRAJD_MIXTURE_MAX_DATASETS)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "weight %u is %llu (1 to 2^56)", d,
+                                   (unsigned long long)options->weights[d]);
+    if (options->global_batch == 0)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "global_batch is 0 (at least 1)");
+    if ((unsigned)options->tail > TRAJD_TAIL_SHORT)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "tail %d is unknown", (int)options->tail);
+    return TRAJD_OK;
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Slots, numbers and sizes of the parts; the number of all windows. */
+static uint64_t place_parts(struct trajd_mixture *mixture, const struct trajd_mixture_options *options)
+{
+    uint64_t divisor = 0, windows = 0;
+
+    for (uint32_t d = 0; d < options->dataset_count; d++)
+        divisor = common_divisor(divisor, trajd_sampler_window_count(options->samplers[d]));
+    for (uint32_t d = 0; d < options->dataset_count; d++) {
+        struct part *part = &mixture->parts[d];
+        part->sampler = options->samplers[d];
+        part->window_count = trajd_sampler_window_count(part->sampler);
+        part->weight = options->weights ? options->weights[d] : part->window_count / divisor;
+        part->first_slot = mixture->weight_sum;
+        part->first_window = windows;
+        if (part->window_count > TRAJD_MIXTURE_MAX_LENGTH - windows)
+            return 0;
+        mixture->weight_sum += part->weight;
+        windows += part->window_count;
+    }
+    return windows;
+}
+
+enum trajd_status trajd_mixture_create(const struct trajd_mixture_options *options, struct trajd_mixture **out,
+                                       struct trajd_error *error)
+{
+    enum trajd_status status = check_options(options, error);
+    struct trajd_mixture *mixture;
+    uint64_t windows;
+
+    *out = NULL;
+    if (status)
+        return status;
+    mixture = calloc(1, sizeof *mixture + options->dataset_count * sizeof mixture->parts[0]);
+    if (!mixture)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a mixture");
+    mixture->part_count = options->dataset_count;
+    mixture->fingerprint = options->fingerprint;
+    mixture->seed = options->seed;
+    mixture->tail = options->tail;
+    mixture->global_batch = options->global_batch;
+    windows = place_parts(mixture, options);
+    mixture->epoch_windows = options->epoch_windows ? options->epoch_windows : windows;
+    if (!windows || mixture->epoch_windows > TRAJD_MIXTURE_MAX_LENGTH)
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "more than 2^62 windows");
+    else if (options->tail == TRAJD_TAIL_DROP && mixture->epoch_windows < options->global_batch)
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                 "an epoch of %llu windows is shorter than a global batch of %u, and tail: drop leaves none "
+                                 "(wrap, short)", (unsigned long long)mixture->epoch_windows, options->global_batch);
+    if (status)
+        trajd_mixture_destroy(&mixture);
+    *out = mixture;
+    return status;
+}
+
+void trajd_mixture_destroy(struct trajd_mixture **mixture)
+{
+    free(*mixture);
+    *mixture = NULL;
+}
+
+uint64_t trajd_mixture_seed(uint64_t seed, uint32_t dataset_index)
+{
+    const uint64_t words[] = {TRAJD_MIXTURE_VERSION, seed, PURPOSE_SEED, dataset_index};
+
+    return trajd_mix(words, sizeof words / sizeof words[0]);
+}
+
+uint64_t trajd_mixture_epoch_windows(const struct trajd_mixture *mixture)
+{
+    return mixture->epoch_windows;
+}
+
+uint64_t trajd_mixture_epoch_length(const struct trajd_mixture *mixture)
+{
+    return trajd_tail_epoch_length(mixture->tail, mixture->epoch_windows, mixture->global_batch);
+}
+
+uint64_t trajd_mixture_dropped_count(const struct trajd_mixture *mixture)
+{
+    return mixture->tail == TRAJD_TAIL_DROP ? mixture->epoch_windows % mixture->global_batch : 0;
+}
+
+uint64_t trajd_mixture_weight(const struct trajd_mixture *mixture, uint32_t dataset_index)
+{
+    return mixture->parts[dataset_index].weight;
+}
+
+uint64_t trajd_mixture_weight_sum(const struct trajd_mixture *mixture)
+{
+    return mixture->weight_sum;
+}
+
+/* The part that owns a slot: there are few. */
+static uint32_t owner_of(const struct trajd_mixture *mixture, uint64_t slot)
+{
+    uint32_t d = mixture->part_count - 1;
+
+    while (slot < mixture->parts[d].first_slot)
+        d--;
+    return d;
+}
+
+static void number(const struct trajd_mixture *mixture, uint32_t d, struct trajd_window *window)
+{
+    window->window_id += mixture->parts[d].first_window;
+    window->dataset_index = d;
+}
+
+/* The window at an absolute position. */
+static void look_up(const struct trajd_mixture *mixture, uint64_t absolute, struct walk *walk, struct trajd_window *window)
+{
+    const uint64_t round = absolute / mixture->weight_sum;
+    const struct part *part;
+    uint64_t slot, j, pass;
+    uint32_t d;
+
+    if (!walk->is_ready || walk->round != round) {
+        const uint64_t words[] = {TRAJD_MIXTURE_VERSION, mixture->fingerprint, mixture->seed, PURPOSE_SLOTS, round};
+        trajd_permutation_make(&walk->slots, trajd_mix(words, sizeof words / sizeof words[0]), mixture->weight_sum);
+        walk->round = round;
+        walk->is_ready = true;
+    }
+    slot = trajd_permutation_at(&walk->slots, absolute % mixture->weight_sum);
+    d = owner_of(mixture, slot);
+    part = &mixture->parts[d];
+    j = round * part->weight + slot - part->first_slot;
+    pass = j / part->window_count;
+    if (!walk->has_order[d] || walk->orders[d].epoch != pass)
+        trajd_sampler_order_make(part->sampler, pass, &walk->orders[d]);
+    walk->has_order[d] = true;
+    trajd_sampler_order_at(part->sampler, &walk->orders[d], j % part->window_count, window);
+    number(mixture, d, window);
+}
+
+void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint64_t position, uint32_t count,
+                       struct trajd_window *windows)
+{
+    struct walk walk;
+
+    walk.is_ready = false;
+    for (uint32_t d = 0; d < mixture->part_count; d++)
+        walk.has_order[d] = false;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t within = (position + i) % mixture->epoch_windows; /* beyond L only `wrap` asks */
+        look_up(mixture, epoch * mixture->epoch_windows + within, &walk, &windows[i]);
+        windows[i].wrapped = position + i >= mixture->epoch_windows;
+    }
+}
+
+void trajd_mixture_window(const struct trajd_mixture *mixture, uint64_t window_id, struct trajd_window *window)
+{
+    uint32_t d = mixture->part_count - 1;
+
+    while (window_id < mixture->parts[d].first_window)
+        d--;
+    trajd_sampler_window(mixture->parts[d].sampler, window_id - mixture->parts[d].first_window, window);
+    number(mixture, d, window);
+}

@@ -1,0 +1,18 @@
+/* A sampler's order of one epoch made ready, for who walks several samplers at once. */
+#ifndef TRAJD_DATASET_SAMPLER_ORDER_H
+#define TRAJD_DATASET_SAMPLER_ORDER_H
+
+#include "daemon/dataset/permute.h"
+#include "daemon/dataset/sampler.h"
+
+struct trajd_sampler_order {
+    uint64_t epoch;
+    struct trajd_permutation global; /* of order: global */
+};
+
+void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoch, struct trajd_sampler_order *order);
+/* The window at `position` < N of that epoch, as trajd_sampler_at has it. */
+void trajd_sampler_order_at(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position,
+                            struct trajd_window *window);
+
+#endif
