@@ -1,7 +1,9 @@
 #include "clients/c/client.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -98,6 +100,19 @@ static enum trajd_status allocate(struct trajd_client *client, const struct traj
     return TRAJD_OK;
 }
 
+/* Nobody answered: because nobody is there, or because we may not ask. */
+static enum trajd_status no_answer(const struct trajd_client *client, struct trajd_error *error)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s/feed.sock", client->directory);
+    if (access(path, R_OK | W_OK) != 0 && errno == EACCES)
+        return trajd_error_set(error, TRAJD_ERR_TIMEOUT, EACCES,
+                               "connect: %s: permission denied (its owner may read the feeds, or its group with group_access)",
+                               path);
+    return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "connect: no daemon answers at %s", path);
+}
+
 static enum trajd_status await_session(struct trajd_client *client, struct trajd_error *error)
 {
     const uint64_t deadline_ns = trajd_client_now_ns() + client->timeout_ms * UINT64_C(1000000);
@@ -106,8 +121,7 @@ static enum trajd_status await_session(struct trajd_client *client, struct trajd
         return status;
     while (client->phase < TRAJD_PHASE_READY) {
         if (trajd_client_now_ns() >= deadline_ns)
-            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "connect: no daemon answers at %s/feed.sock",
-                                   client->directory);
+            return no_answer(client, error);
         trajd_session_wait(client, deadline_ns);
     }
     if (client->phase == TRAJD_PHASE_FAILED)
