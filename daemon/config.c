@@ -11,7 +11,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define SECOND INT64_C(1000000000)
 
-enum key_type { KEY_STRING, KEY_SIZE, KEY_COUNT, KEY_DURATION };
+enum key_type { KEY_STRING, KEY_BOOL, KEY_SIZE, KEY_COUNT, KEY_DURATION };
 
 /* One row a key: where it stands, what it is, where it goes, what it may be. */
 static const struct config_key {
@@ -24,6 +24,7 @@ static const struct config_key {
     {NULL, "runtime", KEY_STRING, offsetof(struct trajd_config, runtime), 0, 0, 0},
     {NULL, "cache", KEY_STRING, offsetof(struct trajd_config, cache), 0, 0, 0},
     {NULL, "state", KEY_STRING, offsetof(struct trajd_config, state), 0, 0, 0},
+    {NULL, "group_access", KEY_BOOL, offsetof(struct trajd_config, group_access), 0, 0, false},
     {NULL, "feed_idle", KEY_DURATION, offsetof(struct trajd_config, feed_idle_ns), SECOND / 10, 86400 * SECOND, 60 * SECOND},
     {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, store_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
     {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
@@ -49,6 +50,8 @@ static enum trajd_status read_key(struct trajd_config *config, const struct conf
     switch (key->type) {
     case KEY_STRING:
         return trajd_yaml_string(config->yaml, node, field, error);
+    case KEY_BOOL:
+        return trajd_yaml_bool(config->yaml, node, field, error);
     case KEY_COUNT:
         status = trajd_yaml_int(config->yaml, node, key->low, key->high, &number, error);
         if (!status)
@@ -316,6 +319,9 @@ static void print_key(const struct trajd_config *config, const struct config_key
     case KEY_STRING:
         trajd_json_text(out, *(const char *const *)field);
         fputc('\n', out);
+        break;
+    case KEY_BOOL:
+        fprintf(out, "%s\n", *(const bool *)field ? "true" : "false");
         break;
     case KEY_COUNT:
         fprintf(out, "%u\n", *(const uint32_t *)field);

@@ -2,6 +2,7 @@
 #ifndef TRAJD_DAEMON_CONFIG_H
 #define TRAJD_DAEMON_CONFIG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -21,6 +22,7 @@ struct trajd_config {
     const char *runtime;          /* directory of the sockets; NULL: $RUNTIME_DIRECTORY, else /run/trajd/main */
     const char *cache;            /* directory of index caches; NULL: $CACHE_DIRECTORY, else none */
     const char *state;            /* directory of journals; NULL: $STATE_DIRECTORY, else none */
+    bool group_access;            /* whoever is in the runtime directory's group may read feeds; else our uid and root alone */
     uint64_t store_bytes;         /* of resident rows, over all datasets */
     uint64_t rings_bytes;         /* of all rings */
     uint64_t reserve_bytes;       /* that must stay free on the machine, and in the cgroup, beside store and rings */

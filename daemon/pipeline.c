@@ -468,7 +468,8 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
                                            .context = pipeline,
                                            .feed_idle_ms = (uint32_t)(config->feed_idle_ns / 1000000),
                                            .answers_asks = true,
-                                           .feed_names = pipeline->feed_names};
+                                           .feed_names = pipeline->feed_names,
+                                           .group_access = config->group_access};
     enum trajd_status status = make_directory(options.runtime_directory, error);
 
     if (status)
