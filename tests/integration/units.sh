@@ -1,0 +1,73 @@
+# What an operator does with the service, step by step, inside the machine. A step is a function that succeeds or says why not.
+exec 2>&1
+export PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
+run() { # NAME: its last line of output is told where it fails
+    (set -e; "$1") >/tmp/said 2>&1 # no condition around it: `set -e` would not hold in one
+    if [ $? -eq 0 ]; then echo "$1 ok" >>/results/steps
+    else echo "$1 FAILED $(tail -n 1 /tmp/said)" >>/results/steps; echo "== $1"; cat /tmp/said; journalctl -q -n 20 -u 'trajd*' --no-pager; fi
+}
+until_true() { # SECONDS COMMAND...
+    local end=$((SECONDS + $1)); shift
+    until "$@"; do [ $SECONDS -lt $end ] || { echo "waited in vain for: $*"; return 1; }; sleep 0.1; done
+}
+property() { systemctl show -P "$2" "$1"; }
+is() { [ "$(property "$1" "$2")" = "$3" ] || { echo "$1: $2 is $(property "$1" "$2"), not $3"; return 1; }; }
+as() { runuser -u "$1" -- "${@:2}"; }
+receives() { as "$1" trajctl recv train --count 3 --job "$1$RANDOM" --endpoint "$2" >/dev/null; }
+
+users() { ldconfig; systemd-sysusers; id trajd; useradd -m -G trajd member; useradd -m stranger; chown -R member: /home/member; }
+start() { systemctl start trajd; is trajd ActiveState active; is trajd SubState running; }
+status_line() { until_true 10 eval '[[ $(property trajd StatusText) == *"1 feeds"* ]]'; }
+directories() {
+    [ "$(stat -c '%U %G %a' /run/trajd/main)" = "trajd trajd 750" ] || { stat /run/trajd/main; return 1; }
+    [ "$(stat -c '%U %a' /var/lib/trajd/main)" = "trajd 750" ] || { stat /var/lib/trajd/main; return 1; }
+    [ "$(stat -c '%U %a' /var/cache/trajd)" = "trajd 750" ] || { stat /var/cache/trajd; return 1; }
+}
+member_reads() { receives member /run/trajd/main; }
+stranger_does_not() {
+    ! as stranger trajctl recv train --count 1 --endpoint /run/trajd/main 2>/tmp/refusal || return 1
+    cat /tmp/refusal; grep -i "permission denied" /tmp/refusal
+}
+second_config() { systemctl start trajd@lab; is trajd@lab ActiveState active; receives root /run/trajd/lab; systemctl stop trajd@lab; [ ! -e /run/trajd/lab ]; }
+killed_comes_back() {
+    local before; before=$(property trajd MainPID)
+    as member trajctl recv train --count 1 --job goes_on --endpoint /run/trajd/main >/dev/null
+    kill -KILL "$before"
+    until_true 15 eval '[ "$(property trajd MainPID)" != '"$before"' ] && [ "$(property trajd SubState)" = running ]'
+    receives member /run/trajd/main
+}
+watchdog() {
+    local before; before=$(property trajd MainPID)
+    kill -STOP "$before"
+    until_true 30 eval '[ "$(property trajd MainPID)" != '"$before"' ] && [ "$(property trajd SubState)" = running ]'
+    journalctl -q -u trajd --no-pager | grep -i "watchdog timeout" >/dev/null
+    receives member /run/trajd/main
+}
+stop_with_worker() {
+    as member trajctl bench train --seconds 60 --endpoint /run/trajd/main >/dev/null & local worker=$!
+    until_true 10 eval '[[ $(property trajd StatusText) == *"1 workers"* ]]'
+    systemctl stop trajd
+    is trajd Result success
+    is trajd ActiveState inactive
+    kill $worker 2>/dev/null || true
+    [ ! -e /run/trajd/main ]
+}
+wrong_config_is_not_retried() {
+    sed -i 's/global_batch/global_bach/' /usr/local/etc/trajd/lab.yaml
+    ! systemctl start trajd@lab || return 1
+    is trajd@lab ExecMainStatus 78
+    is trajd@lab NRestarts 0
+    journalctl -q -u trajd@lab --no-pager | grep "lab.yaml:.*did you mean global_batch" >/dev/null
+}
+user_unit() {
+    loginctl enable-linger member
+    until_true 20 test -S "/run/user/$(id -u member)/bus"
+    systemctl --user -M member@ start trajd || { journalctl -q -n 30 --no-pager _UID=$(id -u member); return 1; }
+    receives member "/run/user/$(id -u member)/trajd/main"
+    systemctl --user -M member@ stop trajd
+}
+
+for step in users start status_line directories member_reads stranger_does_not second_config killed_comes_back watchdog stop_with_worker \
+            wrong_config_is_not_retried user_unit; do
+    run $step
+done
