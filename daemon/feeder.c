@@ -62,12 +62,13 @@ int64_t trajd_feeder_last_turn_ns(const struct trajd_feeder *feeder)
 
 static void make_batch(struct trajd_feeder *feeder, const struct trajd_fill *fill)
 {
+    enum trajd_status status = TRAJD_OK;
     struct trajd_error error;
-    enum trajd_status status;
 
     trajd_window_plan_look_up(feeder->plan, fill->epoch, fill->position, fill->row_count);
     trajd_feeder_announce(feeder, fill);
-    status = trajd_feeder_make_windows(feeder, fill, 0, fill->row_count, &error);
+    for (uint32_t r = 0; r < fill->range_count && !status; r++)
+        status = trajd_feeder_make_windows(feeder, fill, fill->ranges[r].begin, fill->ranges[r].count, &error);
     trajd_feeder_write_ids(feeder, fill);
     if (status) {
         trajd_counter_add(&feeder->counters[TRAJD_FEEDER_FAILED], 1);
@@ -75,7 +76,8 @@ static void make_batch(struct trajd_feeder *feeder, const struct trajd_fill *fil
             (unsigned long long)fill->epoch, (unsigned long long)fill->position, error.message);
     }
     trajd_counter_add(&feeder->counters[TRAJD_FEEDER_BATCHES], 1);
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WINDOWS], fill->row_count);
+    for (uint32_t r = 0; r < fill->range_count; r++)
+        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WINDOWS], fill->ranges[r].count);
     trajd_feed_publish(feeder->feed, fill, status ? &error : NULL);
 }
 
@@ -147,7 +149,8 @@ static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct traj
                                             .epoch_length = trajd_sampler_epoch_length(sampler),
                                             .dropped_count = trajd_sampler_dropped_count(sampler),
                                             .tail_short = feeder->spec->tail == TRAJD_TAIL_SHORT,
-                                            .journal_directory = options->journal_directory};
+                                            .journal_directory = options->journal_directory,
+                                            .rank_timeout_ns = (uint64_t)feeder->spec->rank_timeout_ns};
 
     return options->server ? trajd_server_add_feed(options->server, &feed, &feeder->feed, error) : TRAJD_OK;
 }

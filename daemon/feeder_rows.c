@@ -112,6 +112,15 @@ enum trajd_status trajd_feeder_make_windows(struct trajd_feeder *feeder, const s
     return status;
 }
 
+/* Batches behind this one have the same rows for the same readers. */
+static bool is_read_here(const struct trajd_fill *fill, uint64_t row)
+{
+    for (uint32_t r = 0; r < fill->range_count; r++)
+        if (row >= fill->ranges[r].begin && row - fill->ranges[r].begin < fill->ranges[r].count)
+            return true;
+    return false;
+}
+
 void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill *fill)
 {
     const uint64_t length = trajd_sampler_epoch_length(feeder->plan->sampler), batch = feeder->spec->global_batch;
@@ -127,10 +136,13 @@ void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill 
     for (end = end < length ? end : length; feeder->announced_until < end;) {
         uint32_t count = 0;
         const uint64_t when = fill->epoch * length + feeder->announced_until;
-        for (; count < batch && feeder->announced_until < end; count++) {
+        while (count < batch && feeder->announced_until < end) {
             struct trajd_window window;
-            trajd_sampler_at(feeder->plan->sampler, fill->epoch, feeder->announced_until++, &window);
-            feeder->ahead[count] = window.episode_index;
+            const uint64_t position = feeder->announced_until++;
+            if (!is_read_here(fill, (position % batch + batch - fill->position % batch) % batch))
+                continue;
+            trajd_sampler_at(feeder->plan->sampler, fill->epoch, position, &window);
+            feeder->ahead[count++] = window.episode_index;
         }
         trajd_store_announce(feeder->dataset->store, &feeder->plan->selection, feeder->ahead, count, when);
     }

@@ -58,15 +58,14 @@ enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct t
     return status;
 }
 
-void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct trajd_fill *fill)
+static void write_ids(const struct trajd_feeder *feeder, uint8_t *slot, struct trajd_rows rows)
 {
     const struct trajd_feed_tensor *ids = &feeder->schema.tensors[2 * feeder->plan->output_count];
-    uint8_t *slot = fill->memory;
     int64_t *columns[ID_COUNT];
 
     for (int i = 0; i < ID_COUNT; i++)
         columns[i] = (int64_t *)(slot + ids[i].offset_bytes);
-    for (uint32_t w = 0; w < fill->row_count; w++) {
+    for (uint32_t w = rows.begin; w < rows.begin + rows.count; w++) {
         const struct trajd_window *window = &feeder->plan->windows[w];
         const struct trajd_episode *episode = &feeder->dataset->index->episodes[window->episode_index];
         columns[0][w] = (int64_t)window->window_id;
@@ -76,4 +75,10 @@ void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct traj
         if (feeder->spec->tail == TRAJD_TAIL_WRAP)
             slot[ids[ID_COUNT].offset_bytes + w] = window->wrapped;
     }
+}
+
+void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct trajd_fill *fill)
+{
+    for (uint32_t r = 0; r < fill->range_count; r++)
+        write_ids(feeder, fill->memory, fill->ranges[r]);
 }

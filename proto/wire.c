@@ -130,6 +130,13 @@ static bool pack_tensors(msgpack_packer *packer, const uint32_t *tensor_count)
     return true;
 }
 
+static void pack_ranks(msgpack_packer *packer, const struct trajd_wire_ranks *ranks)
+{
+    msgpack_pack_array(packer, ranks->count);
+    for (uint32_t i = 0; i < ranks->count; i++)
+        msgpack_pack_uint32(packer, ranks->list[i]);
+}
+
 static void pack_shape(msgpack_packer *packer, const uint32_t *rank)
 {
     const struct trajd_wire_tensor *tensor =
@@ -161,6 +168,8 @@ static bool is_empty(const struct trajd_wire_field *field, const char *base)
     case TRAJD_WIRE_KIND_NAME:
     case TRAJD_WIRE_KIND_PROSE:
         return ((const struct trajd_wire_text *)(const void *)at)->size == 0;
+    case TRAJD_WIRE_KIND_BYTES:
+        return ((const struct trajd_wire_bytes *)(const void *)at)->size == 0;
     case TRAJD_WIRE_KIND_TOKEN:
         return !((const struct trajd_wire_hello *)(const void *)base)->has_token;
     case TRAJD_WIRE_KIND_BOOL:
@@ -177,6 +186,7 @@ static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *fi
 {
     const void *at = base + field->offset;
     const struct trajd_wire_text *text = at;
+    const struct trajd_wire_bytes *bytes = at;
     const uint32_t *pair = at;
     uint64_t number;
 
@@ -200,6 +210,10 @@ static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *fi
         msgpack_pack_bin(packer, TRAJD_WIRE_TOKEN_SIZE);
         msgpack_pack_bin_body(packer, at, TRAJD_WIRE_TOKEN_SIZE);
         return true;
+    case TRAJD_WIRE_KIND_BYTES:
+        msgpack_pack_bin(packer, bytes->size);
+        msgpack_pack_bin_body(packer, bytes->data, bytes->size);
+        return bytes->size <= field->high;
     case TRAJD_WIRE_KIND_MODE:
         pack_word(packer, *(const enum trajd_wire_mode *)at == TRAJD_WIRE_SHARD ? "shard" : "share");
         return true;
@@ -225,6 +239,9 @@ static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *fi
         return true;
     case TRAJD_WIRE_KIND_SHAPE:
         pack_shape(packer, at);
+        return true;
+    case TRAJD_WIRE_KIND_RANKS:
+        pack_ranks(packer, at);
         return true;
     case TRAJD_WIRE_KIND_FEEDS:
         return pack_feeds(packer, at);

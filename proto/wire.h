@@ -36,6 +36,8 @@ extern "C" {
 #define TRAJD_WIRE_MAX_STATUS 61440u /* STATE's document */
 #define TRAJD_WIRE_MAX_REASON 512u   /* messages and reasons */
 #define TRAJD_WIRE_TOKEN_SIZE 16u
+#define TRAJD_WIRE_MAX_LOCAL 512u       /* ranks of one node */
+#define TRAJD_WIRE_MAX_CHECKPOINT 8192u /* bytes of a checkpoint's token */
 
 enum trajd_wire_op {
     TRAJD_WIRE_HELLO = 1,
@@ -45,6 +47,7 @@ enum trajd_wire_op {
     TRAJD_WIRE_BYE = 5,
     TRAJD_WIRE_STATUS = 6,
     TRAJD_WIRE_ASK = 7,
+    TRAJD_WIRE_CHECKPOINT = 8,
     TRAJD_WIRE_WELCOME = 65,
     TRAJD_WIRE_OPENED = 66,
     TRAJD_WIRE_BATCH = 67,
@@ -53,6 +56,7 @@ enum trajd_wire_op {
     TRAJD_WIRE_GOAWAY = 70,
     TRAJD_WIRE_STATE = 71,
     TRAJD_WIRE_ERROR = 72,
+    TRAJD_WIRE_CHECKPOINTED = 73,
 };
 
 enum trajd_wire_mode { TRAJD_WIRE_SHARE = 0, TRAJD_WIRE_SHARD = 1 };
@@ -73,6 +77,17 @@ struct trajd_wire_lease {
 struct trajd_wire_leases {
     uint32_t count; /* <= TRAJD_WIRE_MAX_LEASES */
     struct trajd_wire_lease list[TRAJD_WIRE_MAX_LEASES];
+};
+
+/* Like a text, but any bytes. */
+struct trajd_wire_bytes {
+    const void *data;
+    uint32_t size;
+};
+
+struct trajd_wire_ranks {
+    uint32_t count; /* <= TRAJD_WIRE_MAX_LOCAL */
+    uint32_t list[TRAJD_WIRE_MAX_LOCAL];
 };
 
 struct trajd_wire_hello {
@@ -98,6 +113,8 @@ struct trajd_wire_open {
     uint64_t next;
     uint64_t fingerprint;
     bool fresh; /* absent: true */
+    struct trajd_wire_ranks local;  /* ascending, below world, `rank` among them; none: all ranks */
+    struct trajd_wire_bytes resume; /* a checkpoint's token; empty: none */
 };
 
 struct trajd_wire_ack {
@@ -119,6 +136,10 @@ struct trajd_wire_ask {
     struct trajd_wire_text name; /* the rest may be absent: what they mean is up to `what` */
     uint64_t window, first;
     uint32_t count;
+};
+
+struct trajd_wire_checkpoint {
+    uint64_t request;
 };
 
 struct trajd_wire_welcome {
@@ -189,6 +210,11 @@ struct trajd_wire_error {
     struct trajd_wire_text message;
 };
 
+struct trajd_wire_checkpointed {
+    uint64_t request;
+    struct trajd_wire_bytes token;
+};
+
 /* Requests are numbered from 1, so 0 says "no request" everywhere. */
 struct trajd_wire_message {
     enum trajd_wire_op op;
@@ -200,6 +226,7 @@ struct trajd_wire_message {
         struct trajd_wire_ping pong;
         struct trajd_wire_status status;
         struct trajd_wire_ask ask;
+        struct trajd_wire_checkpoint checkpoint;
         struct trajd_wire_welcome welcome;
         struct trajd_wire_opened opened;
         struct trajd_wire_batch batch;
@@ -207,6 +234,7 @@ struct trajd_wire_message {
         struct trajd_wire_goaway goaway;
         struct trajd_wire_state state;
         struct trajd_wire_error error;
+        struct trajd_wire_checkpointed checkpointed;
     };
 };
 

@@ -280,6 +280,27 @@ static bool read_feeds(struct cursor *cursor, struct trajd_wire_welcome *welcome
     return true;
 }
 
+static bool read_bytes(struct cursor *cursor, uint64_t limit, struct trajd_wire_bytes *bytes)
+{
+    struct token token;
+
+    if (!read_token(cursor, &token) || token.type != TOKEN_BIN || token.value > limit)
+        return false;
+    *bytes = (struct trajd_wire_bytes){token.bytes, (uint32_t)token.value};
+    return true;
+}
+
+/* Ascending, so that nothing is there twice and equal lists are equal bytes. */
+static bool read_ranks(struct cursor *cursor, struct trajd_wire_ranks *ranks)
+{
+    if (!read_array(cursor, 0, TRAJD_WIRE_MAX_LOCAL, &ranks->count))
+        return false;
+    for (uint32_t i = 0; i < ranks->count; i++)
+        if (!read_u32(cursor, i ? (uint64_t)ranks->list[i - 1] + 1 : 0, &ranks->list[i]))
+            return false;
+    return true;
+}
+
 static bool read_shape(struct cursor *cursor, struct trajd_wire_tensor *tensor)
 {
     if (!read_array(cursor, 0, TRAJD_WIRE_MAX_RANK, &tensor->rank))
@@ -368,6 +389,10 @@ static bool read_value(struct cursor *cursor, const struct trajd_wire_field *fie
         return read_shape(cursor, (void *)target.base);
     case TRAJD_WIRE_KIND_TENSORS:
         return read_tensors(cursor, target);
+    case TRAJD_WIRE_KIND_BYTES:
+        return read_bytes(cursor, field->high, at);
+    case TRAJD_WIRE_KIND_RANKS:
+        return read_ranks(cursor, at);
     }
     return false;
 }
@@ -415,6 +440,16 @@ static const char *read_table(struct cursor *cursor, const struct trajd_wire_tab
     return NULL;
 }
 
+/* Whoever opens is one of the node's, and all of them are in the world. */
+static bool names_rank(const struct trajd_wire_ranks *local, const struct trajd_wire_open *open)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < local->count; i++)
+        found |= local->list[i] == open->rank;
+    return found && local->list[local->count - 1] < open->world;
+}
+
 /* What no single key shows; NULL or the key to name. */
 static const char *check_open(const struct trajd_wire_open *open)
 {
@@ -424,6 +459,10 @@ static const char *check_open(const struct trajd_wire_open *open)
         return "rank";
     if (open->mode == TRAJD_WIRE_SHARE && open->world != 1)
         return "world";
+    if (open->local.count && (open->mode == TRAJD_WIRE_SHARE || !names_rank(&open->local, open)))
+        return "local";
+    if (open->resume.size && open->mode != TRAJD_WIRE_SHARE)
+        return "resume";
     return NULL;
 }
 

@@ -27,6 +27,8 @@ static const struct trajd_wire_field open_fields[] = {
     {"next", TRAJD_WIRE_KIND_U64, AT(open, next), true, 0, UINT64_MAX},
     {"fingerprint", TRAJD_WIRE_KIND_U64, AT(open, fingerprint), true, 0, UINT64_MAX},
     {"fresh", TRAJD_WIRE_KIND_BOOL, AT(open, fresh), true, 0, 0},
+    {"local", TRAJD_WIRE_KIND_RANKS, AT(open, local), true, 0, TRAJD_WIRE_MAX_LOCAL},
+    {"resume", TRAJD_WIRE_KIND_BYTES, AT(open, resume), true, 0, TRAJD_WIRE_MAX_CHECKPOINT},
 };
 
 static const struct trajd_wire_field ack_fields[] = {
@@ -50,6 +52,10 @@ static const struct trajd_wire_field ask_fields[] = {
     {"window", TRAJD_WIRE_KIND_U64, AT(ask, window), true, 0, UINT64_MAX},
     {"first", TRAJD_WIRE_KIND_U64, AT(ask, first), true, 0, UINT64_MAX},
     {"count", TRAJD_WIRE_KIND_U32, AT(ask, count), true, 0, UINT32_MAX},
+};
+
+static const struct trajd_wire_field checkpoint_fields[] = {
+    {"request", TRAJD_WIRE_KIND_U64, AT(checkpoint, request), false, 1, UINT64_MAX},
 };
 
 static const struct trajd_wire_field welcome_fields[] = {
@@ -130,6 +136,11 @@ static const struct trajd_wire_field error_fields[] = {
     {"message", TRAJD_WIRE_KIND_PROSE, AT(error, message), true, 0, TRAJD_WIRE_MAX_REASON},
 };
 
+static const struct trajd_wire_field checkpointed_fields[] = {
+    {"request", TRAJD_WIRE_KIND_U64, AT(checkpointed, request), false, 1, UINT64_MAX},
+    {"token", TRAJD_WIRE_KIND_BYTES, AT(checkpointed, token), false, 0, TRAJD_WIRE_MAX_CHECKPOINT},
+};
+
 static const struct trajd_wire_table tables[] = {
     {TRAJD_WIRE_HELLO, "HELLO", hello_fields, COUNT(hello_fields), sizeof(struct trajd_wire_hello)},
     {TRAJD_WIRE_OPEN, "OPEN", open_fields, COUNT(open_fields), sizeof(struct trajd_wire_open)},
@@ -138,6 +149,8 @@ static const struct trajd_wire_table tables[] = {
     {TRAJD_WIRE_BYE, "BYE", NULL, 0, 0},
     {TRAJD_WIRE_STATUS, "STATUS", status_fields, COUNT(status_fields), sizeof(struct trajd_wire_status)},
     {TRAJD_WIRE_ASK, "ASK", ask_fields, COUNT(ask_fields), sizeof(struct trajd_wire_ask)},
+    {TRAJD_WIRE_CHECKPOINT, "CHECKPOINT", checkpoint_fields, COUNT(checkpoint_fields),
+     sizeof(struct trajd_wire_checkpoint)},
     {TRAJD_WIRE_WELCOME, "WELCOME", welcome_fields, COUNT(welcome_fields), sizeof(struct trajd_wire_welcome)},
     {TRAJD_WIRE_OPENED, "OPENED", opened_fields, COUNT(opened_fields), sizeof(struct trajd_wire_opened)},
     {TRAJD_WIRE_BATCH, "BATCH", batch_fields, COUNT(batch_fields), sizeof(struct trajd_wire_batch)},
@@ -147,6 +160,8 @@ static const struct trajd_wire_table tables[] = {
     {TRAJD_WIRE_GOAWAY, "GOAWAY", goaway_fields, COUNT(goaway_fields), sizeof(struct trajd_wire_goaway)},
     {TRAJD_WIRE_STATE, "STATE", state_fields, COUNT(state_fields), sizeof(struct trajd_wire_state)},
     {TRAJD_WIRE_ERROR, "ERROR", error_fields, COUNT(error_fields), sizeof(struct trajd_wire_error)},
+    {TRAJD_WIRE_CHECKPOINTED, "CHECKPOINTED", checkpointed_fields, COUNT(checkpointed_fields),
+     sizeof(struct trajd_wire_checkpointed)},
 };
 
 const struct trajd_wire_table trajd_wire_tensor_table = {0, "tensor", tensor_fields, COUNT(tensor_fields),

@@ -19,6 +19,8 @@ enum trajd_wire_kind {
     TRAJD_WIRE_KIND_FEEDS, /* of WELCOME */
     TRAJD_WIRE_KIND_SHAPE, /* of a tensor */
     TRAJD_WIRE_KIND_TENSORS,
+    TRAJD_WIRE_KIND_BYTES,
+    TRAJD_WIRE_KIND_RANKS,
 };
 
 struct trajd_wire_field {

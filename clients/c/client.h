@@ -59,6 +59,18 @@ struct trajd_open_terms {
     enum trajd_mode mode;
     uint32_t rank, world, credit;
     uint64_t epoch, next, fingerprint;
+    struct trajd_wire_ranks local;
+    void *resume;
+    uint32_t resume_size;
+};
+
+/* A CHECKPOINT under way. */
+struct trajd_checkpoint {
+    uint64_t request; /* 0: none */
+    bool over;
+    void *token;
+    size_t size_bytes;
+    struct trajd_error error;
 };
 
 struct trajd_client {
@@ -89,6 +101,7 @@ struct trajd_client {
     bool answered;
     char *answer_json; /* or */
     struct trajd_error answer_error;
+    struct trajd_checkpoint checkpoint;
     struct trajd_error failure;
     bool refused; /* ERROR to our OPEN; `failure` says why */
     struct trajd_open_terms wanted;
@@ -147,6 +160,10 @@ void trajd_session_note_ring(struct trajd_client *client, const struct trajd_lin
 
 /* feed.c */
 void trajd_client_forget_terms(struct trajd_client *client);
+
+/* checkpoint.c; `pump` is held */
+void trajd_checkpoint_note(struct trajd_client *client, const struct trajd_wire_checkpointed *checkpointed);
+void trajd_checkpoint_fail(struct trajd_client *client, const struct trajd_error *error);
 
 /* client.c */
 void trajd_client_finish(struct trajd_client *client); /* BYE, and the end; `pump` is free, the keeper gone */

@@ -20,6 +20,20 @@ static enum trajd_status refuse_foreign(struct trajd_error *error)
 
 /* ---- open ---- */
 
+static bool is_rank_list(const struct trajd_open_options *options, uint32_t world)
+{
+    bool found = false;
+    if (options->local_rank_count > TRAJD_WIRE_MAX_LOCAL)
+        return false;
+    for (uint32_t i = 0; i < options->local_rank_count; i++) {
+        const uint32_t rank = options->local_ranks[i];
+        if (rank >= world || (i > 0 && rank <= options->local_ranks[i - 1]))
+            return false;
+        found = found || rank == options->rank;
+    }
+    return found;
+}
+
 static enum trajd_status check_options(const struct trajd_open_options *options, struct trajd_error *error)
 {
     const uint32_t world = options->world > 0 ? options->world : 1;
@@ -33,6 +47,15 @@ static enum trajd_status check_options(const struct trajd_open_options *options,
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: rank %u of %u (rank below world; share has no ranks)", options->rank,
                                world);
+    if (options->local_rank_count > 0 && (options->mode != TRAJD_MODE_SHARD || !is_rank_list(options, world)))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "open: local_ranks: at most %u ranks below %u, ascending, rank %u among them (of shard)",
+                               TRAJD_WIRE_MAX_LOCAL, world, options->rank);
+    if (options->resume_size_bytes > TRAJD_WIRE_MAX_CHECKPOINT ||
+        (options->resume_size_bytes > 0 && options->mode != TRAJD_MODE_SHARE))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "open: resume: the token of a checkpoint, at most %u bytes (of share)",
+                               TRAJD_WIRE_MAX_CHECKPOINT);
     if (options->credit == 1)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: credit 1 (at least 2: one in use, one under way)");
@@ -51,6 +74,7 @@ static void free_terms(struct trajd_open_terms *terms)
     free(terms->feed);
     free(terms->spec);
     free(terms->job);
+    free(terms->resume);
     *terms = (struct trajd_open_terms){0};
 }
 
@@ -70,6 +94,16 @@ static enum trajd_status keep_terms(struct trajd_client *client, const struct tr
     terms.feed = copy_text(options->feed, &good);
     terms.spec = copy_text(options->spec, &good);
     terms.job = copy_text(options->job, &good);
+    terms.local.count = options->local_rank_count;
+    if (terms.local.count > 0)
+        memcpy(terms.local.list, options->local_ranks, terms.local.count * sizeof(terms.local.list[0]));
+    if (options->resume_size_bytes > 0) {
+        terms.resume = malloc(options->resume_size_bytes);
+        good = good && terms.resume != NULL;
+        terms.resume_size = (uint32_t)options->resume_size_bytes;
+        if (terms.resume != NULL)
+            memcpy(terms.resume, options->resume, terms.resume_size);
+    }
     if (!good) {
         free_terms(&terms);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "open: out of memory");

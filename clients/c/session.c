@@ -77,7 +77,7 @@ static void say_open(struct trajd_client *client)
 {
     const struct trajd_open_terms *wanted = &client->wanted;
     const bool goes_on = !client->open_fresh && wanted->mode == TRAJD_MODE_SHARD;
-    const struct trajd_wire_message message = {
+    struct trajd_wire_message message = {
         .op = TRAJD_WIRE_OPEN,
         .open = {
             .request = client->open_request,
@@ -92,7 +92,10 @@ static void say_open(struct trajd_client *client)
             .next = goes_on ? client->next_position : wanted->next,
             .fingerprint = client->open_fresh ? wanted->fingerprint : client->info.fingerprint,
             .fresh = client->open_fresh,
+            .local = wanted->local,
         }};
+    if (client->open_fresh) /* later the daemon knows what has been DONE since */
+        message.open.resume = (struct trajd_wire_bytes){wanted->resume, wanted->resume_size};
     trajd_session_say(client, &message);
 }
 

@@ -141,6 +141,8 @@ static void handle_error(struct trajd_client *client, const struct trajd_wire_er
     if (message->request != 0 && message->request == client->question_request) {
         client->answer_error = error;
         client->answered = true;
+    } else if (message->request != 0 && message->request == client->checkpoint.request) {
+        trajd_checkpoint_fail(client, &error);
     } else if (message->request != 0 && message->request == client->open_request) {
         handle_open_error(client, &error);
     } else if (message->request == 0 && error.status == TRAJD_ERR_NOT_FOUND && client->link.fd >= 0 &&
@@ -150,6 +152,8 @@ static void handle_error(struct trajd_client *client, const struct trajd_wire_er
             client->hello_sent_ns = 0;
         client->resuming = true;
     } else if (message->request == 0) {
+        if (error.status == TRAJD_ERR_TIMEOUT) /* of next() that means another thing */
+            error.status = TRAJD_ERR_CLOSED;
         trajd_session_fail(client, &error);
     }
 }
@@ -388,4 +392,6 @@ void trajd_session_handle(struct trajd_client *client, const void *frame, size_t
         handle_goaway(client);
     else if (message.op == TRAJD_WIRE_STATE)
         handle_state(client, &message.state);
+    else if (message.op == TRAJD_WIRE_CHECKPOINTED)
+        trajd_checkpoint_note(client, &message.checkpointed);
 }

@@ -21,6 +21,7 @@
 #define TRAJD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "proto/dtype.h"
@@ -55,6 +56,14 @@ struct trajd_open_options {
     uint64_t next;        /* position of the first window wanted: how a stopped job goes on */
     uint64_t fingerprint; /* refuse another dataset or window specification; 0: take any */
     uint32_t timeout_ms;  /* 0: 60,000 (a feed may have to be indexed first) */
+    /* shard on several nodes: the ranks whose workers attach to this daemon, `rank` among them, ascending; the same for all
+     * of them. Only their rows are produced here. None: all ranks are here. */
+    const uint32_t *local_ranks;
+    uint32_t local_rank_count; /* at most 512 */
+    /* share: what trajd_client_checkpoint gave; `epoch` must be the one that it is of. The job goes on with exactly
+     * the windows that were not DONE then, whatever came after. All its workers give the same. NULL: none. */
+    const void *resume;
+    size_t resume_size_bytes;
 };
 
 /* What OPENED said. Valid until the next open or close. */
@@ -102,7 +111,8 @@ const struct trajd_feed_info *trajd_client_feed_info(const struct trajd_client *
  *   TRAJD_END_OF_EPOCH   again and again until open
  *   TRAJD_ERR_TIMEOUT    nothing in time, or trajd_client_interrupt
  *   TRAJD_ERR_BUSY       the caller holds as many batches as it has credit: release one
- *   TRAJD_ERR_CLOSED     the daemon is gone, and no `reconnect`
+ *   TRAJD_ERR_CLOSED     the daemon is gone, and no `reconnect`; or it has closed the feed for this worker (shard: a rank
+ *                        was away for the feed's rank_timeout; the message names it): open again
  *   TRAJD_ERR_DATA       this batch could not be made, file and row in the message; the next call goes on
  *                        behind it */
 enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms, struct trajd_batch **batch,
@@ -132,6 +142,12 @@ struct trajd_question {
  * TRAJD_ERR_NOT_FOUND: no such window, name or feed; TRAJD_ERR_BUSY: others ask too much, try again. */
 enum trajd_status trajd_client_ask(struct trajd_client *client, const struct trajd_question *question,
                                    uint32_t timeout_ms, char **json, struct trajd_error *error);
+
+/* What of a share job's epoch is DONE now, as a token for trajd_open_options.resume, to be freed by the caller with
+ * free(). What this worker has said counts; a batch that it still works on does only after trajd_batch_done.
+ * TRAJD_ERR_ARGUMENT: no feed is open, or it is open as shard (there epoch and position are all). */
+enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t timeout_ms, void **token,
+                                          size_t *size_bytes, struct trajd_error *error);
 
 /* Says BYE, waits up to a second until the daemon has heard it, and frees the client; clears the pointer.
  * With batches still held it returns at once: they stay readable, and the session ends when the last is

@@ -405,19 +405,15 @@ static enum trajd_status read_pad(struct parser *p, const struct trajd_yaml_node
 static enum trajd_status read_split(struct parser *p, const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = &p->owned->spec;
-    char begin[32], *end;
     const char *text, *dots;
+    char *end;
     enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
 
     if (status)
         return status;
     dots = strstr(text, "..");
-    if (dots && dots > text && (size_t)(dots - text) < sizeof begin) {
-        memcpy(begin, text, (size_t)(dots - text)); /* strtod would take "0." out of "0..1" */
-        begin[dots - text] = 0;
-        spec->split_begin = strtod(begin, &end);
-        if (*end)
-            return trajd_yaml_error(p->yaml, node, p->error, "%s: %s is no number", text, begin);
+    spec->split_begin = strtod(text, &end);
+    if (dots && end == dots) {
         spec->split_end = strtod(dots + 2, &end);
         if (*end == 0 && end != dots + 2 && spec->split_begin >= 0 && spec->split_begin < spec->split_end &&
             spec->split_end <= 1)
@@ -521,6 +517,22 @@ static enum trajd_status read_rate(struct parser *p, const struct trajd_yaml_nod
     return trajd_yaml_rate(p->yaml, node, &p->owned->spec.rate, p->error);
 }
 
+static enum trajd_status read_rank_timeout(struct parser *p, const struct trajd_yaml_node *node)
+{
+    struct trajd_window_spec *spec = &p->owned->spec;
+    enum trajd_status status;
+
+    if (node->kind == TRAJD_YAML_SCALAR && strcmp(node->value, "0") == 0) {
+        spec->rank_timeout_ns = 0;
+        return TRAJD_OK;
+    }
+    status = trajd_yaml_duration(p->yaml, node, &spec->rank_timeout_ns, p->error);
+    if (!status && (spec->rank_timeout_ns < 0 || spec->rank_timeout_ns > MAX_NS))
+        return trajd_yaml_error(p->yaml, node, p->error, "%s: between 0 (for ever) and %lld s", node->value,
+                                (long long)(MAX_NS / 1000000000));
+    return status;
+}
+
 static const struct {
     const char *key;
     enum trajd_status (*read)(struct parser *p, const struct trajd_yaml_node *node);
@@ -530,6 +542,7 @@ static const struct {
     {"pad", read_pad},                     {"order", read_word},    {"block", read_block},
     {"tail", read_word},                   {"seed", read_number},   {"slots", read_number},
     {"bad_rows", read_word},               {"resample", read_resample}, {"outputs", read_outputs},
+    {"rank_timeout", read_rank_timeout},
 };
 #define FEED_KEY_COUNT (sizeof feed_keys / sizeof feed_keys[0])
 
@@ -578,6 +591,7 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const s
     spec->block_windows = 4096;
     spec->block_neighbours = 4;
     spec->slot_count = 4;
+    spec->rank_timeout_ns = INT64_C(600) * 1000000000;
     spec->variant = "auto";
     status = keep_string(&parser, feed_name, &spec->feed_name);
     if (!status)

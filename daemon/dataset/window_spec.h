@@ -64,6 +64,7 @@ struct trajd_window_spec {
     uint64_t seed;
     uint32_t slot_count;
     bool keep_bad_rows;           /* bad_rows: keep */
+    int64_t rank_timeout_ns;      /* shard: how long ranks wait for one that is away; 0: for ever */
     const char *variant;          /* resample.variant: "auto" or a kernel's name */
     uint32_t output_count;
     struct trajd_spec_output outputs[TRAJD_SPEC_MAX_OUTPUTS];

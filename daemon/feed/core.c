@@ -30,8 +30,10 @@ static void free_feed(struct trajd_core_feed *feed)
 {
     trajd_journal_close(&feed->journal);
     if (feed->slots)
-        for (uint32_t i = 0; i < feed->options.slot_count; i++)
+        for (uint32_t i = 0; i < feed->options.slot_count; i++) {
             free(feed->slots[i].parts);
+            free(feed->slots[i].ranges);
+        }
     free(feed->slots);
     free(feed->members);
     free(feed->job.ranks);
@@ -235,6 +237,7 @@ void trajd_core_tick(struct trajd_core *core, uint64_t now_ns)
 {
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next) {
         trajd_feed_account(feed, now_ns);
+        trajd_feed_expire(feed, now_ns);
         if (!feed->member_count && !feed->idle_since_ns)
             feed->idle_since_ns = now_ns;
         if (feed->journal)
@@ -303,7 +306,7 @@ void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_
         .epoch_length = feed->options.epoch_length,
         .produced_epoch = feed->cursor.epoch,
         .cursor = feed->cursor.position,
-        .batches = trajd_batches_from(feed, job->begin) * (job->mode == TRAJD_WIRE_SHARD ? job->world : 1),
+        .batches = trajd_batches_from(feed, job->begin) * trajd_job_reader_count(job),
         .batches_left = job->parts_left,
         .slots_free = feed->options.slot_count - feed->filling.count - feed->ready.count,
         .slots_filling = feed->filling.count,

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/feed/rows.h"
 #include "proto/error.h"
 #include "proto/wire.h"
 
@@ -57,6 +58,7 @@ struct trajd_core_feed_options {
     uint64_t window_count, epoch_length, dropped_count;
     bool tail_short; /* what is left behind the last whole batch is a short one, else it is dropped */
     const char *journal_directory; /* copied; NULL: DONE does not survive the daemon */
+    uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: for ever */
     /* Only told in OPENED: */
     uint64_t ring_size_bytes, slot_size_bytes;
     bool writable;
@@ -85,6 +87,10 @@ struct trajd_core_fill {
     uint64_t generation; /* for the slot header */
     uint64_t life;       /* of the cursor: a publish after the job began elsewhere only frees the slot */
     uint64_t epoch, position;
+    /* Of them those that somebody here reads, ascending, apart from each other: all, or those of the ranks on this
+     * node. The core's, until the fill is published. */
+    uint32_t range_count;
+    const struct trajd_rows *ranges;
 };
 
 /* The next slot to fill, now FILLING. TRAJD_ERR_TIMEOUT: nothing is wanted, or no slot is FREE (wake tells
@@ -129,6 +135,8 @@ void trajd_core_refuse_open(struct trajd_core *core, uint64_t session, uint64_t 
                             const struct trajd_error *error, uint64_t now_ns);
 void trajd_core_ack(struct trajd_core *core, uint64_t session, const struct trajd_wire_ack *ack,
                     uint64_t now_ns);
+/* CHECKPOINT: answers CHECKPOINTED with a token, or ERROR. */
+void trajd_core_checkpoint(struct trajd_core *core, uint64_t session, uint64_t request, uint64_t now_ns);
 /* Notes the time of a message that needs no other call (PING, STATUS); the caller answers. */
 void trajd_core_touch(struct trajd_core *core, uint64_t session, uint64_t now_ns);
 
@@ -139,8 +147,8 @@ void trajd_core_touch(struct trajd_core *core, uint64_t session, uint64_t now_ns
 void trajd_core_goaway(struct trajd_core *core, const char *reason, uint64_t now_ns);
 /* Parts that are LEASED or DONE: what a drain waits for. */
 uint32_t trajd_core_lease_count(const struct trajd_core *core);
-/* About once a second: accounts stalls up to now, and starts the write-back of journals (for the death of the
- * host). */
+/* About once a second: accounts stalls up to now, ends the wait for ranks that are away too long, and starts the
+ * write-back of journals (for the death of the host). */
 void trajd_core_tick(struct trajd_core *core, uint64_t now_ns);
 
 /* ---- what status shows ---- */
@@ -155,6 +163,7 @@ struct trajd_core_stats {
     uint64_t resumed_sessions;
     uint64_t damaged_journals; /* ignored: magic, version, size or checksum */
     uint64_t journals_refused; /* could not be made: DONE does not survive (directory, disk) */
+    uint64_t rank_timeouts;    /* waits for a rank that were ended */
 };
 void trajd_core_get_stats(const struct trajd_core *core, struct trajd_core_stats *stats);
 
@@ -180,7 +189,7 @@ struct trajd_core_feed_info {
     bool running; /* the job's epoch has begun and is not over */
     uint64_t epoch, epoch_length;
     uint64_t produced_epoch, cursor; /* position of the next fill */
-    uint64_t batches, batches_left;  /* of the epoch, times W in shard; left: not DONE */
+    uint64_t batches, batches_left;  /* of the epoch, times the ranks here in shard; left: not DONE */
     uint32_t slots_free, slots_filling, slots_ready;
     uint64_t stalled_ns;  /* production was wanted and no slot was FREE */
     uint64_t absent_ns;   /* the part of it for which no live session was to blame but a rank that is away */

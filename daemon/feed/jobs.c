@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/feed/state.h"
+#include "daemon/feed/token.h"
 
 _Static_assert(TRAJD_JOURNAL_MAX_UNDONE >= TRAJD_CORE_MAX_SLOTS, "what is in slots fits a journal");
 
@@ -90,6 +91,29 @@ void trajd_job_send_end(struct trajd_core_feed *feed, struct session *session)
     trajd_core_send(session, feed->core, &message);
 }
 
+static uint64_t count_local_rows(const struct job *job, uint32_t row_count)
+{
+    uint64_t rows = 0;
+
+    for (uint32_t i = 0; i < job->local.count; i++) {
+        uint32_t begin, count;
+        trajd_part_rows(job, row_count, job->local.list[i], &begin, &count);
+        rows += count;
+    }
+    return rows;
+}
+
+/* Of those in [begin, behind) that are read here. */
+static uint64_t count_windows(const struct trajd_core_feed *feed, uint64_t begin, uint64_t behind)
+{
+    uint64_t batch = feed->options.global_batch, count = behind - begin;
+
+    if (!feed->job.local.count)
+        return count;
+    return count / batch * count_local_rows(&feed->job, (uint32_t)batch) +
+           count_local_rows(&feed->job, (uint32_t)(count % batch));
+}
+
 /* An epoch whose batches were counted from `begin` is over for a session. */
 void trajd_job_tell_end(struct trajd_core_feed *feed, struct session *session, uint64_t begin)
 {
@@ -103,7 +127,7 @@ void trajd_job_tell_end(struct trajd_core_feed *feed, struct session *session, u
         .feed_id = feed->id,
         .epoch = session->epoch,
         .batches = trajd_batches_from(feed, begin),
-        .windows = behind - begin,
+        .windows = count_windows(feed, begin, behind),
         .dropped = options->dropped_count + options->epoch_length - behind,
     };
     trajd_job_send_end(feed, session);
@@ -119,7 +143,8 @@ static uint64_t count_parts(const struct trajd_core_feed *feed)
     if (feed->job.mode == TRAJD_WIRE_SHARE)
         return trajd_batches_from(feed, feed->job.begin);
     for (uint32_t r = 0; r < feed->job.world; r++)
-        parts += trajd_batches_from(feed, feed->job.ranks[r].next);
+        if (!feed->job.ranks[r].is_remote)
+            parts += trajd_batches_from(feed, feed->job.ranks[r].next);
     return parts;
 }
 
@@ -157,7 +182,7 @@ static void run_sharded(struct trajd_core_feed *feed)
 
     job->begin = UINT64_MAX;
     for (uint32_t r = 0; r < job->world; r++)
-        if (job->ranks[r].next < job->begin)
+        if (!job->ranks[r].is_remote && job->ranks[r].next < job->begin)
             job->begin = job->ranks[r].next;
     if (!is_prefetched(feed))
         move_production(feed, job->begin);
@@ -168,55 +193,70 @@ static void run_sharded(struct trajd_core_feed *feed)
     trajd_feed_wake(feed);
 }
 
-static void journal_slots(struct trajd_core_feed *feed, struct trajd_journal_state *state)
+static int compare_numbers(const void *a, const void *b)
 {
-    for (uint32_t i = 0; i < feed->options.slot_count; i++) {
-        const struct slot *slot = &feed->slots[i];
-        if (slot->state != SLOT_FREE && slot->life == feed->cursor.life && slot->epoch == feed->job.epoch)
-            state->undone[state->undone_count++] = slot->position / feed->options.global_batch;
-    }
-    state->high = feed->cursor.position / feed->options.global_batch;
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+    return left < right ? -1 : left > right;
 }
 
-/* `found`: what a journal says of this epoch, NULL: nothing. */
+/* What is in slots and what a journal left is all that can be undone below the cursor: never more than there are
+ * slots, or were. */
+void trajd_job_record(const struct trajd_core_feed *feed, struct trajd_journal_state *state)
+{
+    const struct trajd_core_feed_options *options = &feed->options;
+    const struct cursor *cursor = &feed->cursor;
+    const struct job *job = &feed->job;
+    uint64_t batch = options->global_batch;
+
+    state->key = (struct trajd_journal_key){options->fingerprint,  options->seed, job->epoch, job->asked, job->begin,
+                                            options->epoch_length, batch};
+    state->undone_count = 0;
+    state->high = trajd_batches_from(feed, job->begin);
+    if (job->phase == JOB_ENDED)
+        return;
+    if (cursor->epoch == job->epoch)
+        state->high = (cursor->position - job->begin) / batch;
+    for (uint32_t i = cursor->todo_next; i < cursor->todo_count; i++)
+        state->undone[state->undone_count++] = (cursor->todo[i] - job->begin) / batch;
+    for (uint32_t i = 0; i < options->slot_count; i++) {
+        const struct slot *slot = &feed->slots[i];
+        if (slot->state != SLOT_FREE && slot->life == cursor->life && slot->epoch == job->epoch &&
+            (slot->parts[0].state == PART_PENDING || slot->parts[0].state == PART_LEASED))
+            state->undone[state->undone_count++] = (slot->position - job->begin) / batch;
+    }
+    qsort(state->undone, state->undone_count, sizeof state->undone[0], compare_numbers);
+}
+
+/* `found`: what a journal or a checkpoint says of this epoch, NULL: nothing. */
 static void run_shared(struct trajd_core_feed *feed, const struct trajd_journal_state *found)
 {
-    struct trajd_journal_state *state = &feed->core->recorded;
     struct cursor *cursor = &feed->cursor;
     struct job *job = &feed->job;
     uint64_t batch = feed->options.global_batch;
 
     if (found) {
-        *state = *found;
         move_production(feed, job->begin + found->high * batch);
         for (uint32_t i = 0; i < found->undone_count; i++)
             cursor->todo[cursor->todo_count++] = job->begin + found->undone[i] * batch;
         job->parts_left = count_parts(feed) - found->high + found->undone_count;
     } else {
-        *state = (struct trajd_journal_state){.undone_count = 0};
-        if (is_prefetched(feed))
-            journal_slots(feed, state);
-        else
+        if (!is_prefetched(feed))
             move_production(feed, job->begin);
         job->parts_left = count_parts(feed);
     }
-    state->key = (struct trajd_journal_key){feed->options.fingerprint,
-                                            feed->options.seed,
-                                            job->epoch,
-                                            job->asked,
-                                            job->begin,
-                                            feed->options.epoch_length,
-                                            batch};
-    if (feed->journal)
-        trajd_journal_begin(feed->journal, state);
     job->phase = JOB_RUNNING;
+    if (feed->journal) {
+        trajd_job_record(feed, &feed->core->recorded);
+        trajd_journal_begin(feed->journal, &feed->core->recorded);
+    }
     trajd_feed_wake(feed);
 }
 
 static bool has_all_ranks(const struct job *job)
 {
     for (uint32_t r = 0; r < job->world; r++)
-        if (!job->ranks[r].session)
+        if (!job->ranks[r].session && !job->ranks[r].is_remote)
             return false;
     return true;
 }
@@ -245,7 +285,15 @@ void trajd_job_advance(struct trajd_core_feed *feed)
 bool trajd_job_is(const struct job *job, const struct trajd_wire_open *open)
 {
     return job->phase != JOB_NONE && trajd_wire_text_equals(open->job, job->name) &&
-           open->mode == job->mode && open->world == job->world;
+           open->mode == job->mode && open->world == job->world && open->local.count == job->local.count &&
+           memcmp(open->local.list, job->local.list, open->local.count * sizeof open->local.list[0]) == 0;
+}
+
+uint32_t trajd_job_reader_count(const struct job *job)
+{
+    if (job->mode != TRAJD_WIRE_SHARD)
+        return 1;
+    return job->local.count ? job->local.count : job->world;
 }
 
 /* A feed without its journal still feeds; what is lost is told by a counter. */
@@ -268,8 +316,23 @@ static void use_journal(struct trajd_core_feed *feed)
     strcpy(feed->journal_job, feed->job.name);
 }
 
-/* What a journal says of the epoch that begins, or NULL. With another G batches are other rows: then it goes
- * on at the first window that is not DONE, and what was DONE behind it comes again. */
+/* The epoch begins where a journal or a checkpoint has it. With another G batches are other rows: then it goes on at
+ * the first window that is not DONE, and what was DONE behind it comes again: NULL. */
+static const struct trajd_journal_state *adopt(struct trajd_core_feed *feed, const struct trajd_journal_state *state)
+{
+    feed->job.asked = state->key.asked < feed->options.epoch_length ? state->key.asked : feed->options.epoch_length;
+    if (state->key.batch == feed->options.global_batch && state->key.length == feed->options.epoch_length) {
+        feed->job.begin = state->key.begin;
+        return state;
+    }
+    feed->job.begin =
+        state->key.begin + (state->undone_count ? state->undone[0] : state->high) * state->key.batch;
+    if (feed->job.begin > feed->options.epoch_length)
+        feed->job.begin = feed->options.epoch_length;
+    return NULL;
+}
+
+/* What a journal says of the epoch that begins, or NULL. */
 static const struct trajd_journal_state *recall(struct trajd_core_feed *feed,
                                                 const struct trajd_wire_open *open)
 {
@@ -282,16 +345,7 @@ static const struct trajd_journal_state *recall(struct trajd_core_feed *feed,
         return NULL;
     if (open->next != 0 && open->next != state->key.asked && open->next != state->key.begin)
         return NULL;
-    feed->job.asked = state->key.asked;
-    if (state->key.batch == feed->options.global_batch && state->key.length == feed->options.epoch_length) {
-        feed->job.begin = state->key.begin;
-        return state;
-    }
-    feed->job.begin =
-        state->key.begin + (state->undone_count ? state->undone[0] : state->high) * state->key.batch;
-    if (feed->job.begin > feed->options.epoch_length)
-        feed->job.begin = feed->options.epoch_length;
-    return NULL;
+    return adopt(feed, state);
 }
 
 bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open)
@@ -303,15 +357,21 @@ bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open)
     ranks = calloc(open->world, sizeof *ranks);
     if (!ranks)
         return false;
+    for (uint32_t r = 0; r < open->world; r++)
+        ranks[r].is_remote = open->local.count != 0;
+    for (uint32_t i = 0; i < open->local.count; i++)
+        ranks[open->local.list[i]].is_remote = false;
     free(job->ranks);
     job->ranks = ranks;
     return true;
 }
 
-void trajd_job_begin(struct trajd_core_feed *feed, const struct trajd_wire_open *open)
+void trajd_job_begin(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                     const struct trajd_journal_state *token)
 {
     struct job *job = &feed->job;
-    bool is_next = trajd_job_is(job, open) && job->phase == JOB_ENDED && open->epoch == job->epoch + 1;
+    bool is_next =
+        trajd_job_is(job, open) && job->phase == JOB_ENDED && open->epoch == job->epoch + 1 && !token;
 
     if (!is_next) {
         trajd_slots_retire(feed);
@@ -325,12 +385,16 @@ void trajd_job_begin(struct trajd_core_feed *feed, const struct trajd_wire_open 
     job->epoch = open->epoch;
     job->asked = job->begin = open->next;
     job->parts_left = 0;
+    job->token_check = token ? trajd_token_check(open->resume.data, open->resume.size) : 0;
+    job->local = open->local;
     if (job->mode == TRAJD_WIRE_SHARD) {
         job->phase = JOB_GATHERING;
+        for (uint32_t r = 0; r < job->world; r++)
+            job->ranks[r].away_since_ns = feed->accounted_ns;
         return;
     }
     use_journal(feed);
-    run_shared(feed, recall(feed, open));
+    run_shared(feed, token ? adopt(feed, token) : recall(feed, open));
 }
 
 void trajd_job_leave(struct trajd_core_feed *feed, struct session *session, uint64_t now_ns)
@@ -338,8 +402,10 @@ void trajd_job_leave(struct trajd_core_feed *feed, struct session *session, uint
     trajd_feed_account(feed, now_ns);
     trajd_leases_abandon(feed, session);
     if (feed->job.mode == TRAJD_WIRE_SHARD && session->joined &&
-        feed->job.ranks[session->rank].session == session)
+        feed->job.ranks[session->rank].session == session) {
         feed->job.ranks[session->rank].session = NULL;
+        feed->job.ranks[session->rank].away_since_ns = now_ns;
+    }
     for (uint32_t i = 0; i < feed->member_count; i++)
         if (feed->members[i] == session)
             feed->members[i--] = feed->members[--feed->member_count];

@@ -1,5 +1,6 @@
 /* OPEN: who may begin an epoch, who joins, who is refused. */
 #include "daemon/feed/state.h"
+#include "daemon/feed/token.h"
 
 static uint32_t count_others(const struct trajd_core_feed *feed, const struct session *session)
 {
@@ -72,6 +73,41 @@ static enum verdict judge_join(struct trajd_core_feed *feed, struct session *ses
     return VERDICT_JOIN;
 }
 
+/* An OPEN that does not fit the job which the others have: says what differs. */
+static void refuse_other_job(struct trajd_core_feed *feed, struct session *session,
+                             const struct trajd_wire_open *open)
+{
+    const struct job *job = &feed->job;
+
+    if (open->mode != job->mode || open->world != job->world)
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "mode, world: %s with world %u, but job \"%s\" runs as %s with world %u",
+                             open->mode == TRAJD_WIRE_SHARD ? "shard" : "share", open->world, job->name,
+                             job->mode == TRAJD_WIRE_SHARD ? "shard" : "share", job->world);
+    else
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "local: %u ranks (%u first), but the other ranks of job \"%s\" say %u (%u first)",
+                             open->local.count, open->local.count ? open->local.list[0] : 0, job->name,
+                             job->local.count, job->local.count ? job->local.list[0] : 0);
+}
+
+/* From a checkpoint everything begins anew, for a whole job: others of it come with the same one. */
+static enum verdict judge_resume(struct trajd_core_feed *feed, struct session *session,
+                                 const struct trajd_wire_open *open, bool is_alone)
+{
+    const struct job *job = &feed->job;
+
+    if (is_alone)
+        return VERDICT_BEGIN;
+    if (open->epoch == job->epoch && job->token_check == trajd_token_check(open->resume.data, open->resume.size))
+        return VERDICT_JOIN;
+    trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
+                         "resume: job \"%s\" is in epoch %llu, which did not begin from this checkpoint; its other "
+                         "sessions have to leave first",
+                         job->name, (unsigned long long)job->epoch);
+    return VERDICT_REFUSED;
+}
+
 /* Ranks gather again after the daemon's death, and those here have nothing left of the epoch: it was over.
  * Only a rank that was told so can ask for the next one. */
 static bool is_gathered_behind(const struct trajd_core_feed *feed)
@@ -99,11 +135,11 @@ static enum verdict judge(struct trajd_core_feed *feed, struct session *session,
         return VERDICT_REFUSED;
     }
     if (!is_alone && !trajd_job_is(job, open)) {
-        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "mode, world: job \"%s\" runs as %s with world %u", job->name,
-                             job->mode == TRAJD_WIRE_SHARD ? "shard" : "share", job->world);
+        refuse_other_job(feed, session, open);
         return VERDICT_REFUSED;
     }
+    if (open->resume.size)
+        return judge_resume(feed, session, open, is_alone);
     if (trajd_job_is(job, open) && open->epoch == job->epoch)
         return is_alone && open->fresh ? VERDICT_BEGIN : judge_join(feed, session, open, is_alone);
     if (!is_alone && open->epoch + 1 == job->epoch &&
@@ -181,6 +217,38 @@ static bool check(struct trajd_core_feed *feed, struct session *session, const s
     return false;
 }
 
+/* The checkpoint to begin from, if there is one; false: it is not one of this feed's, and that has been said. */
+static bool read_token(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open,
+                       const struct trajd_journal_state **token)
+{
+    struct trajd_journal_state *state = &feed->core->resumed;
+    const struct trajd_core_feed_options *options = &feed->options;
+    struct trajd_error error;
+
+    *token = NULL;
+    if (!open->resume.size)
+        return true;
+    if (trajd_token_decode(open->resume.data, open->resume.size, state, &error))
+        trajd_core_send_error(feed->core, session->id, open->request, &error);
+    else if (state->key.fingerprint != options->fingerprint)
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "resume: fingerprint: the checkpoint is of %016llx, feed %s is %016llx (another dataset, "
+                             "or other windows)",
+                             (unsigned long long)state->key.fingerprint, options->name,
+                             (unsigned long long)options->fingerprint);
+    else if (state->key.seed != options->seed)
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "resume: seed: the checkpoint is of %llu, feed %s has %llu",
+                             (unsigned long long)state->key.seed, options->name, (unsigned long long)options->seed);
+    else if (state->key.epoch != open->epoch)
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "resume: epoch: the checkpoint is of epoch %llu, and %llu is asked for",
+                             (unsigned long long)state->key.epoch, (unsigned long long)open->epoch);
+    else
+        *token = state;
+    return *token != NULL;
+}
+
 /* Also if what is asked for is refused: once all have left an epoch, another can begin. */
 static void leave(struct session *session, uint64_t now_ns)
 {
@@ -208,6 +276,7 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
                                   uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
+    const struct trajd_journal_state *token;
     enum verdict verdict;
 
     if (!session)
@@ -219,7 +288,7 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
     }
     trajd_feed_account(feed, now_ns);
     leave(session, now_ns);
-    if (!check(feed, session, open))
+    if (!check(feed, session, open) || !read_token(feed, session, open, &token))
         return TRAJD_ERR_ARGUMENT;
     verdict = judge(feed, session, open);
     if (verdict == VERDICT_REFUSED)
@@ -232,7 +301,7 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
     if (verdict == VERDICT_BEGIN) {
         if (feed->job.phase == JOB_GATHERING && open->epoch != feed->job.epoch)
             trajd_job_end_epoch(feed); /* those that gathered have missed it */
-        trajd_job_begin(feed, open);
+        trajd_job_begin(feed, open, token);
     }
     enter(feed, session, open);
     if (verdict != VERDICT_PAST)

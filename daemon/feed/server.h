@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/feed/rows.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
 
@@ -51,6 +52,7 @@ struct trajd_feed_options {
     uint64_t window_count, epoch_length, dropped_count; /* of the sampler */
     bool tail_short;                                    /* the last batch may have fewer rows */
     const char *journal_directory;                      /* NULL: DONE does not survive the daemon (share) */
+    uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: for ever */
 };
 
 struct trajd_server_options {
@@ -101,7 +103,8 @@ void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **f
 void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
                          const struct trajd_error *error);
 
-/* What the producer is to write: rows [0, row_count) of the global batch at `position` of `epoch`. */
+/* What the producer is to write of the global batch at `position` of `epoch`, which has row_count rows: those that
+ * somebody on this node reads. */
 struct trajd_fill {
     uint32_t slot;
     uint64_t life; /* of the cursor: a publish after the job began elsewhere is discarded by it */
@@ -111,6 +114,8 @@ struct trajd_fill {
     void *
         memory; /* the slot's first byte (slot header, written by publish); tensors at the schema's offsets */
     uint64_t generation; /* of the slot; the server's own */
+    uint32_t range_count;
+    const struct trajd_rows *ranges; /* ascending; the server's, until the publish */
 };
 
 /* Waits until a job wants production and a slot is FREE; the slot is FILLING when this returns. One taker per
@@ -147,7 +152,6 @@ struct trajd_server_stats {
     uint32_t sessions;
     uint64_t batches_sent, windows_done, late_acks, dropped_messages, dead_sessions;
     uint64_t last_turn_ns; /* CLOCK_MONOTONIC of the thread's last turn, for the watchdog */
-    uint64_t empty_since_ns; /* of the last session's end, or of the server's beginning; 0: there are sessions */
 };
 void trajd_server_get_stats(const struct trajd_server *server, struct trajd_server_stats *stats);
 

@@ -67,6 +67,7 @@ static enum trajd_status enter_core(struct trajd_server *server, const struct tr
         .dropped_count = options->dropped_count,
         .tail_short = options->tail_short,
         .journal_directory = options->journal_directory,
+        .rank_timeout_ns = options->rank_timeout_ns,
         .ring_size_bytes = feed->ring.size_bytes,
         .slot_size_bytes = feed->ring.slot_size_bytes,
         .writable = true, /* a slot has one reader, or readers of rows of their own */
@@ -233,7 +234,9 @@ enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms, 
                                     .position = core.position,
                                     .row_count = core.row_count,
                                     .memory = trajd_ring_slot(&feed->ring, core.slot),
-                                    .generation = core.generation};
+                                    .generation = core.generation,
+                                    .range_count = core.range_count,
+                                    .ranges = core.ranges};
     return status;
 }
 

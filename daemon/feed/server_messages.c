@@ -31,7 +31,6 @@ void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *pe
     trajd_core_end_session(server->core, peer->session, now_ns);
     trajd_fdsock_drop(server->fdsock, peer->session);
     trajd_peers_remove(&server->peers, peer);
-    server->last_end_ns = now_ns;
 }
 
 /* ---- HELLO ---- */
@@ -133,6 +132,9 @@ static struct trajd_request *note_request(struct trajd_server *server, const str
         trajd_wire_text_copy(open->job, request->job, sizeof(request->job));
         request->open.job = trajd_wire_text(request->job);
         request->open.feed = request->open.spec = (struct trajd_wire_text){0};
+        if (open->resume.size > 0)
+            memcpy(request->resume, open->resume.data, open->resume.size);
+        request->open.resume.data = request->resume;
         return request;
     }
     return NULL;
@@ -225,6 +227,8 @@ static bool handle_session_message(struct trajd_server *server, const struct tra
             trajd_core_ack(server->core, peer->session, &message->ack, now_ns);
         else if (message->op == TRAJD_WIRE_ASK)
             handle_ask(server, peer, &message->ask);
+        else if (message->op == TRAJD_WIRE_CHECKPOINT)
+            trajd_core_checkpoint(server->core, peer->session, message->checkpoint.request, now_ns);
         else if (message->op == TRAJD_WIRE_BYE)
             trajd_server_end_session(server, peer, now_ns);
     }

@@ -48,6 +48,7 @@ struct trajd_request {
     uint64_t session;
     struct trajd_wire_open open;
     char job[TRAJD_WIRE_MAX_NAME + 1];
+    uint8_t resume[TRAJD_WIRE_MAX_CHECKPOINT];
     bool answered;
     struct trajd_feed *feed; /* of the answer, or */
     struct trajd_error error;
@@ -75,7 +76,6 @@ struct trajd_server {
     struct trajd_core *core;
     struct trajd_feed *feeds;
     struct trajd_peers peers;
-    uint64_t last_end_ns; /* of a session; at first of nobody: when the server began */
     struct trajd_outbox outbox;
     bool woken; /* the thread has been woken and has not looked yet */
     bool draining;

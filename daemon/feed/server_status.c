@@ -69,8 +69,9 @@ static void append_totals(struct text *text, const struct trajd_server *server, 
     append(text,
            ",\"late_publishes\":%" PRIu64 ",\"dead_sessions\":%" PRIu64 ",\"resumed_sessions\":%" PRIu64,
            stats.late_publishes, stats.dead_sessions, stats.resumed_sessions);
-    append(text, ",\"damaged_journals\":%" PRIu64 ",\"journals_refused\":%" PRIu64, stats.damaged_journals,
-           stats.journals_refused);
+    append(text,
+           ",\"damaged_journals\":%" PRIu64 ",\"journals_refused\":%" PRIu64 ",\"rank_timeouts\":%" PRIu64,
+           stats.damaged_journals, stats.journals_refused, stats.rank_timeouts);
     append(text, ",\"dropped_messages\":%" PRIu64 ",\"refused_connections\":%" PRIu64 ",\"floods\":%" PRIu64,
            __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED) + counters->malformed,
            counters->refused, counters->floods);

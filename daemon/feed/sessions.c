@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/feed/state.h"
+#include "daemon/feed/token.h"
 
 struct session *trajd_session_find(const struct trajd_core *core, uint64_t id)
 {
@@ -166,6 +167,33 @@ void trajd_core_end_session(struct trajd_core *core, uint64_t session_id, uint64
     core->session_count--;
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
         trajd_job_advance(feed);
+}
+
+void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_t request, uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+    uint8_t token[TRAJD_TOKEN_MAX_BYTES];
+    struct trajd_wire_message message;
+
+    if (!session)
+        return;
+    session->last_message_ns = now_ns;
+    if (!session->feed || !session->joined) {
+        trajd_session_refuse(core, session, request, TRAJD_ERR_ARGUMENT,
+                             "checkpoint: no epoch of a feed is open in this session");
+        return;
+    }
+    if (session->feed->job.mode != TRAJD_WIRE_SHARE) {
+        trajd_session_refuse(core, session, request, TRAJD_ERR_ARGUMENT,
+                             "checkpoint: of a share job; under shard epoch and next window are all there is to keep");
+        return;
+    }
+    trajd_job_record(session->feed, &core->recorded);
+    message.op = TRAJD_WIRE_CHECKPOINTED;
+    message.checkpointed.request = request;
+    message.checkpointed.token.data = token;
+    message.checkpointed.token.size = (uint32_t)trajd_token_encode(&core->recorded, token);
+    trajd_core_send(session, core, &message);
 }
 
 void trajd_core_touch(struct trajd_core *core, uint64_t session_id, uint64_t now_ns)

@@ -39,8 +39,16 @@ static uint32_t find_free(const struct trajd_core_feed *feed)
     return UINT32_MAX;
 }
 
+/* Parts, and the rows of them: at most as many ranges as parts. */
 static bool size_parts(struct slot *slot, uint32_t count)
 {
+    if (count > slot->range_room) {
+        struct trajd_rows *ranges = realloc(slot->ranges, count * sizeof *ranges);
+        if (!ranges)
+            return false;
+        slot->ranges = ranges;
+        slot->range_room = count;
+    }
     if (count > slot->part_room) {
         struct part *parts = realloc(slot->parts, count * sizeof *parts);
         if (!parts)
@@ -59,8 +67,29 @@ static void init_parts(const struct trajd_core_feed *feed, struct slot *slot)
 
     for (uint32_t i = 0; i < slot->part_count; i++) {
         slot->parts[i] = (struct part){.state = PART_PENDING};
-        if (is_now && feed->job.mode == TRAJD_WIRE_SHARD && slot->position < feed->job.ranks[i].next)
+        if (feed->job.mode == TRAJD_WIRE_SHARD &&
+            (feed->job.ranks[i].is_remote || (is_now && slot->position < feed->job.ranks[i].next)))
             slot->parts[i].state = PART_RELEASED;
+    }
+}
+
+/* The rows that are read here. */
+static void init_ranges(const struct job *job, struct slot *slot)
+{
+    const struct trajd_wire_ranks *local = &job->local;
+
+    slot->range_count = 0;
+    if (!local->count) {
+        slot->ranges[slot->range_count++] = (struct trajd_rows){0, slot->row_count};
+        return;
+    }
+    for (uint32_t i = 0; i < local->count; i++) {
+        struct trajd_rows rows, *last = slot->range_count ? &slot->ranges[slot->range_count - 1] : NULL;
+        trajd_part_rows(job, slot->row_count, local->list[i], &rows.begin, &rows.count);
+        if (last && last->begin + last->count == rows.begin)
+            last->count += rows.count;
+        else if (rows.count)
+            slot->ranges[slot->range_count++] = rows;
     }
 }
 
@@ -102,11 +131,12 @@ enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
     slot->state = SLOT_FILLING;
     slot->published = false;
     init_parts(feed, slot);
+    init_ranges(&feed->job, slot);
     queue_push(&feed->filling, index);
     if (feed->journal && feed->job.mode == TRAJD_WIRE_SHARE && slot->epoch == feed->job.epoch)
         trajd_journal_produce(feed->journal, (slot->position - feed->job.begin) / feed->options.global_batch);
-    *fill = (struct trajd_core_fill){index,      slot->row_count, slot->generation,
-                                     slot->life, slot->epoch,     slot->position};
+    *fill = (struct trajd_core_fill){index,       slot->row_count, slot->generation,  slot->life,
+                                     slot->epoch, slot->position,  slot->range_count, slot->ranges};
     return TRAJD_OK;
 }
 

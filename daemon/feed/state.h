@@ -1,5 +1,5 @@
-/* The core's insides, shared by core.c, slots.c, leases.c, jobs.c, opens.c and sessions.c. Nobody else
- * includes this.
+/* The core's insides, shared by core.c, slots.c, leases.c, jobs.c, absence.c, opens.c and sessions.c. Nobody
+ * else includes this.
  *
  * Calls go one way: sessions, opens -> jobs -> leases -> slots -> trajd_core_send. What ends an epoch (a part
  * that is DONE) is told upwards by numbers (job.parts_left), looked at by trajd_job_advance at the end of
@@ -30,6 +30,8 @@ struct slot {
     uint32_t row_count;
     uint32_t part_count, part_room;
     struct part *parts; /* share: one; shard: one a rank */
+    uint32_t range_count, range_room;
+    struct trajd_rows *ranges; /* that are produced */
     uint64_t ready_ns;
     char failure[TRAJD_WIRE_MAX_REASON];
 };
@@ -44,6 +46,8 @@ struct rank {
     struct session *session; /* NULL: away */
     uint64_t next;           /* parts below are RELEASED from the start */
     bool fresh;
+    bool is_remote;         /* on another node: its parts are RELEASED from the start, nobody waits for it */
+    uint64_t away_since_ns; /* while it has no session */
 };
 
 enum job_phase {
@@ -64,6 +68,8 @@ struct job {
     uint64_t asked;      /* `next` of the OPEN that began the epoch */
     uint64_t begin;      /* where batches are counted from */
     uint64_t parts_left; /* not DONE */
+    uint64_t token_check; /* of the checkpoint that the epoch began from, 0: of none */
+    struct trajd_wire_ranks local; /* shard: those on this node; none: all */
     struct rank *ranks;  /* shard: world of them */
 };
 
@@ -125,8 +131,8 @@ struct trajd_core {
     struct session *sessions; /* max_sessions; session i's ids are i modulo that */
     struct trajd_core_feed *feeds;
     struct trajd_core_stats stats;
-    struct trajd_journal_state recalled,
-        recorded; /* room for one OPEN's work, too large for a stack frame to be nice */
+    struct trajd_journal_state recalled, recorded,
+        resumed; /* room for one OPEN's work, too large for a stack frame to be nice */
 };
 
 /* sessions.c */
@@ -164,7 +170,12 @@ void trajd_leases_resume(struct trajd_core *core, struct session *session,
 bool trajd_job_is(const struct job *job,
                   const struct trajd_wire_open *open); /* the same name, mode and world */
 bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open); /* false without memory */
-void trajd_job_begin(struct trajd_core_feed *feed, const struct trajd_wire_open *open);
+/* `token`: the checkpoint to begin from, or NULL. */
+void trajd_job_begin(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                     const struct trajd_journal_state *token);
+/* What of a share job's epoch is DONE: of its journal, and of a checkpoint. */
+void trajd_job_record(const struct trajd_core_feed *feed, struct trajd_journal_state *state);
+uint32_t trajd_job_reader_count(const struct job *job); /* parts of a batch that are read here */
 void trajd_job_end_epoch(struct trajd_core_feed *feed);
 /* An epoch whose batches were counted from `begin` is over for a session: notes and sends it. */
 void trajd_job_tell_end(struct trajd_core_feed *feed, struct session *session, uint64_t begin);
@@ -179,6 +190,9 @@ void trajd_job_leave(struct trajd_core_feed *feed, struct session *session, uint
 void trajd_job_advance(struct trajd_core_feed *feed); /* begins, ends, delivers, as far as things stand */
 void trajd_job_send_opened(struct trajd_core_feed *feed, struct session *session);
 void trajd_job_send_end(struct trajd_core_feed *feed, struct session *session); /* session->end */
+
+/* absence.c */
+void trajd_feed_expire(struct trajd_core_feed *feed, uint64_t now_ns); /* ends waits that have lasted too long */
 
 /* core.c */
 void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns); /* stalls, before anything changes */

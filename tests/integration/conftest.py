@@ -32,8 +32,9 @@ def wait_for(condition, timeout=20.0, what="condition"):
 class Daemon:
     """A trajd process with its folder. `config` is YAML without version, runtime and state, which are added."""
 
-    def __init__(self, folder, config, program=PROGRAM, store="64MiB"):
-        self.folder, self.program = pathlib.Path(folder), program
+    def __init__(self, folder, config, program=PROGRAM, store="64MiB", prefix=()):
+        self.folder, self.program, self.prefix = pathlib.Path(folder), program, prefix
+        self.folder.mkdir(exist_ok=True)
         self.endpoint = self.folder / "run"
         self.config = self.folder / "trajd.yaml"
         self.log = self.folder / "log"
@@ -56,7 +57,7 @@ class Daemon:
 
     def start(self):
         before = self.text().count("ready after")
-        self.process = subprocess.Popen([self.program, "--config", self.config], env=self.environment(),
+        self.process = subprocess.Popen([*self.prefix, self.program, "--config", self.config], env=self.environment(),
                                         stderr=open(self.log, "a"), stdout=subprocess.DEVNULL)
         wait_for(lambda: self.text().count("ready after") > before or self.process.poll() is not None, 60, "READY")
         assert self.process.poll() is None, self.text()
@@ -88,8 +89,8 @@ def daemon(tmp_path):
     """daemon(config) starts one; all are stopped, and must have ended well, after the test."""
     started = []
 
-    def start(config, **options):
-        started.append(Daemon(tmp_path, config, **options))
+    def start(config, folder=".", **options):
+        started.append(Daemon(tmp_path / folder, config, **options))
         return started[-1].start()
 
     yield start

@@ -25,7 +25,9 @@ class ConnectOptions(c.Structure):
 class OpenOptions(c.Structure):
     _fields_ = [("feed", c.c_char_p), ("spec", c.c_char_p), ("job", c.c_char_p), ("mode", c.c_int),
                 ("rank", c.c_uint32), ("world", c.c_uint32), ("credit", c.c_uint32), ("epoch", c.c_uint64),
-                ("next", c.c_uint64), ("fingerprint", c.c_uint64), ("timeout_ms", c.c_uint32)]
+                ("next", c.c_uint64), ("fingerprint", c.c_uint64), ("timeout_ms", c.c_uint32),
+                ("local_ranks", c.POINTER(c.c_uint32)), ("local_rank_count", c.c_uint32), ("resume", c.c_char_p),
+                ("resume_size_bytes", c.c_size_t)]
 
 
 class Question(c.Structure):
@@ -105,9 +107,10 @@ class Client:
             raise TrajdError(self.error)
 
     def open(self, feed=None, spec=None, job="", mode=SHARE, rank=0, world=0, credit=0, epoch=0, position=0,
-             fingerprint=0, timeout_ms=0):
+             fingerprint=0, timeout_ms=0, local=(), resume=b""):
         options = OpenOptions(feed and feed.encode(), spec and spec.encode(), job.encode(), mode, rank, world, credit,
-                              epoch, position, fingerprint, timeout_ms)
+                              epoch, position, fingerprint, timeout_ms, (c.c_uint32 * len(local))(*local), len(local),
+                              resume, len(resume))
         self.check(self.library.trajd_client_open(self.handle, c.byref(options), c.byref(self.error)))
         return FeedInfo.from_buffer_copy(self.library.trajd_client_feed_info(self.handle).contents)
 
@@ -140,6 +143,15 @@ class Client:
         document = json.loads(c.string_at(text))
         LIBC.free(text)
         return document
+
+    def checkpoint(self):
+        """The token of what is DONE, as bytes."""
+        token, size = c.c_void_p(), c.c_size_t()
+        self.check(self.library.trajd_client_checkpoint(self.handle, 5000, c.byref(token), c.byref(size),
+                                                        c.byref(self.error)))
+        result = c.string_at(token, size.value)
+        LIBC.free(token)
+        return result
 
     def close(self):
         self.library.trajd_client_close(c.byref(self.handle))

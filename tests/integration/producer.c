@@ -29,18 +29,24 @@ float producer_value(uint64_t epoch, uint64_t window, uint32_t column)
     return (float)(epoch * 100000 + window) + 0.25f * (float)column;
 }
 
-static void fill_rows(const struct producer *producer, const struct trajd_fill *fill)
+static void fill_range(const struct producer *producer, const struct trajd_fill *fill, struct trajd_rows rows)
 {
     unsigned char *slot = fill->memory;
     int64_t *ids = (int64_t *)(slot + producer->tensors[TENSOR_IDS].offset_bytes);
     float *actions = (float *)(slot + producer->tensors[TENSOR_ACTIONS].offset_bytes);
-    for (uint32_t row = 0; row < fill->row_count; row++) {
+    for (uint32_t row = rows.begin; row < rows.begin + rows.count; row++) {
         const uint64_t window = producer_window(fill->epoch, fill->position + row, producer->options.length);
         ids[row] = (int64_t)window;
         for (uint32_t column = 0; column < PRODUCER_COLUMNS; column++)
             actions[row * PRODUCER_COLUMNS + column] = producer_value(fill->epoch, window, column);
     }
-    memset(slot + producer->tensors[TENSOR_MASK].offset_bytes, 0, fill->row_count);
+    memset(slot + producer->tensors[TENSOR_MASK].offset_bytes + rows.begin, 0, rows.count);
+}
+
+static void fill_rows(const struct producer *producer, const struct trajd_fill *fill)
+{
+    for (uint32_t r = 0; r < fill->range_count; r++)
+        fill_range(producer, fill, fill->ranges[r]);
 }
 
 static void *produce(void *context)

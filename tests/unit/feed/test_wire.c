@@ -200,6 +200,28 @@ static void test_open_rules(void **state)
     assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
     assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL); /* feed or spec */
     open.open.spec.size = 0;
+    open.open.local = (struct trajd_wire_ranks){1, {0}};
+    assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
+    assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL); /* share has no ranks */
+    open.open.mode = TRAJD_WIRE_SHARD;
+    open.open.world = 4;
+    open.open.local = (struct trajd_wire_ranks){3, {0, 2, 3}};
+    assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
+    assert_int_equal(decode(frame, size), TRAJD_OK);
+    assert_int_equal(message.open.local.list[2], 3);
+    for (uint32_t last = 2; last < 6; last += 2) { /* there twice, or beyond the world */
+        open.open.local.list[2] = last;
+        assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
+        assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL);
+    }
+    open.open.local = (struct trajd_wire_ranks){2, {1, 2}}; /* without the rank that asks */
+    assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
+    assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL);
+    open.open.local.count = 0;
+    open.open.resume = (struct trajd_wire_bytes){"token", 5}; /* of share */
+    assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
+    assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL);
+    open.open.resume.size = 0;
     open.open.credit = 1;
     assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_ERR_ARGUMENT);
 }

@@ -1,0 +1,297 @@
+"""Jobs that stop and go on: checkpoints, other worlds and batches, several nodes, ranks that stay away. Real daemons, real kills."""
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from conftest import trajd, wait_for
+from test_failures import Worker, finish
+
+FEED = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+limits: {{credit: 8}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: {batch}
+    tail: {tail}
+    seed: {seed}
+    rank_timeout: {rank_timeout}
+    anchor: {{clock: actions}}
+    slots: 6
+    outputs:
+      obs/robot0_eef_pos: {{at: -1..0}}
+      actions: {{at: 0..7}}
+"""
+
+
+def feed(path, batch=64, tail="short", seed=3, rank_timeout="600s"):
+    return FEED.format(path=path, batch=batch, tail=tail, seed=seed, rank_timeout=rank_timeout)
+
+
+def take(client, count):
+    """Window ids of the next `count` batches, each DONE before the next is asked for."""
+    ids = []
+    for _ in range(count):
+        batch = client.next()
+        ids += batch.arrays()["window_id"].tolist()
+        batch.release()
+    return ids
+
+
+def rest(client):
+    return [i for _, arrays in client.epoch() for i in arrays["window_id"].tolist()]
+
+
+def sequence(one, epoch=0):
+    """The order of an epoch's windows, as one worker sees it."""
+    client = one.client()
+    client.open("train", epoch=epoch)
+    ids = rest(client)
+    client.close()
+    return ids
+
+
+# ---- checkpoints of share jobs ----
+
+@pytest.mark.parametrize("batch", [64, 40])
+def test_a_checkpoint_goes_on_in_another_daemon_and_with_another_batch(daemon, demo_file, batch):
+    one = daemon(feed(demo_file), folder="one")
+    order = sequence(one)
+    first, second = one.client(), one.client()
+    info = first.open("train", job="run", epoch=1)
+    second.open("train", job="run", epoch=1)
+    before = first.status()["batches_done"]
+    done = take(first, 3) + take(second, 2)
+    held = first.next()
+    wait_for(lambda: second.status()["batches_done"] == before + 5, what="what first has said")
+    token = second.checkpoint()
+    take(second, 3)  # DONE after the checkpoint: does not count for it
+    held.release()
+    one.kill()
+    other = daemon(feed(demo_file, batch=batch), folder="other")
+    client = other.client()
+    assert client.open("train", job="run", epoch=1, resume=token).fingerprint == info.fingerprint
+    again = rest(client)
+    everything = set(range(len(order)))
+    if batch == 64:
+        assert sorted(again + done) == sorted(everything)  # exactly what was not DONE
+    else:
+        assert set(again) | set(done) == everything and len(set(again)) == len(again)
+    client.close()
+
+
+def test_a_checkpoint_is_stronger_than_what_came_after(daemon, demo_file):
+    one = daemon(feed(demo_file))
+    client = one.client()
+    client.open("train", job="run")
+    done = take(client, 4)
+    token = client.checkpoint()
+    assert len(rest(client)) + len(done) == client.open("train", job="run", epoch=1).epoch_length
+    again = []
+    client.open("train", job="run", resume=token)
+    again += take(client, 2)
+    one.kill()  # and from there on it is a job like any other
+    one.start()
+    client = one.client()
+    client.open("train", job="run", resume=token)
+    assert take(client, 2) == again
+    client.close()
+
+
+def test_checkpoints_of_other_things_are_refused(daemon, demo_file):
+    one = daemon(feed(demo_file), folder="one")
+    client = one.client()
+    with pytest.raises(trajd.TrajdError, match="open a feed first"):
+        client.checkpoint()
+    client.open("train")
+    token = client.checkpoint()
+    with pytest.raises(trajd.TrajdError, match="epoch: the checkpoint is of epoch 0, and 5 is asked for"):
+        client.open("train", epoch=5, resume=token)
+    with pytest.raises(trajd.TrajdError, match="no checkpoint"):
+        client.open("train", resume=b"something else")
+    with pytest.raises(trajd.TrajdError, match="checksum"):
+        client.open("train", resume=token[:20] + b"\1" + token[21:])
+    client.open("train", mode=trajd.SHARD)
+    with pytest.raises(trajd.TrajdError, match="share job"):
+        client.checkpoint()
+    client.close()
+    client = daemon(feed(demo_file, seed=4), folder="seed").client()
+    with pytest.raises(trajd.TrajdError, match="seed: the checkpoint is of 3, feed train has 4"):
+        client.open("train", resume=token)
+    client.close()
+    client = daemon(feed(demo_file).replace("0..7", "0..3"), folder="windows").client()
+    with pytest.raises(trajd.TrajdError, match="fingerprint: the checkpoint is of .*another dataset, or other windows"):
+        client.open("train", resume=token)
+    client.close()
+
+
+# ---- shard: the global sequence ----
+
+def open_ranks(clients, **options):
+    """Ranks gather: all OPENs have to be under way together, as they are in processes of their own."""
+    threads = [threading.Thread(target=client.open, args=("train",), kwargs=dict(options, mode=trajd.SHARD, rank=rank, world=len(clients)))
+               for rank, client in enumerate(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def global_batches(clients, count=None):
+    """(position, window ids over all ranks) of the next global batches."""
+    while count is None or count > 0:
+        parts = [client.next() for client in clients]
+        if parts[0] is None:
+            assert all(part is None for part in parts)
+            return
+        assert len({part.position for part in parts}) == 1
+        yield parts[0].position, [i for part in parts for i in part.arrays()["window_id"].tolist()]
+        for part in parts:
+            part.release()
+        count = count and count - 1
+
+
+def test_another_world_and_another_batch_go_on_with_the_same_sequence(daemon, demo_file):
+    one = daemon(feed(demo_file), folder="one")
+    order = sequence(one, epoch=2)
+    seen = []
+    for world, count in ((2, 3), (5, 4), (1, 2), (3, 1)):  # one job after another, each from where the last one stopped
+        clients = [one.client() for _ in range(world)]
+        open_ranks(clients, epoch=2, position=len(seen))
+        for position, ids in global_batches(clients, count):
+            assert position == len(seen)
+            seen += ids
+        for client in clients:
+            client.close()
+    one.kill()
+    other = daemon(feed(demo_file, batch=24), folder="other")
+    clients = [other.client() for _ in range(4)]
+    open_ranks(clients, epoch=2, position=len(seen))
+    for position, ids in global_batches(clients):
+        assert position == len(seen)
+        seen += ids
+    assert seen == order
+    for client in clients:
+        client.close()
+
+
+def arrays_of(clients):
+    """All batches, each rank's rows: {(position, rank): arrays}."""
+    result = {}
+    while True:
+        parts = [client.next() for client in clients]
+        if parts[0] is None:
+            return result
+        for rank, part in enumerate(parts):
+            result[part.position, rank] = part.copy()
+            part.release()
+
+
+def open_local(one, ranks, world):
+    clients = [one.client() for _ in ranks]
+    for rank, client in zip(ranks, clients):
+        info = client.open("train", mode=trajd.SHARD, rank=rank, world=world, local=ranks)
+        assert info.row_begin == info.global_batch * rank // world
+    return clients
+
+
+@pytest.mark.parametrize("apart", ["folders", "namespaces"])
+def test_two_nodes_give_what_one_gives(daemon, demo_file, apart):
+    prefix = ("unshare", "--net") if apart == "namespaces" else ()
+    if prefix and subprocess.run([*prefix, "true"], capture_output=True).returncode != 0:
+        pytest.skip("unshare --net is not permitted here: needs root, or a user namespace")
+    config = feed(demo_file, batch=104)
+    single = open_local(daemon(config, folder="single", prefix=prefix), range(16), 16)
+    expected = arrays_of(single)
+    nodes = [daemon(config, folder=name, prefix=prefix) for name in ("left", "right")]
+    left, right = open_local(nodes[0], range(8), 16), open_local(nodes[1], range(8, 16), 16)
+    got = arrays_of(left)
+    got.update({(position, rank + 8): arrays for (position, rank), arrays in arrays_of(right).items()})
+    assert got.keys() == expected.keys()
+    for key, arrays in expected.items():
+        assert arrays.keys() == got[key].keys()
+        for name, array in arrays.items():
+            assert array.tobytes() == got[key][name].tobytes(), (key, name)
+    windows = [node.client().status()["producers"][0]["windows"] for node in nodes]
+    total = sum(len(arrays["window_id"]) for arrays in expected.values())
+    assert all(count <= total * 0.75 for count in windows), "a node made rows that nobody there reads"
+    for client in single + left + right:
+        client.close()
+
+
+def test_ranks_that_do_not_agree(daemon, demo_file):
+    one = daemon(feed(demo_file))
+    first, second = one.client(), one.client()
+    first.open("train", mode=trajd.SHARD, rank=0, world=4, local=[0, 1])
+    with pytest.raises(trajd.TrajdError, match="local: 2 ranks .1 first., but the other ranks of job .* say 2 .0 first."):
+        second.open("train", mode=trajd.SHARD, rank=1, world=4, local=[1, 2])
+    with pytest.raises(trajd.TrajdError, match="world: shard with world 3, but job .* runs as shard with world 4"):
+        second.open("train", mode=trajd.SHARD, rank=1, world=3)
+    with pytest.raises(trajd.TrajdError, match="rank: 0 of job .* is session"):
+        second.open("train", mode=trajd.SHARD, rank=0, world=4, local=[0, 1], timeout_ms=200)
+    with pytest.raises(trajd.TrajdError, match="rank 4 of 4"):
+        second.open("train", mode=trajd.SHARD, rank=4, world=4)
+    with pytest.raises(trajd.TrajdError, match="local_ranks: .* rank 1 among them"):
+        second.open("train", mode=trajd.SHARD, rank=1, world=4, local=[2, 3])
+    with pytest.raises(trajd.TrajdError, match="next: 64, which the other ranks do not agree with"):
+        second.open("train", mode=trajd.SHARD, rank=1, world=4, local=[0, 1], position=64)
+    first.close()
+    second.close()
+
+
+# ---- ranks that stay away, or sleep ----
+
+def test_a_rank_that_is_killed_and_does_not_return(daemon, demo_file):
+    one = daemon(feed(demo_file, rank_timeout="1s"))
+    other = Worker(one, "--rank", 1, "--world", 2, "--pace")
+    client = one.client()
+    client.open("train", mode=trajd.SHARD, rank=0, world=2)
+    other.read("open")
+    other.go()
+    other.read("batch")
+    other.kill()
+    seen = 0
+    with pytest.raises(trajd.TrajdError, match="rank 1 of 2 of job \"\" away for .* s .rank_timeout is 1 s.") as raised:
+        while (batch := client.next()) is not None:
+            seen += 1
+            batch.release()
+    assert raised.value.status == trajd.CLOSED and seen == 6  # all slots, and no more
+    # the feed is as good as before: another world goes on
+    client.open("train", mode=trajd.SHARD, rank=0, world=1, position=64 * seen)
+    assert client.next().position == 64 * seen
+    client.close()
+
+
+def test_a_rank_that_never_comes(daemon, demo_file):
+    one = daemon(feed(demo_file, rank_timeout="1s"))
+    client = one.client()
+    client.open("train", mode=trajd.SHARD, rank=1, world=3)
+    with pytest.raises(trajd.TrajdError, match="rank 0 of 3 .* and 1 others did not come for"):
+        client.next()
+    client.close()
+
+
+def test_a_stopped_rank_is_named_and_goes_on(daemon, demo_file):
+    one = daemon(feed(demo_file, rank_timeout="1s"))  # stopped is not away: its connection lives
+    sleeper = Worker(one, "--rank", 1, "--world", 2, "--pace")
+    client = one.client()
+    client.open("train", mode=trajd.SHARD, rank=0, world=2)
+    sleeper.read("open")
+    sleeper.go()
+    sleeper.read("batch")
+    sleeper.signal(signal.SIGSTOP)
+    for _ in range(6):
+        client.next().release()
+    with pytest.raises(trajd.TrajdError):
+        client.next(timeout_ms=2500)
+    status = client.status()
+    stalled = {session["pid"]: session["stalled_by_seconds"] for session in status["sessions"]}
+    assert stalled[sleeper.process.pid] > 1 and status["rank_timeouts"] == 0
+    sleeper.signal(signal.SIGCONT)
+    sleeper.process.stdin.close()
+    rows = len(rest(client))
+    finish(sleeper)
+    assert rows > 0
+    client.close()

@@ -1,0 +1,47 @@
+/* A core with one feed, and what it sent: for tests of its rules. */
+#ifndef TRAJD_TESTS_CORE_WORLD_H
+#define TRAJD_TESTS_CORE_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "daemon/feed/core.h"
+
+#define SENT_ROOM 256
+
+struct sent {
+    uint64_t session;
+    struct trajd_wire_message message;
+    char text[TRAJD_WIRE_MAX_REASON + 1]; /* of ERROR and BATCH, which is gone after the call */
+    uint8_t token[TRAJD_WIRE_MAX_CHECKPOINT]; /* the same of CHECKPOINTED */
+};
+
+struct world {
+    struct trajd_core *core;
+    struct trajd_core_feed *feed;
+    struct sent sent[SENT_ROOM];
+    uint32_t sent_count, wakes;
+    uint64_t now_ns, requests;
+    uint8_t tokens;
+};
+
+/* 40 windows in batches of 4, three slots, no journal. */
+struct trajd_core_feed_options some_options(void);
+struct world *make(const struct trajd_core_feed_options *options);
+void destroy(struct world *world);
+uint64_t greet(struct world *world);
+struct trajd_wire_open ask(struct world *world, uint64_t epoch);
+/* Forgets what was sent before. */
+enum trajd_status open_with(struct world *world, uint64_t session, struct trajd_wire_open open);
+struct trajd_core_fill take(struct world *world);
+bool publish(struct world *world, struct trajd_core_fill fill);
+const struct trajd_wire_message *last_sent(const struct world *world, enum trajd_wire_op op);
+uint32_t count_sent(const struct world *world, enum trajd_wire_op op);
+void release(struct world *world, uint64_t session, struct trajd_wire_batch batch);
+struct trajd_core_stats stats_of(const struct world *world);
+
+#endif
