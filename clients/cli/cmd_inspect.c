@@ -2,21 +2,17 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "clients/cli/cli.h"
+#include "clients/cli/cli_files.h"
 #include "daemon/base/json.h"
-#include "daemon/base/paths.h"
 #include "daemon/dataset/index.h"
 
-enum { PATH_SIZE = 4096, FILE_TIMEOUT_MS = 60000, LISTED_MAX = 20 };
+enum { LISTED_MAX = 20 };
 
 struct inspection {
     const char *layout; /* NULL: guess */
     bool json;
-    char layouts[PATH_SIZE];
-    char indexer[PATH_SIZE];
-    uint32_t child_count;
+    struct cli_files files;
 };
 
 /* A clock over all kept episodes. */
@@ -327,68 +323,11 @@ static void json_index(const char *path, const struct trajd_index *index)
     printf("]}");
 }
 
-static enum trajd_status open_with(const struct inspection *inspection, const char *layout, const char *path,
-                                   struct trajd_index **index, struct trajd_error *error)
-{
-    struct trajd_index_options options = {.path = path,
-                                          .layout = layout,
-                                          .layout_directory = inspection->layouts,
-                                          .indexer_path = inspection->indexer,
-                                          .child_count = inspection->child_count,
-                                          .file_timeout_ms = FILE_TIMEOUT_MS};
-
-    return trajd_index_open(&options, index, error);
-}
-
-/* A robomimic file has observations; robosuite's own files are grouped alike and have none. */
-static bool is_convincing(const struct trajd_index *index)
-{
-    if (strcmp(index->layout->name, "robomimic"))
-        return true;
-    for (uint32_t i = 0; i < index->stream_count; i++) {
-        if (!strncmp(index->streams[i].name, "obs/", 4))
-            return true;
-    }
-    return false;
-}
-
-/* Tries the shipped layouts; the first that keeps an episode and looks right is it. The first error is the
- * one that is told. */
-static enum trajd_status guess(const struct inspection *inspection, const char *path,
-                               struct trajd_index **index, struct trajd_error *error)
-{
-    static const char *const layouts[] = {"robomimic", "robosuite_raw", "aloha"};
-    struct trajd_index *second_best = NULL;
-    enum trajd_status first = TRAJD_OK, status;
-
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        struct trajd_error other;
-        status = open_with(inspection, layouts[i], path, index, &other);
-        if (!status && is_convincing(*index)) {
-            trajd_index_destroy(&second_best);
-            return TRAJD_OK;
-        }
-        if (!status) {
-            second_best = *index;
-            *index = NULL;
-        } else if (!first) {
-            first = status;
-            *error = other;
-        }
-        if (status && status != TRAJD_ERR_DATA && status != TRAJD_ERR_NOT_FOUND)
-            break;
-    }
-    *index = second_best;
-    return second_best ? TRAJD_OK : first;
-}
-
 static int inspect_path(const struct inspection *inspection, const char *path)
 {
     struct trajd_index *index = NULL;
     struct trajd_error error;
-    enum trajd_status status = inspection->layout
-                                   ? open_with(inspection, inspection->layout, path, &index, &error)
-                                   : guess(inspection, path, &index, &error);
+    enum trajd_status status = cli_files_open(&inspection->files, inspection->layout, path, &index, &error);
 
     if (status) {
         if (inspection->json) {
@@ -435,16 +374,12 @@ static int parse(int argc, char **argv, struct inspection *inspection)
 int cli_inspect(int argc, char **argv)
 {
     struct inspection inspection = {0};
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
     int count = parse(argc, argv, &inspection), result = CLI_OK;
 
     if (count < 0)
         return cli_usage("inspect");
-    inspection.child_count = processors > 0 && processors < 64 ? (uint32_t)processors : 4;
-    if (!trajd_paths_indexer(inspection.indexer, sizeof inspection.indexer))
-        return cli_fail("trajd-indexer is neither beside this program nor in its installation");
-    if (!trajd_paths_layouts(inspection.layouts, sizeof inspection.layouts))
-        return cli_fail("the folder of layouts is not in this program's installation");
+    if (cli_files_find(&inspection.files))
+        return CLI_FAILED;
     if (inspection.json)
         printf("[");
     for (int i = 1; i <= count; i++) {

@@ -6,6 +6,8 @@
 static const struct cli_command commands[] = {
     {"inspect", cli_inspect, "[--layout NAME] [--json] FILE-OR-FOLDER...",
      "what is in HDF5 files: episodes, streams, clocks, storage, and what is wrong"},
+    {"validate", cli_validate, "[--layout NAME] [--ignore RULE]... [--json] FILE-OR-FOLDER...",
+     "all that can be found wrong in HDF5 files, with row numbers; exit status 1 where something is"},
     {"status", cli_status, "[--endpoint DIR] [--json]", "what a daemon is doing: feeds, workers, rates, stalls"},
     {"recv", cli_recv,
      "FEED [--count N] [--epoch N] [--next POSITION] [--rank R --world W] [--job NAME] [--credit N] [--endpoint DIR] [--json]",

@@ -1,0 +1,145 @@
+/* trajctl validate: everything that can be found wrong in files, with row numbers. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "clients/cli/cli_files.h"
+#include "clients/cli/examine.h"
+#include "daemon/base/json.h"
+
+struct validation {
+    const char *layout; /* NULL: guess */
+    bool json;
+    bool is_ignored[EXAMINE_RULE_COUNT];
+    struct cli_files files;
+    const char *path; /* being looked at */
+    uint64_t findings;
+};
+
+static void print_finding(const struct validation *validation, const struct examine_finding *finding)
+{
+    const char *const parts[] = {finding->file, finding->episode, finding->stream};
+    const char *separator = "";
+
+    printf("%-12s ", examine_rule_names[finding->rule]);
+    if (finding->rule > EXAMINE_LEFT_OUT) { /* the others name what they are about themselves */
+        for (int i = 0; i < 3; i++)
+            if (parts[i]) {
+                printf("%s%s", separator, parts[i]);
+                separator = i ? "/" : ": ";
+            }
+        printf(": ");
+        if (!finding->file)
+            printf("in %s: ", validation->path);
+    }
+    printf("%s\n", finding->text);
+}
+
+static void json_text(const char *name, const char *text)
+{
+    printf(", \"%s\": ", name);
+    trajd_json_text(stdout, text);
+}
+
+static void json_finding(const struct validation *validation, const struct examine_finding *finding)
+{
+    printf("%s{\"rule\": \"%s\"", validation->findings > 1 ? ",\n " : "\n ", examine_rule_names[finding->rule]);
+    json_text("path", validation->path);
+    json_text("file", finding->file);
+    json_text("episode", finding->episode);
+    json_text("stream", finding->stream);
+    if (finding->row >= 0)
+        printf(", \"row\": %" PRId64, finding->row);
+    else
+        printf(", \"row\": null");
+    printf(", \"count\": %" PRIu64, finding->count);
+    json_text("message", finding->text);
+    printf("}");
+}
+
+static void on_finding(void *context, const struct examine_finding *finding)
+{
+    struct validation *validation = context;
+
+    if (validation->is_ignored[finding->rule])
+        return;
+    validation->findings++;
+    (validation->json ? json_finding : print_finding)(validation, finding);
+}
+
+/* A file that gives no index at all is a finding too: nothing can be taken from it. */
+static void validate_path(struct validation *validation, const char *path)
+{
+    struct trajd_index *index = NULL;
+    struct trajd_error error;
+
+    validation->path = path;
+    if (cli_files_open(&validation->files, validation->layout, path, &index, &error) == TRAJD_OK) {
+        if (!validation->json)
+            printf("%s: layout %s, %u of %u episodes\n", path, index->layout->name, index->kept_count, index->episode_count);
+        if (examine_index(index, on_finding, validation, &error))
+            on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL, -1, 1, error.message});
+        trajd_index_destroy(&index);
+        return;
+    }
+    on_finding(validation, &(struct examine_finding){EXAMINE_REFUSED, path, NULL, NULL, -1, 1, error.message});
+}
+
+static int ignore(struct validation *validation, const char *name)
+{
+    for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
+        if (!strcmp(examine_rule_names[r], name)) {
+            validation->is_ignored[r] = true;
+            return CLI_OK;
+        }
+    cli_fail("--ignore %s: no such rule; there are:", name);
+    for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
+        fprintf(stderr, " %s", examine_rule_names[r]);
+    fprintf(stderr, "\n");
+    return CLI_FAILED;
+}
+
+/* As in inspect: files go to the front of argv, after the name. Their number; -1: something is wrong. */
+static int parse(int argc, char **argv, struct validation *validation)
+{
+    int count = 0;
+
+    for (int i = 1; i < argc; i++) {
+        const bool takes_value = !strcmp(argv[i], "--layout") || !strcmp(argv[i], "--ignore");
+        if (argv[i][0] != '-')
+            argv[1 + count++] = argv[i];
+        else if (!strcmp(argv[i], "--json"))
+            validation->json = true;
+        else if (takes_value && i + 1 == argc)
+            return cli_fail("%s: a value is missing", argv[i]), -1;
+        else if (!strcmp(argv[i], "--layout"))
+            validation->layout = argv[++i];
+        else if (!strcmp(argv[i], "--ignore")) {
+            if (ignore(validation, argv[++i]))
+                return -1;
+        } else
+            return cli_fail("no option is called %s", argv[i]), -1;
+    }
+    if (!count)
+        return cli_fail("which files?"), -1;
+    return count;
+}
+
+int cli_validate(int argc, char **argv)
+{
+    struct validation validation = {0};
+    int count = parse(argc, argv, &validation);
+
+    if (count < 0)
+        return cli_usage("validate");
+    if (cli_files_find(&validation.files))
+        return CLI_FAILED;
+    if (validation.json)
+        printf("[");
+    for (int i = 1; i <= count; i++)
+        validate_path(&validation, argv[i]);
+    if (validation.json)
+        printf("]\n");
+    else
+        printf(validation.findings ? "%" PRIu64 " findings\n" : "nothing found\n", validation.findings);
+    return validation.findings ? CLI_FAILED : CLI_OK;
+}

@@ -1,0 +1,162 @@
+"""trajctl validate: each rule on a file made to break it, with the row that is wrong; and nothing on files that are right."""
+import json
+import subprocess
+
+import h5py
+import numpy as np
+import pytest
+
+from conftest import BUILD, RECORDINGS
+
+TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
+LAYOUT = """\
+layout: bad
+episodes: {files: "*.hdf5", groups: /data/demo_*}
+clocks:
+  arm: {path: t, unit: ns, repeated: drop}
+  strict: {path: t2, unit: ns}
+streams:
+  pos: {path: pos, clock: arm, kind: linear}
+  quat: {path: quat, clock: strict, kind: slerp, order: xyzw}
+  image: {path: image, clock: strict, kind: previous, optional: true}
+  odd: {path: odd, clock: arm, kind: previous, optional: true}
+"""
+
+
+def unit_quaternions(random, rows):
+    steps = np.cumsum(random.normal(scale=0.01, size=(rows, 4)), axis=0) + [0, 0, 0, 1]
+    return steps / np.linalg.norm(steps, axis=1, keepdims=True)
+
+
+def write(path, spoil=lambda group: None):
+    random = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        for name in ("demo_0", "demo_1"):
+            group = file.create_group(f"data/{name}")
+            group["t"] = group["t2"] = np.arange(100, dtype=np.int64) * 10_000_000
+            group["pos"] = random.normal(size=(100, 3))
+            group["quat"] = unit_quaternions(random, 100)
+            group["image"] = random.integers(0, 255, size=(100, 64, 64, 3), dtype=np.uint8)
+        spoil(file["data/demo_1"])
+
+
+def validate(tmp_path, *arguments):
+    (tmp_path / "bad.yaml").write_text(LAYOUT)
+    done = subprocess.run([TRAJCTL, "validate", "--layout", tmp_path / "bad.yaml", "--json", *arguments, tmp_path / "one.hdf5"],
+                          capture_output=True, text=True, timeout=60)
+    return done.returncode, json.loads(done.stdout)
+
+
+def replace(group, name, change):
+    data = group[name][...]
+    change(data)
+    del group[name]
+    group[name] = data
+
+
+def shift(data):
+    data[40:] += 30_000_000
+
+
+def repeat(data):
+    data[17] = data[16]
+
+
+def nan(data):
+    data[[33, 60], 1] = np.nan
+
+
+def shrink(data):
+    data[5] *= 0.9
+
+
+def negate(data):
+    data[71:] *= -1
+
+
+def freeze(data):
+    data[10:90] = data[10]
+
+
+SPOILT = [  # rule, dataset, change, stream or clock, row, count
+    ("gaps", "t", shift, "arm", 39, 1),
+    ("not-finite", "pos", nan, "pos", 33, 2),
+    ("not-unit", "quat", shrink, "quat", 5, 1),
+    ("sign-flips", "quat", negate, "quat", 71, 1),
+]
+
+
+def test_nothing_found(tmp_path):
+    write(tmp_path / "one.hdf5")
+    assert validate(tmp_path) == (0, [])
+
+
+@pytest.mark.parametrize("rule, name, change, stream, row, count", SPOILT, ids=[s[0] for s in SPOILT])
+def test_rules_of_an_episode(tmp_path, rule, name, change, stream, row, count):
+    write(tmp_path / "one.hdf5", lambda group: replace(group, name, change))
+    status, found = validate(tmp_path)
+    assert status == 1 and [f["rule"] for f in found] == [rule], found
+    assert (found[0]["episode"], found[0]["stream"], found[0]["row"], found[0]["count"]) == ("demo_1", stream, row, count)
+    assert validate(tmp_path, "--ignore", rule) == (0, [])
+
+
+def test_dropped_rows_leave_a_gap(tmp_path):
+    write(tmp_path / "one.hdf5", lambda group: replace(group, "t", repeat))
+    status, found = validate(tmp_path)
+    assert status == 1 and [(f["rule"], f["stream"], f["row"], f["count"]) for f in found] == [("stamps", "arm", 17, 1), ("gaps", "arm", 16, 1)]
+
+
+def test_quarantined_and_left_out(tmp_path):
+    def spoil(group):
+        replace(group, "t2", repeat)
+        group["odd"] = np.zeros((3, 2), dtype=np.complex64)
+
+    write(tmp_path / "one.hdf5", spoil)
+    status, found = validate(tmp_path)
+    assert status == 1 and sorted(f["rule"] for f in found) == ["left-out", "quarantined"], found
+    assert "demo_1" in found[0]["message"] and "row 17" in next(f for f in found if f["rule"] == "quarantined")["message"]
+
+
+def test_constant_columns_and_frozen_pictures(tmp_path):
+    write(tmp_path / "one.hdf5")
+    with h5py.File(tmp_path / "one.hdf5", "r+") as file:
+        for group in file["data"].values():
+            replace(group, "pos", lambda data: data[:, 2].fill(0.25))
+            replace(group, "image", freeze)
+    status, found = validate(tmp_path)
+    assert status == 1 and [f["rule"] for f in found] == ["constant", "idle"], found
+    assert "column 2 (0.25)" in found[0]["message"] and "80%" in found[1]["message"]
+
+
+def test_what_is_no_file_of_episodes(tmp_path):
+    (tmp_path / "one.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    status, found = validate(tmp_path)
+    assert status == 1 and [f["rule"] for f in found] == ["refused"], found
+
+
+def test_a_chunk_that_does_not_inflate(tmp_path):
+    write(tmp_path / "one.hdf5")
+    with h5py.File(tmp_path / "one.hdf5", "r+") as file:
+        data = file["data/demo_1/pos"][...]
+        del file["data/demo_1/pos"]
+        stored = file.create_dataset("data/demo_1/pos", data=data, chunks=(10, 3), compression="gzip")
+        chunk = stored.id.get_chunk_info(4)
+    with open(tmp_path / "one.hdf5", "r+b") as file:
+        file.seek(chunk.byte_offset + 10)
+        file.write(b"\xff" * 40)
+    status, found = validate(tmp_path)
+    assert status == 1 and found and {f["rule"] for f in found} <= {"unreadable", "quarantined"}, found
+
+
+def test_an_unknown_rule():
+    done = subprocess.run([TRAJCTL, "validate", "--ignore", "gap", "x"], capture_output=True, text=True)
+    assert done.returncode == 2 and "gaps" in done.stderr
+
+
+@pytest.mark.skipif(not RECORDINGS.exists(), reason="the recordings are not beside this checkout")
+def test_recordings():
+    """What is known of published files: the roboturk pilots of 2018 dropped frames, the panda demonstrations are clean."""
+    done = subprocess.run([TRAJCTL, "validate", RECORDINGS / "robosuite_SawyerLift_demo.hdf5"], capture_output=True, text=True)
+    assert done.returncode == 1 and "demo_1/sim: 10 gaps, the first behind row 98" in done.stdout
+    done = subprocess.run([TRAJCTL, "validate", RECORDINGS / "robosuite_lift_panda_demo.hdf5"], capture_output=True, text=True)
+    assert done.returncode == 0 and "nothing found" in done.stdout
