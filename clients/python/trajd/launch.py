@@ -1,0 +1,343 @@
+"""Private daemons: one per user, node, job and configuration, started when it is needed, gone a minute after its last worker.
+
+Nothing here needs root, systemd or a YAML library: the daemon itself reads its configuration and tells it as JSON.
+
+How N ranks that call at once start one daemon: `launch.lock` in the daemon's private folder is taken by flock. Whoever has it
+and finds no daemon starts one and *hands the lock over* (--ready-fd): the daemon writes "ready" into the file and lets go of it
+when it can serve. So all others, and the starter, simply wait for the lock, and neither side's death leaves it taken. That a
+daemon lives is told by the lock that it holds itself in its runtime directory; a socket left by kill -9 says nothing.
+"""
+import contextlib
+import difflib
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
+
+Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
+
+PRESETS = {"exit_idle": "60s", "memory.store": "50%", "memory.rings": "25%"}  # where the configuration says nothing
+TOLD_AFTER_S = 10.0  # of waiting
+LOG_LINES = 12
+
+_started: List["subprocess.Popen[bytes]"] = []  # this process's children, so that they are reaped
+
+
+class LaunchError(RuntimeError):
+    """A private daemon could not be started; the message ends with what the daemon said."""
+
+
+class Target(NamedTuple):
+    """Where to connect, and what to open there: a feed of the daemon's configuration, or a specification sent by the job."""
+    endpoint: str
+    feed: Optional[str]
+    spec: Optional[str]
+
+
+def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapping[str, Any]] = None, *,
+            job: Optional[str] = None, timeout: Optional[float] = None) -> Target:
+    """The daemon for a configuration ($TRAJD_ENDPOINT, else a private one) and the feed to open there.
+
+    `feed` may be left out where the configuration has one. `overrides` are merged into the feed's mapping (None removes a
+    key) and sent as a specification: a sweep needs no files and shares the daemon's data.
+    """
+    source = _Source(config)
+    feeds = source.document["feeds"]
+    if feed is None and len(feeds) == 1:
+        feed = next(iter(feeds))
+    if feed is None:
+        raise LaunchError(f"{source.name}: feed= is needed, there are: {', '.join(feeds) or 'none'}")
+    if feed not in feeds:
+        near = difflib.get_close_matches(feed, feeds, 1)
+        raise LaunchError(f"{source.name}: no feed {feed} ({f'did you mean {near[0]}?' if near else 'there are: ' + ', '.join(feeds)})")
+    endpoint = os.environ.get("TRAJD_ENDPOINT") or _ensure(source, job, timeout)
+    if not overrides:
+        return Target(endpoint, feed, None)
+    return Target(endpoint, None, json.dumps(merge(feeds[feed], overrides)))
+
+
+def ensure_daemon(config: Config, *, job: Optional[str] = None, timeout: Optional[float] = None) -> str:
+    """The endpoint of the private daemon for `config` (a path, or the same as a dict), started if there is none.
+
+    Returns when it can serve. Processes of one job get the same one: `job` defaults to job_id(). In a dict, paths are
+    relative to the current directory. Raises LaunchError with the daemon's own words if it does not start, TimeoutError
+    after `timeout` seconds (None: indexing a large dataset for the first time may take long).
+    """
+    return _ensure(_Source(config), job, timeout)
+
+
+def job_id() -> str:
+    """What processes of one job on this node have in common and other jobs have not.
+
+    $TRAJD_JOB, else the scheduler's job (Slurm's with its step, PBS, LSF, PMIx), else torch.distributed's rendezvous, else
+    the session (terminal, notebook, container) that this process belongs to.
+    """
+    env = os.environ
+    if env.get("TRAJD_JOB"):
+        return "job " + env["TRAJD_JOB"]
+    if env.get("SLURM_JOB_ID"):
+        return f"slurm {env['SLURM_JOB_ID']}.{env.get('SLURM_STEP_ID', '')}"
+    for name in ("PBS_JOBID", "LSB_JOBID", "PMIX_NAMESPACE"):
+        if env.get(name):
+            return f"{name} {env[name]}"
+    if env.get("MASTER_ADDR") and env.get("MASTER_PORT"):
+        return f"rendezvous {env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+    return f"session {os.getsid(0)}"
+
+
+def program(name: str = "trajd") -> str:
+    """The program to run: $TRAJD_PROGRAM (for trajd), the one of this package or of its build tree, else the one on PATH."""
+    package = pathlib.Path(__file__).parent
+    places = [package / "bin" / name, package.parents[2] / "daemon" / name if len(package.parents) > 2 else package / name]
+    if name == "trajd" and os.environ.get("TRAJD_PROGRAM"):
+        return os.environ["TRAJD_PROGRAM"]
+    for place in places:
+        if place.is_file() and os.access(place, os.X_OK):
+            return str(place)
+    found = shutil.which(name)
+    if not found:
+        raise LaunchError(f"{name} is neither in this package ({places[0]}) nor on PATH, and $TRAJD_PROGRAM is not set")
+    return found
+
+
+def read_config(path: Union[str, "os.PathLike[str]"]) -> Dict[str, Any]:
+    """Every key of a configuration with the value in force, as the daemon reads it."""
+    done = subprocess.run([program(), "--config", os.fspath(path), "--print-config", "--json"], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, errors="replace")
+    if done.returncode != 0:
+        raise LaunchError(_said(done.stderr) or f"{program()} ended with status {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def merge(base: Any, changes: Mapping[str, Any]) -> Dict[str, Any]:
+    """`base` with `changes` merged into it, mappings within mappings; None removes a key."""
+    merged = dict(base) if isinstance(base, Mapping) else {}
+    for key, value in changes.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            merged[key] = merge(merged.get(key), value)
+        else:
+            merged[key] = value
+    return merged
+
+
+# ---- the configuration ----
+
+
+class _Source:
+    """A configuration: its file (of a dict, one below the private folder), what it says, and a digest of all it depends on."""
+
+    def __init__(self, config: Config):
+        if isinstance(config, Mapping):
+            text = json.dumps(_absolute(config), sort_keys=True)
+            self.name = "configuration"
+            folder = private_folder() / "configs"
+            _make_private(folder)
+            self.path = folder / (hashlib.sha256(text.encode()).hexdigest()[:16] + ".json")
+            _write_once(self.path, text)
+        else:
+            self.path = pathlib.Path(os.path.realpath(os.fspath(config)))
+            self.name = self.path.name
+        self.document = read_config(self.path)
+
+    def digest(self, *others: str) -> str:
+        parts = [str(self.path), *others]
+        for path in [str(self.path)] + [d["layout"] for d in self.document["datasets"].values() if "/" in d["layout"]]:
+            parts.append(pathlib.Path(path).read_text(errors="replace"))
+        for path in [d["path"] for d in self.document["datasets"].values()] + [program()]:
+            with contextlib.suppress(OSError):  # the daemon says it better
+                found = os.stat(path)
+                parts.append(f"{path} {found.st_size} {found.st_mtime_ns}")
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def _absolute(config: Mapping[str, Any]) -> Dict[str, Any]:
+    """The paths of a dict are relative to the current directory; those of a file would be to the file."""
+    result = dict(config)
+    result.setdefault("version", 1)
+    for key in ("runtime", "cache", "state"):
+        if isinstance(result.get(key), (str, os.PathLike)):
+            result[key] = os.path.abspath(result[key])
+    if isinstance(result.get("datasets"), Mapping):
+        result["datasets"] = {name: dict(value) if isinstance(value, Mapping) else value
+                              for name, value in result["datasets"].items()}
+        for value in result["datasets"].values():
+            if isinstance(value, dict):
+                if isinstance(value.get("path"), (str, os.PathLike)):
+                    value["path"] = os.path.abspath(value["path"])
+                if isinstance(value.get("layout"), (str, os.PathLike)) and "/" in os.fspath(value["layout"]):
+                    value["layout"] = os.path.abspath(value["layout"])
+    return result
+
+
+def _write_once(path: pathlib.Path, text: str) -> None:
+    """Its name says what is in it: whoever comes first writes it, and nobody sees half of it."""
+    if path.exists():
+        return
+    fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+# ---- folders ----
+
+
+def private_folder() -> pathlib.Path:
+    """This user's folder for private daemons: in $TRAJD_RUNTIME_DIR, in $XDG_RUNTIME_DIR if it exists, else in the folder for
+    temporary files."""
+    given, session = os.environ.get("TRAJD_RUNTIME_DIR"), os.environ.get("XDG_RUNTIME_DIR")
+    if given:
+        folder = pathlib.Path(os.path.abspath(given))
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder /= f"trajd-{os.geteuid()}"
+    elif session and os.path.isdir(session) and os.stat(session).st_uid == os.geteuid():
+        folder = pathlib.Path(session) / "trajd"
+    else:
+        folder = pathlib.Path(tempfile.gettempdir()) / f"trajd-{os.geteuid()}"
+    return _make_private(folder)
+
+
+def _make_private(folder: pathlib.Path) -> pathlib.Path:
+    """Made for us alone, or found so: in a folder that others write to, somebody may have been there before."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode):
+        raise LaunchError(f"{folder}: a folder of yours is needed there, and it is {'a link' if stat.S_ISLNK(found.st_mode) else 'none'}"
+                          "; $TRAJD_RUNTIME_DIR names another place")
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise LaunchError(f"{folder}: it belongs to uid {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}; it must be "
+                          f"yours alone (uid {os.geteuid()}, mode 0700); $TRAJD_RUNTIME_DIR names another place")
+    return folder
+
+
+def _cache_folder(place: pathlib.Path) -> pathlib.Path:
+    """Indexes are worth keeping longer than a daemon."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = pathlib.Path(base) / "trajd"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    except OSError:
+        pass
+    return _make_private(place / "cache")
+
+
+# ---- starting ----
+
+
+def _ensure(source: _Source, job: Optional[str], timeout: Optional[float]) -> str:
+    digest = source.digest(socket.gethostname(), "job " + job if job else job_id())
+    place = _make_private(private_folder() / f"{source.path.stem[:20]}-{digest}")
+    end = None if timeout is None else time.monotonic() + timeout
+    before = _read_attempt(place)
+    with _locked(place, end) as lock:
+        if _is_alive(place):
+            return str(place / "run")
+        attempt = _read_attempt(place)
+        if attempt and attempt[0] != (before or [""])[0] and attempt[1:] != ["ready"]:
+            raise _failure(source, place)  # somebody else's, while this process waited: it would be the same again
+        process = _start(source, place, lock)
+    with _locked(place, end):
+        if _is_alive(place):
+            return str(place / "run")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        raise _failure(source, place, process.returncode)
+
+
+def _read_attempt(place: pathlib.Path) -> List[str]:
+    """Lines of the lock file: the name of the last attempt to start, and "ready" if it succeeded."""
+    with contextlib.suppress(FileNotFoundError):
+        return (place / "launch.lock").read_text().split()
+    return []
+
+
+@contextlib.contextmanager
+def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[int]:
+    """The lock, as a descriptor; TimeoutError at `end`. Says on standard error what is waited for if it takes long."""
+    lock = os.open(place / "launch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        pause, tell_at = 0.002, time.monotonic() + TOLD_AFTER_S
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            now = time.monotonic()
+            if end is not None and now >= end:
+                raise TimeoutError(f"the private daemon is not ready yet; its log: {place / 'log'}")
+            if now >= tell_at:
+                tell_at = now + TOLD_AFTER_S
+                print(f"trajd: waiting for the private daemon: {(_tail(place) or ['(no word from it yet)'])[-1]}", file=sys.stderr, flush=True)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _is_alive(place: pathlib.Path) -> bool:
+    """Does a daemon hold the lock of the runtime directory? Asked with launch.lock held: none can be starting."""
+    try:
+        fd = os.open(place / "run" / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def _start(source: _Source, place: pathlib.Path, lock: int) -> "subprocess.Popen[bytes]":
+    """Starts the daemon, which has the lock from then on: it is of a session of its own and survives this process."""
+    log = place / "log"
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{uuid.uuid4().hex}\n".encode(), 0)
+    os.lseek(lock, 0, os.SEEK_END)
+    command = [program(), "--config", str(source.path), "--ready-fd", str(lock), "--set", f"runtime={place / 'run'}",
+               "--set", f"state={_make_private(place / 'state')}", "--preset", f"cache={_cache_folder(place)}"]
+    for key, value in PRESETS.items():
+        command += ["--preset", f"{key}={value}"]
+    service = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID")
+    with contextlib.suppress(FileNotFoundError):
+        log.unlink()  # others may still be reading the one before
+    with open(log, "xb") as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", pass_fds=[lock],
+                                   start_new_session=True, env={k: v for k, v in os.environ.items() if k not in service})
+    _started[:] = [child for child in _started if child.poll() is None] + [process]
+    print(f"trajd: private daemon {process.pid} for {source.name}, log: {log}", file=sys.stderr, flush=True)
+    return process
+
+
+def _tail(place: pathlib.Path) -> List[str]:
+    with contextlib.suppress(OSError):
+        return (place / "log").read_text(errors="replace").splitlines()[-LOG_LINES:]
+    return []
+
+
+def _said(text: str) -> str:
+    """The errors among a daemon's log lines, without stamps; all of it if there are none."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    errors = [line.split(" error: ", 1)[1] for line in lines if " error: " in line]
+    return "\n".join(errors or lines)
+
+
+def _failure(source: _Source, place: pathlib.Path, status: Optional[int] = None) -> LaunchError:
+    ended = "" if status is None else f" (killed by signal {-status})" if status < 0 else f" (status {status})"
+    said = _said("\n".join(_tail(place))) or "nothing"
+    return LaunchError(f"the private daemon for {source.name} did not start{ended}, it said: {said}\nits log: {place / 'log'}")

@@ -1,0 +1,213 @@
+"""Private daemons: who starts them, where, what is told when they do not start, and when they end. Each launching process is a
+real one, without anything of ours in it but launch.py."""
+import json
+import os
+import pathlib
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+import pytest
+
+from conftest import PROGRAM, ROOT, wait_for
+
+LAUNCH = ROOT / "clients" / "python" / "trajd" / "launch.py"
+PRELUDE = f"""
+import importlib.util, json, os, signal, sys, time
+spec = importlib.util.spec_from_file_location("launch", {str(LAUNCH)!r})
+launch = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(launch)
+"""
+CONFIG = """\
+version: 1
+memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
+exit_idle: {exit_idle}
+datasets:
+  demo: {{path: {path}, layout: demo}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: 8
+    anchor: {{clock: actions}}
+    outputs:
+      actions: {{at: 0..3}}
+      obs/robot0_eef_pos: {{at: -1..0}}
+"""
+
+
+class Node:
+    """A folder that stands for a node and a user: where private daemons live."""
+
+    def __init__(self, folder, demo_file):
+        self.folder, self.demo_file = folder, demo_file
+        self.runtime = folder / "runtime"
+        self.config = folder / "square.yaml"
+        self.write()
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAJD_", "SLURM_", "XDG_", "LD_PRELOAD"))}
+        self.env.update(TRAJD_RUNTIME_DIR=str(self.runtime), TRAJD_PROGRAM=str(PROGRAM), XDG_CACHE_HOME=str(folder / "cache"),
+                        TRAJD_JOB="a")
+
+    def write(self, exit_idle="2s"):
+        self.config.write_text(CONFIG.format(path=self.demo_file, exit_idle=exit_idle))
+
+    def begin(self, code, **env):
+        return subprocess.Popen([sys.executable, "-c", PRELUDE + textwrap.dedent(code)], env={**self.env, **env}, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
+
+    def run(self, code, **env):
+        process = self.begin(code, **env)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+    def ensure(self, **env):
+        status, out, err = self.run(f"print(launch.ensure_daemon({str(self.config)!r}))", **env)
+        assert status == 0, err
+        return out.strip(), err
+
+    def daemons(self):
+        """Pids of the daemons of this folder."""
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                state = (process / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            if state != "Z" and f"runtime={self.runtime}".encode() in b" ".join(words):
+                found.append(int(process.name))
+        return found
+
+
+@pytest.fixture
+def node(demo_file):
+    with tempfile.TemporaryDirectory(prefix="trajd") as folder:  # a socket's path may have 107 bytes, and pytest's are long
+        one = Node(pathlib.Path(folder), demo_file)
+        yield one
+        for pid in one.daemons():
+            os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: not one.daemons(), 20, "the end of private daemons")
+
+
+def test_eight_ranks_start_one_daemon_that_outlives_its_starter_and_then_ends(node):
+    ranks = [node.begin(f"print(launch.ensure_daemon({str(node.config)!r}))") for _ in range(8)]
+    results = [rank.communicate(timeout=120) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * 8, results
+    endpoints = {out.strip() for out, _ in results}
+    assert len(endpoints) == 1 and len(node.daemons()) == 1
+    assert "".join(err for _, err in results).count("private daemon") == 1  # said once, with the log
+    endpoint = pathlib.Path(endpoints.pop())
+    log = endpoint.parent / "log"
+    assert str(log) in "".join(err for _, err in results) and "ready after" in log.read_text()
+    for folder in (node.runtime / f"trajd-{os.geteuid()}", endpoint.parent, endpoint):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    wait_for(lambda: not node.daemons(), 20, "its end")
+    assert "no worker for 2 s (exit_idle)" in log.read_text()
+
+
+def test_jobs_configurations_and_changes_have_daemons_of_their_own(node):
+    first, said = node.ensure()
+    assert "private daemon" in said
+    assert node.ensure() == (first, "")  # the same again, and nothing said
+    assert node.ensure(TRAJD_JOB="b")[0] != first
+    assert node.ensure(TRAJD_JOB="", SLURM_JOB_ID="17", SLURM_STEP_ID="0")[0] != node.ensure(
+        TRAJD_JOB="", SLURM_JOB_ID="17", SLURM_STEP_ID="1")[0]
+    node.write(exit_idle="3s")
+    assert node.ensure()[0] != first  # never the old configuration
+    assert len(node.daemons()) == 5
+
+
+def test_after_kill_9_of_the_daemon_its_leavings_are_no_obstacle(node):
+    endpoint, _ = node.ensure()
+    os.kill(node.daemons()[0], signal.SIGKILL)
+    wait_for(lambda: not node.daemons(), 10, "its death")
+    assert (pathlib.Path(endpoint) / "feed.sock").exists()
+    again, said = node.ensure()
+    assert again == endpoint and "private daemon" in said and len(node.daemons()) == 1
+
+
+def test_kill_9_of_the_starter_in_the_middle_leaves_the_start_to_the_daemon(node):
+    """The starter dies as soon as it has started the daemon: the daemon goes on, and another rank waits for READY."""
+    status, _, _ = node.run(f"""
+        start = launch._start
+        def die(*arguments):
+            start(*arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+        launch._start = die
+        launch.ensure_daemon({str(node.config)!r})""")
+    assert status == -signal.SIGKILL
+    endpoint, said = node.ensure()
+    assert said == "" and len(node.daemons()) == 1
+    assert "ready after" in (pathlib.Path(endpoint).parent / "log").read_text()
+
+
+def test_mistakes_come_with_file_line_and_key_and_all_waiting_ranks_hear_them(node):
+    node.config.write_text(node.config.read_text().replace("global_batch", "global_bach"))
+    status, _, err = node.run(f"launch.ensure_daemon({str(node.config)!r})")
+    assert status == 1 and "square.yaml:9: feeds.train" in err and "did you mean global_batch" in err, err
+    node.write()
+    node.config.write_text(node.config.read_text().replace("robot0_eef_pos", "robot0_eef_poss"))  # found when it is planned
+    ranks = [node.begin(f"launch.ensure_daemon({str(node.config)!r})") for _ in range(4)]
+    for rank in ranks:
+        _, err = rank.communicate(timeout=60)
+        assert rank.returncode == 1 and "did you mean obs/robot0_eef_pos" in err and "its log: " in err, err
+    assert not node.daemons()
+    node.write()
+    node.config.write_text(node.config.read_text().replace("store: 64MiB", "store: 100000GiB"))
+    status, _, err = node.run(f"launch.ensure_daemon({str(node.config)!r})")
+    assert status == 1 and "memory.store and memory.rings are" in err and "(status " in err, err
+
+
+def test_a_program_that_is_not_there(node):
+    status, _, err = node.run(f"launch.ensure_daemon({str(node.config)!r})", TRAJD_PROGRAM="", PATH="/nowhere")
+    assert status == 1 and "neither in this package" in err, err
+    status, _, err = node.run("launch.ensure_daemon('nowhere.yaml')")
+    assert status == 1 and "nowhere.yaml" in err, err
+
+
+def test_a_dict_is_a_configuration_relative_to_the_current_directory(node):
+    (node.folder / "demo.hdf5").symlink_to(node.demo_file)
+    code = """
+        feed = {"dataset": "demo", "global_batch": 8, "anchor": {"clock": "actions"}, "outputs": {"actions": {"at": "0..3"}}}
+        config = {"memory": {"store": "64MiB", "rings": "64MiB", "reserve": 0}, "exit_idle": "1s",
+                  "datasets": {"demo": {"path": "demo.hdf5", "layout": "demo"}}, "feeds": {"train": feed}}
+        target = launch.resolve(config, overrides={"seed": 3, "anchor": {"clock": None, "rate": 5},
+                                                   "outputs": {"obs/robot0_eef_pos": {"at": "-1..0"}}})
+        print(json.dumps(target))
+        print(json.dumps(launch.resolve(config, "train")))
+        try: launch.resolve(config, "tran")
+        except launch.LaunchError as error: print(error)"""
+    status, out, err = node.run(code)
+    assert status == 0, err
+    changed, plain, mistake = out.splitlines()
+    endpoint, feed, spec = json.loads(changed)
+    assert feed is None and json.loads(spec) == {
+        "dataset": "demo", "global_batch": 8, "seed": 3, "anchor": {"rate": 5},
+        "outputs": {"actions": {"at": "0..3"}, "obs/robot0_eef_pos": {"at": "-1..0"}}}
+    assert json.loads(plain) == [endpoint, "train", None] and "did you mean train?" in mistake
+    status, out, err = node.run(code, TRAJD_ENDPOINT="/run/trajd/else")
+    assert status == 0 and json.loads(out.splitlines()[0])[0] == "/run/trajd/else", err
+
+
+def test_folders_that_are_not_ours_alone_are_refused(node):
+    shared = node.folder / "shared"
+    private = shared / f"trajd-{os.geteuid()}"
+    private.mkdir(parents=True, mode=0o755)
+    code = f"launch.ensure_daemon({str(node.config)!r})"
+    status, _, err = node.run(code, TRAJD_RUNTIME_DIR=str(shared))
+    assert status == 1 and "it must be yours alone" in err and "TRAJD_RUNTIME_DIR" in err, err
+    private.rmdir()
+    (node.folder / "elsewhere").mkdir(mode=0o700)
+    private.symlink_to(node.folder / "elsewhere")
+    for env in ({"TRAJD_RUNTIME_DIR": str(shared)}, {"TRAJD_RUNTIME_DIR": "", "TMPDIR": str(shared)}):
+        status, _, err = node.run(code, **env)
+        assert status == 1 and "it is a link" in err, err
+    assert not node.daemons() and not list((node.folder / "elsewhere").iterdir())
+
+
+def test_without_permission_to_write_the_cache_index_caches_are_private(node):
+    (node.folder / "cache").write_text("in the way")
+    endpoint, _ = node.ensure()
+    assert any((pathlib.Path(endpoint).parent / "cache").iterdir())
