@@ -38,6 +38,16 @@ const char *trajd_feeder_name(const struct trajd_feeder *feeder)
     return feeder->name;
 }
 
+struct trajd_window_spec *trajd_feeder_spec(const struct trajd_feeder *feeder)
+{
+    return feeder->spec;
+}
+
+const char *trajd_feeder_text(const struct trajd_feeder *feeder)
+{
+    return feeder->text;
+}
+
 uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder)
 {
     uint64_t bytes;
@@ -140,6 +150,7 @@ static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct traj
 {
     const struct trajd_sampler *sampler = feeder->plan->sampler;
     const struct trajd_feed_options feed = {.name = feeder->name,
+                                            .instance_of = options->instance_of,
                                             .schema = &feeder->schema,
                                             .slot_count = feeder->spec->slot_count,
                                             .max_credit = options->max_credit,
@@ -162,7 +173,9 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
     enum trajd_status status;
 
     *out = NULL;
-    if (!feeder || !(feeder->name = strdup(options->name))) {
+    if (!feeder || !(feeder->name = strdup(options->name)) ||
+        (options->text && !(feeder->text = strdup(options->text)))) {
+        free(feeder ? feeder->name : NULL);
         free(feeder);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", options->name);
     }
@@ -224,6 +237,7 @@ void trajd_feeder_destroy(struct trajd_feeder **out)
     free(feeder->pinned);
     free(feeder->ahead);
     free(feeder->name);
+    free(feeder->text);
     free(feeder);
 }
 

@@ -20,8 +20,10 @@ struct trajd_window_plan;
 
 struct trajd_feeder_options {
     const char *name;                     /* of the feed, as OPEN names it */
+    const char *instance_of;              /* or NULL: of the feed that it is another production of, with a ring of its own */
     struct trajd_window_spec *spec;       /* owned by the feeder from a successful create on, if owns_spec */
     bool owns_spec;
+    const char *text;                     /* copied: what the specification was read from, if a job sent it; else NULL */
     struct trajd_dataset *dataset;        /* must outlive the feeder */
     struct trajd_pool *pool;              /* shared with other feeders; NULL: the feeder's thread alone */
     struct trajd_server *server;          /* NULL: nothing is served, the plan is only made (--check) */
@@ -43,6 +45,8 @@ struct trajd_feed *trajd_feeder_feed(const struct trajd_feeder *feeder);
 /* What does not change while the feeder lives: dataset, specification, sampler, targets; for questions about the feed. */
 const struct trajd_window_plan *trajd_feeder_plan(const struct trajd_feeder *feeder);
 const char *trajd_feeder_name(const struct trajd_feeder *feeder);
+struct trajd_window_spec *trajd_feeder_spec(const struct trajd_feeder *feeder);
+const char *trajd_feeder_text(const struct trajd_feeder *feeder);
 uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder);
 /* CLOCK_MONOTONIC of the thread's last turn: for the watchdog. */
 int64_t trajd_feeder_last_turn_ns(const struct trajd_feeder *feeder);

@@ -20,7 +20,7 @@ enum {
 };
 
 struct trajd_feeder {
-    char *name;
+    char *name, *text;
     struct trajd_window_spec *spec;
     bool owns_spec;
     struct trajd_dataset *dataset;

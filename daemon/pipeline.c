@@ -20,11 +20,13 @@
 #define MAX_REQUESTS 64
 #define MAX_FEEDERS (TRAJD_CONFIG_MAX_FEEDS + 1024)
 #define SPEC_PREFIX "spec:"
+#define INSTANCE_MARK '#' /* of the names of instances; no name of the configuration has one */
 
 /* What the opener thread is asked: a feed for an OPEN. */
 struct opener_request {
     uint64_t request;
     char *name, *spec;
+    bool is_instance; /* another production of the feed `name` */
 };
 
 struct trajd_pipeline {
@@ -79,13 +81,24 @@ static uint64_t rings_left(struct trajd_pipeline *pipeline)
     return left;
 }
 
+/* Where a feed comes from. */
+struct feed_source {
+    const char *name, *instance_of;
+    struct trajd_window_spec *spec; /* the configuration's, or read from */
+    const char *text;               /* what a job sent */
+};
+
 /* Makes a feeder and lists it. Only the main thread (before READY) and the opener come here, one after the other. */
-static enum trajd_status add_feeder(struct trajd_pipeline *pipeline, const char *name, struct trajd_window_spec *spec,
-                                    bool owns_spec, struct trajd_feeder **feeder, struct trajd_error *error)
+static enum trajd_status add_feeder(struct trajd_pipeline *pipeline, const struct feed_source *source,
+                                    struct trajd_feeder **feeder, struct trajd_error *error)
 {
+    const char *name = source->name;
+    struct trajd_window_spec *spec = source->spec;
     const struct trajd_feeder_options options = {.name = name,
+                                                 .instance_of = source->instance_of,
                                                  .spec = spec,
-                                                 .owns_spec = owns_spec,
+                                                 .owns_spec = source->text != NULL,
+                                                 .text = source->text,
                                                  .dataset = find_dataset(pipeline, spec->dataset),
                                                  .pool = pipeline->pool,
                                                  .server = pipeline->server,
@@ -142,27 +155,86 @@ static struct trajd_feeder *find_feeder(struct trajd_pipeline *pipeline, const c
     return found;
 }
 
+static enum trajd_status add_from_text(struct trajd_pipeline *pipeline, struct feed_source *source,
+                                       struct trajd_feeder **feeder, struct trajd_error *error)
+{
+    struct trajd_yaml *yaml = NULL;
+    enum trajd_status status = trajd_yaml_parse("spec", source->text, strlen(source->text), &yaml, error);
+
+    if (!status)
+        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), source->name, &source->spec, error);
+    trajd_yaml_destroy(&yaml);
+    if (!status)
+        status = add_feeder(pipeline, source, feeder, error);
+    if (status && source->spec)
+        trajd_window_spec_destroy(&source->spec);
+    return status;
+}
+
 static enum trajd_status open_spec(struct trajd_pipeline *pipeline, const char *text, struct trajd_feeder **feeder,
                                    struct trajd_error *error)
 {
-    struct trajd_window_spec *spec = NULL;
-    struct trajd_yaml *yaml = NULL;
-    enum trajd_status status;
     char name[64];
+    struct feed_source source = {.name = name, .text = text};
 
     name_spec(text, name, sizeof name);
     *feeder = find_feeder(pipeline, name);
-    if (*feeder)
-        return TRAJD_OK;
-    status = trajd_yaml_parse("spec", text, strlen(text), &yaml, error);
-    if (!status)
-        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), name, &spec, error);
-    trajd_yaml_destroy(&yaml);
-    if (!status)
-        status = add_feeder(pipeline, name, spec, true, feeder, error);
-    if (status && spec)
-        trajd_window_spec_destroy(&spec);
-    return status;
+    return *feeder ? TRAJD_OK : add_from_text(pipeline, &source, feeder, error);
+}
+
+/* ---- instances: jobs that are elsewhere than those which read a feed ---- */
+
+static bool is_instance(const struct trajd_feeder *feeder, const char *family)
+{
+    const char *name = trajd_feeder_name(feeder);
+    const size_t length = strlen(family);
+
+    return strncmp(name, family, length) == 0 && (!name[length] || name[length] == INSTANCE_MARK);
+}
+
+/* Any feeder of the family, which shows how the others are made; *name: one that is free. */
+static const struct trajd_feeder *find_family(struct trajd_pipeline *pipeline, const char *family, char *name, size_t size)
+{
+    const struct trajd_feeder *found = NULL;
+    uint32_t number = 1;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
+        if (is_instance(pipeline->feeders[f], family))
+            found = pipeline->feeders[f];
+    do
+        snprintf(name, size, "%s%c%u", family, INSTANCE_MARK, ++number);
+    while (find_listed(pipeline, name));
+    pthread_mutex_unlock(&pipeline->mutex);
+    return found;
+}
+
+/* Looks at what would be refused first: who is told `busy` asks again and again. */
+static enum trajd_status open_instance(struct trajd_pipeline *pipeline, const char *family, struct trajd_feeder **feeder,
+                                       struct trajd_error *error)
+{
+    char name[160];
+    const struct trajd_feeder *model = find_family(pipeline, family, name, sizeof name);
+    const uint64_t left = rings_left(pipeline), wanted = model ? trajd_feeder_ring_bytes(model) : 0;
+    struct feed_source source = {.name = name, .instance_of = family};
+
+    if (!model)
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s: it has just been closed: try again", family);
+    if (wanted > left)
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "feed %s: other jobs read it and are elsewhere in it; a ring of its own for this one is %llu bytes, "
+                               "and memory.rings leaves %llu: raise memory.rings, or wait for the others",
+                               family, (unsigned long long)wanted, (unsigned long long)left);
+    if (pipeline->feeder_count >= pipeline->config->max_feeds)
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "feed %s: other jobs read it and are elsewhere in it; another production for this one would be "
+                               "feed %u, and limits.feeds is %u: raise limits.feeds, or wait for the others",
+                               family, pipeline->feeder_count + 1, pipeline->config->max_feeds);
+    source.text = trajd_feeder_text(model);
+    if (source.text)
+        return add_from_text(pipeline, &source, feeder, error);
+    source.spec = trajd_feeder_spec(model);
+    return add_feeder(pipeline, &source, feeder, error);
 }
 
 static enum trajd_status unknown_feed(const struct trajd_pipeline *pipeline, const char *name, struct trajd_error *error)
@@ -176,6 +248,14 @@ static enum trajd_status unknown_feed(const struct trajd_pipeline *pipeline, con
                            used ? names : "none; send a specification");
 }
 
+/* Those of the configuration stay. */
+static bool may_close(const struct trajd_feeder *feeder)
+{
+    const char *name = trajd_feeder_name(feeder);
+
+    return strncmp(name, SPEC_PREFIX, sizeof SPEC_PREFIX - 1) == 0 || strchr(name, INSTANCE_MARK);
+}
+
 /* Takes one idle feed that a job sent off the list, closed; NULL if there is none. With the mutex held: no OPEN can be answered with it
  * meanwhile. */
 static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
@@ -185,8 +265,7 @@ static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
         if (!pipeline->is_idle[f] || feeder == pipeline->lent)
             continue;
         pipeline->is_idle[f] = false;
-        if (strncmp(trajd_feeder_name(feeder), SPEC_PREFIX, sizeof SPEC_PREFIX - 1) != 0 ||
-            !trajd_feed_close_if_idle(trajd_feeder_feed(feeder)))
+        if (!may_close(feeder) || !trajd_feed_close_if_idle(trajd_feeder_feed(feeder)))
             continue;
         pipeline->feeders[f] = pipeline->feeders[--pipeline->feeder_count];
         pipeline->is_idle[f] = pipeline->is_idle[pipeline->feeder_count];
@@ -201,12 +280,15 @@ static void serve_request(struct trajd_pipeline *pipeline, struct opener_request
     struct trajd_error error;
     enum trajd_status status;
 
-    if (!request->spec && request->name)
+    if (!request->spec && request->name && !request->is_instance)
         feeder = find_feeder(pipeline, request->name); /* asked for before the feeds of the config were up */
-    status = feeder          ? TRAJD_OK
-             : request->spec ? open_spec(pipeline, request->spec, &feeder, &error)
-                             : unknown_feed(pipeline, request->name ? request->name : "", &error);
-    if (status)
+    status = feeder                 ? TRAJD_OK
+             : request->is_instance ? open_instance(pipeline, request->name ? request->name : "", &feeder, &error)
+             : request->spec        ? open_spec(pipeline, request->spec, &feeder, &error)
+                                    : unknown_feed(pipeline, request->name ? request->name : "", &error);
+    if (request->is_instance && feeder)
+        LOG(pipeline->log, INFO, "feed %s: opened for a job of its own", trajd_feeder_name(feeder));
+    if (status && status != TRAJD_ERR_BUSY) /* who is told so asks again soon */
         LOG(pipeline->log, WARNING, "OPEN: %s", error.message);
     trajd_server_answer(pipeline->server, request->request, feeder ? trajd_feeder_feed(feeder) : NULL,
                         status ? &error : NULL);
@@ -294,6 +376,18 @@ static void on_open_feed(void *context, uint64_t request_id, const char *name, c
     }
     free(request.name);
     free(request.spec);
+}
+
+static void on_open_instance(void *context, uint64_t request_id, const char *name)
+{
+    struct trajd_pipeline *pipeline = context;
+    struct opener_request request = {.request = request_id, .name = strdup(name), .is_instance = true};
+    struct trajd_error error;
+
+    if (ask_opener(pipeline, &request, &error) == TRAJD_OK)
+        return;
+    trajd_server_answer(pipeline->server, request_id, NULL, &error);
+    free(request.name);
 }
 
 static void on_feed_idle(void *context, struct trajd_feed *feed)
@@ -463,6 +557,7 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
                                            .max_sessions = config->max_sessions,
                                            .version = TRAJD_VERSION,
                                            .open_feed = on_open_feed,
+                                           .open_instance = on_open_instance,
                                            .feed_idle = on_feed_idle,
                                            .describe = on_describe,
                                            .context = pipeline,
@@ -512,8 +607,9 @@ static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *repo
 {
     for (uint32_t f = 0; f < pipeline->config->feed_count; f++) {
         struct trajd_window_spec *spec = pipeline->config->feeds[f];
+        const struct feed_source source = {.name = spec->feed_name, .spec = spec};
         struct trajd_feeder *feeder;
-        enum trajd_status status = add_feeder(pipeline, spec->feed_name, spec, false, &feeder, error);
+        enum trajd_status status = add_feeder(pipeline, &source, &feeder, error);
         if (status)
             return status;
         if (report)

@@ -38,6 +38,7 @@ static void free_feed(struct trajd_core_feed *feed)
     free(feed->members);
     free(feed->job.ranks);
     free((char *)feed->options.name);
+    free((char *)feed->options.instance_of);
     free((char *)feed->options.journal_directory);
     free(feed);
 }
@@ -97,10 +98,12 @@ enum trajd_status trajd_core_add_feed(struct trajd_core *core, const struct traj
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: no memory", options->name);
     made->options = *options;
     made->options.name = strdup(options->name);
+    made->options.instance_of = options->instance_of ? strdup(options->instance_of) : NULL;
     made->options.journal_directory = options->journal_directory ? strdup(options->journal_directory) : NULL;
     made->slots = calloc(options->slot_count, sizeof *made->slots);
     made->members = calloc(core->options.max_sessions, sizeof *made->members);
     if (!made->options.name || !made->slots || !made->members ||
+        (options->instance_of && !made->options.instance_of) ||
         (options->journal_directory && !made->options.journal_directory)) {
         free_feed(made);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: no memory", options->name);
@@ -151,6 +154,11 @@ uint32_t trajd_core_feed_id(const struct trajd_core_feed *feed)
 const char *trajd_core_feed_name(const struct trajd_core_feed *feed)
 {
     return feed->options.name;
+}
+
+const char *trajd_core_family(const struct trajd_core_feed *feed)
+{
+    return feed->options.instance_of ? feed->options.instance_of : feed->options.name;
 }
 
 void *trajd_core_feed_user(const struct trajd_core_feed *feed)

@@ -50,7 +50,8 @@ void trajd_core_destroy(struct trajd_core **core);
 /* ---- feeds ---- */
 
 struct trajd_core_feed_options {
-    const char *name;      /* copied; <= TRAJD_WIRE_MAX_NAME */
+    const char *name;        /* copied; <= TRAJD_WIRE_MAX_NAME */
+    const char *instance_of; /* copied; the feed that this one is another production of, with a ring of its own; or NULL */
     uint32_t slot_count;   /* 3 to TRAJD_CORE_MAX_SLOTS */
     uint32_t max_credit;   /* >= 2; above TRAJD_WIRE_MAX_LEASES it is that */
     uint32_t global_batch; /* G >= 1 */
@@ -123,6 +124,12 @@ uint64_t trajd_core_find_token(const struct trajd_core *core, const uint8_t toke
  * leases are gone, its memory can be written again. An unknown id is fine. */
 void trajd_core_end_session(struct trajd_core *core, uint64_t session, uint64_t now_ns);
 
+/* Of `feed` and its instances the one for that OPEN: where its job is, else one that no job reads. NULL: jobs that are
+ * elsewhere read them all, so it takes another instance. */
+struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t session,
+                                          const struct trajd_wire_open *open, struct trajd_core_feed *feed);
+/* What all instances of a feed are known by. */
+const char *trajd_core_family(const struct trajd_core_feed *feed);
 /* OPEN of a feed that exists, as an answer to `open` (whose feed or spec the caller has resolved). Sends
  * OPENED (and BATCHes), or ERROR. TRAJD_OK: the session is on the feed: the caller hands over the ring's
  * descriptor if it has not before. */

@@ -309,7 +309,7 @@ static void use_journal(struct trajd_core_feed *feed)
     if (!options->journal_directory)
         return;
     if (options->epoch_length / options->global_batch > TRAJD_JOURNAL_MAX_BATCH ||
-        trajd_journal_open(options->journal_directory, options->name, feed->job.name, &feed->journal,
+        trajd_journal_open(options->journal_directory, trajd_core_family(feed), feed->job.name, &feed->journal,
                            &damaged, NULL))
         stats->journals_refused++;
     stats->damaged_journals += damaged;

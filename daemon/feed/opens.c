@@ -1,4 +1,6 @@
 /* OPEN: who may begin an epoch, who joins, who is refused. */
+#include <string.h>
+
 #include "daemon/feed/state.h"
 #include "daemon/feed/token.h"
 
@@ -269,6 +271,36 @@ void trajd_core_refuse_open(struct trajd_core *core, uint64_t session_id, uint64
         return;
     leave(session, now_ns);
     trajd_core_send_error(core, session_id, request, error);
+}
+
+/* How well an OPEN would do there: 0 not at all, 1 by taking it from a job that nobody is left of, 2 nobody has it, 3
+ * its job was there last, 4 its job is there. */
+static int rate(const struct trajd_core_feed *feed, const struct session *session, const struct trajd_wire_open *open)
+{
+    bool is_ours = feed->job.phase != JOB_NONE && trajd_wire_text_equals(open->job, feed->job.name);
+
+    if (count_others(feed, session))
+        return is_ours ? 4 : 0;
+    if (is_ours)
+        return 3;
+    return feed->job.phase == JOB_NONE ? 2 : 1;
+}
+
+struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t session_id,
+                                          const struct trajd_wire_open *open, struct trajd_core_feed *feed)
+{
+    const struct session *session = trajd_session_find(core, session_id);
+    struct trajd_core_feed *best = NULL;
+    int best_rate = 0;
+
+    for (struct trajd_core_feed *other = core->feeds; other; other = other->next) {
+        int here = strcmp(trajd_core_family(other), trajd_core_family(feed)) == 0 ? rate(other, session, open) : 0;
+        if (here && here >= best_rate) { /* the oldest of equals: it stands last */
+            best = other;
+            best_rate = here;
+        }
+    }
+    return best;
 }
 
 enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,

@@ -292,7 +292,7 @@ void trajd_server_answer(struct trajd_server *server, uint64_t request, struct t
     pthread_mutex_lock(&server->mutex);
     for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
         struct trajd_request *pending = &server->requests[i];
-        if (request == 0 || pending->id != request)
+        if (request == 0 || pending->id == 0 || pending->asked != request)
             continue;
         pending->answered = true;
         pending->feed = feed;

@@ -45,6 +45,7 @@ enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema, str
 
 struct trajd_feed_options {
     const char *name; /* as OPEN names it; for a spec that a job sent: "spec:" and its hash */
+    const char *instance_of; /* the feed that this one is another production of, with a ring of its own; or NULL */
     const struct trajd_feed_schema *schema; /* copied */
     uint32_t slot_count;                    /* >= 3 */
     uint32_t max_credit;                    /* a session's, >= 2 */
@@ -65,6 +66,10 @@ struct trajd_server_options {
      * with trajd_server_answer. */
     void (*open_feed)(void *context, uint64_t request, const char *name, const char *spec,
                       size_t spec_length);
+    /* A job wants the feed of that name, and jobs that are elsewhere read it and all its instances: add another one
+     * (trajd_feed_options.instance_of) and answer with it, or with why not. As open_feed. NULL: the job is told that the
+     * feed is busy. */
+    void (*open_instance)(void *context, uint64_t request, const char *name);
     /* No session has been on the feed for a while (feed_idle_ms): the producer may close it. Called on the
      * server's thread. */
     void (*feed_idle)(void *context, struct trajd_feed *feed);

@@ -57,6 +57,7 @@ static enum trajd_status enter_core(struct trajd_server *server, const struct tr
 {
     const struct trajd_core_feed_options core = {
         .name = options->name,
+        .instance_of = options->instance_of,
         .slot_count = options->slot_count,
         .max_credit = options->max_credit,
         .global_batch = options->schema->global_batch,

@@ -171,6 +171,7 @@ static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
     if (server->draining && trajd_core_lease_count(server->core) == 0)
         pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);
+    trajd_server_ask_instances(server);
     bool sent = send_outbox(server);
     pthread_mutex_lock(&server->mutex);
     trajd_server_wake_takers(server); /* not before: they would contend for the mutex, and for the cores */

@@ -109,15 +109,20 @@ static enum trajd_status start_session(struct trajd_server *server, const struct
 
 /* ---- OPEN ---- */
 
-static enum trajd_status enter_feed(struct trajd_server *server, struct trajd_peer *peer,
-                                    const struct trajd_wire_open *open, struct trajd_feed *feed,
-                                    uint64_t now_ns)
+/* False: it takes another instance of the feed. */
+static bool enter_feed(struct trajd_server *server, struct trajd_peer *peer, const struct trajd_wire_open *open,
+                       struct trajd_core_feed *core, uint64_t now_ns)
 {
-    enum trajd_status status = trajd_core_open(server->core, peer->session, open, feed->core, now_ns);
-    if (status != TRAJD_OK || !trajd_peer_note_ring(peer, feed->ring.ring_id))
-        return status;
+    struct trajd_core_feed *chosen = trajd_core_choose(server->core, peer->session, open, core);
+    if (chosen == NULL && server->options.open_instance != NULL && !server->draining)
+        return false;
+    struct trajd_feed *feed = trajd_core_feed_user(chosen != NULL ? chosen : core);
+    if (trajd_core_open(server->core, peer->session, open, feed->core, now_ns) != TRAJD_OK ||
+        !trajd_peer_note_ring(peer, feed->ring.ring_id))
+        return true;
     /* a worker that does not take its ring waits in vain until its own timeout; its end of file ends all */
-    return trajd_fdsock_send_ring(server->fdsock, peer->session, &feed->ring, NULL);
+    trajd_fdsock_send_ring(server->fdsock, peer->session, &feed->ring, NULL);
+    return true;
 }
 
 static struct trajd_request *note_request(struct trajd_server *server, const struct trajd_peer *peer,
@@ -129,6 +134,7 @@ static struct trajd_request *note_request(struct trajd_server *server, const str
             continue;
         *request =
             (struct trajd_request){.id = ++server->last_request, .session = peer->session, .open = *open};
+        request->asked = request->id;
         trajd_wire_text_copy(open->job, request->job, sizeof(request->job));
         request->open.job = trajd_wire_text(request->job);
         request->open.feed = request->open.spec = (struct trajd_wire_text){0};
@@ -140,19 +146,67 @@ static struct trajd_request *note_request(struct trajd_server *server, const str
     return NULL;
 }
 
+/* The same job asks for an instance already: one is enough for all its sessions. */
+static const struct trajd_request *find_sibling(const struct trajd_server *server, const struct trajd_request *request)
+{
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
+        const struct trajd_request *other = &server->requests[i];
+        if (other != request && other->id != 0 && !other->answered && strcmp(other->family, request->family) == 0 &&
+            strcmp(other->job, request->job) == 0)
+            return other;
+    }
+    return NULL;
+}
+
+static void want_instance(struct trajd_server *server, struct trajd_request *request,
+                          const struct trajd_core_feed *feed)
+{
+    strcpy(request->family, trajd_core_family(feed));
+    request->answered = false;
+    const struct trajd_request *sibling = find_sibling(server, request);
+    request->asked = sibling != NULL ? sibling->asked : request->id;
+    request->unasked = sibling == NULL;
+}
+
+void trajd_server_ask_instances(struct trajd_server *server)
+{
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
+        struct trajd_request *request = &server->requests[i];
+        if (!request->unasked)
+            continue;
+        request->unasked = false;
+        server->options.open_instance(server->options.context, request->id, request->family);
+    }
+}
+
+/* False: it is still to be answered. */
+static bool finish_request(struct trajd_server *server, struct trajd_request *request, uint64_t now_ns)
+{
+    struct trajd_peer *peer = trajd_peers_by_session(&server->peers, request->session);
+    if (peer == NULL)
+        return true;
+    if (request->feed == NULL) {
+        trajd_core_refuse_open(server->core, request->session, request->open.request, &request->error, now_ns);
+        return true;
+    }
+    if (enter_feed(server, peer, &request->open, request->feed->core, now_ns))
+        return true;
+    if (request->family[0] == '\0') { /* the feed of a specification, and jobs that are elsewhere read it */
+        want_instance(server, request, request->feed->core);
+        return false;
+    }
+    trajd_error_set(&request->error, TRAJD_ERR_BUSY, 0, "feed %s: other jobs read it by now: try again",
+                    request->family);
+    trajd_core_refuse_open(server->core, request->session, request->open.request, &request->error, now_ns);
+    return true;
+}
+
 void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
         struct trajd_request *request = &server->requests[i];
-        if (request->id == 0 || !request->answered)
-            continue;
-        struct trajd_peer *peer = trajd_peers_by_session(&server->peers, request->session);
-        if (peer != NULL && request->feed != NULL)
-            enter_feed(server, peer, &request->open, request->feed, now_ns);
-        else
-            trajd_core_refuse_open(server->core, request->session, request->open.request, &request->error,
-                                   now_ns);
-        request->id = 0;
+        if (request->id != 0 && request->answered && finish_request(server, request, now_ns))
+            request->id = 0;
     }
 }
 
@@ -175,6 +229,7 @@ static void ask_producer(struct trajd_server *server, uint64_t request, const st
     free(spec);
 }
 
+/* 0: nothing is to be asked now; else the number of a request for a feed that is not there yet. */
 static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer,
                             const struct trajd_wire_open *open, uint64_t now_ns)
 {
@@ -183,15 +238,16 @@ static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer
         open->feed.size > 0 ? trajd_core_find_feed(server->core, open->feed) : NULL;
     if (!peer->attached) {
         trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "OPEN: connect to fd.sock first");
-    } else if (feed != NULL) {
-        enter_feed(server, peer, open, trajd_core_feed_user(feed), now_ns);
+    } else if (feed != NULL && enter_feed(server, peer, open, feed, now_ns)) {
         return 0;
-    } else if (server->options.open_feed == NULL) {
+    } else if (feed == NULL && server->options.open_feed == NULL) {
         trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "no feed of that name");
     } else {
         struct trajd_request *request = note_request(server, peer, open);
+        if (request != NULL && feed != NULL)
+            want_instance(server, request, feed);
         if (request != NULL)
-            return request->id;
+            return feed != NULL ? 0 : request->id;
         trajd_error_set(&error, TRAJD_ERR_BUSY, 0, "OPEN: too many feeds are being opened");
     }
     trajd_core_refuse_open(server->core, peer->session, open->request, &error, now_ns);

@@ -44,11 +44,14 @@ struct trajd_outbox {
 
 /* An OPEN that waits for the producer. */
 struct trajd_request {
-    uint64_t id; /* 0: free */
+    uint64_t id;    /* 0: free */
+    uint64_t asked; /* the id that the producer knows: of several sessions of a job that want an instance the first's */
+    char family[TRAJD_WIRE_MAX_NAME + 1]; /* of the instance that is wanted; "": of none */
     uint64_t session;
     struct trajd_wire_open open;
     char job[TRAJD_WIRE_MAX_NAME + 1];
     uint8_t resume[TRAJD_WIRE_MAX_CHECKPOINT];
+    bool unasked; /* the thread's own: the producer is still to be asked for an instance */
     bool answered;
     struct trajd_feed *feed; /* of the answer, or */
     struct trajd_error error;
@@ -116,6 +119,8 @@ void trajd_server_wake_takers(struct trajd_server *server);
 void trajd_server_handle(struct trajd_server *server, const struct trajd_incoming *incoming, uint64_t now_ns);
 /* OPENs whose feed the producer has answered. The mutex is held. */
 void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns);
+/* Asks the producer for the instances that are wanted. The thread; no mutex is held: the producer may answer at once. */
+void trajd_server_ask_instances(struct trajd_server *server);
 /* Puts a message for a session's peer into the outbox. The mutex is held. */
 void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
                        const struct trajd_wire_message *message);

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from conftest import trajd, wait_for
-from test_failures import Worker, finish
+from test_failures import Worker, finish, wait_for_done
 
 FEED = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
@@ -295,3 +295,77 @@ def test_a_stopped_rank_is_named_and_goes_on(daemon, demo_file):
     finish(sleeper)
     assert rows > 0
     client.close()
+
+
+# ---- several jobs on a feed ----
+
+def jobs_of(one):
+    client = one.client()
+    status = client.status()
+    client.close()
+    return {feed["name"]: feed["job"] for feed in status["feeds"] if feed["members"]}
+
+
+def test_jobs_at_different_positions_have_productions_of_their_own(daemon, demo_file):
+    one = daemon("feed_idle: 1s\n" + feed(demo_file))
+    order = {epoch: sequence(one, epoch) for epoch in (0, 3)}
+    first = one.client()
+    first.open("train", job="first")
+    ids = take(first, 2)
+    others = [one.client() for _ in range(2)]
+    open_ranks(others, job="second", epoch=3, position=64 * 4)  # together: one production for both
+    assert jobs_of(one) == {"train": "first", "train#2": "second"}
+    third = one.client()
+    third.open("train", job="first")  # of the first job: shares
+    seen = [i for _, batch in global_batches(others) for i in batch]
+    assert seen == order[3][64 * 4:]
+    ids += take(third, 2)
+    for client in (*others, third):
+        client.close()
+    assert sorted(ids + rest(first)) == sorted(order[0])
+    wait_for(lambda: "train#2: closed" in one.text(), what="the instance that nobody reads")
+    # and again, by a specification that a job sends
+    spec = feed(demo_file).split("train:")[1]
+    texts = [one.client() for _ in range(2)]
+    for client, job in zip(texts, ("a", "b")):
+        client.open(spec=spec.replace("\n    ", "\n"), job=job, epoch=3)
+    assert [rest(client) for client in texts] == [order[3], order[3]]
+    assert len([name for name in jobs_of(one) if name.startswith("spec:")]) == 2
+    for client in (first, *texts):
+        client.close()
+
+
+def test_a_job_that_returns_finds_its_journal_in_any_production(daemon, demo_file):
+    one = daemon(feed(demo_file))
+    first = one.client()
+    first.open("train", job="first")
+    second = Worker(one, "--job", "second", "--epoch", 1, "--pace")
+    for _ in range(3):
+        second.go()
+        second.read("batch")
+    assert set(jobs_of(one)) == {"train", "train#2"}
+    wait_for_done(one, 3)
+    one.kill()
+    one.start()
+    second.process.stdin.close()
+    finish(second)  # it opens again by itself, and whoever is first has the feed
+    ids = second.ids()
+    assert sorted(set(ids)) == sorted(sequence(one))
+    assert not set(ids[:192]) & set(ids[192:])  # DONE stays DONE; what was leased comes again
+
+
+@pytest.mark.parametrize("limit, raises", [("rings", "raise memory.rings"), ("feeds", "raise limits.feeds")])
+def test_a_job_without_room_of_its_own_waits(daemon, demo_file, limit, raises):
+    if limit == "feeds":
+        one = daemon(feed(demo_file).replace("credit: 8", "credit: 8, feeds: 1"))
+    else:
+        one = daemon(feed(demo_file, batch=2000).replace("slots: 6", "slots: 80"))  # over half of the 64 MiB
+    first, second = one.client(), one.client()
+    first.open("train", job="first")
+    with pytest.raises(trajd.TrajdError, match=f"other jobs read it and are elsewhere .*{raises}") as raised:
+        second.open("train", job="second", timeout_ms=300)
+    assert raised.value.status == trajd.BUSY
+    first.close()
+    second.open("train", job="second", epoch=5)
+    assert second.next().epoch == 5
+    second.close()
