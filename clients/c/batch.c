@@ -60,6 +60,35 @@ const struct trajd_tensor *trajd_batch_find(const struct trajd_batch *batch, con
     return NULL;
 }
 
+bool trajd_batch_is_writable(const struct trajd_batch *batch)
+{
+    return batch->mapping == NULL || batch->mapping->terms.writable;
+}
+
+struct trajd_ring {
+    struct trajd_mapping *mapping;
+};
+
+struct trajd_ring *trajd_batch_hold_ring(const struct trajd_batch *batch, struct trajd_ring_info *info)
+{
+    struct trajd_ring *ring = batch->mapping != NULL ? malloc(sizeof(*ring)) : NULL;
+    if (ring == NULL)
+        return NULL;
+    ring->mapping = trajd_mapping_hold(batch->mapping);
+    *info = (struct trajd_ring_info){.base = ring->mapping->memory,
+                                     .size_bytes = ring->mapping->terms.size_bytes,
+                                     .writable = ring->mapping->terms.writable};
+    return ring;
+}
+
+void trajd_ring_drop(struct trajd_ring **ring)
+{
+    if (*ring != NULL)
+        trajd_mapping_drop((*ring)->mapping);
+    free(*ring);
+    *ring = NULL;
+}
+
 /* ---- what the daemon hears of it ---- */
 
 void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease)

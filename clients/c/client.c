@@ -119,7 +119,10 @@ static enum trajd_status await_session(struct trajd_client *client, struct trajd
     enum trajd_status status = trajd_link_dial(&client->link, error);
     if (status != TRAJD_OK)
         return status;
+    trajd_session_begin(client);
     while (client->phase < TRAJD_PHASE_READY) {
+        if (trajd_session_is_cancelled(client))
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "connect: interrupted");
         if (trajd_client_now_ns() >= deadline_ns)
             return no_answer(client, error);
         trajd_session_wait(client, deadline_ns);
@@ -158,6 +161,9 @@ enum trajd_status trajd_client_connect(const struct trajd_connect_options *optio
     client->wake_fd = client->keeper_fd = client->notify_fd = client->link.fd = -1;
     client->timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : CONNECT_TIMEOUT_MS;
     client->reconnect = options->reconnect;
+    client->explicit_done = options->explicit_done;
+    client->ask_user = options->interrupted;
+    client->context = options->context;
     client->life = 1;
     pthread_mutex_init(&client->pump, NULL);
     pthread_mutex_init(&client->state, NULL);

@@ -78,7 +78,11 @@ struct trajd_client {
     uint32_t references; /* atomic: the user's, and one a batch */
     char *directory, *name;
     uint32_t timeout_ms;
-    bool reconnect;
+    bool reconnect, explicit_done;
+    bool (*ask_user)(void *context); /* true: the wait ends; NULL: nobody asks */
+    void *context;
+    bool cancelled; /* it said so in this call */
+    uint64_t asked_ns; /* when it was asked last */
     int wake_fd;   /* wakes next() */
     int keeper_fd; /* wakes the keeper */
     int notify_fd; /* what the user polls */
@@ -148,6 +152,9 @@ void trajd_session_repeat_open(struct trajd_client *client); /* it may have been
 void trajd_session_say(struct trajd_client *client, const struct trajd_wire_message *message);
 /* One wait for anything, at most until the deadline; then a turn. */
 void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns);
+/* Each call that waits begins with the first; the second is true once the user wants it to end. */
+void trajd_session_begin(struct trajd_client *client);
+bool trajd_session_is_cancelled(const struct trajd_client *client);
 
 /* session_messages.c: what the daemon says; `pump` is held */
 void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size);

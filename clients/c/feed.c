@@ -134,6 +134,7 @@ static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_
     client->retry_at_ns = 0;
     client->failure = (struct trajd_error){.status = TRAJD_OK};
     client->open_request = 0; /* an answer to an earlier OPEN is none to this */
+    trajd_session_begin(client);
     return TRAJD_OK;
 }
 
@@ -144,7 +145,7 @@ static enum trajd_status await_opened(struct trajd_client *client, uint64_t dead
         const uint64_t now_ns = trajd_client_now_ns();
         if (client->phase == TRAJD_PHASE_READY && now_ns >= client->retry_at_ns)
             trajd_session_open(client);
-        if (now_ns >= deadline_ns) {
+        if (trajd_session_is_cancelled(client) || now_ns >= deadline_ns) {
             client->phase = client->phase > TRAJD_PHASE_READY ? TRAJD_PHASE_READY : client->phase;
             client->open_request = 0;
             if (client->failure.status == TRAJD_ERR_BUSY) {
@@ -293,7 +294,7 @@ static uint32_t count_held(struct trajd_client *client)
 static void settle_previous(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    if (client->previous != NULL)
+    if (client->previous != NULL && !client->explicit_done)
         trajd_batch_say_done(client->previous);
     const struct trajd_wire_ack *pending = &client->pending;
     const uint32_t unsaid =
@@ -320,6 +321,8 @@ static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms
     const uint64_t busy_ns = patience_ns < deadline_ns ? patience_ns : deadline_ns;
     struct trajd_delivery delivery;
     for (bool turned = false;; turned = true) {
+        if (trajd_session_is_cancelled(client)) /* before a batch is taken, which would be lost */
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: interrupted");
         if (take_delivery(client, &delivery))
             return hand_out(client, &delivery, batch, error);
         enum trajd_status status = judge(client, error);
@@ -352,6 +355,7 @@ enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms,
     if (trajd_client_is_foreign(client))
         return refuse_foreign(error);
     pthread_mutex_lock(&client->pump);
+    trajd_session_begin(client);
     settle_previous(client);
     enum trajd_status status = await_batch(client, timeout_ms, batch, error);
     pthread_mutex_unlock(&client->pump);

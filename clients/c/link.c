@@ -190,7 +190,8 @@ struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd,
     struct pollfd items[] = {{.fd = link->dealer_fd, .events = POLLIN},
                              {.fd = wake_fd, .events = POLLIN},
                              {.fd = link->fd, .events = POLLIN}};
-    if (poll(items, 3, timeout_ms) <= 0)
-        return (struct trajd_link_readable){0};
+    const int count = poll(items, 3, timeout_ms);
+    if (count <= 0)
+        return (struct trajd_link_readable){.signalled = count < 0 && errno == EINTR};
     return (struct trajd_link_readable){.wake = items[1].revents != 0, .connection = items[2].revents != 0};
 }

@@ -53,6 +53,7 @@ enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link
  * after trajd_link_receive has returned 0, and nothing has been sent since. */
 struct trajd_link_readable {
     bool connection, wake;
+    bool signalled; /* a signal came instead */
 };
 struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd, int timeout_ms);
 /* Readable when trajd_link_receive may have become worth a call; edge-triggered, -1 before the first dial. */

@@ -40,6 +40,8 @@ static enum trajd_status await_answer(struct trajd_client *client, const struct 
             said_life = client->life;
             say_question(client, question);
         }
+        if (trajd_session_is_cancelled(client))
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "interrupted");
         if (trajd_client_now_ns() >= deadline_ns)
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "no answer from the daemon at %s in time",
                                    client->directory);
@@ -57,6 +59,7 @@ static enum trajd_status ask(struct trajd_client *client, const struct trajd_wir
     const uint64_t deadline_ns = trajd_client_now_ns() + wait_ms * UINT64_C(1000000);
     client->question_request = ++client->last_request;
     client->answered = false;
+    trajd_session_begin(client);
     enum trajd_status status = await_answer(client, question, deadline_ns, error);
     *json = client->answer_json;
     client->answer_json = NULL;

@@ -6,6 +6,8 @@
 #define RETRY_NS (20 * UINT64_C(1000000))
 #define HELLO_NS (500 * UINT64_C(1000000))
 #define PING_NS (1000 * UINT64_C(1000000))
+#define ASK_USER_MS 50
+#define ASK_USER_NS (ASK_USER_MS * UINT64_C(1000000))
 
 void trajd_session_say(struct trajd_client *client, const struct trajd_wire_message *message)
 {
@@ -252,6 +254,28 @@ static bool begin_waiting(struct trajd_client *client)
     return waiting;
 }
 
+void trajd_session_begin(struct trajd_client *client)
+{
+    client->cancelled = false;
+    client->asked_ns = trajd_client_now_ns();
+}
+
+bool trajd_session_is_cancelled(const struct trajd_client *client)
+{
+    return client->cancelled;
+}
+
+/* Asking costs the user a lock: not more often than it can be noticed, but at once when a signal came. */
+static void ask_user(struct trajd_client *client, bool signalled)
+{
+    const uint64_t now_ns = trajd_client_now_ns();
+    if (client->ask_user == NULL || (!signalled && now_ns - client->asked_ns < ASK_USER_NS))
+        return;
+    client->asked_ns = now_ns;
+    if (client->ask_user(client->context))
+        client->cancelled = true;
+}
+
 void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns)
 {
     uint64_t count;
@@ -262,6 +286,8 @@ void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns)
         int timeout_ms = trajd_session_timeout_ms(client, now_ns);
         if (rest_ms < (uint64_t)timeout_ms)
             timeout_ms = (int)rest_ms;
+        if (client->ask_user != NULL && timeout_ms > ASK_USER_MS)
+            timeout_ms = ASK_USER_MS;
         readable = trajd_link_wait(&client->link, client->wake_fd, timeout_ms);
         pthread_mutex_lock(&client->state);
         client->waiting = false;
@@ -270,4 +296,5 @@ void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns)
             count = 0; /* never empty here; and if it were, nothing would be lost */
     }
     turn(client, readable.connection);
+    ask_user(client, readable.signalled);
 }

@@ -35,12 +35,18 @@ extern "C" {
 
 struct trajd_client;
 struct trajd_batch;
+struct trajd_ring;
 
 struct trajd_connect_options {
     const char *endpoint;    /* the daemon's runtime directory; NULL: $TRAJD_ENDPOINT, else /run/trajd/main */
     const char *client_name; /* shown by trajctl status; NULL: the program's name */
     uint32_t timeout_ms;     /* to wait for a daemon; 0: 10,000 */
     bool reconnect;          /* true: after the daemon's death, next() waits for its return and goes on */
+    bool explicit_done;      /* true: next() says no DONE; only trajd_batch_done and release do */
+    /* NULL, or asked every 50 ms and after a signal by whatever waits (connect, open, next, status, in the caller's
+     * own thread): true ends the wait with TRAJD_ERR_TIMEOUT. It must not call the client. */
+    bool (*interrupted)(void *context);
+    void *context; /* of interrupted */
 };
 
 enum trajd_mode { TRAJD_MODE_SHARE = 0, TRAJD_MODE_SHARD = 1 };
@@ -106,7 +112,8 @@ enum trajd_status trajd_client_open(struct trajd_client *client, const struct tr
 /* NULL before the first open. */
 const struct trajd_feed_info *trajd_client_feed_info(const struct trajd_client *client);
 
-/* The next batch of this worker. Says DONE for the one returned before, if the caller has not. timeout_ms
+/* The next batch of this worker. Says DONE for the one returned before, if the caller has not (unless
+ * explicit_done was asked for). timeout_ms
  * below 0: for ever, 0: do not wait. Other than TRAJD_OK:
  *   TRAJD_END_OF_EPOCH   again and again until open
  *   TRAJD_ERR_TIMEOUT    nothing in time, or trajd_client_interrupt
@@ -159,6 +166,16 @@ uint32_t trajd_batch_tensor_count(const struct trajd_batch *batch);
 /* NULL if there is none. Owned by the batch. */
 const struct trajd_tensor *trajd_batch_tensor(const struct trajd_batch *batch, uint32_t index);
 const struct trajd_tensor *trajd_batch_find(const struct trajd_batch *batch, const char *name);
+/* The mapped ring that the batch lies in, for who registers it with a device: it stays mapped until it is dropped,
+ * which takes no slot. NULL: the batch lies in memory of its own. */
+struct trajd_ring_info {
+    void *base;
+    uint64_t size_bytes;
+    bool writable;
+};
+bool trajd_batch_is_writable(const struct trajd_batch *batch);
+struct trajd_ring *trajd_batch_hold_ring(const struct trajd_batch *batch, struct trajd_ring_info *info);
+void trajd_ring_drop(struct trajd_ring **ring); /* clears the pointer; NULL is fine */
 /* Accounted for: will not be handed out again, whoever dies. The memory stays leased. */
 void trajd_batch_done(struct trajd_batch *batch);
 /* Gives the memory back (and says DONE, if that was not said); clears the pointer. NULL is fine. */

@@ -19,7 +19,7 @@ class Error(c.Structure):
 
 class ConnectOptions(c.Structure):
     _fields_ = [("endpoint", c.c_char_p), ("client_name", c.c_char_p), ("timeout_ms", c.c_uint32),
-                ("reconnect", c.c_bool)]
+                ("reconnect", c.c_bool), ("explicit_done", c.c_bool), ("interrupted", c.c_void_p), ("context", c.c_void_p)]
 
 
 class OpenOptions(c.Structure):
