@@ -1,0 +1,291 @@
+#include "clients/python/core/py_core.h"
+#include "proto/ring_layout.h"
+
+struct batch_object {
+    PyObject_HEAD
+    struct trajd_lease *lease; /* NULL: released */
+    struct trajd_batch_info info;
+    bool writable;
+};
+
+struct ring_object {
+    PyObject_HEAD
+    struct trajd_ring *ring;
+    struct trajd_ring_info info;
+};
+
+static PyTypeObject *batch_type, *ring_type;
+
+PyObject *trajd_py_batch_create(struct trajd_batch *batch)
+{
+    struct batch_object *self = (struct batch_object *)PyType_GenericAlloc(batch_type, 0);
+    struct trajd_lease *lease = self != NULL ? trajd_lease_create(batch) : NULL;
+    if (lease == NULL) {
+        Py_XDECREF(self);
+        trajd_batch_release(&batch);
+        return PyErr_NoMemory();
+    }
+    trajd_batch_get_info(batch, &self->info);
+    self->lease = lease;
+    self->writable = trajd_batch_is_writable(batch);
+    return (PyObject *)self;
+}
+
+static void batch_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    trajd_lease_drop(((struct batch_object *)object)->lease);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* The batch, or NULL with an exception. */
+static struct trajd_batch *batch_of(PyObject *object)
+{
+    struct batch_object *self = (struct batch_object *)object;
+    if (self->lease != NULL)
+        return trajd_lease_batch(self->lease);
+    PyErr_SetString(PyExc_ValueError, "this batch is released");
+    return NULL;
+}
+
+/* ---- views ---- */
+
+static PyObject *batch_schema(PyObject *object, PyObject *unused)
+{
+    const struct trajd_batch *batch = batch_of(object);
+    (void)unused;
+    const uint32_t count = batch != NULL ? trajd_batch_tensor_count(batch) : 0;
+    PyObject *list = batch != NULL ? PyList_New(0) : NULL;
+    for (uint32_t i = 0; list != NULL && i < count; i++) {
+        const struct trajd_tensor *tensor = trajd_batch_tensor(batch, i);
+        PyObject *shape = PyList_New(0);
+        for (uint32_t k = 1; shape != NULL && k < tensor->rank; k++) {
+            PyObject *extent = PyLong_FromUnsignedLongLong(tensor->shape[k]);
+            if (extent == NULL || PyList_Append(shape, extent) != 0)
+                Py_CLEAR(shape);
+            Py_XDECREF(extent);
+        }
+        PyObject *entry = shape == NULL ? NULL
+                                        : Py_BuildValue("(sszsN)", tensor->name, tensor->role, tensor->of,
+                                                        trajd_dtype_name(tensor->dtype), shape);
+        if (entry == NULL || PyList_Append(list, entry) != 0)
+            Py_CLEAR(list);
+        Py_XDECREF(entry);
+    }
+    return list;
+}
+
+static PyObject *batch_tensor(PyObject *object, PyObject *argument)
+{
+    struct batch_object *self = (struct batch_object *)object;
+    const struct trajd_batch *batch = batch_of(object);
+    const unsigned long index = batch != NULL ? PyLong_AsUnsignedLong(argument) : 0;
+    if (batch == NULL || PyErr_Occurred())
+        return NULL;
+    const struct trajd_tensor *tensor = index < UINT32_MAX ? trajd_batch_tensor(batch, (uint32_t)index) : NULL;
+    if (tensor == NULL) {
+        PyErr_Format(PyExc_IndexError, "tensor %lu of %u", index, trajd_batch_tensor_count(batch));
+        return NULL;
+    }
+    struct trajd_view view = {.data = tensor->data,
+                              .dtype = tensor->dtype,
+                              .rank = (int)tensor->rank,
+                              .read_only = !self->writable};
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        view.shape[i] = (Py_ssize_t)tensor->shape[i];
+        view.strides_bytes[i] = (Py_ssize_t)tensor->strides_bytes[i];
+    }
+    return trajd_py_tensor_create(self->lease, &view);
+}
+
+/* From the first byte of any tensor to behind the last, from a boundary that suits every type. */
+static PyObject *batch_slab(PyObject *object, PyObject *unused)
+{
+    struct batch_object *self = (struct batch_object *)object;
+    const struct trajd_batch *batch = batch_of(object);
+    (void)unused;
+    if (batch == NULL)
+        return NULL;
+    uintptr_t begin = UINTPTR_MAX, end = 0;
+    for (uint32_t i = 0; i < trajd_batch_tensor_count(batch); i++) {
+        const struct trajd_tensor *tensor = trajd_batch_tensor(batch, i);
+        const uintptr_t data = (uintptr_t)tensor->data;
+        const uintptr_t behind = data + tensor->shape[0] * (uint64_t)tensor->strides_bytes[0];
+        begin = data < begin ? data : begin;
+        end = behind > end ? behind : end;
+    }
+    begin = end == 0 ? 0 : begin - begin % TRAJD_TENSOR_ALIGNMENT;
+    const struct trajd_view view = {.data = (void *)begin,
+                                    .dtype = TRAJD_U8,
+                                    .rank = 1,
+                                    .shape = {(Py_ssize_t)(end - begin)},
+                                    .strides_bytes = {1},
+                                    .read_only = !self->writable};
+    return trajd_py_tensor_create(self->lease, &view);
+}
+
+static PyObject *batch_ring(PyObject *object, PyObject *unused)
+{
+    const struct trajd_batch *batch = batch_of(object);
+    struct trajd_ring_info info;
+    (void)unused;
+    if (batch == NULL)
+        return NULL;
+    struct trajd_ring *ring = trajd_batch_hold_ring(batch, &info);
+    if (ring == NULL)
+        Py_RETURN_NONE;
+    struct ring_object *self = (struct ring_object *)PyType_GenericAlloc(ring_type, 0);
+    if (self == NULL) {
+        trajd_ring_drop(&ring);
+        return NULL;
+    }
+    self->ring = ring;
+    self->info = info;
+    return (PyObject *)self;
+}
+
+/* ---- life ---- */
+
+static PyObject *batch_done(PyObject *object, PyObject *unused)
+{
+    struct trajd_batch *batch = batch_of(object);
+    (void)unused;
+    if (batch == NULL)
+        return NULL;
+    trajd_batch_done(batch);
+    Py_RETURN_NONE;
+}
+
+static PyObject *batch_release(PyObject *object, PyObject *unused)
+{
+    struct batch_object *self = (struct batch_object *)object;
+    (void)unused;
+    const int64_t others = self->lease != NULL ? trajd_lease_count(self->lease) - 1 : 0;
+    if (others > 0) {
+        PyErr_Format(PyExc_BufferError,
+                     "release: %lld of this batch's tensors live; drop them first (the memory is released with the last)",
+                     (long long)others);
+        return NULL;
+    }
+    trajd_lease_drop(self->lease);
+    self->lease = NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *batch_live(PyObject *object, void *unused)
+{
+    const struct batch_object *self = (const struct batch_object *)object;
+    (void)unused;
+    return PyLong_FromLongLong(self->lease != NULL ? trajd_lease_count(self->lease) - 1 : 0);
+}
+
+static PyObject *batch_released(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((struct batch_object *)object)->lease == NULL);
+}
+
+static PyObject *batch_writable(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((struct batch_object *)object)->writable);
+}
+
+#define INFO(field)                                                                                          \
+    static PyObject *batch_##field(PyObject *object, void *unused)                                           \
+    {                                                                                                        \
+        (void)unused;                                                                                        \
+        return PyLong_FromUnsignedLongLong(((struct batch_object *)object)->info.field);                     \
+    }
+INFO(epoch)
+INFO(position)
+INFO(row_begin)
+INFO(row_count)
+INFO(ready_ns)
+INFO(sequence)
+
+static PyMethodDef batch_methods[] = {
+    {"schema", batch_schema, METH_NOARGS, "[(name, role, of or None, dtype, [extent behind the rows...])...]"},
+    {"tensor", batch_tensor, METH_O, "The Tensor of that index in the schema."},
+    {"slab", batch_slab, METH_NOARGS, "All tensors as one Tensor of bytes."},
+    {"ring", batch_ring, METH_NOARGS, "The Ring that the batch lies in, or None."},
+    {"done", batch_done, METH_NOARGS, "Counts it as worked on; the memory stays leased."},
+    {"release", batch_release, METH_NOARGS, "Gives the memory back. BufferError while tensors of it live."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef batch_properties[] = {
+    {"epoch", batch_epoch, NULL, NULL, NULL},
+    {"position", batch_position, NULL, "Of the global batch's first window.", NULL},
+    {"row_begin", batch_row_begin, NULL, NULL, NULL},
+    {"row_count", batch_row_count, NULL, NULL, NULL},
+    {"ready_ns", batch_ready_ns, NULL, "CLOCK_MONOTONIC when the daemon had it ready.", NULL},
+    {"sequence", batch_sequence, NULL, NULL, NULL},
+    {"live", batch_live, NULL, "Tensors and exports that hold the memory, beside this.", NULL},
+    {"released", batch_released, NULL, NULL, NULL},
+    {"writable", batch_writable, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyObject *trajd_py_batch_type(void)
+{
+    static PyType_Slot slots[] = {
+        {Py_tp_dealloc, batch_dealloc},
+        {Py_tp_methods, batch_methods},
+        {Py_tp_getset, batch_properties},
+        {Py_tp_doc, "A lease: rows of one global batch in shared memory, until it and all its tensors are gone."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {"trajd._core.Batch", sizeof(struct batch_object), 0, Py_TPFLAGS_DEFAULT, slots};
+    batch_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return (PyObject *)batch_type;
+}
+
+/* ---- the ring ---- */
+
+static void ring_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    trajd_ring_drop(&((struct ring_object *)object)->ring);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *ring_base(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromVoidPtr(((struct ring_object *)object)->info.base);
+}
+
+static PyObject *ring_size_bytes(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((struct ring_object *)object)->info.size_bytes);
+}
+
+static PyObject *ring_writable(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((struct ring_object *)object)->info.writable);
+}
+
+static PyGetSetDef ring_properties[] = {
+    {"base", ring_base, NULL, "Its address in this process.", NULL},
+    {"size_bytes", ring_size_bytes, NULL, NULL, NULL},
+    {"writable", ring_writable, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyObject *trajd_py_ring_type(void)
+{
+    static PyType_Slot slots[] = {
+        {Py_tp_dealloc, ring_dealloc},
+        {Py_tp_getset, ring_properties},
+        {Py_tp_doc, "A mapped ring; it stays mapped while this lives, which holds no batch."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {"trajd._core.Ring", sizeof(struct ring_object), 0, Py_TPFLAGS_DEFAULT, slots};
+    ring_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return (PyObject *)ring_type;
+}

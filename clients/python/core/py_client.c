@@ -1,0 +1,266 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clients/python/core/py_core.h"
+
+struct client_object {
+    PyObject_HEAD
+    struct trajd_client *client; /* NULL: closed */
+    pid_t pid;
+    bool in_use; /* by a thread that is in a call; guarded by the GIL */
+};
+
+static PyTypeObject *client_type;
+
+/* Signals are Python's: its handlers run in here, in the waiting thread, and an exception ends the wait. */
+static bool run_signal_handlers(void *context)
+{
+    (void)context;
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const bool stop = PyErr_CheckSignals() != 0;
+    PyGILState_Release(state);
+    return stop;
+}
+
+/* ---- calls ---- */
+
+static struct trajd_client *enter(PyObject *object)
+{
+    struct client_object *self = (struct client_object *)object;
+    if (self->client == NULL)
+        return trajd_py_raise(&(struct trajd_error){TRAJD_ERR_CLOSED, 0, "this client is closed"}), NULL;
+    if (self->pid != getpid()) {
+        trajd_py_raise_fork();
+        return NULL;
+    }
+    if (self->in_use) {
+        PyErr_SetString(PyExc_RuntimeError, "another thread is in a call of this client: one at a time");
+        return NULL;
+    }
+    self->in_use = true;
+    return self->client;
+}
+
+/* True if the call succeeded; else the exception is set: that of a signal handler, or the daemon's. */
+static bool leave(PyObject *object, enum trajd_status status, const struct trajd_error *error)
+{
+    ((struct client_object *)object)->in_use = false;
+    if (PyErr_Occurred())
+        return false;
+    if (status == TRAJD_OK || status == TRAJD_END_OF_EPOCH)
+        return true;
+    trajd_py_raise(error);
+    return false;
+}
+
+static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"endpoint", "name", "timeout_ms", "reconnect", "explicit_done", NULL};
+    struct client_object *self = (struct client_object *)object;
+    struct trajd_connect_options options = {.interrupted = run_signal_handlers};
+    struct trajd_error error = {0};
+    unsigned timeout_ms = 0;
+    int reconnect = 0, explicit_done = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzIpp", names, &options.endpoint, &options.client_name,
+                                     &timeout_ms, &reconnect, &explicit_done))
+        return -1;
+    if (self->client != NULL || self->in_use) {
+        PyErr_SetString(PyExc_RuntimeError, "a client connects once");
+        return -1;
+    }
+    options.timeout_ms = timeout_ms;
+    options.reconnect = reconnect;
+    options.explicit_done = explicit_done;
+    self->pid = getpid();
+    self->in_use = true;
+    struct trajd_client *client = NULL;
+    enum trajd_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = trajd_client_connect(&options, &client, &error);
+    Py_END_ALLOW_THREADS;
+    self->client = client;
+    return leave(object, status, &error) ? 0 : -1;
+}
+
+static void end(struct client_object *self)
+{
+    struct trajd_client *client = self->client;
+    self->client = NULL;
+    if (client == NULL)
+        return;
+    Py_BEGIN_ALLOW_THREADS;
+    trajd_client_close(&client);
+    Py_END_ALLOW_THREADS;
+}
+
+static void client_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    end((struct client_object *)object);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *client_close(PyObject *object, PyObject *unused)
+{
+    struct client_object *self = (struct client_object *)object;
+    (void)unused;
+    if (self->client != NULL && self->pid == getpid() && enter(object) == NULL)
+        return NULL;
+    self->in_use = false;
+    end(self);
+    Py_RETURN_NONE;
+}
+
+/* ---- open ---- */
+
+static PyObject *tell_feed(const struct trajd_feed_info *info)
+{
+    return Py_BuildValue("{s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "global_batch", info->global_batch,
+                         "row_begin", info->row_begin, "row_count", info->row_count, "credit", info->credit,
+                         "epoch", (unsigned long long)info->epoch, "next", (unsigned long long)info->next,
+                         "epoch_length", (unsigned long long)info->epoch_length, "window_count",
+                         (unsigned long long)info->window_count, "dropped_count",
+                         (unsigned long long)info->dropped_count, "fingerprint",
+                         (unsigned long long)info->fingerprint, "seed", (unsigned long long)info->seed);
+}
+
+static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"feed",   "spec",  "job",  "shard",       "rank",       "world",
+                            "credit", "epoch", "next", "fingerprint", "timeout_ms", NULL};
+    struct trajd_open_options options = {0};
+    struct trajd_error error = {0};
+    int shard = 0;
+    unsigned rank = 0, world = 0, credit = 0, timeout_ms = 0;
+    unsigned long long epoch = 0, next = 0, fingerprint = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKKI", names, &options.feed, &options.spec,
+                                     &options.job, &shard, &rank, &world, &credit, &epoch, &next, &fingerprint,
+                                     &timeout_ms))
+        return NULL;
+    options.mode = shard ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE;
+    options.rank = rank, options.world = world, options.credit = credit, options.timeout_ms = timeout_ms;
+    options.epoch = epoch, options.next = next, options.fingerprint = fingerprint;
+    struct trajd_client *client = enter(object);
+    if (client == NULL)
+        return NULL;
+    enum trajd_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = trajd_client_open(client, &options, &error);
+    Py_END_ALLOW_THREADS;
+    if (!leave(object, status, &error))
+        return NULL;
+    return tell_feed(trajd_client_feed_info(client));
+}
+
+/* ---- batches ---- */
+
+static PyObject *client_next(PyObject *object, PyObject *argument)
+{
+    struct trajd_batch *batch = NULL;
+    struct trajd_error error = {0};
+    const long timeout_ms = PyLong_AsLong(argument);
+    if (timeout_ms == -1 && PyErr_Occurred())
+        return NULL;
+    struct trajd_client *client = enter(object);
+    if (client == NULL)
+        return NULL;
+    const int bounded_ms = timeout_ms < 0 ? -1 : timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+    enum trajd_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = trajd_client_next(client, bounded_ms, &batch, &error);
+    Py_END_ALLOW_THREADS;
+    if (!leave(object, status, &error))
+        return NULL;
+    if (status == TRAJD_END_OF_EPOCH)
+        Py_RETURN_NONE;
+    return trajd_py_batch_create(batch);
+}
+
+/* ---- questions ---- */
+
+static PyObject *keep_document(PyObject *object, enum trajd_status status, char *json,
+                               const struct trajd_error *error)
+{
+    PyObject *text = leave(object, status, error) ? PyUnicode_FromString(json) : NULL;
+    free(json);
+    return text;
+}
+
+static PyObject *client_status(PyObject *object, PyObject *args)
+{
+    unsigned timeout_ms = 0;
+    char *json = NULL;
+    struct trajd_error error = {0};
+    if (!PyArg_ParseTuple(args, "|I", &timeout_ms))
+        return NULL;
+    struct trajd_client *client = enter(object);
+    if (client == NULL)
+        return NULL;
+    enum trajd_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = trajd_client_status(client, timeout_ms, &json, &error);
+    Py_END_ALLOW_THREADS;
+    return keep_document(object, status, json, &error);
+}
+
+static PyObject *client_ask(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"what", "name", "window", "first", "count", "timeout_ms", NULL};
+    struct trajd_question question = {0};
+    struct trajd_error error = {0};
+    unsigned count = 0, timeout_ms = 0;
+    unsigned long long window = 0, first = 0;
+    char *json = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|$zKKII", names, &question.what, &question.name, &window,
+                                     &first, &count, &timeout_ms))
+        return NULL;
+    question.window = window, question.first = first, question.count = count;
+    struct trajd_client *client = enter(object);
+    if (client == NULL)
+        return NULL;
+    enum trajd_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = trajd_client_ask(client, &question, timeout_ms, &json, &error);
+    Py_END_ALLOW_THREADS;
+    return keep_document(object, status, json, &error);
+}
+
+static PyObject *client_closed(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((struct client_object *)object)->client == NULL);
+}
+
+static PyMethodDef methods[] = {
+    {"open", (PyCFunction)(void (*)(void))client_open, METH_VARARGS | METH_KEYWORDS,
+     "Opens a feed, or another epoch of it; a dict of what the daemon said."},
+    {"next", client_next, METH_O, "next(timeout_ms): a Batch, or None at the epoch's end. Below 0: for ever."},
+    {"status", client_status, METH_VARARGS, "The daemon's status, JSON text."},
+    {"ask", (PyCFunction)(void (*)(void))client_ask, METH_VARARGS | METH_KEYWORDS,
+     "A question about the open feed, answered by JSON text."},
+    {"close", client_close, METH_NOARGS, "Ends the session; batches that are held stay readable."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"closed", client_closed, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyObject *trajd_py_client_type(void)
+{
+    static PyType_Slot slots[] = {
+        {Py_tp_init, client_init},
+        {Py_tp_new, PyType_GenericNew},
+        {Py_tp_dealloc, client_dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, properties},
+        {Py_tp_doc, "A connection to a daemon. Used by one thread at a time."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {"trajd._core.Client", sizeof(struct client_object), 0, Py_TPFLAGS_DEFAULT, slots};
+    client_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return (PyObject *)client_type;
+}

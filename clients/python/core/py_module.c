@@ -1,0 +1,69 @@
+#include "clients/python/core/py_core.h"
+
+/* The package's exception classes by status, and the one for forks behind them: given once, by errors.py. */
+static PyObject *error_classes;
+
+PyObject *trajd_py_raise(const struct trajd_error *error)
+{
+    PyObject *class = error_classes != NULL ? PyList_GetItem(error_classes, error->status) : NULL;
+    if (class == NULL)
+        return PyErr_Format(PyExc_RuntimeError, "%s: %s", trajd_status_name(error->status), error->message);
+    PyObject *message = PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)strlen(error->message), "replace");
+    if (message == NULL)
+        return NULL;
+    PyErr_SetObject(class, message);
+    Py_DECREF(message);
+    return NULL;
+}
+
+void trajd_py_raise_fork(void)
+{
+    PyObject *class = error_classes != NULL ? PyList_GetItem(error_classes, TRAJD_END_OF_EPOCH + 1) : NULL;
+    PyErr_SetString(class != NULL ? class : PyExc_RuntimeError,
+                    "this process was forked after its parent connected, and a connection belongs to one process: "
+                    "connect again here, or start processes by spawn");
+}
+
+static PyObject *set_errors(PyObject *module, PyObject *list)
+{
+    (void)module;
+    if (!PyList_Check(list) || PyList_Size(list) != TRAJD_END_OF_EPOCH + 2)
+        return PyErr_Format(PyExc_TypeError, "a list of %d classes", TRAJD_END_OF_EPOCH + 2);
+    Py_INCREF(list);
+    Py_XDECREF(error_classes);
+    error_classes = list;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"set_errors", set_errors, METH_O, "Exception classes by the number of their status."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "trajd._core", .m_doc = "libtrajd for Python.", .m_size = -1, .m_methods = functions};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    const struct {
+        const char *name;
+        PyObject *(*create)(void);
+    } types[] = {{"Client", trajd_py_client_type},
+                 {"Batch", trajd_py_batch_type},
+                 {"Tensor", trajd_py_tensor_type},
+                 {"Ring", trajd_py_ring_type}};
+    PyObject *module = PyModule_Create(&definition);
+    for (size_t i = 0; module != NULL && i < sizeof(types) / sizeof(*types); i++) {
+        PyObject *type = types[i].create(); /* the module's reference beside the static one */
+        Py_XINCREF(type);
+        if (type == NULL || PyModule_AddObject(module, types[i].name, type) != 0) {
+            Py_XDECREF(type);
+            Py_CLEAR(module);
+        }
+    }
+    if (module != NULL && PyModule_AddStringConstant(module, "version", TRAJD_VERSION) != 0)
+        Py_CLEAR(module);
+    return module;
+}

@@ -1,0 +1,217 @@
+#include <stdlib.h>
+
+#include "clients/python/core/py_core.h"
+#include "clients/python/core/py_dlpack.h"
+
+/* numpy's array interface, C side (https://numpy.org/doc/stable/reference/arrays.interface.html). */
+struct array_struct {
+    int two;
+    int rank;
+    char kind;
+    int item_size;
+    int flags;
+    Py_ssize_t *shape, *strides_bytes;
+    void *data;
+    PyObject *description;
+};
+
+enum { ARRAY_C_CONTIGUOUS = 0x1, ARRAY_ALIGNED = 0x100, ARRAY_NOT_SWAPPED = 0x200, ARRAY_WRITEABLE = 0x400 };
+
+struct tensor_object {
+    PyObject_HEAD
+    struct trajd_lease *lease;
+    struct trajd_view view;
+    struct array_struct array;
+};
+
+static PyTypeObject *tensor_type;
+
+static char kind_of(enum trajd_dtype dtype)
+{
+    switch (dtype) {
+    case TRAJD_F16:
+    case TRAJD_F32:
+    case TRAJD_F64:
+        return 'f';
+    case TRAJD_I8:
+    case TRAJD_I16:
+    case TRAJD_I32:
+    case TRAJD_I64:
+        return 'i';
+    case TRAJD_BOOL:
+        return 'b';
+    default:
+        return 'u'; /* bf16 as its bits: numpy has no such type */
+    }
+}
+
+PyObject *trajd_py_tensor_create(struct trajd_lease *lease, const struct trajd_view *view)
+{
+    struct tensor_object *self = (struct tensor_object *)PyType_GenericAlloc(tensor_type, 0);
+    if (self == NULL)
+        return NULL;
+    self->lease = trajd_lease_hold(lease);
+    self->view = *view;
+    self->array = (struct array_struct){
+        .two = 2,
+        .rank = view->rank,
+        .kind = kind_of(view->dtype),
+        .item_size = (int)trajd_dtype_size(view->dtype),
+        .flags = ARRAY_C_CONTIGUOUS | ARRAY_ALIGNED | ARRAY_NOT_SWAPPED | (view->read_only ? 0 : ARRAY_WRITEABLE),
+        .shape = self->view.shape,
+        .strides_bytes = self->view.strides_bytes,
+        .data = view->data};
+    return (PyObject *)self;
+}
+
+static void tensor_dealloc(PyObject *object)
+{
+    struct tensor_object *self = (struct tensor_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    trajd_lease_drop(self->lease);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* ---- DLPack ---- */
+
+static int is_host(PyObject *device)
+{
+    int type, id;
+    if (device == Py_None)
+        return 1;
+    if (!PyArg_Parse(device, "(ii);dl_device is a pair of integers", &type, &id))
+        return -1;
+    return type == DLPACK_CPU && id == 0;
+}
+
+static int wants_versioned(PyObject *max_version)
+{
+    unsigned major, minor;
+    if (max_version == Py_None)
+        return 0;
+    if (!PyArg_Parse(max_version, "(II);max_version is a pair of integers", &major, &minor))
+        return -1;
+    return major >= 1;
+}
+
+static PyObject *refuse_read_only(void)
+{
+    PyErr_SetString(PyExc_BufferError,
+                    "this memory is shared with other jobs and read-only, which the old DLPack capsule cannot say: "
+                    "copy=True, or a consumer that asks with max_version=(1, 0)");
+    return NULL;
+}
+
+static PyObject *tensor_dlpack(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    struct tensor_object *self = (struct tensor_object *)object;
+    PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &max_version, &device, &copy))
+        return NULL;
+    if (stream != Py_None && PyLong_AsLong(stream) != -1) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "stream: this is host memory, which has none");
+        return NULL;
+    }
+    if (PyErr_Occurred())
+        return NULL;
+    const int host = is_host(device), versioned = wants_versioned(max_version);
+    const int copies = copy == Py_None ? 0 : PyObject_IsTrue(copy);
+    if (host < 0 || versioned < 0 || copies < 0)
+        return NULL;
+    if (!host) {
+        PyErr_SetString(PyExc_BufferError, "dl_device: batches lie in host memory, device (1, 0)");
+        return NULL;
+    }
+    if (self->view.read_only && !versioned && !copies)
+        return refuse_read_only();
+    return trajd_py_dlpack(self->lease, &self->view, versioned, copies);
+}
+
+static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return Py_BuildValue("(ii)", DLPACK_CPU, 0);
+}
+
+/* ---- numpy and the rest ---- */
+
+static void drop_array_capsule(PyObject *capsule)
+{
+    Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule));
+}
+
+static PyObject *tensor_array_struct(PyObject *object, void *unused)
+{
+    struct tensor_object *self = (struct tensor_object *)object;
+    (void)unused;
+    PyObject *capsule = PyCapsule_New(&self->array, NULL, drop_array_capsule);
+    if (capsule == NULL)
+        return NULL;
+    Py_INCREF(object);
+    PyCapsule_SetContext(capsule, object);
+    return capsule;
+}
+
+static PyObject *tensor_shape(PyObject *object, void *unused)
+{
+    const struct tensor_object *self = (const struct tensor_object *)object;
+    (void)unused;
+    PyObject *shape = PyTuple_New(self->view.rank);
+    for (int i = 0; shape != NULL && i < self->view.rank; i++) {
+        PyObject *extent = PyLong_FromSsize_t(self->view.shape[i]);
+        if (extent == NULL || PyTuple_SetItem(shape, i, extent) != 0)
+            Py_CLEAR(shape);
+    }
+    return shape;
+}
+
+static PyObject *tensor_dtype(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyUnicode_FromString(trajd_dtype_name(((struct tensor_object *)object)->view.dtype));
+}
+
+static PyObject *tensor_address(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromVoidPtr(((struct tensor_object *)object)->view.data);
+}
+
+static PyObject *tensor_read_only(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((struct tensor_object *)object)->view.read_only);
+}
+
+static PyMethodDef methods[] = {
+    {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_VARARGS | METH_KEYWORDS,
+     "A DLPack capsule, versioned if max_version says so. The memory stays leased until its consumer frees it."},
+    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, "(1, 0): host memory."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"__array_struct__", tensor_array_struct, NULL, "numpy's array interface; bf16 is seen as uint16.", NULL},
+    {"shape", tensor_shape, NULL, "Rows of this worker's part first.", NULL},
+    {"dtype", tensor_dtype, NULL, "trajd's word: f32, bf16, i64, u8, ...", NULL},
+    {"address", tensor_address, NULL, "Of the first element.", NULL},
+    {"read_only", tensor_read_only, NULL, "The ring is shared among jobs.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyObject *trajd_py_tensor_type(void)
+{
+    static PyType_Slot slots[] = {
+        {Py_tp_dealloc, tensor_dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, properties},
+        {Py_tp_doc, "A view of a batch in shared memory; holds its lease."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {"trajd._core.Tensor", sizeof(struct tensor_object), 0, Py_TPFLAGS_DEFAULT, slots};
+    tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return (PyObject *)tensor_type;
+}

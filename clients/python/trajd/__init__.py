@@ -1,0 +1,16 @@
+"""trajd: batches of robot-learning data from a daemon's shared memory.
+
+    feed = trajd.connect("/run/trajd/main", feed="train", device="cuda")
+    for batch in feed.epoch(0):
+        loss = policy(batch["obs"], batch["actions"], batch["actions_is_pad"])
+"""
+from ._core import version as __version__
+from .batch import Batch, Explanation
+from .connect import connect, open
+from .errors import (ArgumentError, Busy, Closed, DataError, DeviceError, Error, ForkError, MemoryLimit, NotFound, ProtocolError,
+                     StateError, StorageError, SystemFailure, Timeout, Unsupported)
+from .feed import Epoch, Feed, FeedInfo
+
+__all__ = ["ArgumentError", "Batch", "Busy", "Closed", "DataError", "DeviceError", "Epoch", "Error", "Explanation", "Feed",
+           "FeedInfo", "ForkError", "MemoryLimit", "NotFound", "ProtocolError", "StateError", "StorageError", "SystemFailure",
+           "Timeout", "Unsupported", "__version__", "connect", "open"]

@@ -1,0 +1,45 @@
+"""trajd.connect attaches to a daemon; trajd.open finds one, or starts a private one."""
+from __future__ import annotations
+
+import os
+from typing import Any, Mapping, Optional, Union
+
+from .feed import Feed
+from .settings import make
+
+
+def connect(endpoint: Optional[str] = None, **options: Any) -> Feed:
+    """A feed of the daemon at `endpoint` (its runtime directory; default $TRAJD_ENDPOINT, else /run/trajd/main).
+
+    feed         the name of a feed in the daemon's configuration; or
+    spec         a feed as a dict, or as YAML text, as it would stand there
+    job          which workers belong together; "" by default
+    mode         "share": any worker takes the next batch. "shard": rank r of W gets its rows of every global batch.
+                 Default: shard if there is more than one rank, share otherwise
+    rank, world_size, local_ranks
+                 of shard; default as torch.distributed says if it is initialised, else torchrun's or Slurm's environment.
+                 local_ranks are those that read from this daemon, where each node has its own
+    credit       batches that may be held or under way, at least 2; default 4
+    epoch        that iteration begins with; default 0
+    device       None: numpy arrays. "cpu": torch tensors. "cuda", "cuda:N": torch tensors on the GPU, copied one batch ahead
+    framework    "numpy" or "torch", if it is not to be what device says
+    style        the names in a batch: raw, robomimic, lerobot, act, diffusion_policy, openpi (trajd.styles)
+    zero_copy    views also of a ring that other jobs read: numpy's are not writeable, and torch's must not be written to.
+                 Otherwise such batches are copied
+    timeout      seconds to wait for the daemon, its answers and a batch; None: waits, and says so
+    reconnect    wait for a daemon that died, and go on; else Closed is raised
+    name         shown by trajctl status"""
+    return Feed(make(endpoint=endpoint, **options))
+
+
+def open(config: Union[str, "os.PathLike[str]", Mapping[str, Any]], *, feed: Optional[str] = None,
+         overrides: Optional[Mapping[str, Any]] = None, **options: Any) -> Feed:
+    """A feed of the configuration `config` (a path, or what would stand in the file as a dict): from the daemon at $TRAJD_ENDPOINT
+    if that is set, else from a private daemon of this user, node, job and configuration, which is started if it does not run and
+    ends a minute after its last worker. `overrides` are keys of the configuration by their path ("feeds.train.global_batch": 64).
+    The other options are those of connect."""
+    endpoint = os.environ.get("TRAJD_ENDPOINT")
+    if not endpoint:
+        from .launch import ensure_daemon
+        endpoint = ensure_daemon(config, overrides=overrides)
+    return connect(endpoint, feed=feed, **options)

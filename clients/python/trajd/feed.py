@@ -1,0 +1,330 @@
+"""Feed: an open end of the daemon in this process. Epochs are iterators of batches; where it stands is a small dict."""
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+import weakref
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Mapping, Optional
+
+from . import _core, arrays, episodes, job, styles
+from .batch import Batch, Layout
+from .errors import ArgumentError, Busy, StateError, Timeout
+from .settings import Settings
+from .state import State, parse
+
+log = logging.getLogger("trajd")
+
+_PATIENCE_S = 10.0       # without a batch: said once
+_FIRST_PATIENCE_S = 2.0  # without a daemon: said once
+_FOR_EVER_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True)
+class FeedInfo:
+    """What the daemon said when the feed was opened. Positions and lengths count windows over all ranks."""
+
+    global_batch: int   # G: rows of a batch over all ranks
+    row_begin: int      # this worker's rows of it
+    row_count: int
+    credit: int         # batches that may be held or under way
+    epoch: int
+    next: int           # position that batches were asked from
+    epoch_length: int   # windows that an epoch delivers
+    window_count: int   # windows of the dataset
+    dropped_count: int  # of them left out at the epoch's end
+    fingerprint: int
+    seed: int
+
+    @property
+    def batches(self) -> int:
+        """Global batches of a whole epoch."""
+        return -(-self.epoch_length // self.global_batch)
+
+
+def _connect_client(settings: Settings, explicit_done: bool) -> "_core.Client":
+    """Waits for the daemon, and says so, unless a timeout is given."""
+    def attempt(seconds: float) -> "_core.Client":
+        return _core.Client(endpoint=settings.endpoint, name=settings.name, timeout_ms=max(1, int(seconds * 1000)),
+                            reconnect=settings.reconnect, explicit_done=explicit_done)
+
+    if settings.timeout is not None:
+        return attempt(settings.timeout)
+    try:
+        return attempt(_FIRST_PATIENCE_S)
+    except Timeout as error:
+        log.warning("%s: waiting for it to be started (timeout=SECONDS gives up after that time)", error)
+        return attempt(_FOR_EVER_MS / 1000)
+
+
+class Epoch(Iterator[Batch]):
+    """The batches of one epoch from a position on. Ends when every window of it is worked on, in share by all workers."""
+
+    def __init__(self, feed: "Feed", epoch: int, position: int) -> None:
+        self._feed = feed
+        self.epoch = epoch
+        self.position = position  # behind the batch that was handed out last
+        self._over = False
+
+    def __iter__(self) -> "Epoch":
+        return self
+
+    def __len__(self) -> int:
+        """Batches from the position it began at."""
+        info = self._feed.info
+        return -(-(info.epoch_length - self.position) // info.global_batch)
+
+    def __next__(self) -> Batch:
+        if self._over:
+            raise StopIteration
+        feed = self._feed
+        if feed._running is not self:
+            raise ArgumentError(f"epoch {self.epoch} was left when another one was begun")
+        begin = time.perf_counter()
+        batch = feed._take()
+        feed.dataloading_s += time.perf_counter() - begin
+        if batch is None:
+            self._over = True
+            feed._stand(self.epoch + 1, 0)
+            raise StopIteration
+        info = feed.info
+        self.position = min(batch.position + info.global_batch, info.epoch_length)
+        feed._stand(self.epoch, self.position)
+        feed.batch_count += 1
+        return batch
+
+
+class Feed:
+    """Made by trajd.connect and trajd.open. Used by one thread at a time; its batches by any.
+
+    `for batch in feed.epoch(e)` or `for batch in feed` (the epoch it stands at; `set_epoch` names another). Nothing is asked of
+    the daemon before the first epoch, `info` or `len()`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.dataloading_s = 0.0  # seconds that iteration waited for batches
+        self.batch_count = 0      # handed out
+        self._epoch, self._position = settings.epoch, 0
+        self._resume: Optional[State] = None
+        self._strict = True
+        self._info: Optional[FeedInfo] = None
+        self._opened_at: Optional[tuple] = None  # (epoch, position), while nothing was taken since
+        self._running: Optional[Epoch] = None
+        self._layout: Optional[Layout] = None
+        self._told: Optional[episodes.Episodes] = None
+        self._held: "List[weakref.ref[Batch]]" = []
+        self._compared = False
+        self._stage: Any = None
+        on_device = settings.device != "cpu"
+        if settings.framework == "torch":
+            arrays.import_torch()
+        self._client = _connect_client(settings, explicit_done=on_device)
+        if on_device:
+            from .cuda import Stage
+            self._stage = Stage(settings.device)
+        job.remember(self)
+
+    # ---- epochs ----
+
+    def epoch(self, epoch: int) -> Epoch:
+        """The batches of epoch `epoch`, whose order depends on the seed and on it alone. From its beginning, or from where the
+        state that was loaded stands, if that is in this epoch."""
+        resume = self._resume
+        position = resume.position if resume is not None and resume.epoch == epoch else 0
+        self._open(epoch, position)
+        self._resume = None
+        self._running = Epoch(self, epoch, position)
+        self._stand(epoch, position)
+        return self._running
+
+    def forever(self) -> Iterator[Batch]:
+        """Epoch after epoch, from where the feed stands."""
+        while True:
+            yield from self.epoch(self._epoch)
+
+    def __iter__(self) -> Epoch:
+        return self.epoch(self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch the next iteration is of; without, one after the other. Keeps a loaded state of that epoch."""
+        self._stand(epoch, self._resume.position if self._resume is not None and self._resume.epoch == epoch else 0)
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, as many for each rank in shard; in share those of all workers together."""
+        return self.info.batches
+
+    @property
+    def info(self) -> FeedInfo:
+        """What the daemon says of the feed; opens it if that was not done."""
+        if self._info is None:
+            self._open(self._epoch, self._position)
+        assert self._info is not None
+        return self._info
+
+    # ---- state ----
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Where the job stands, small and JSON-able, the same on every rank. The batch that was handed out last counts: call it
+        when that is worked on."""
+        if self._resume is not None and self._running is None:
+            return self._resume.to_dict()
+        info = self.info
+        token = None
+        if not self._settings.shard and self._running is not None:
+            token = self.checkpoint()
+        return State(info.seed, self._epoch, self._position, info.fingerprint, token).to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Goes on where `state` stands, with the next epoch() of its epoch or the next iteration: exactly, also with another world
+        size or batch size. A state of another dataset, other windows or another seed is refused (StateError), unless strict is
+        False: then its epoch and position are taken as they are."""
+        parsed = parse(state)
+        if strict and self._info is not None:
+            self._check(parsed, self._info)
+        self._resume, self._strict, self._running = parsed, strict, None
+        self._stand(parsed.epoch, parsed.position)
+
+    def checkpoint(self) -> bytes:
+        """In share: the batches that are DONE, over all workers of the job, as a token for a state or connect(resume=...). The batch
+        that this worker was handed last is counted."""
+        last = self._held[-1]() if self._held else None
+        if last is not None and not last.released:
+            last.done()
+        return self._client.checkpoint(self._timeout_ms())
+
+    def _stand(self, epoch: int, position: int) -> None:
+        self._epoch, self._position = epoch, position
+
+    def _check(self, state: State, info: FeedInfo) -> None:
+        if state.fingerprint != info.fingerprint:
+            raise StateError(f"the state is of fingerprint {state.fingerprint:016x}, feed {self._settings.title} is "
+                             f"{info.fingerprint:016x}: another dataset, or other windows (strict=False takes it all the same)")
+        if state.seed != info.seed:
+            raise StateError(f"the state is of seed {state.seed}, feed {self._settings.title} has seed {info.seed}: another order "
+                             "(strict=False takes it all the same)")
+
+    # ---- the daemon ----
+
+    def _timeout_ms(self) -> int:
+        return 0 if self._settings.timeout is None else max(1, int(self._settings.timeout * 1000))
+
+    def _open(self, epoch: int, position: int) -> None:
+        if self._opened_at == (epoch, position):
+            return
+        settings, resume = self._settings, self._resume
+        self._running = None
+        if self._stage is not None:
+            self._stage.clear()
+        told = self._client.open(feed=settings.feed, spec=settings.spec, job=settings.job, shard=settings.shard,
+                                 rank=settings.topology.rank, world=settings.topology.world_size,
+                                 local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch, next=position,
+                                 resume=resume.token if resume is not None and resume.epoch == epoch else None,
+                                 timeout_ms=self._timeout_ms())
+        info = FeedInfo(**told)
+        if resume is not None and self._strict:
+            self._check(resume, info)
+        if self._info is not None and info.fingerprint != self._info.fingerprint:
+            self._told = None
+        self._info, self._layout, self._opened_at = info, None, (epoch, position)
+        if not self._compared:
+            job.compare_fingerprints(info.fingerprint, self._episodes)
+            self._compared = True
+
+    def _ask(self, what: str, **details: Any) -> str:
+        if self._info is None:
+            self._open(self._epoch, self._position)
+        return self._client.ask(what, timeout_ms=self._timeout_ms(), **details)
+
+    def _episodes(self) -> episodes.Episodes:
+        if self._told is None:
+            self._told = episodes.fetch(self._ask)
+        return self._told
+
+    def status(self) -> Dict[str, Any]:
+        """The daemon's status: feeds, workers, rates, who waits for whom."""
+        return job.parse_status(self._client.status(self._timeout_ms()))
+
+    # ---- batches ----
+
+    def _describe_held(self) -> str:
+        held = [batch for batch in (ref() for ref in self._held) if batch is not None and not batch.released]
+        positions = ", ".join(str(batch.position) for batch in held)
+        return f"the Batch objects at positions {positions}" if held else "arrays of batches that are gone themselves"
+
+    def _next_core(self, timeout: Optional[float]) -> Optional["_core.Batch"]:
+        """The client's next batch; says once what it waits for, and who holds all batches."""
+        end = None if timeout is None else time.monotonic() + timeout
+        warned = said = False
+        while True:
+            rest = _PATIENCE_S if end is None else min(_PATIENCE_S, max(0.0, end - time.monotonic()))
+            try:
+                return self._client.next(int(rest * 1000))
+            except Busy as error:
+                message = (f"feed {self._settings.title}: {error}. This process holds {self._describe_held()}; they are given back "
+                           "when they and all their arrays are gone. Copy what is to be kept, or ask for more with credit=")
+                if warned:
+                    raise Busy(message) from None
+                warnings.warn(message, RuntimeWarning, stacklevel=5)
+                warned = True
+            except Timeout:
+                if end is not None and time.monotonic() >= end:
+                    raise Timeout(f"feed {self._settings.title}: no batch in {timeout} s") from None
+                if not said:
+                    log.warning("feed %s: no batch for %d s: the daemon is away, or waits for files or other ranks (trajctl status)",
+                                self._settings.title, _PATIENCE_S)
+                    said = True
+
+    def _lay_out(self, core: "_core.Batch") -> Layout:
+        if self._layout is None:
+            schema = [styles.Tensor(*entry) for entry in core.schema()]
+            self._layout = Layout(schema, styles.make_plan(self._settings.style, schema))
+        return self._layout
+
+    def _view_of(self, core: "_core.Batch") -> Any:
+        make = arrays.torch_view if self._settings.framework == "torch" else arrays.numpy_view
+        copy = not core.writable and not self._settings.zero_copy
+        return lambda index: make(core.tensor(index), copy)
+
+    def _take(self) -> Optional[Batch]:
+        self._opened_at = None
+        if self._stage is not None:
+            taken = self._stage.take(self._next_core, self._settings.timeout, self._lay_out)
+            if taken is None:
+                return None
+            core, view = taken
+        else:
+            core = self._next_core(self._settings.timeout)
+            if core is None:
+                return None
+            view = self._view_of(core)
+        batch = Batch(core, self._lay_out(core), view, self)
+        self._held = [ref for ref in self._held if ref() is not None]
+        self._held.append(weakref.ref(batch))
+        return batch
+
+    # ---- its end ----
+
+    @property
+    def closed(self) -> bool:
+        return self._client.closed
+
+    def close(self) -> None:
+        """Ends the session. Batches that are held stay readable."""
+        self._running = None
+        if self._stage is not None:
+            self._stage.clear()
+        self._client.close()
+
+    def __enter__(self) -> "Feed":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a feed is a connection of this process and cannot be sent to another: trajd.torch.FeedDataset can")
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"epoch {self._epoch}, position {self._position}"
+        return f"Feed({self._settings.title}, {state})"

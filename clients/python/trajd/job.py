@@ -1,0 +1,57 @@
+"""What the processes of a job have in common, and what is to be done when one ends."""
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Dict
+
+from .episodes import Episodes, first_difference
+from .errors import StateError
+
+if TYPE_CHECKING:
+    from .feed import Feed
+
+_feeds: "weakref.WeakSet[Feed]" = weakref.WeakSet()
+_owner = os.getpid()
+
+
+def remember(feed: "Feed") -> None:
+    """It is closed when the interpreter ends: the daemon hears what is DONE."""
+    _feeds.add(feed)
+
+
+@atexit.register
+def _close_all() -> None:
+    if os.getpid() == _owner:
+        for feed in list(_feeds):
+            feed.close()
+
+
+def parse_status(text: str) -> Dict[str, Any]:
+    return json.loads(text)
+
+
+def _distributed() -> Any:
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed if distributed.get_world_size() > 1 else None
+
+
+def compare_fingerprints(fingerprint: int, tell_episodes: Callable[[], Episodes]) -> None:
+    """All ranks of torch.distributed see the same data, or all of them raise, naming an episode. A collective call."""
+    distributed = _distributed()
+    if distributed is None:
+        return
+    prints = [None] * distributed.get_world_size()
+    distributed.all_gather_object(prints, f"{fingerprint:016x}")
+    other = next((rank for rank, one in enumerate(prints) if one != prints[0]), None)
+    if other is None:
+        return
+    told = [None] * distributed.get_world_size()
+    distributed.all_gather_object(told, tell_episodes().items if distributed.get_rank() in (0, other) else None)
+    raise StateError(f"ranks 0 and {other} see different data (fingerprints {prints[0]} and {prints[other]}): "
+                     + first_difference(told[0], told[other]))  # type: ignore[arg-type]

@@ -1,0 +1,77 @@
+"""What a feed is connected with: plain values, so that they can be sent to another process."""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Mapping, Optional, Sequence, Union
+
+from .errors import ArgumentError
+from .styles import STYLES
+from .topology import Topology, resolve
+
+FRAMEWORKS = ("numpy", "torch")
+
+
+@dataclass(frozen=True)
+class Settings:
+    endpoint: Optional[str]
+    feed: Optional[str]
+    spec: Optional[str]
+    job: str
+    shard: bool
+    topology: Topology
+    credit: int
+    epoch: int
+    device: str  # "cpu", or a torch name such as "cuda:0"
+    framework: str
+    style: str
+    zero_copy: bool
+    timeout: Optional[float]  # seconds; None: waits
+    reconnect: bool
+    name: Optional[str]
+
+    @property
+    def title(self) -> str:
+        return self.feed if self.feed is not None else "(sent)"
+
+    def at(self, endpoint: str) -> "Settings":
+        return replace(self, endpoint=endpoint)
+
+
+def _choose_device(device: Optional[str], framework: Optional[str]) -> "tuple[str, str]":
+    if framework is not None and framework not in FRAMEWORKS:
+        raise ArgumentError(f"framework {framework!r}: one of {', '.join(FRAMEWORKS)}")
+    if device is None:
+        return "cpu", framework or "numpy"
+    device = str(device)
+    if device != "cpu" and device.split(":")[0] != "cuda":
+        raise ArgumentError(f"device {device!r}: cpu, cuda or cuda:N")
+    if device != "cpu" and framework == "numpy":
+        raise ArgumentError(f"device {device!r} needs framework='torch'")
+    return device, framework or "torch"
+
+
+def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Union[str, Mapping[str, Any], None] = None,
+         job: str = "", mode: Optional[str] = None, rank: Optional[int] = None, world_size: Optional[int] = None,
+         local_ranks: Optional[Sequence[int]] = None, credit: int = 4, epoch: int = 0, device: Optional[str] = None,
+         framework: Optional[str] = None, style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None,
+         reconnect: bool = True, name: Optional[str] = None) -> Settings:
+    if (feed is None) == (spec is None):
+        raise ArgumentError("either feed=NAME, one that the daemon has, or spec=, one of your own")
+    if mode not in (None, "share", "shard"):
+        raise ArgumentError(f"mode {mode!r}: share or shard")
+    if style not in STYLES:
+        raise ArgumentError(f"style {style!r}: one of {', '.join(sorted(STYLES))}")
+    if credit < 2:
+        raise ArgumentError(f"credit {credit}: at least 2, one batch in use and one under way")
+    if timeout is not None and timeout <= 0:
+        raise ArgumentError(f"timeout {timeout}: seconds above 0, or None to wait")
+    chosen_device, chosen_framework = _choose_device(device, framework)
+    topology = resolve(rank, world_size, local_ranks)
+    shard = topology.world_size > 1 if mode is None else mode == "shard"
+    if not shard:
+        topology = Topology()
+    return Settings(endpoint=None if endpoint is None else str(endpoint), feed=feed,
+                    spec=spec if spec is None or isinstance(spec, str) else json.dumps(spec), job=job, shard=shard,
+                    topology=topology, credit=credit, epoch=epoch, device=chosen_device, framework=chosen_framework,
+                    style=style, zero_copy=zero_copy, timeout=timeout, reconnect=reconnect, name=name)

@@ -1,0 +1,50 @@
+"""Where a job stands, small and JSON-able: what state_dict() returns and load_state_dict() takes.
+
+    version      1
+    seed, epoch  of the order
+    position     windows of the epoch, over all ranks, that are worked on: the next batch begins there
+    fingerprint  of dataset and windows, 16 hexadecimal digits
+    token        in share, where several workers take batches in any order: what the daemon counts as DONE, base64"""
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional
+
+from .errors import StateError
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class State:
+    seed: int
+    epoch: int
+    position: int
+    fingerprint: int
+    token: Optional[bytes] = None
+
+    def to_dict(self) -> Dict[str, Any]:
+        state: Dict[str, Any] = {"version": VERSION, "seed": self.seed, "epoch": self.epoch, "position": self.position,
+                                 "fingerprint": f"{self.fingerprint:016x}"}
+        if self.token is not None:
+            state["token"] = base64.b64encode(self.token).decode()
+        return state
+
+
+def parse(state: Mapping[str, Any]) -> State:
+    if not isinstance(state, Mapping) or state.get("version") != VERSION:
+        version = state.get("version") if isinstance(state, Mapping) else type(state).__name__
+        raise StateError(f"no state of a feed that this version reads (version {version!r}, expected {VERSION})")
+    numbers = {}
+    for key in ("seed", "epoch", "position"):
+        value = state.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
+            raise StateError(f"state: {key} is {value!r}, expected a whole number from 0")
+        numbers[key] = value
+    try:
+        fingerprint = int(state["fingerprint"], 16)
+        token = base64.b64decode(state["token"], validate=True) if state.get("token") is not None else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"state: fingerprint or token cannot be read ({error!r})") from None
+    return State(fingerprint=fingerprint, token=token, **numbers)

@@ -1,0 +1,100 @@
+"""Which rank this process is, of how many, and which ranks run on this node.
+
+Explicit arguments win, then torch.distributed if it is initialised, then torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK,
+LOCAL_WORLD_SIZE), then that of a Slurm step (SLURM_PROCID, SLURM_NTASKS, SLURM_NODEID, SLURM_TASKS_PER_NODE; a batch script
+outside srun is no step and counts as one process)."""
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import Mapping, Optional, Sequence, Tuple
+
+from .errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Topology:
+    rank: int = 0
+    world_size: int = 1
+    local_ranks: Optional[Tuple[int, ...]] = None  # None: all ranks are served by the daemon of this process
+
+    def __post_init__(self) -> None:
+        if self.world_size < 1 or not 0 <= self.rank < self.world_size:
+            raise ArgumentError(f"rank {self.rank} of {self.world_size}: ranks are 0 to world_size - 1")
+        for local in self.local_ranks or ():
+            if not 0 <= local < self.world_size:
+                raise ArgumentError(f"local_ranks: {local} is no rank of {self.world_size}")
+        if self.local_ranks is not None and self.rank not in self.local_ranks:
+            raise ArgumentError(f"local_ranks {list(self.local_ranks)} lack this process's own rank {self.rank}")
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    try:
+        return int(environment[name])
+    except ValueError:
+        raise ArgumentError(f"${name} is {environment[name]!r}, which is no number") from None
+
+
+def parse_tasks_per_node(text: str) -> "list[int]":
+    """Slurm's "2(x3),1" as [2, 2, 2, 1]."""
+    counts: "list[int]" = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
+        if not match:
+            raise ArgumentError(f"$SLURM_TASKS_PER_NODE is {text!r}: expected counts like 2(x3),1")
+        counts += [int(match[1])] * int(match[2] or 1)
+    return counts
+
+
+def _narrowed(rank: int, world: int, first: int, count: int) -> Topology:
+    if count >= world:
+        return Topology(rank, world)
+    return Topology(rank, world, tuple(range(first, first + count)))
+
+
+def _from_torchrun(environment: Mapping[str, str], rank: int, world: int) -> Topology:
+    if "LOCAL_RANK" not in environment or "LOCAL_WORLD_SIZE" not in environment:
+        return Topology(rank, world)
+    first = rank - _number(environment, "LOCAL_RANK")
+    return _narrowed(rank, world, first, _number(environment, "LOCAL_WORLD_SIZE"))
+
+
+def _from_slurm(environment: Mapping[str, str]) -> Topology:
+    rank, world = _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_NTASKS")
+    if "SLURM_NODEID" not in environment or "SLURM_TASKS_PER_NODE" not in environment:
+        return Topology(rank, world)
+    node, counts = _number(environment, "SLURM_NODEID"), parse_tasks_per_node(environment["SLURM_TASKS_PER_NODE"])
+    if node >= len(counts):
+        raise ArgumentError(f"$SLURM_NODEID is {node}, but $SLURM_TASKS_PER_NODE tells of {len(counts)} nodes")
+    first = sum(counts[:node])
+    if len(counts) > 1 and not first <= rank < first + counts[node]:
+        raise ArgumentError(f"Slurm's rank {rank} on node {node} is not one of {first}..{first + counts[node] - 1}: ranks are not "
+                            "distributed in blocks, so say local_ranks=[...]")
+    return _narrowed(rank, world, first, counts[node])
+
+
+def detect(environment: Optional[Mapping[str, str]] = None) -> Topology:
+    """What torch.distributed or the environment say; rank 0 of 1 if nothing does."""
+    environment = os.environ if environment is None else environment
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return _from_torchrun(environment, distributed.get_rank(), distributed.get_world_size())
+    if "RANK" in environment and "WORLD_SIZE" in environment:
+        return _from_torchrun(environment, _number(environment, "RANK"), _number(environment, "WORLD_SIZE"))
+    if "SLURM_PROCID" in environment and "SLURM_NTASKS" in environment and "SLURM_STEP_ID" in environment:
+        return _from_slurm(environment)
+    return Topology()
+
+
+def resolve(rank: Optional[int], world_size: Optional[int], local_ranks: Optional[Sequence[int]]) -> Topology:
+    """What was said, completed by what is detected; nothing is detected once rank or world_size is said."""
+    if rank is None and world_size is None:
+        found = detect()
+        if local_ranks is None:
+            return found
+        return Topology(found.rank, found.world_size, tuple(local_ranks))
+    if rank is None or world_size is None:
+        raise ArgumentError("rank and world_size are said together, or neither is")
+    return Topology(rank, world_size, None if local_ranks is None else tuple(local_ranks))
