@@ -34,6 +34,8 @@ static enum trajd_status await(struct trajd_client *client, uint64_t deadline_ns
             *error = client->failure;
             return error->status;
         }
+        if (trajd_session_is_cancelled(client))
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "checkpoint: interrupted");
         if (trajd_client_now_ns() >= deadline_ns)
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
                                    "checkpoint: no answer from the daemon at %s in time", client->directory);
@@ -54,6 +56,7 @@ static enum trajd_status ask(struct trajd_client *client, uint32_t timeout_ms, s
     if (!client->has_feed)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "checkpoint: open a feed first");
     client->checkpoint = (struct trajd_checkpoint){.request = ++client->last_request};
+    trajd_session_begin(client);
     trajd_session_flush(client); /* what is DONE here is said before */
     trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_CHECKPOINT,
                                                            .checkpoint = {.request = client->checkpoint.request}});

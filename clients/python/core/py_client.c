@@ -126,22 +126,47 @@ static PyObject *tell_feed(const struct trajd_feed_info *info)
                          (unsigned long long)info->fingerprint, "seed", (unsigned long long)info->seed);
 }
 
+#define MAX_LOCAL_RANKS 512
+
+/* A sequence of ranks, or None, into the options. */
+static bool read_ranks(PyObject *sequence, uint32_t *ranks, struct trajd_open_options *options)
+{
+    if (sequence == Py_None)
+        return true;
+    const Py_ssize_t count = PySequence_Size(sequence);
+    if (count > MAX_LOCAL_RANKS)
+        PyErr_Format(PyExc_ValueError, "local_ranks: %zd of them (at most %d)", count, MAX_LOCAL_RANKS);
+    for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        const unsigned long rank = item != NULL ? PyLong_AsUnsignedLong(item) : 0;
+        Py_XDECREF(item);
+        ranks[i] = rank <= UINT32_MAX ? (uint32_t)rank : UINT32_MAX;
+    }
+    options->local_ranks = ranks;
+    options->local_rank_count = count > 0 ? (uint32_t)count : 0;
+    return !PyErr_Occurred();
+}
+
 static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"feed",   "spec",  "job",  "shard",       "rank",       "world",
-                            "credit", "epoch", "next", "fingerprint", "timeout_ms", NULL};
+    static char *names[] = {"feed", "spec",        "job",    "shard",      "rank", "world", "credit", "epoch",
+                            "next", "local_ranks", "resume", "timeout_ms", NULL};
+    uint32_t local_ranks[MAX_LOCAL_RANKS];
+    PyObject *ranks = Py_None;
+    Py_ssize_t resume_size = 0;
     struct trajd_open_options options = {0};
     struct trajd_error error = {0};
     int shard = 0;
     unsigned rank = 0, world = 0, credit = 0, timeout_ms = 0;
-    unsigned long long epoch = 0, next = 0, fingerprint = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKKI", names, &options.feed, &options.spec,
-                                     &options.job, &shard, &rank, &world, &credit, &epoch, &next, &fingerprint,
-                                     &timeout_ms))
+    unsigned long long epoch = 0, next = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKOz#I", names, &options.feed, &options.spec,
+                                     &options.job, &shard, &rank, &world, &credit, &epoch, &next, &ranks,
+                                     (const char **)&options.resume, &resume_size, &timeout_ms) ||
+        !read_ranks(ranks, local_ranks, &options))
         return NULL;
     options.mode = shard ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE;
     options.rank = rank, options.world = world, options.credit = credit, options.timeout_ms = timeout_ms;
-    options.epoch = epoch, options.next = next, options.fingerprint = fingerprint;
+    options.epoch = epoch, options.next = next, options.resume_size_bytes = (size_t)resume_size;
     struct trajd_client *client = enter(object);
     if (client == NULL)
         return NULL;
@@ -227,6 +252,27 @@ static PyObject *client_ask(PyObject *object, PyObject *args, PyObject *keywords
     return keep_document(object, status, json, &error);
 }
 
+static PyObject *client_checkpoint(PyObject *object, PyObject *args)
+{
+    unsigned timeout_ms = 0;
+    void *token = NULL;
+    size_t size_bytes = 0;
+    struct trajd_error error = {0};
+    if (!PyArg_ParseTuple(args, "|I", &timeout_ms))
+        return NULL;
+    struct trajd_client *client = enter(object);
+    if (client == NULL)
+        return NULL;
+    enum trajd_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = trajd_client_checkpoint(client, timeout_ms, &token, &size_bytes, &error);
+    Py_END_ALLOW_THREADS;
+    PyObject *bytes =
+        leave(object, status, &error) ? PyBytes_FromStringAndSize(token, (Py_ssize_t)size_bytes) : NULL;
+    free(token);
+    return bytes;
+}
+
 static PyObject *client_closed(PyObject *object, void *unused)
 {
     (void)unused;
@@ -240,6 +286,7 @@ static PyMethodDef methods[] = {
     {"status", client_status, METH_VARARGS, "The daemon's status, JSON text."},
     {"ask", (PyCFunction)(void (*)(void))client_ask, METH_VARARGS | METH_KEYWORDS,
      "A question about the open feed, answered by JSON text."},
+    {"checkpoint", client_checkpoint, METH_VARARGS, "What of a share job's epoch is DONE, as bytes."},
     {"close", client_close, METH_NOARGS, "Ends the session; batches that are held stay readable."},
     {NULL, NULL, 0, NULL},
 };

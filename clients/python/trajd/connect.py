@@ -21,6 +21,7 @@ def connect(endpoint: Optional[str] = None, **options: Any) -> Feed:
                  local_ranks are those that read from this daemon, where each node has its own
     credit       batches that may be held or under way, at least 2; default 4
     epoch        that iteration begins with; default 0
+    resume       in share: what checkpoint() returned in that epoch
     device       None: numpy arrays. "cpu": torch tensors. "cuda", "cuda:N": torch tensors on the GPU, copied one batch ahead
     framework    "numpy" or "torch", if it is not to be what device says
     style        the names in a batch: raw, robomimic, lerobot, act, diffusion_policy, openpi (trajd.styles)

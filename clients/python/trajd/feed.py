@@ -12,7 +12,7 @@ from . import _core, arrays, episodes, job, styles
 from .batch import Batch, Layout
 from .errors import ArgumentError, Busy, StateError, Timeout
 from .settings import Settings
-from .state import State, parse
+from .state import State, frontier, parse
 
 log = logging.getLogger("trajd")
 
@@ -107,6 +107,7 @@ class Feed:
         self.batch_count = 0      # handed out
         self._epoch, self._position = settings.epoch, 0
         self._resume: Optional[State] = None
+        self._token = (settings.epoch, settings.resume)
         self._strict = True
         self._info: Optional[FeedInfo] = None
         self._opened_at: Optional[tuple] = None  # (epoch, position), while nothing was taken since
@@ -133,7 +134,7 @@ class Feed:
         resume = self._resume
         position = resume.position if resume is not None and resume.epoch == epoch else 0
         self._open(epoch, position)
-        self._resume = None
+        self._resume, self._token = None, (epoch, None)
         self._running = Epoch(self, epoch, position)
         self._stand(epoch, position)
         return self._running
@@ -170,19 +171,26 @@ class Feed:
         if self._resume is not None and self._running is None:
             return self._resume.to_dict()
         info = self.info
-        token = None
-        if not self._settings.shard and self._running is not None:
+        position, token = self._position, None
+        if not self._settings.shard and self._running is not None and not self._running._over:
             token = self.checkpoint()
-        return State(info.seed, self._epoch, self._position, info.fingerprint, token).to_dict()
+            front = frontier(token)
+            if front is not None:  # one worker, or several that stand together: a number says it all
+                position, token = front, None
+        return State(info.seed, self._epoch, position, info.fingerprint, token).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Goes on where `state` stands, with the next epoch() of its epoch or the next iteration: exactly, also with another world
         size or batch size. A state of another dataset, other windows or another seed is refused (StateError), unless strict is
         False: then its epoch and position are taken as they are."""
         parsed = parse(state)
+        if parsed.token is not None and self._settings.shard:
+            raise StateError("the state is of a job of mode share whose workers stood at different batches: it goes on in share only")
         if strict and self._info is not None:
             self._check(parsed, self._info)
         self._resume, self._strict, self._running = parsed, strict, None
+        self._token = (parsed.epoch, parsed.token if strict else None)
+        self._opened_at = None
         self._stand(parsed.epoch, parsed.position)
 
     def checkpoint(self) -> bytes:
@@ -192,6 +200,9 @@ class Feed:
         if last is not None and not last.released:
             last.done()
         return self._client.checkpoint(self._timeout_ms())
+
+    def _token_for(self, epoch: int) -> Optional[bytes]:
+        return self._token[1] if self._token[0] == epoch else None
 
     def _stand(self, epoch: int, position: int) -> None:
         self._epoch, self._position = epoch, position
@@ -216,11 +227,11 @@ class Feed:
         self._running = None
         if self._stage is not None:
             self._stage.clear()
+        token = self._token_for(epoch)
         told = self._client.open(feed=settings.feed, spec=settings.spec, job=settings.job, shard=settings.shard,
                                  rank=settings.topology.rank, world=settings.topology.world_size,
-                                 local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch, next=position,
-                                 resume=resume.token if resume is not None and resume.epoch == epoch else None,
-                                 timeout_ms=self._timeout_ms())
+                                 local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch,
+                                 next=position if token is None else 0, resume=token, timeout_ms=self._timeout_ms())
         info = FeedInfo(**told)
         if resume is not None and self._strict:
             self._check(resume, info)

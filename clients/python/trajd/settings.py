@@ -22,6 +22,7 @@ class Settings:
     topology: Topology
     credit: int
     epoch: int
+    resume: Optional[bytes]
     device: str  # "cpu", or a torch name such as "cuda:0"
     framework: str
     style: str
@@ -53,7 +54,7 @@ def _choose_device(device: Optional[str], framework: Optional[str]) -> "tuple[st
 
 def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Union[str, Mapping[str, Any], None] = None,
          job: str = "", mode: Optional[str] = None, rank: Optional[int] = None, world_size: Optional[int] = None,
-         local_ranks: Optional[Sequence[int]] = None, credit: int = 4, epoch: int = 0, device: Optional[str] = None,
+         local_ranks: Optional[Sequence[int]] = None, credit: int = 4, epoch: int = 0, resume: Optional[bytes] = None, device: Optional[str] = None,
          framework: Optional[str] = None, style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None,
          reconnect: bool = True, name: Optional[str] = None) -> Settings:
     if (feed is None) == (spec is None):
@@ -73,5 +74,5 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
         topology = Topology()
     return Settings(endpoint=None if endpoint is None else str(endpoint), feed=feed,
                     spec=spec if spec is None or isinstance(spec, str) else json.dumps(spec), job=job, shard=shard,
-                    topology=topology, credit=credit, epoch=epoch, device=chosen_device, framework=chosen_framework,
+                    topology=topology, credit=credit, epoch=epoch, resume=resume, device=chosen_device, framework=chosen_framework,
                     style=style, zero_copy=zero_copy, timeout=timeout, reconnect=reconnect, name=name)

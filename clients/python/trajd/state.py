@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 import base64
+import struct
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional
 
 from .errors import StateError
 
 VERSION = 1
+_TOKEN_MAGIC = int.from_bytes(b"TRJTOKN1", "little")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,17 @@ class State:
         if self.token is not None:
             state["token"] = base64.b64encode(self.token).decode()
         return state
+
+
+def frontier(token: bytes) -> Optional[int]:
+    """The position before which all is DONE and behind which nothing is; None where it is not one position. The words are those
+    of daemon/feed/token.h."""
+    words = struct.unpack(f"<{len(token) // 8}Q", token)
+    if len(words) < 11 or words[0] != _TOKEN_MAGIC or len(words) != 11 + words[9]:
+        raise StateError("checkpoint: the daemon's token is of another version")
+    begin, length, batch, high, undone = words[5], words[6], words[7], words[8], words[10:-1]
+    front = high - len(undone)
+    return min(begin + front * batch, length) if undone == tuple(range(front, high)) else None
 
 
 def parse(state: Mapping[str, Any]) -> State:

@@ -1,0 +1,187 @@
+"""Feeds, epochs and where they stand, against a real daemon."""
+import concurrent.futures
+import json
+
+import numpy as np
+import pytest
+
+import trajd
+
+FEED = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: {batch}
+    tail: short
+    anchor: {{clock: actions}}
+    pad: {{before: 1, after: any, with: edge}}
+    seed: 3
+    outputs:
+      obs/robot0_eef_pos: {{at: -1..0}}
+      obs/robot0_gripper_qpos: {{at: 0}}
+      actions: {{at: -1..14}}
+"""
+
+
+def config(path, batch=32):
+    return FEED.format(path=path, batch=batch)
+
+
+def ids_of(batches):
+    return [int(i) for batch in batches for i in batch.window_id]
+
+
+def test_every_window_once_and_the_shapes(daemon, demo_file):
+    one = daemon(config(demo_file))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        assert feed.info.global_batch == 32 and len(feed) == -(-feed.info.window_count // 32)
+        seen, count = [], 0
+        for batch in feed.epoch(0):
+            count += 1
+            rows = batch.rows
+            assert batch["obs"]["robot0_eef_pos"].shape == (rows, 2, 3) == batch["obs/robot0_eef_pos"].shape
+            assert batch["actions"].shape == (rows, 16, 7) and batch["actions"].dtype == np.float32
+            pad = batch["actions_is_pad"]
+            assert pad.shape == (rows, 16) and pad.dtype == bool
+            np.testing.assert_array_equal(pad, (batch.mask("actions") == 1) | (batch.mask("actions") == 2))
+            np.testing.assert_array_equal(batch["obs_is_pad"]["robot0_eef_pos"], batch.is_pad("obs/robot0_eef_pos"))
+            seen += batch.window_id.tolist()
+        assert count == len(feed)
+        assert sorted(seen) == list(range(feed.info.window_count))
+        assert feed.state_dict()["epoch"] == 1 and feed.state_dict()["position"] == 0
+
+
+def test_epochs_differ_and_repeat(daemon, demo_file):
+    one = daemon(config(demo_file))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        zero, first = ids_of(feed), ids_of(feed)
+        assert zero != first and sorted(zero) == sorted(first)
+        feed.set_epoch(0)
+        assert ids_of(feed) == zero
+        endless = feed.forever()
+        again = ids_of(next(endless) for _ in range(2 * len(feed)))
+        assert again[:len(first)] == first
+
+
+@pytest.mark.parametrize("batch", [32, 20])
+def test_a_state_goes_on_at_the_same_window(daemon, demo_file, tmp_path, batch):
+    one = daemon(config(demo_file))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        whole = ids_of(feed.epoch(2))
+        begun = []
+        for done in feed.epoch(2):
+            begun += done.window_id.tolist()
+            if len(begun) == 4 * 32:
+                state = json.loads(json.dumps(feed.state_dict()))
+                break
+    one.stop()
+    other = daemon(config(demo_file, batch))
+    with trajd.connect(other.endpoint, feed="train", timeout=20) as feed:
+        feed.load_state_dict(state)
+        assert feed.state_dict() == state
+        assert begun + ids_of(feed.epoch(2)) == whole
+
+
+def test_a_state_of_one_goes_on_as_ranks(daemon, demo_file):
+    one = daemon(config(demo_file))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        whole = ids_of(feed.epoch(0))
+        epoch = feed.epoch(0)
+        begun = ids_of(next(epoch) for _ in range(3))
+        state = feed.state_dict()
+        del epoch
+    ranks = [trajd.connect(one.endpoint, feed="train", rank=r, world_size=2, timeout=20) for r in range(2)]
+    for feed in ranks:
+        feed.load_state_dict(state)
+    # an epoch ends for all ranks when it ends, so each has a thread
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        halves = list(pool.map(lambda feed: [(b.position, b.window_id.tolist()) for b in feed.epoch(0)], ranks))
+    rest = []
+    for (position, first), (same, second) in zip(*halves):
+        assert position == same
+        rest += first + second
+    assert begun + rest == whole
+    assert ranks[0].state_dict() == ranks[1].state_dict()
+    for feed in ranks:
+        feed.close()
+
+
+def test_workers_that_share_checkpoint_together(daemon, demo_file):
+    one = daemon(config(demo_file))
+    workers = [trajd.connect(one.endpoint, feed="train", timeout=20) for _ in range(2)]
+    epochs = [feed.epoch(0) for feed in workers]
+    done = []
+    for epoch in (*epochs, *epochs, epochs[1]):
+        done += next(epoch).window_id.tolist()
+    state = workers[0].state_dict()
+    assert "token" in state
+    assert workers[1].checkpoint() is not None
+    for feed in workers:
+        feed.close()
+    # what the second was handed last is not DONE in the state of the first
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        feed.load_state_dict(state)
+        rest = ids_of(feed.epoch(0))
+        assert sorted(set(done) | set(rest)) == list(range(feed.info.window_count))
+        assert len(done) + len(rest) == feed.info.window_count + 32
+        with pytest.raises(trajd.StateError, match="share"):
+            trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=20).load_state_dict(state)
+
+
+def test_a_state_of_another_dataset_is_refused(daemon, demo_file):
+    one = daemon(config(demo_file))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        state = feed.state_dict()
+        foreign = {**state, "fingerprint": "00000000000000ff"}
+        with pytest.raises(trajd.StateError, match="00000000000000ff.*another dataset"):
+            feed.load_state_dict(foreign)
+        with pytest.raises(trajd.StateError, match="seed 9"):
+            feed.load_state_dict({**state, "seed": 9})
+        feed.load_state_dict({**foreign, "epoch": 1, "position": 64}, strict=False)
+        assert next(feed.epoch(1)).position == 64
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        feed.load_state_dict(foreign)
+        with pytest.raises(trajd.StateError, match="another dataset"):
+            feed.epoch(0)
+        for bad in ({}, {**state, "version": 2}, {**state, "position": -1}, {**state, "fingerprint": "x"}, [], {**state, "epoch": True}):
+            with pytest.raises(trajd.StateError):
+                feed.load_state_dict(bad)
+
+
+def test_a_specification_of_the_jobs_own(daemon, demo_file):
+    one = daemon(config(demo_file))
+    spec = {"dataset": "demo", "global_batch": 8, "anchor": {"clock": "actions"}, "outputs": {"actions": {"at": "0..3"}}}
+    with trajd.connect(one.endpoint, spec=spec, timeout=20) as feed:
+        assert next(feed.epoch(0))["actions"].shape == (8, 4, 7)
+
+
+def test_a_daemon_that_dies_and_returns(daemon, demo_file):
+    one = daemon(config(demo_file))
+    with trajd.connect(one.endpoint, feed="train", mode="shard", timeout=30) as feed:
+        whole = ids_of(feed.epoch(0))
+        epoch = feed.epoch(0)
+        seen = ids_of(next(epoch) for _ in range(3))
+        kept = next(epoch)
+        seen += kept.window_id.tolist()
+        before = kept["actions"].copy()
+        one.kill()
+        np.testing.assert_array_equal(kept["actions"], before)
+        one.start()
+        rest = ids_of(epoch)
+        assert sorted(seen + rest) == sorted(whole), "nothing repeats, nothing is lost"
+    with trajd.connect(one.endpoint, feed="train", timeout=20, reconnect=False) as feed:
+        epoch = feed.epoch(0)
+        next(epoch)
+        one.kill()
+        with pytest.raises(trajd.Closed):
+            list(epoch)
+
+
+def test_episodes_and_status(daemon, demo_file):
+    one = daemon(config(demo_file))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        batch = next(feed.epoch(0))
+        assert batch.meta("language") == [None] * batch.rows
+        assert feed._episodes().items[0]["episode"] == "demo_0"
+        assert feed.status()["feeds"]
