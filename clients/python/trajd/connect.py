@@ -1,11 +1,13 @@
 """trajd.connect attaches to a daemon; trajd.open finds one, or starts a private one."""
 from __future__ import annotations
 
-import os
-from typing import Any, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
 
 from .feed import Feed
 from .settings import make
+
+if TYPE_CHECKING:
+    import os
 
 
 def connect(endpoint: Optional[str] = None, **options: Any) -> Feed:
@@ -34,13 +36,15 @@ def connect(endpoint: Optional[str] = None, **options: Any) -> Feed:
 
 
 def open(config: Union[str, "os.PathLike[str]", Mapping[str, Any]], *, feed: Optional[str] = None,
-         overrides: Optional[Mapping[str, Any]] = None, **options: Any) -> Feed:
+         overrides: Optional[Mapping[str, Any]] = None, timeout: Optional[float] = None, **options: Any) -> Feed:
     """A feed of the configuration `config` (a path, or what would stand in the file as a dict): from the daemon at $TRAJD_ENDPOINT
     if that is set, else from a private daemon of this user, node, job and configuration, which is started if it does not run and
-    ends a minute after its last worker. `overrides` are keys of the configuration by their path ("feeds.train.global_batch": 64).
+    ends a minute after its last worker.
+
+    feed         may be left out where the configuration has one
+    overrides    merged into the feed's mapping (None removes a key): a sweep needs no files, and shares the daemon's data
+
     The other options are those of connect."""
-    endpoint = os.environ.get("TRAJD_ENDPOINT")
-    if not endpoint:
-        from .launch import ensure_daemon
-        endpoint = ensure_daemon(config, overrides=overrides)
-    return connect(endpoint, feed=feed, **options)
+    from . import launch
+    target = launch.resolve(config, feed, overrides, timeout=timeout)
+    return connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options)
