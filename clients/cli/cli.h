@@ -16,6 +16,8 @@ struct cli_command {
 };
 
 int cli_inspect(int argc, char **argv);
+int cli_init(int argc, char **argv);
+int cli_check(int argc, char **argv);
 int cli_validate(int argc, char **argv);
 int cli_status(int argc, char **argv);
 int cli_recv(int argc, char **argv);

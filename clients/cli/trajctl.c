@@ -6,6 +6,9 @@
 static const struct cli_command commands[] = {
     {"inspect", cli_inspect, "[--layout NAME] [--json] FILE-OR-FOLDER...",
      "what is in HDF5 files: episodes, streams, clocks, storage, and what is wrong"},
+    {"init", cli_init, "[--layout NAME] FILE-OR-FOLDER > trajd.yaml",
+     "a configuration to begin with: layout guessed, rates measured"},
+    {"check", cli_check, "CONFIG", "what a configuration comes to: every output with its source, clock, kind, grid and tensor"},
     {"validate", cli_validate, "[--layout NAME] [--ignore RULE]... [--json] FILE-OR-FOLDER...",
      "all that can be found wrong in HDF5 files, with row numbers; exit status 1 where something is"},
     {"status", cli_status, "[--endpoint DIR] [--json]", "what a daemon is doing: feeds, workers, rates, stalls"},

@@ -57,3 +57,8 @@ bool trajd_paths_layouts(char *path, size_t size)
 {
     return find("../share/trajd/layouts", "configs/layouts", R_OK, path, size);
 }
+
+bool trajd_paths_daemon(char *path, size_t size)
+{
+    return find("trajd", "daemon/trajd", X_OK, path, size);
+}

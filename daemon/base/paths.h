@@ -14,4 +14,7 @@ bool trajd_paths_indexer(char *path, size_t size);
  * lies in. */
 bool trajd_paths_layouts(char *path, size_t size);
 
+/* The daemon itself: beside the program, or daemon/ of the build that it lies in. */
+bool trajd_paths_daemon(char *path, size_t size);
+
 #endif

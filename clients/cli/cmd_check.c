@@ -1,0 +1,18 @@
+/* trajctl check: what a configuration comes to. The daemon's own --check, so that both can never differ. */
+#include <string.h>
+#include <unistd.h>
+
+#include "clients/cli/cli_files.h"
+#include "daemon/base/paths.h"
+
+int cli_check(int argc, char **argv)
+{
+    char daemon[CLI_PATH_SIZE];
+
+    if (argc != 2 || argv[1][0] == '-')
+        return cli_usage("check");
+    if (!trajd_paths_daemon(daemon, sizeof daemon))
+        return cli_fail("trajd is neither beside this program nor in its installation");
+    execl(daemon, "trajd", "--config", argv[1], "--check", (char *)NULL);
+    return cli_fail("%s cannot be run", daemon);
+}
