@@ -405,15 +405,19 @@ static enum trajd_status read_pad(struct parser *p, const struct trajd_yaml_node
 static enum trajd_status read_split(struct parser *p, const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = &p->owned->spec;
+    char begin[32], *end;
     const char *text, *dots;
-    char *end;
     enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
 
     if (status)
         return status;
     dots = strstr(text, "..");
-    spec->split_begin = strtod(text, &end);
-    if (dots && end == dots) {
+    if (dots && dots > text && (size_t)(dots - text) < sizeof begin) {
+        memcpy(begin, text, (size_t)(dots - text)); /* strtod would take "0." out of "0..1" */
+        begin[dots - text] = 0;
+        spec->split_begin = strtod(begin, &end);
+        if (*end)
+            return trajd_yaml_error(p->yaml, node, p->error, "%s: %s is no number", text, begin);
         spec->split_end = strtod(dots + 2, &end);
         if (*end == 0 && end != dots + 2 && spec->split_begin >= 0 && spec->split_begin < spec->split_end &&
             spec->split_end <= 1)

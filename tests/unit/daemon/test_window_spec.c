@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -92,6 +93,26 @@ static void test_a_whole_feed_outlives_its_text(void **state)
     assert_null(spec);
 }
 
+static void test_a_split_begins_and_ends_at_whole_numbers_too(void **state)
+{
+    static const struct {
+        const char *text;
+        double begin, end;
+    } splits[] = {{"0..1", 0, 1}, {"0..0.9", 0, 0.9}, {"0.9..1", 0.9, 1}, {"0.0..1.0", 0, 1}};
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+    char text[160];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
+        snprintf(text, sizeof text, "dataset: d\nsplit: %s\nglobal_batch: 1\nanchor: {rate: 1}\noutputs: {x: {at: 0}}\n",
+                 splits[i].text);
+        assert_int_equal(parse(text, &spec, &error), TRAJD_OK);
+        assert_true(spec->split_begin == splits[i].begin && spec->split_end == splits[i].end);
+        trajd_window_spec_destroy(&spec);
+    }
+}
+
 static void test_every_rule_is_told_with_its_line(void **state)
 {
     static const struct {
@@ -116,6 +137,8 @@ static void test_every_rule_is_told_with_its_line(void **state)
         {"dataset: d\noutputs:\n  action: {at: 0, lookahead: 2ms}", "reads ahead anyway"},
         {"dataset: d\npad: {before: -1}", "test:2: pad.before"},
         {"dataset: d\nsplit: 0..2", "test:2: split"},
+        {"dataset: d\nsplit: 0x..1", "0x is no number"},
+        {"dataset: d\nsplit: ..1", "test:2: split"},
         {"dataset: [d]", "test:1: dataset"},
         {"[1, 2]", "a feed is a mapping"},
     };
@@ -136,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_a_whole_feed_outlives_its_text),
+        cmocka_unit_test(test_a_split_begins_and_ends_at_whole_numbers_too),
         cmocka_unit_test(test_every_rule_is_told_with_its_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
