@@ -1,31 +1,23 @@
-#include "daemon/config.h"
+#include "daemon/config_keys.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/json.h"
+#include "daemon/memory.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define SECOND INT64_C(1000000000)
 
-enum key_type { KEY_STRING, KEY_BOOL, KEY_SIZE, KEY_COUNT, KEY_DURATION };
-
-/* One row a key: where it stands, what it is, where it goes, what it may be. */
-static const struct config_key {
-    const char *section; /* NULL: the top level */
-    const char *name;
-    enum key_type type;
-    size_t offset;
-    int64_t low, high, preset;
-} config_keys[] = {
+const struct trajd_config_key trajd_config_keys[] = {
     {NULL, "runtime", KEY_STRING, offsetof(struct trajd_config, runtime), 0, 0, 0},
     {NULL, "cache", KEY_STRING, offsetof(struct trajd_config, cache), 0, 0, 0},
     {NULL, "state", KEY_STRING, offsetof(struct trajd_config, state), 0, 0, 0},
     {NULL, "group_access", KEY_BOOL, offsetof(struct trajd_config, group_access), 0, 0, false},
     {NULL, "feed_idle", KEY_DURATION, offsetof(struct trajd_config, feed_idle_ns), SECOND / 10, 86400 * SECOND, 60 * SECOND},
+    {NULL, "exit_idle", KEY_DURATION, offsetof(struct trajd_config, exit_idle_ns), 0, 86400 * SECOND, 0},
     {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, store_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
     {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
     {"memory", "reserve", KEY_SIZE, offsetof(struct trajd_config, reserve_bytes), 0, INT64_C(1) << 50, 256 * MIB},
@@ -37,11 +29,31 @@ static const struct config_key {
     {"limits", "feeds", KEY_COUNT, offsetof(struct trajd_config, max_feeds), 1, 1024, 16},
     {"limits", "credit", KEY_COUNT, offsetof(struct trajd_config, max_credit), 2, 1024, 16},
 };
-#define CONFIG_KEY_COUNT (sizeof config_keys / sizeof config_keys[0])
+#define CONFIG_KEY_COUNT (sizeof trajd_config_keys / sizeof trajd_config_keys[0])
+const size_t trajd_config_key_count = CONFIG_KEY_COUNT;
 static const char *const sections[] = {"memory", "threads", "index", "limits", NULL};
 
-static enum trajd_status read_key(struct trajd_config *config, const struct config_key *key,
-                                  const struct trajd_yaml_node *node, struct trajd_error *error)
+/* "64MiB", or "50%" of the memory that is free when the daemon starts. */
+static enum trajd_status read_size(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node, uint64_t *bytes,
+                                   struct trajd_error *error)
+{
+    struct trajd_memory memory;
+    unsigned percent;
+    int length = 0;
+
+    if (node->kind != TRAJD_YAML_SCALAR || sscanf(node->value, "%3u%%%n", &percent, &length) != 1 || !length ||
+        node->value[length])
+        return trajd_yaml_size(yaml, node, bytes, error);
+    if (percent < 1 || percent > 100)
+        return trajd_yaml_error(yaml, node, error, "%s: between 1%% and 100%% of the memory that is free", node->value);
+    trajd_memory_read(&memory);
+    *bytes = trajd_memory_available(&memory) / 100 * percent;
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_key(struct trajd_config *config, const struct trajd_config_key *key,
+                                  const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
+                                  struct trajd_error *error)
 {
     void *field = (char *)config + key->offset;
     enum trajd_status status = TRAJD_OK;
@@ -49,31 +61,31 @@ static enum trajd_status read_key(struct trajd_config *config, const struct conf
 
     switch (key->type) {
     case KEY_STRING:
-        return trajd_yaml_string(config->yaml, node, field, error);
+        return trajd_yaml_string(yaml, node, field, error);
     case KEY_BOOL:
-        return trajd_yaml_bool(config->yaml, node, field, error);
+        return trajd_yaml_bool(yaml, node, field, error);
     case KEY_COUNT:
-        status = trajd_yaml_int(config->yaml, node, key->low, key->high, &number, error);
+        status = trajd_yaml_int(yaml, node, key->low, key->high, &number, error);
         if (!status)
             *(uint32_t *)field = (uint32_t)number;
         return status;
     case KEY_SIZE:
-        status = trajd_yaml_size(config->yaml, node, field, error);
+        status = read_size(yaml, node, field, error);
         if (!status && (*(uint64_t *)field < (uint64_t)key->low || *(uint64_t *)field > (uint64_t)key->high))
-            return trajd_yaml_error(config->yaml, node, error, "%s: between %lld and %lld bytes", node->value,
+            return trajd_yaml_error(yaml, node, error, "%s: between %lld and %lld bytes", node->value,
                                     (long long)key->low, (long long)key->high);
         return status;
     case KEY_DURATION:
-        status = trajd_yaml_duration(config->yaml, node, field, error);
+        status = trajd_yaml_duration(yaml, node, field, error);
         if (!status && (*(int64_t *)field < key->low || *(int64_t *)field > key->high))
-            return trajd_yaml_error(config->yaml, node, error, "%s: between %g s and %g s", node->value,
+            return trajd_yaml_error(yaml, node, error, "%s: between %g s and %g s", node->value,
                                     (double)key->low / SECOND, (double)key->high / SECOND);
         return status;
     }
     return status;
 }
 
-static void set_preset(struct trajd_config *config, const struct config_key *key)
+static void set_preset(struct trajd_config *config, const struct trajd_config_key *key)
 {
     void *field = (char *)config + key->offset;
 
@@ -96,9 +108,9 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(config->yaml, node, error, "a mapping of keys");
     for (size_t k = 0; k < CONFIG_KEY_COUNT; k++)
-        if (config_keys[k].section == section ||
-            (section && config_keys[k].section && strcmp(config_keys[k].section, section) == 0))
-            allowed[count++] = config_keys[k].name;
+        if (trajd_config_keys[k].section == section ||
+            (section && trajd_config_keys[k].section && strcmp(trajd_config_keys[k].section, section) == 0))
+            allowed[count++] = trajd_config_keys[k].name;
     if (!section) {
         for (size_t s = 0; sections[s]; s++)
             allowed[count++] = sections[s];
@@ -109,12 +121,12 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
     if ((status = trajd_yaml_check_keys(config->yaml, node, allowed, error)))
         return status;
     for (size_t k = 0; k < CONFIG_KEY_COUNT; k++) {
-        const struct config_key *key = &config_keys[k];
+        const struct trajd_config_key *key = &trajd_config_keys[k];
         const struct trajd_yaml_node *child;
         if (key->section != section && !(section && key->section && strcmp(key->section, section) == 0))
             continue;
         child = trajd_yaml_get(node, key->name);
-        if (child && (status = read_key(config, key, child, error)))
+        if (child && (status = read_key(config, key, config->yaml, child, error)))
             return status;
     }
     return TRAJD_OK;
@@ -217,7 +229,7 @@ static enum trajd_status read_config(struct trajd_config *config, struct trajd_e
     int64_t version;
 
     for (size_t k = 0; k < CONFIG_KEY_COUNT; k++)
-        set_preset(config, &config_keys[k]);
+        set_preset(config, &trajd_config_keys[k]);
     if ((status = read_section(config, NULL, root, error)))
         return status;
     node = trajd_yaml_get(root, "version");
@@ -231,6 +243,76 @@ static enum trajd_status read_config(struct trajd_config *config, struct trajd_e
     if ((status = read_datasets(config, trajd_yaml_get(root, "datasets"), error)))
         return status;
     return read_feeds(config, trajd_yaml_get(root, "feeds"), error);
+}
+
+/* ---- what the command line says ---- */
+
+static bool is_named(const struct trajd_config_key *key, const char *name)
+{
+    const size_t length = key->section ? strlen(key->section) : 0;
+
+    if (!key->section)
+        return strcmp(name, key->name) == 0;
+    return strncmp(name, key->section, length) == 0 && name[length] == '.' && strcmp(name + length + 1, key->name) == 0;
+}
+
+static enum trajd_status unknown_key(const char *name, struct trajd_error *error)
+{
+    char texts[CONFIG_KEY_COUNT][64];
+    const char *names[CONFIG_KEY_COUNT], *nearest;
+
+    for (size_t k = 0; k < CONFIG_KEY_COUNT; k++) {
+        const struct trajd_config_key *key = &trajd_config_keys[k];
+        snprintf(texts[k], sizeof texts[k], "%s%s%s", key->section ? key->section : "", key->section ? "." : "", key->name);
+        names[k] = texts[k];
+    }
+    nearest = trajd_yaml_nearest(name, names, CONFIG_KEY_COUNT);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "command line: %.64s: no such key (%s%s)", name,
+                           nearest ? "did you mean " : "they are SECTION.NAME as in the file, such as memory.store",
+                           nearest ? nearest : "");
+}
+
+static bool is_given(const struct trajd_config *config, const struct trajd_config_key *key)
+{
+    const struct trajd_yaml_node *section = trajd_yaml_root(config->yaml);
+
+    if (key->section)
+        section = trajd_yaml_get(section, key->section);
+    return section && trajd_yaml_get(section, key->name);
+}
+
+static enum trajd_status apply_value(struct trajd_config *config, const struct trajd_yaml *yaml,
+                                     const struct trajd_config_value *value, struct trajd_error *error)
+{
+    const size_t length = strcspn(value->text, "=");
+    struct trajd_yaml_node node = {.kind = TRAJD_YAML_SCALAR, .line = 1, .value = value->text + length + 1};
+    char name[64];
+    size_t k = 0;
+
+    if (!value->text[length] || length >= sizeof name)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "command line: %.64s: not of the form KEY=VALUE", value->text);
+    memcpy(name, value->text, length);
+    name[length] = 0;
+    node.path = name;
+    while (k < CONFIG_KEY_COUNT && !is_named(&trajd_config_keys[k], name))
+        k++;
+    if (k == CONFIG_KEY_COUNT)
+        return unknown_key(name, error);
+    if (value->is_preset && is_given(config, &trajd_config_keys[k]))
+        return TRAJD_OK;
+    return read_key(config, &trajd_config_keys[k], yaml, &node, error);
+}
+
+static enum trajd_status apply_values(struct trajd_config *config, const struct trajd_config_value *values,
+                                      uint32_t count, struct trajd_error *error)
+{
+    struct trajd_yaml *name = NULL; /* a document that errors say they are in */
+    enum trajd_status status = trajd_yaml_parse("command line", "{}", 2, &name, error);
+
+    for (uint32_t v = 0; v < count && !status; v++)
+        status = apply_value(config, name, &values[v], error);
+    trajd_yaml_destroy(&name);
+    return status;
 }
 
 /* A path in the file is relative to the file's folder, as it really is: `*text` becomes a string of its own, which the
@@ -274,7 +356,8 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
     return status;
 }
 
-enum trajd_status trajd_config_load(const char *path, struct trajd_config **out, struct trajd_error *error)
+enum trajd_status trajd_config_load(const char *path, const struct trajd_config_value *values, uint32_t value_count,
+                                    struct trajd_config **out, struct trajd_error *error)
 {
     struct trajd_config *config = calloc(1, sizeof *config);
     enum trajd_status status;
@@ -285,6 +368,8 @@ enum trajd_status trajd_config_load(const char *path, struct trajd_config **out,
     status = trajd_yaml_load(path, &config->yaml, error);
     if (!status)
         status = read_config(config, error);
+    if (!status)
+        status = apply_values(config, values, value_count, error);
     if (!status)
         status = resolve_paths(config, path, error);
     if (status)
@@ -306,79 +391,4 @@ void trajd_config_destroy(struct trajd_config **out)
         free(config->resolved[i]);
     trajd_yaml_destroy(&config->yaml);
     free(config);
-}
-
-static void print_key(const struct trajd_config *config, const struct config_key *key, FILE *out)
-{
-    const void *field = (const char *)config + key->offset;
-
-    if (key->type == KEY_STRING && !*(const char *const *)field)
-        return; /* comes from the service manager's environment */
-    fprintf(out, "%s%s: ", key->section ? "  " : "", key->name);
-    switch (key->type) {
-    case KEY_STRING:
-        trajd_json_text(out, *(const char *const *)field);
-        fputc('\n', out);
-        break;
-    case KEY_BOOL:
-        fprintf(out, "%s\n", *(const bool *)field ? "true" : "false");
-        break;
-    case KEY_COUNT:
-        fprintf(out, "%u\n", *(const uint32_t *)field);
-        break;
-    case KEY_SIZE:
-        fprintf(out, "%llu\n", (unsigned long long)*(const uint64_t *)field);
-        break;
-    case KEY_DURATION:
-        fprintf(out, "%lldns\n", (long long)*(const int64_t *)field);
-        break;
-    }
-}
-
-static void print_node(const struct trajd_yaml_node *node, int depth, FILE *out)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+@";
-
-    fprintf(out, "%*s", 2 * depth, "");
-    if (node->key) {
-        trajd_json_text(out, node->key); /* JSON's strings are YAML's */
-        fprintf(out, ": ");
-    } else {
-        fprintf(out, "- ");
-    }
-    if (node->kind == TRAJD_YAML_SCALAR) {
-        if (node->quoted || strspn(node->value, plain) != strlen(node->value))
-            trajd_json_text(out, node->value);
-        else
-            fputs(node->value, out);
-        fputc('\n', out);
-        return;
-    }
-    fputc('\n', out);
-    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
-        print_node(child, depth + 1, out);
-}
-
-void trajd_config_print(const struct trajd_config *config, FILE *out)
-{
-    const struct trajd_yaml_node *feeds = trajd_yaml_get(trajd_yaml_root(config->yaml), "feeds");
-    const char *section = NULL;
-
-    fprintf(out, "version: 1\n");
-    for (size_t k = 0; k < CONFIG_KEY_COUNT; k++) {
-        if (config_keys[k].section && config_keys[k].section != section)
-            fprintf(out, "%s:\n", config_keys[k].section);
-        section = config_keys[k].section;
-        print_key(config, &config_keys[k], out);
-    }
-    fprintf(out, "datasets:\n");
-    for (uint32_t d = 0; d < config->dataset_count; d++) {
-        fprintf(out, "  %s: {path: ", config->datasets[d].name);
-        trajd_json_text(out, config->datasets[d].path);
-        fprintf(out, ", layout: ");
-        trajd_json_text(out, config->datasets[d].layout);
-        fprintf(out, "}\n");
-    }
-    if (feeds)
-        print_node(feeds, 0, out);
 }

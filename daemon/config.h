@@ -32,6 +32,7 @@ struct trajd_config {
     int64_t index_file_timeout_ns;
     uint32_t max_sessions, max_feeds, max_credit;
     int64_t feed_idle_ns;         /* a feed that a job sent is closed after that long without a session */
+    int64_t exit_idle_ns;         /* the daemon ends after that long without a session; 0: never */
     uint32_t dataset_count, feed_count;
     struct trajd_config_dataset datasets[TRAJD_CONFIG_MAX_DATASETS];
     struct trajd_window_spec *feeds[TRAJD_CONFIG_MAX_FEEDS];
@@ -40,11 +41,21 @@ struct trajd_config {
     uint32_t resolved_count;
 };
 
-/* Reads and checks `path`. TRAJD_ERR_ARGUMENT: "FILE:LINE: KEY: what". The caller destroys. */
-enum trajd_status trajd_config_load(const char *path, struct trajd_config **config, struct trajd_error *error);
+/* A key of the command line, "memory.store=50%": in place of what the file says, or (is_preset) where it says nothing.
+ * The text must live as long as the configuration. */
+struct trajd_config_value {
+    const char *text;
+    bool is_preset;
+};
+
+/* Reads and checks `path`, then the values in their order. TRAJD_ERR_ARGUMENT: "FILE:LINE: KEY: what". The caller destroys. */
+enum trajd_status trajd_config_load(const char *path, const struct trajd_config_value *values, uint32_t value_count,
+                                    struct trajd_config **config, struct trajd_error *error);
 void trajd_config_destroy(struct trajd_config **config);
 
 /* Every key with the value in force, as YAML (feeds as they were written). */
 void trajd_config_print(const struct trajd_config *config, FILE *out);
+/* The same as one JSON document, for programs. */
+void trajd_config_print_json(const struct trajd_config *config, FILE *out);
 
 #endif

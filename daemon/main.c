@@ -1,6 +1,8 @@
 /* trajd: the daemon. Reads its configuration, brings the pipeline up, says READY, waits for signals. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,21 +20,54 @@
 #define TURN_MS 1000
 #define STUCK_NS INT64_C(30000000000)
 
+#define MAX_VALUES 32
+
 struct command_line {
     const char *config;
-    bool check, print;
+    bool check, print, json;
+    int ready_fd; /* -1: none */
+    uint32_t value_count;
+    struct trajd_config_value values[MAX_VALUES];
     enum trajd_log_level level;
 };
 
 static const char usage[] =
-    "usage: trajd --config FILE [--check | --print-config] [--log-level error|warning|info|debug]\n"
+    "usage: trajd --config FILE [--check | --print-config [--json]] [--set KEY=VALUE]... [--preset KEY=VALUE]...\n"
+    "             [--ready-fd N] [--log-level error|warning|info|debug]\n"
     "\n"
     "Feeds training jobs with resampled windows of robot trajectories.\n"
     "\n"
     "  --config FILE    the configuration (trajd.yaml); configs/trajd.yaml shows every key\n"
     "  --check          open and plan everything, print the feeds, serve nothing\n"
-    "  --print-config   print every key with the value in force\n"
+    "  --print-config   print every key with the value in force, with --json as one JSON document\n"
+    "  --set KEY=VALUE  in place of what the file says: --set memory.store=50% (of the memory that is free)\n"
+    "  --preset KEY=VALUE  where the file says nothing\n"
+    "  --ready-fd N     write a line to this descriptor, and close it, when workers can be served\n"
     "  --version        print the version\n";
+
+static int add_value(struct command_line *line, const char *text, bool is_preset)
+{
+    if (line->value_count == MAX_VALUES) {
+        fprintf(stderr, "trajd: --set and --preset: %d at most\n", MAX_VALUES);
+        return 1;
+    }
+    line->values[line->value_count++] = (struct trajd_config_value){text, is_preset};
+    return 0;
+}
+
+/* Children that read files have no business with it. */
+static int take_descriptor(struct command_line *line, const char *text)
+{
+    char *end;
+    const long fd = strtol(text, &end, 10);
+
+    if (*end || end == text || fd < 3 || fd > INT_MAX || fcntl((int)fd, F_SETFD, FD_CLOEXEC)) {
+        fprintf(stderr, "trajd: --ready-fd %s: no open descriptor above 2\n", text);
+        return 1;
+    }
+    line->ready_fd = (int)fd;
+    return 0;
+}
 
 /* 0: go on; else the exit status is *status. */
 static int parse_arguments(int argc, char **argv, struct command_line *line, int *status)
@@ -41,10 +76,12 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
         {"config", required_argument, NULL, 'c'},       {"check", no_argument, NULL, 'k'},
         {"print-config", no_argument, NULL, 'p'},       {"log-level", required_argument, NULL, 'l'},
         {"version", no_argument, NULL, 'v'},            {"help", no_argument, NULL, 'h'},
+        {"set", required_argument, NULL, 's'},          {"preset", required_argument, NULL, 'd'},
+        {"ready-fd", required_argument, NULL, 'r'},     {"json", no_argument, NULL, 'j'},
         {NULL, 0, NULL, 0}};
     int option, level;
 
-    *line = (struct command_line){.level = TRAJD_LOG_INFO};
+    *line = (struct command_line){.level = TRAJD_LOG_INFO, .ready_fd = -1};
     *status = EX_USAGE;
     while ((option = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
         switch (option) {
@@ -56,6 +93,18 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
             break;
         case 'p':
             line->print = true;
+            break;
+        case 'j':
+            line->json = true;
+            break;
+        case 's':
+        case 'd':
+            if (add_value(line, optarg, option == 'd'))
+                return 1;
+            break;
+        case 'r':
+            if (take_descriptor(line, optarg))
+                return 1;
             break;
         case 'l':
             for (level = 0; trajd_log_levels[level] && strcmp(trajd_log_levels[level], optarg); level++)
@@ -77,7 +126,7 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
             return 1;
         }
     }
-    if (optind < argc || !line->config) {
+    if (optind < argc || !line->config || (line->json && !line->print)) {
         fputs(usage, stderr);
         return 1;
     }
@@ -91,10 +140,20 @@ static int exit_status(enum trajd_status status)
                                                                                                              : EXIT_FAILURE;
 }
 
-/* Until SIGTERM or SIGINT: keeps the watchdog fed as long as every thread turns. */
-static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_notify *notify, const struct trajd_log *log,
-                         const sigset_t *signals)
+/* True when no worker has been here for exit_idle, counted from READY at the earliest. */
+static bool is_left(const struct trajd_pipeline *pipeline, const struct trajd_config *config, int64_t ready_ns)
 {
+    const int64_t empty_ns = trajd_pipeline_empty_since_ns(pipeline);
+
+    return config->exit_idle_ns && empty_ns &&
+           trajd_now_ns() - (empty_ns > ready_ns ? empty_ns : ready_ns) >= config->exit_idle_ns;
+}
+
+/* Until SIGTERM, SIGINT or exit_idle: keeps the watchdog fed as long as every thread turns. */
+static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_config *config,
+                         const struct trajd_notify *notify, const struct trajd_log *log, const sigset_t *signals)
+{
+    const int64_t ready_ns = trajd_now_ns();
     const int64_t turn_ns = notify->watchdog_ns && notify->watchdog_ns / 3 < TURN_MS * INT64_C(1000000)
                                 ? notify->watchdog_ns / 3 : TURN_MS * INT64_C(1000000);
     const struct timespec turn = {turn_ns / 1000000000, turn_ns % 1000000000};
@@ -116,13 +175,26 @@ static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_not
             continue;
         }
         told = false;
+        if (is_left(pipeline, config, ready_ns)) {
+            LOG(log, INFO, "no worker for %g s (exit_idle)", (double)config->exit_idle_ns / 1e9);
+            return;
+        }
         trajd_notify_send(notify, NULL, "WATCHDOG=1");
         trajd_pipeline_status_line(pipeline, line, sizeof line);
         trajd_notify_send(notify, NULL, "STATUS=%s", line);
     }
 }
 
-static enum trajd_status serve(const struct trajd_config *config, const struct trajd_log *log,
+static void tell_ready(const struct trajd_log *log, int fd)
+{
+    if (fd < 0)
+        return;
+    if (write(fd, "ready\n", 6) != 6)
+        LOG(log, WARNING, "--ready-fd %d: %s", fd, strerror(errno));
+    close(fd);
+}
+
+static enum trajd_status serve(const struct trajd_config *config, int ready_fd, const struct trajd_log *log,
                                struct trajd_error *error)
 {
     struct trajd_pipeline *pipeline = NULL;
@@ -146,7 +218,8 @@ static enum trajd_status serve(const struct trajd_config *config, const struct t
     if (!status) {
         LOG(log, INFO, "ready after %.1f ms", (double)(trajd_now_ns() - begin_ns) / 1e6);
         trajd_notify_send(&notify, NULL, "READY=1");
-        wait_for_end(pipeline, &notify, log, &signals);
+        tell_ready(log, ready_fd);
+        wait_for_end(pipeline, config, &notify, log, &signals);
         LOG(log, INFO, "stopping");
         trajd_notify_send(&notify, NULL, "STOPPING=1");
         trajd_pipeline_drain(pipeline, DRAIN_MS);
@@ -169,14 +242,14 @@ int main(int argc, char **argv)
     if (parse_arguments(argc, argv, &line, &result))
         return result;
     trajd_log_init(&log, STDERR_FILENO, line.level, getenv("JOURNAL_STREAM"));
-    status = trajd_config_load(line.config, &config, &error);
+    status = trajd_config_load(line.config, line.values, line.value_count, &config, &error);
     if (!status && line.print)
-        trajd_config_print(config, stdout);
+        (line.json ? trajd_config_print_json : trajd_config_print)(config, stdout);
     else if (!status && line.check) {
         status = trajd_pipeline_create(config, &log, false, stdout, &pipeline, &error);
         trajd_pipeline_destroy(&pipeline);
     } else if (!status)
-        status = serve(config, &log, &error);
+        status = serve(config, line.ready_fd, &log, &error);
     if (status)
         LOG(&log, ERROR, "%s", error.message);
     trajd_config_destroy(&config);

@@ -721,6 +721,14 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
     return alive;
 }
 
+int64_t trajd_pipeline_empty_since_ns(const struct trajd_pipeline *pipeline)
+{
+    struct trajd_server_stats stats;
+
+    trajd_server_get_stats(pipeline->server, &stats);
+    return (int64_t)stats.empty_since_ns;
+}
+
 void trajd_pipeline_status_line(struct trajd_pipeline *pipeline, char *line, size_t size)
 {
     const int64_t now_ns = trajd_now_ns();

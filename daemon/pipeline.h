@@ -30,6 +30,8 @@ void trajd_pipeline_destroy(struct trajd_pipeline **pipeline);
 
 /* True while every thread has taken a turn within the last limit_ns; else the name of one that has not is written to `stuck`. */
 bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, char *stuck, size_t size);
+/* CLOCK_MONOTONIC since when no worker has been here; 0: there are workers. */
+int64_t trajd_pipeline_empty_since_ns(const struct trajd_pipeline *pipeline);
 /* "2 feeds, 12 workers, 41 k windows/s": for the service manager's status line. */
 void trajd_pipeline_status_line(struct trajd_pipeline *pipeline, char *line, size_t size);
 

@@ -204,6 +204,7 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     pthread_mutex_init(&server->baton, NULL);
     make_condition(&server->changed);
     make_condition(&server->asked);
+    server->last_end_ns = now();
     __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
     enum trajd_status status = trajd_lock_take(options->runtime_directory, &server->lock_fd, error);
     if (status == TRAJD_OK)
@@ -306,9 +307,11 @@ void trajd_server_answer(struct trajd_server *server, uint64_t request, struct t
 void trajd_server_get_stats(const struct trajd_server *server, struct trajd_server_stats *stats)
 {
     struct trajd_core_stats core;
+    uint64_t last_end_ns;
     pthread_mutex_t *mutex = (pthread_mutex_t *)&server->mutex; /* locking is no change that a caller sees */
     pthread_mutex_lock(mutex);
     trajd_core_get_stats(server->core, &core);
+    last_end_ns = server->last_end_ns;
     pthread_mutex_unlock(mutex);
     *stats = (struct trajd_server_stats){
         .sessions = core.sessions,
@@ -318,5 +321,6 @@ void trajd_server_get_stats(const struct trajd_server *server, struct trajd_serv
         .dead_sessions = core.dead_sessions,
         .dropped_messages = __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED),
         .last_turn_ns = __atomic_load_n(&server->last_turn_ns, __ATOMIC_RELAXED),
+        .empty_since_ns = core.sessions > 0 ? 0 : last_end_ns,
     };
 }

@@ -157,6 +157,7 @@ struct trajd_server_stats {
     uint32_t sessions;
     uint64_t batches_sent, windows_done, late_acks, dropped_messages, dead_sessions;
     uint64_t last_turn_ns; /* CLOCK_MONOTONIC of the thread's last turn, for the watchdog */
+    uint64_t empty_since_ns; /* of the last session's end, or of the server's beginning; 0: there are sessions */
 };
 void trajd_server_get_stats(const struct trajd_server *server, struct trajd_server_stats *stats);
 

@@ -79,6 +79,7 @@ struct trajd_server {
     struct trajd_core *core;
     struct trajd_feed *feeds;
     struct trajd_peers peers;
+    uint64_t last_end_ns; /* of a session; at first of nobody: when the server began */
     struct trajd_outbox outbox;
     bool woken; /* the thread has been woken and has not looked yet */
     bool draining;

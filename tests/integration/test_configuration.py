@@ -1,9 +1,13 @@
 """Mistakes in a configuration: what is said, with file, line and key, and the exit status that a service manager acts on."""
+import json
+import os
 import re
+import subprocess
+import time
 
 import pytest
 
-from conftest import Daemon
+from conftest import Daemon, wait_for
 
 EX_CONFIG = 78
 GOOD = """\
@@ -102,3 +106,66 @@ def test_texts_that_documents_must_quote(tmp_path, demo_file):
     one.config.write_text(printed)
     assert one.run("--print-config").stdout == printed and str(folder).replace('"', '\\"') in printed
     assert one.run("--check").returncode == 0
+
+
+def test_the_json_of_a_configuration_is_the_configuration(tmp_path, demo_file):
+    one = Daemon(tmp_path, GOOD.format(path=demo_file) + "    split: 0..0.9\n    seed: +7\n    filter: 'train'\n    rate: 29.97\n")
+    document = json.loads(one.run("--print-config", "--json").stdout)
+    feed = document["feeds"]["train"]
+    assert feed["seed"] == 7 and feed["global_batch"] == 8 and feed["rate"] == 29.97 and feed["filter"] == "train"
+    assert feed["split"] == "0..0.9" and feed["outputs"]["actions"] == {"at": "0..3"}
+    assert document["datasets"]["demo"] == {"path": str(demo_file), "layout": "demo"}
+    one.config.write_text(json.dumps(document))  # JSON is read as YAML is
+    assert json.loads(one.run("--print-config", "--json").stdout) == document
+    assert one.run("--check").returncode == 0
+
+
+def test_values_of_the_command_line(tmp_path, demo_file):
+    one = Daemon(tmp_path, GOOD.format(path=demo_file))
+
+    def memory(*arguments):
+        return json.loads(one.run("--print-config", "--json", *arguments).stdout)["memory"]
+
+    assert memory("--set", "memory.store=1MiB")["store"] == 1 << 20
+    assert memory("--preset", "memory.store=1MiB")["store"] == 64 << 20  # the file says 64MiB
+    assert memory("--set", "memory.store=50%")["store"] > memory("--set", "memory.store=1%")["store"] > 1 << 20
+    document = json.loads(one.run("--print-config", "--json", "--preset", "exit_idle=2s", "--set", "runtime=/else").stdout)
+    assert document["exit_idle"] == "2000000000ns" and document["runtime"] == "/else"
+    for value, message in (("memory.stor=1MiB", "did you mean memory.store"), ("memory.store", "not of the form KEY=VALUE"),
+                           ("memory.store=101%", "between 1% and 100%"), ("exit_idle=5", "command line:1: exit_idle: "),
+                           ("feeds=1", "no such key")):
+        done = one.run("--print-config", "--set", value)
+        assert done.returncode == EX_CONFIG and message in done.stderr, done.stderr
+
+
+def test_ready_fd_is_written_and_closed(tmp_path, demo_file):
+    one = Daemon(tmp_path, GOOD.format(path=demo_file))
+    reader, writer = os.pipe()
+    process = subprocess.Popen([one.program, "--config", one.config, "--ready-fd", str(writer)], pass_fds=[writer],
+                               env=one.environment(), stderr=subprocess.DEVNULL)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        assert pipe.read() == "ready\n"  # up to its end: the daemon has let go of it
+    process.terminate()
+    assert process.wait(20) == 0
+    assert one.run("--ready-fd", "99").returncode == 64
+
+
+def test_the_daemon_ends_after_its_last_worker(tmp_path, demo_file):
+    one = Daemon(tmp_path, "exit_idle: 1s\n" + GOOD.format(path=demo_file)).start()
+    client = one.client()
+    client.open("train")
+    client.next().release()
+    begin = time.monotonic()
+    while time.monotonic() < begin + 1.5:  # longer than exit_idle: it is not idle
+        assert one.process.poll() is None
+        one.client().close()
+    client.close()
+    wait_for(lambda: one.process.poll() is not None, 10, "its end")
+    assert one.process.returncode == 0 and "no worker for 1 s (exit_idle)" in one.text()
+
+
+def test_the_daemon_ends_if_nobody_ever_came(tmp_path, demo_file):
+    one = Daemon(tmp_path, "exit_idle: 0.2s\n" + GOOD.format(path=demo_file))
+    done = one.run()
+    assert done.returncode == 0 and "(exit_idle)" in done.stderr, done.stderr

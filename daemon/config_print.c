@@ -1,0 +1,207 @@
+/* A configuration as it is in force: for people (YAML, like the file) and for programs (JSON). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/json.h"
+#include "daemon/config_keys.h"
+
+static bool is_unset(const struct trajd_config *config, const struct trajd_config_key *key)
+{
+    return key->type == KEY_STRING && !*(const char *const *)((const char *)config + key->offset);
+}
+
+static void print_value(const struct trajd_config *config, const struct trajd_config_key *key, FILE *out)
+{
+    const void *field = (const char *)config + key->offset;
+
+    switch (key->type) {
+    case KEY_STRING:
+        trajd_json_text(out, *(const char *const *)field); /* JSON's strings are YAML's */
+        break;
+    case KEY_BOOL:
+        fputs(*(const bool *)field ? "true" : "false", out);
+        break;
+    case KEY_COUNT:
+        fprintf(out, "%u", *(const uint32_t *)field);
+        break;
+    case KEY_SIZE:
+        fprintf(out, "%llu", (unsigned long long)*(const uint64_t *)field);
+        break;
+    case KEY_DURATION:
+        fprintf(out, "\"%lldns\"", (long long)*(const int64_t *)field);
+        break;
+    }
+}
+
+/* ---- for people ---- */
+
+static void print_key(const struct trajd_config *config, const struct trajd_config_key *key, FILE *out)
+{
+    if (is_unset(config, key))
+        return; /* comes from the service manager's environment */
+    fprintf(out, "%s%s: ", key->section ? "  " : "", key->name);
+    print_value(config, key, out);
+    fputc('\n', out);
+}
+
+static void print_node(const struct trajd_yaml_node *node, int depth, FILE *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+@";
+
+    fprintf(out, "%*s", 2 * depth, "");
+    if (node->key) {
+        trajd_json_text(out, node->key);
+        fprintf(out, ": ");
+    } else {
+        fprintf(out, "- ");
+    }
+    if (node->kind == TRAJD_YAML_SCALAR) {
+        if (node->quoted || strspn(node->value, plain) != strlen(node->value))
+            trajd_json_text(out, node->value);
+        else
+            fputs(node->value, out);
+        fputc('\n', out);
+        return;
+    }
+    fputc('\n', out);
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
+        print_node(child, depth + 1, out);
+}
+
+void trajd_config_print(const struct trajd_config *config, FILE *out)
+{
+    const struct trajd_yaml_node *feeds = trajd_yaml_get(trajd_yaml_root(config->yaml), "feeds");
+    const char *section = NULL;
+
+    fprintf(out, "version: 1\n");
+    for (size_t k = 0; k < trajd_config_key_count; k++) {
+        if (trajd_config_keys[k].section && trajd_config_keys[k].section != section)
+            fprintf(out, "%s:\n", trajd_config_keys[k].section);
+        section = trajd_config_keys[k].section;
+        print_key(config, &trajd_config_keys[k], out);
+    }
+    fprintf(out, "datasets:\n");
+    for (uint32_t d = 0; d < config->dataset_count; d++) {
+        fprintf(out, "  %s: {path: ", config->datasets[d].name);
+        trajd_json_text(out, config->datasets[d].path);
+        fprintf(out, ", layout: ");
+        trajd_json_text(out, config->datasets[d].layout);
+        fprintf(out, "}\n");
+    }
+    if (feeds)
+        print_node(feeds, 0, out);
+}
+
+/* ---- for programs ---- */
+
+/* JSON's grammar: no leading zeros, digits on both sides of the point. */
+static bool is_json_number(const char *text)
+{
+    size_t digits;
+
+    text += *text == '-';
+    digits = strspn(text, "0123456789");
+    if (!digits || (*text == '0' && digits > 1))
+        return false;
+    text += digits;
+    if (*text == '.') {
+        digits = strspn(++text, "0123456789");
+        if (!digits)
+            return false;
+        text += digits;
+    }
+    if (*text == 'e' || *text == 'E') {
+        text++;
+        text += *text == '-' || *text == '+';
+        digits = strspn(text, "0123456789");
+        if (!digits)
+            return false;
+        text += digits;
+    }
+    return !*text;
+}
+
+/* What reads as a number, a boolean or nothing stays one; all else is a text. */
+static void print_json_scalar(const struct trajd_yaml_node *node, FILE *out)
+{
+    char *end;
+    const char *value = node->value;
+    const bool is_decimal = strspn(value, "0123456789+-.eE") == strlen(value) && strpbrk(value, "0123456789");
+    const double number = is_decimal ? strtod(value, &end) : 0;
+
+    if (node->quoted)
+        trajd_json_text(out, value);
+    else if (!*value || strcmp(value, "~") == 0)
+        fputs("null", out);
+    else if (is_json_number(value) || !strcmp(value, "true") || !strcmp(value, "false") || !strcmp(value, "null"))
+        fputs(value, out);
+    else if (is_decimal && !*end) /* +1, .5, 1. */
+        fprintf(out, "%.17g", number);
+    else
+        trajd_json_text(out, value);
+}
+
+static void print_json_node(const struct trajd_yaml_node *node, FILE *out)
+{
+    const bool is_mapping = node->kind == TRAJD_YAML_MAPPING;
+
+    if (node->kind == TRAJD_YAML_SCALAR) {
+        print_json_scalar(node, out);
+        return;
+    }
+    fputc(is_mapping ? '{' : '[', out);
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next) {
+        if (child != node->children)
+            fputc(',', out);
+        if (is_mapping) {
+            trajd_json_text(out, child->key);
+            fputc(':', out);
+        }
+        print_json_node(child, out);
+    }
+    fputc(is_mapping ? '}' : ']', out);
+}
+
+/* The table has the keys of a section side by side. */
+static void print_json_keys(const struct trajd_config *config, FILE *out)
+{
+    const char *section = NULL, *comma = ",";
+
+    for (size_t k = 0; k < trajd_config_key_count; k++) {
+        const struct trajd_config_key *key = &trajd_config_keys[k];
+        if (is_unset(config, key))
+            continue;
+        if (key->section != section) {
+            fprintf(out, "%s,\"%s\":{", section ? "}" : "", key->section);
+            comma = "";
+        }
+        section = key->section;
+        fprintf(out, "%s\"%s\":", comma, key->name);
+        print_value(config, key, out);
+        comma = ",";
+    }
+    if (section)
+        fputc('}', out);
+}
+
+void trajd_config_print_json(const struct trajd_config *config, FILE *out)
+{
+    const struct trajd_yaml_node *feeds = trajd_yaml_get(trajd_yaml_root(config->yaml), "feeds");
+
+    fputs("{\"version\":1", out);
+    print_json_keys(config, out);
+    fputs(",\"datasets\":{", out);
+    for (uint32_t d = 0; d < config->dataset_count; d++) {
+        fprintf(out, "%s\"%s\":{\"path\":", d ? "," : "", config->datasets[d].name);
+        trajd_json_text(out, config->datasets[d].path);
+        fputs(",\"layout\":", out);
+        trajd_json_text(out, config->datasets[d].layout);
+        fputc('}', out);
+    }
+    fputs("},\"feeds\":", out);
+    if (feeds)
+        print_json_node(feeds, out);
+    else
+        fputs("{}", out);
+    fputs("}\n", out);
+}
