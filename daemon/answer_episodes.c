@@ -1,9 +1,12 @@
 /* "episodes": what the feed's dataset holds, episode by episode, kept or not, with the digest that the fingerprint is made from. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "daemon/asker.h"
 #include "daemon/base/json.h"
 #include "daemon/dataset/window_plan.h"
+
+#define TEXT_BYTES_MAX 2048 /* of one text as JSON, where all are told: 16 of them fit a document */
 
 /* Rows of the anchor's clock; where anchors have a rate of their own, of the clock with most. */
 static int64_t row_count(const struct trajd_window_plan *plan, const struct trajd_episode *episode)
@@ -19,7 +22,62 @@ static int64_t row_count(const struct trajd_window_plan *plan, const struct traj
     return rows;
 }
 
-static void write_episode(const struct trajd_window_plan *plan, uint32_t number, FILE *out)
+/* Texts that the document has no room for beside the episode itself are named: asked for by name, one fits. */
+static void write_metas(const struct trajd_index *index, const struct trajd_episode *episode, const char *name, FILE *out)
+{
+    const char *comma = "";
+    uint64_t left_out = 0;
+
+    fprintf(out, ",\"meta\":{");
+    for (uint32_t m = 0; m < index->layout->meta_count; m++) {
+        const char *key = index->layout->metas[m].name;
+        const long mark = ftell(out);
+        if (*name && strcmp(name, key) != 0)
+            continue;
+        fputs(comma, out);
+        trajd_json_text(out, key);
+        fputc(':', out);
+        trajd_json_text(out, episode->metas[m]);
+        if (ftell(out) - mark < TEXT_BYTES_MAX || *name) {
+            comma = ",";
+            continue;
+        }
+        fseek(out, mark, SEEK_SET);
+        left_out |= UINT64_C(1) << m;
+    }
+    fputc('}', out);
+    if (!left_out)
+        return;
+    fprintf(out, ",\"meta_left_out\":[");
+    comma = "";
+    for (uint32_t m = 0; m < index->layout->meta_count; m++) {
+        if (!(left_out >> m & 1))
+            continue;
+        fputs(comma, out);
+        trajd_json_text(out, index->layout->metas[m].name);
+        comma = ",";
+    }
+    fputc(']', out);
+}
+
+static enum trajd_status check_name(const struct trajd_index *index, const char *name, struct trajd_error *error)
+{
+    char names[256] = "";
+    size_t used = 0;
+
+    for (uint32_t m = 0; m < index->layout->meta_count; m++) {
+        if (!*name || strcmp(index->layout->metas[m].name, name) == 0)
+            return TRAJD_OK;
+        if (used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", m ? ", " : "", index->layout->metas[m].name);
+    }
+    if (!*name)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "layout %s has no meta %s (there are: %s)", index->layout->name, name,
+                           used ? names : "none");
+}
+
+static void write_episode(const struct trajd_window_plan *plan, uint32_t number, const char *name, FILE *out)
 {
     const struct trajd_index *index = plan->dataset->index;
     const struct trajd_episode *episode = &index->episodes[number];
@@ -35,6 +93,7 @@ static void write_episode(const struct trajd_window_plan *plan, uint32_t number,
         fprintf(out, ",\"quarantine\":");
         trajd_json_text(out, episode->quarantine);
     }
+    write_metas(index, episode, name, out);
     fputc('}', out);
 }
 
@@ -46,7 +105,10 @@ enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struc
     const uint64_t total = index->episode_count;
     const uint64_t wanted = ask->count ? ask->count : total;
     uint64_t next = ask->first;
+    enum trajd_status status = check_name(index, ask->name, error);
 
+    if (status)
+        return status;
     if (ask->first >= total)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "episode %" PRIu64 " is beyond the last: there are %" PRIu64, ask->first,
                                total);
@@ -60,7 +122,7 @@ enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struc
         const long mark = ftell(out);
         if (next > ask->first)
             fputc(',', out);
-        write_episode(plan, (uint32_t)next, out);
+        write_episode(plan, (uint32_t)next, ask->name, out);
         if (!trajd_answer_fits(out, mark))
             break;
     }

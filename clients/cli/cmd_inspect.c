@@ -172,6 +172,26 @@ static void print_stream(const struct trajd_index *index, const struct trajd_ind
     printf("\n");
 }
 
+/* In how many episodes, and the first; control characters are told as in JSON. */
+static void print_meta(const struct trajd_index *index, uint32_t which)
+{
+    const char *example = NULL;
+    uint32_t episodes = 0;
+
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        const char *text = index->episodes[i].quarantine ? NULL : index->episodes[i].metas[which];
+        episodes += text != NULL;
+        example = example ? example : text;
+    }
+    printf("%s  %-32s in %u of %u episodes", which ? "" : " meta\n", index->layout->metas[which].name, episodes,
+           index->kept_count);
+    if (example) {
+        printf(", the first: ");
+        trajd_json_text(stdout, example);
+    }
+    printf("\n");
+}
+
 static void print_problems(const struct trajd_index *index)
 {
     uint32_t listed = 0, problems = index->note_count;
@@ -207,6 +227,8 @@ static void print_index(const char *path, const struct trajd_index *index)
     printf(" streams\n");
     for (uint32_t i = 0; i < index->stream_count; i++)
         print_stream(index, &index->streams[i]);
+    for (uint32_t i = 0; i < index->layout->meta_count; i++)
+        print_meta(index, i);
 }
 
 static void json_field(const char *name, const char *text)
@@ -279,6 +301,13 @@ static void json_episode(const struct trajd_index *index, const struct trajd_epi
         printf("%s", i ? ", " : "");
         trajd_json_text(stdout, index->clocks[i].name);
         printf(": %" PRId64, episode->clocks[i].row_count);
+    }
+    printf("}, \"meta\": {");
+    for (uint32_t i = 0; i < index->layout->meta_count; i++) {
+        printf("%s", i ? ", " : "");
+        trajd_json_text(stdout, index->layout->metas[i].name);
+        printf(": ");
+        trajd_json_text(stdout, episode->metas[i]);
     }
     printf("}}");
 }

@@ -74,7 +74,8 @@ struct trajd_episode {
     int64_t origin_ns;       /* absolute time of the origin as recorded (0 for regular-only episodes) */
     uint64_t content_digest; /* of stamps and of up to 64 sampled rows a stream (fewer where rows are large):
                                 part of the fingerprint */
-    uint64_t digest; /* of the whole episode: names, kept or not, shapes, clocks, content_digest */
+    uint64_t digest; /* of the whole episode: names, texts, kept or not, shapes, clocks, content_digest */
+    const char *const *metas; /* [layout->meta_count]; NULL: the episode has no such text */
     const char *const *filter_keys; /* names of the masks that list it, NULL-ended */
 };
 

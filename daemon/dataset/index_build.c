@@ -335,6 +335,8 @@ static uint64_t digest_episode(const struct trajd_index *index, const struct tra
     trajd_digest_init(&digest);
     trajd_digest_add_text(&digest, index->files[episode->file_index].relative_path);
     trajd_digest_add_text(&digest, episode->id);
+    for (uint32_t i = 0; i < index->layout->meta_count; i++)
+        trajd_digest_add_text(&digest, episode->metas[i]);
     trajd_digest_add_u64(&digest, episode->quarantine == NULL);
     if (episode->quarantine)
         return trajd_digest_end(&digest);

@@ -358,6 +358,24 @@ static void copy_keys(struct hearing *h, struct trajd_episode *episode)
     episode->filter_keys = keys;
 }
 
+/* The texts; what the record lacks is absent. */
+static void copy_metas(struct hearing *h, struct trajd_episode *episode)
+{
+    const struct trajd_layout *layout = h->judge->layout;
+    const char **metas = allocate(h, layout->meta_count, sizeof *metas);
+
+    for (uint32_t i = 0; metas && i < layout->meta_count; i++) {
+        const struct trajd_layout_meta *meta = &layout->metas[i];
+        const char *text = i < h->record->meta_count ? h->record->metas[i] : NULL;
+        metas[i] = text ? trajd_arena_copy(h->judge->arena, text, strlen(text)) : NULL;
+        h->no_memory = h->no_memory || (text && !metas[i]);
+        if (!text && meta->required)
+            condemn(h, "meta %s: missing (%s%s%s)", meta->name, meta->attribute ? meta->attribute : meta->path,
+                    meta->json ? ", json " : "", meta->json ? meta->json : "");
+    }
+    episode->metas = metas;
+}
+
 enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relative_path,
                                     const struct trajd_record_episode *record, struct trajd_episode *episode,
                                     struct trajd_error *error)
@@ -370,6 +388,7 @@ enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relat
     h.label = label;
     if (record->problem)
         condemn(&h, "%s", record->problem);
+    copy_metas(&h, episode);
     if (!h.verdict)
         copy_arrays(&h);
     for (uint32_t i = 0; i < judge->plan_count && !h.verdict; i++)

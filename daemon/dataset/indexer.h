@@ -65,6 +65,19 @@ const char *trajd_indexer_rate(struct trajd_scan *scan, hid_t group, const struc
  */
 bool trajd_indexer_json(const char *text, size_t length, const char *path, char *out, size_t size);
 
+/* The same found in the text, raw: a string's inside (quoted), or a bare word. */
+bool trajd_indexer_json_find(const char *text, size_t length, const char *path, const char **value,
+                             size_t *value_length, bool *quoted);
+/* A JSON string's inside as UTF-8, in place. */
+void trajd_indexer_unescape(char *text);
+
+/* The text that the layout asks for, of the episode whose group is at `episode_path`, in the scan's arena. NULL where there is
+ * none; what is there and cannot be taken is noted. */
+const char *trajd_indexer_meta(struct trajd_scan *scan, const char *episode_path, const char *episode_id,
+                               const struct trajd_layout_meta *meta);
+/* Notes what of an episode was left out, and why. */
+void trajd_indexer_note(struct trajd_scan *scan, const char *episode, const char *what, const char *why);
+
 /* Fills the filter_keys of all episodes. */
 void trajd_indexer_filters(struct trajd_scan *scan);
 

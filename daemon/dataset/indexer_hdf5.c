@@ -100,7 +100,7 @@ const char *trajd_indexer_error(struct trajd_scan *scan)
     return copy && *copy ? copy : "libhdf5 failed";
 }
 
-static void add_note(struct trajd_scan *scan, const char *episode, const struct trajd_record_dataset *dataset)
+void trajd_indexer_note(struct trajd_scan *scan, const char *episode, const char *what, const char *why)
 {
     struct trajd_record *record = scan->record;
 
@@ -109,7 +109,7 @@ static void add_note(struct trajd_scan *scan, const char *episode, const struct 
     if (!record->notes || record->note_count == NOTE_COUNT_MAX)
         return;
     record->notes[record->note_count] =
-        trajd_arena_format(scan->arena, "%s/%s: left out: %s", episode, dataset->path, dataset->refusal);
+        trajd_arena_format(scan->arena, "%s/%s: left out: %s", episode, what, why);
     record->note_count += record->notes[record->note_count] != NULL;
 }
 
@@ -229,11 +229,20 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group, struct trajd_rec
         if (!trajd_indexer_dataset(scan, group, path, family, dataset))
             continue;
         if (dataset->refusal && (family || !is_required(layout, path)))
-            add_note(scan, episode->id, dataset);
+            trajd_indexer_note(scan, episode->id, dataset->path, dataset->refusal);
         else
             episode->dataset_count++;
     }
     qsort(episode->datasets, episode->dataset_count, sizeof *episode->datasets, compare_datasets);
+}
+
+static void scan_metas(struct trajd_scan *scan, const char *path, struct trajd_record_episode *episode)
+{
+    const struct trajd_layout *layout = scan->layout;
+
+    episode->metas = layout->meta_count ? trajd_arena_alloc(scan->arena, layout->meta_count * sizeof *episode->metas) : NULL;
+    for (uint32_t i = 0; episode->metas && i < layout->meta_count; i++, episode->meta_count++)
+        episode->metas[i] = trajd_indexer_meta(scan, path, episode->id, &layout->metas[i]);
 }
 
 static void scan_episode(struct trajd_scan *scan, const char *path, struct trajd_record_episode *episode)
@@ -257,6 +266,7 @@ static void scan_episode(struct trajd_scan *scan, const char *path, struct trajd
     }
     for (uint32_t i = 0; i < layout->clock_count; i++)
         episode->rates[i] = trajd_indexer_rate(scan, group, &layout->clocks[i]);
+    scan_metas(scan, path, episode);
     scan_datasets(scan, group, episode);
     H5Gclose(group);
 }

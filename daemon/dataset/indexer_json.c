@@ -105,10 +105,10 @@ static bool enter(struct json *json, const char *key, size_t key_length)
     return false;
 }
 
-bool trajd_indexer_json(const char *text, size_t length, const char *path, char *out, size_t size)
+bool trajd_indexer_json_find(const char *text, size_t length, const char *path, const char **value,
+                             size_t *value_length, bool *quoted)
 {
     struct json json = {text, text + length};
-    const char *value;
 
     while (true) {
         size_t part = strcspn(path, ".");
@@ -118,11 +118,94 @@ bool trajd_indexer_json(const char *text, size_t length, const char *path, char 
             break;
         path += part + 1;
     }
-    if (!take_string(&json, &value, &length) && !take_word(&json, &value, &length))
+    *quoted = take_string(&json, value, value_length);
+    return *quoted || take_word(&json, value, value_length);
+}
+
+bool trajd_indexer_json(const char *text, size_t length, const char *path, char *out, size_t size)
+{
+    const char *value;
+    bool quoted;
+
+    if (!trajd_indexer_json_find(text, length, path, &value, &length, &quoted))
         return false;
     if (length >= size)
         length = size - 1;
     memcpy(out, value, length);
     out[length] = '\0';
     return true;
+}
+
+/* Four hexadecimal digits, or -1. */
+static int32_t take_hex(const char *text)
+{
+    int32_t value = 0;
+
+    for (int i = 0; i < 4; i++) {
+        const char *digits = "0123456789abcdefABCDEF";
+        const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
+        if (!digit)
+            return -1;
+        value = value * 16 + (int32_t)(digit - digits >= 16 ? digit - digits - 6 : digit - digits);
+    }
+    return value;
+}
+
+/* The character behind a \u, with its other half where it has one. What is none is U+FFFD, or where the digits are wrong '?': never
+ * longer than what stood there. */
+static uint32_t take_character(const char **next)
+{
+    int32_t code = take_hex(*next), low;
+
+    if (code < 0)
+        return '?';
+    *next += 4;
+    if (code < 0xd800 || code >= 0xe000)
+        return code ? (uint32_t)code : 0xfffd;
+    if (code >= 0xdc00 || strncmp(*next, "\\u", 2) || (low = take_hex(*next + 2)) < 0xdc00 || low >= 0xe000)
+        return 0xfffd;
+    *next += 6;
+    return 0x10000 + ((uint32_t)(code - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
+}
+
+static char *put_character(char *out, uint32_t code)
+{
+    if (code < 0x80) {
+        *out++ = (char)code;
+    } else if (code < 0x800) {
+        *out++ = (char)(0xc0 | code >> 6);
+        *out++ = (char)(0x80 | (code & 0x3f));
+    } else {
+        if (code >= 0x10000) {
+            *out++ = (char)(0xf0 | code >> 18);
+            *out++ = (char)(0x80 | (code >> 12 & 0x3f));
+        } else {
+            *out++ = (char)(0xe0 | code >> 12);
+        }
+        *out++ = (char)(0x80 | (code >> 6 & 0x3f));
+        *out++ = (char)(0x80 | (code & 0x3f));
+    }
+    return out;
+}
+
+void trajd_indexer_unescape(char *text)
+{
+    static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";
+    const char *next = text;
+    char *out = text;
+
+    while (*next) {
+        const char *letter;
+        if (*next != '\\' || !next[1]) {
+            *out++ = *next++;
+        } else if (next[1] == 'u') {
+            next += 2;
+            out = put_character(out, take_character(&next));
+        } else {
+            letter = strchr(letters, next[1]);
+            *out++ = letter ? meanings[letter - letters] : next[1];
+            next += 2;
+        }
+    }
+    *out = '\0';
 }

@@ -171,12 +171,19 @@ static void digest_layout(struct trajd_layout *layout)
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
             trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
     }
+    for (uint32_t i = 0; i < layout->meta_count; i++) {
+        const struct trajd_layout_meta *meta = &layout->metas[i];
+        const char *texts[] = {meta->name, meta->attribute, meta->path, meta->json};
+        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
+            trajd_digest_add_text(&digest, texts[k]);
+        trajd_digest_add_u64(&digest, meta->required);
+    }
     layout->hash = trajd_digest_end(&digest);
 }
 
 static enum trajd_status read_root(struct trajd_layout_parser *p)
 {
-    static const char *const keys[] = {"layout", "version", "episodes", "clocks", "streams", "filter", NULL};
+    static const char *const keys[] = {"layout", "version", "episodes", "clocks", "streams", "filter", "meta", NULL};
     static const char *const required[] = {"layout", "episodes", "clocks", "streams", NULL};
     const struct trajd_yaml_node *root = trajd_yaml_root(p->yaml), *node;
     struct trajd_layout *layout = &p->memory->layout;
@@ -201,7 +208,10 @@ static enum trajd_status read_root(struct trajd_layout_parser *p)
     if (!status)
         status = check_rows(p, trajd_yaml_get(root, "clocks"));
     node = status ? NULL : trajd_yaml_get(root, "filter");
-    return node ? read_filter(p, node) : status;
+    if (node)
+        status = read_filter(p, node);
+    node = status ? NULL : trajd_yaml_get(root, "meta");
+    return node ? trajd_layout_read_metas(p, node) : status;
 }
 
 enum trajd_status trajd_layout_parse(const char *name, const char *text, size_t length,

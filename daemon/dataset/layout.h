@@ -64,6 +64,19 @@ struct trajd_layout_stream {
     bool optional;       /* false: an episode without it is quarantined. Families are always optional */
 };
 
+#define TRAJD_LAYOUT_METAS_MAX 16
+#define TRAJD_LAYOUT_META_NAME_MAX 64
+
+/* A text of an episode, like what its task is in words: an attribute or a dataset of one text, or a field of the JSON in it. Objects
+ * and datasets are relative to the episode unless they begin with '/'; "../" goes one group up. */
+struct trajd_layout_meta {
+    const char *name;
+    const char *attribute; /* OBJECT@NAME, or */
+    const char *path;
+    const char *json; /* "a.b" inside the text, or NULL */
+    bool required;    /* an episode without it is quarantined */
+};
+
 struct trajd_layout {
     const char *name;
     const char *files;  /* glob below the dataset's path, '**' allowed; used when that path is a folder */
@@ -73,6 +86,8 @@ struct trajd_layout {
     const struct trajd_layout_clock *clocks;
     uint32_t stream_count;
     const struct trajd_layout_stream *streams;
+    uint32_t meta_count;
+    const struct trajd_layout_meta *metas;
     uint64_t hash;    /* of the normalised content: part of the cache key and of the fingerprint */
     const char *text; /* the YAML as read: what the indexing child is given */
     size_t text_length;

@@ -1,5 +1,5 @@
 /* What the files that read a layout share; nobody else includes it. layout.c reads the document,
- * layout_clock.c its clocks, layout_stream.c its streams. */
+ * layout_clock.c its clocks, layout_stream.c its streams, layout_meta.c its texts. */
 #ifndef TRAJD_DATASET_LAYOUT_PARSER_H
 #define TRAJD_DATASET_LAYOUT_PARSER_H
 
@@ -40,5 +40,6 @@ bool trajd_layout_path_is_clean(const char *path);
 enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p, const struct trajd_yaml_node *node);
 enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
                                             const struct trajd_yaml_node *node);
+enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p, const struct trajd_yaml_node *node);
 
 #endif

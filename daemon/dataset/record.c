@@ -125,6 +125,12 @@ static void add_episode(struct trajd_bytes *bytes, const struct trajd_record_epi
     trajd_bytes_add_text(bytes, episode->problem);
     add_texts(bytes, episode->rates, episode->rate_count);
     add_texts(bytes, episode->filter_keys, episode->key_count);
+    trajd_bytes_add_u32(bytes, episode->meta_count);
+    for (uint32_t i = 0; i < episode->meta_count; i++) {
+        add_u8(bytes, episode->metas[i] != NULL);
+        if (episode->metas[i])
+            trajd_bytes_add_text(bytes, episode->metas[i]);
+    }
     trajd_bytes_add_u32(bytes, episode->dataset_count);
     for (uint32_t i = 0; i < episode->dataset_count; i++)
         add_dataset(bytes, &episode->datasets[i]);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/layout.h"
 #include "daemon/dataset/record.h"
 
 enum { EPISODE_COUNT_MAX = 1 << 20, DATASET_COUNT_MAX = 4096, KEY_COUNT_MAX = 4096, TEXT_LENGTH_MAX = 4096 };
@@ -107,15 +108,15 @@ static void *allocate(struct cursor *c, uint64_t count, size_t size)
     return memory;
 }
 
-/* A text that may be printed: UTF-8 or not, but without control characters. */
-static const char *take_text(struct cursor *c)
+/* A text without control characters, UTF-8 or not; `but` are those that may stand in it all the same. */
+static const char *take_clean_text(struct cursor *c, uint32_t limit, const char *but)
 {
-    uint32_t length = take_count(c, TEXT_LENGTH_MAX, 1);
+    uint32_t length = take_count(c, limit, 1);
     const uint8_t *data = take(c, length);
     char *text;
 
     for (uint32_t i = 0; data && i < length; i++) {
-        if (data[i] < 0x20 || data[i] == 0x7f) {
+        if ((data[i] < 0x20 || data[i] == 0x7f) && (!data[i] || !strchr(but, data[i]))) {
             fail(c, "a text has control characters");
             return "";
         }
@@ -124,6 +125,12 @@ static const char *take_text(struct cursor *c)
     if (!text)
         fail(c, "no memory");
     return text ? text : "";
+}
+
+/* One that may be printed as it is. */
+static const char *take_text(struct cursor *c)
+{
+    return take_clean_text(c, TEXT_LENGTH_MAX, "");
 }
 
 static const char *take_optional_text(struct cursor *c)
@@ -330,6 +337,14 @@ static void take_evaluation(struct cursor *c, struct trajd_record_episode *episo
         take_clock(c, &episode->clocks[i]);
 }
 
+static void take_metas(struct cursor *c, struct trajd_record_episode *episode)
+{
+    episode->meta_count = take_count(c, TRAJD_LAYOUT_METAS_MAX, 1);
+    episode->metas = allocate(c, episode->meta_count, sizeof *episode->metas);
+    for (uint32_t i = 0; !c->failed && i < episode->meta_count; i++)
+        episode->metas[i] = take_flag(c) ? take_clean_text(c, TRAJD_RECORD_META_MAX, "\n\t") : NULL;
+}
+
 static void take_episode(struct cursor *c, struct trajd_record_episode *episode)
 {
     episode->id = take_text(c);
@@ -338,6 +353,7 @@ static void take_episode(struct cursor *c, struct trajd_record_episode *episode)
     if (episode->rate_count != c->clock_count)
         return fail(c, "not as many rates as the layout has clocks");
     episode->filter_keys = take_texts(c, KEY_COUNT_MAX, &episode->key_count);
+    take_metas(c, episode);
     episode->dataset_count = take_count(c, DATASET_COUNT_MAX, 36);
     episode->datasets = allocate(c, episode->dataset_count, sizeof *episode->datasets);
     for (uint32_t i = 0; !c->failed && i < episode->dataset_count; i++) {
@@ -367,7 +383,7 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
     record->io_errno = (int)errno_word;
     record->refusal = take_optional_text(&c);
     record->notes = take_texts(&c, DATASET_COUNT_MAX, &record->note_count);
-    record->episode_count = take_count(&c, EPISODE_COUNT_MAX, 21);
+    record->episode_count = take_count(&c, EPISODE_COUNT_MAX, 25);
     record->episodes = allocate(&c, record->episode_count, sizeof *record->episodes);
     for (uint32_t i = 0; !c.failed && i < record->episode_count; i++)
         take_episode(&c, &record->episodes[i]);

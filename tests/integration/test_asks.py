@@ -1,4 +1,5 @@
 """Questions about a feed (ASK), put to a real daemon."""
+import json
 import re
 import shutil
 
@@ -65,6 +66,43 @@ def test_many_episodes_come_in_pages(daemon, tmp_path):
     items, _ = pages(client, "episodes")
     assert [item["episode"] for item in items] == [f"demo_{number}" for number in range(2000)]
     client.close()
+
+
+def test_texts_of_episodes(daemon, tmp_path):
+    """What LIBERO's files say of their task, by the layout as it is shipped; and a layout with more than one answer holds."""
+    path = tmp_path / "task.hdf5"
+    with h5py.File(path, "w") as file:
+        for number in range(3):
+            file[f"data/demo_{number}/actions"] = [[float(number)]] * 4
+            for key in range(16):
+                file[f"data/demo_{number}"].attrs[f"key_{key}"] = f"{number} " + "\\x" * 2000
+        file["data"].attrs["problem_info"] = json.dumps({"problem_name": "x", "language_instruction": "pick up the \u00fcber-bowl"})
+    one = daemon(FEED.format(path=path).replace("layout: demo", "layout: robomimic").replace("global_batch: 32", "global_batch: 4"))
+    client = one.client()
+    client.open("policy")
+    items, _ = pages(client, "episodes")
+    assert [item["meta"] for item in items] == [{"language": "pick up the \u00fcber-bowl"}] * 3
+    assert pages(client, "episodes", name="language")[0] == items
+    with pytest.raises(trajd.TrajdError, match=r"layout robomimic has no meta task \(there are: language\)"):
+        client.ask("episodes", name="task")
+    client.close()
+    one.stop()
+
+    keys = ", ".join(f"key_{key}: {{attribute: '@key_{key}'}}" for key in range(16))
+    layout = tmp_path / "keys.yaml"
+    layout.write_text("layout: keys\nepisodes: {files: '*', groups: /data/demo_*}\nclocks: {actions: {rate: 20}}\n"
+                      "streams: {actions: {kind: previous}}\nmeta: {" + keys + "}\n")
+    for _ in ("indexed", "from the cache"):
+        one = daemon(FEED.format(path=path).replace("layout: demo", f"layout: {layout}").replace("global_batch: 32", "global_batch: 4"))
+        client = one.client()
+        client.open("policy")
+        items, _ = pages(client, "episodes")
+        assert [item["meta_left_out"] for item in items] == [[f"key_{key}" for key in range(16)]] * 3
+        for key in (0, 15):
+            items, _ = pages(client, "episodes", name=f"key_{key}")
+            assert [item["meta"] for item in items] == [{f"key_{key}": f"{n} " + "\\x" * 2000} for n in range(3)]
+        client.close()
+        one.stop()
 
 
 def test_a_difference_names_the_episode(daemon, demo_file, tmp_path):

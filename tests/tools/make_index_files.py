@@ -201,6 +201,29 @@ def stamped():
         g["q"] = RNG.normal(size=(T, 8))
 
 
+def texts():
+    """What `meta:` finds, and what it cannot take."""
+    with new("texts") as f:
+        f["data/title"] = "kitchen"
+        f["data"].attrs["problem_info"] = json.dumps({
+            "language_instruction": "put \"the\" bl\u00e4ck\tbowl\n\U0001f600 there\\/", "count": 12, "no": None,
+            "deep": {"x": ["not a text"], "y": "\\u00e4"}, "bell": "a\u0007b"})
+        f.attrs["by"] = np.bytes_("a robot")
+        g = demo(f, 0)
+        g.attrs["task"] = "lift"
+        g.attrs["whole"] = np.int64(-3)
+        g.attrs["fraction"] = 0.1
+        g.attrs["list"] = [1, 2, 3]
+        g.attrs["yes"] = True
+        g["words"] = "a dataset of one text"
+        g.attrs["json"] = '{"broken": "\\u12, \\ud83d\\ude00 \\ud83d \\u0000 \\q \\u"}'
+        g = demo(f, 1)
+        g.attrs["task"] = "x" * 4097
+        g["words"] = h5py.ExternalLink("good.hdf5", "/data/demo_0/actions")
+        g.attrs.create("list", np.bytes_(["one"]))
+        g.attrs["whole"] = ""
+
+
 def aloha():
     with h5py.File(os.path.join(FOLDER, "episode_0.hdf5"), "w") as f:
         f.attrs["sim"] = True
@@ -239,5 +262,5 @@ def bench():
 if len(sys.argv) > 2:
     bench()
 else:
-    for write in (robomimic, refused_types, damaged, stamped, aloha, slow):
+    for write in (robomimic, refused_types, damaged, stamped, texts, aloha, slow):
         write()

@@ -25,7 +25,10 @@ static const char good[] =
     "  grip: {path: q, clock: arm, kind: previous, columns: \"6:7\", max_gap: 200ms}\n"
     "  rot: {clock: arm, kind: slerp, order: wxyz, optional: true}\n"
     "  cams/*/rgb: {path: images/*/rgb, clock: wrist, kind: nearest}\n"
-    "  wrench: {path: ft, clock: ft, kind: mean}\n";
+    "  wrench: {path: ft, clock: ft, kind: mean}\n"
+    "meta:\n"
+    "  language: {attribute: /data@info, json: a.b}\n"
+    "  task: {path: ../task, required: true}\n";
 
 static void every_key_is_read(void **state)
 {
@@ -61,6 +64,14 @@ static void every_key_is_read(void **state)
     assert_int_equal(layout->streams[2].kind, TRAJD_KIND_SLERP_WXYZ);
     assert_string_equal(layout->streams[2].path, "rot");
     assert_true(layout->streams[3].optional);
+    assert_int_equal(layout->meta_count, 2);
+    assert_string_equal(layout->metas[0].name, "language");
+    assert_string_equal(layout->metas[0].attribute, "/data@info");
+    assert_string_equal(layout->metas[0].json, "a.b");
+    assert_null(layout->metas[0].path);
+    assert_false(layout->metas[0].required);
+    assert_string_equal(layout->metas[1].path, "../task");
+    assert_true(layout->metas[1].required);
     assert_int_equal(layout->text_length, strlen(good));
     trajd_layout_destroy(&layout);
     assert_null(layout);
@@ -136,6 +147,17 @@ static void mistakes_are_told_with_their_line(void **state)
         {"version: 1\n", "filter: /mask\n", "/mask/{key}"},
         {"version: 1\n", "layout: lab\n", "layout"},
         {"optional: true", "optional: maybe", "optional"},
+        {"attribute: /data@info", "attribute: /data/info", "OBJECT@NAME"},
+        {"attribute: /data@info", "attribute: \"/data@\"", "OBJECT@NAME"},
+        {"attribute: /data@info", "attribute: /../x@info", "OBJECT@NAME"},
+        {"attribute: /data@info", "attribute: a/../x@info", "OBJECT@NAME"},
+        {"attribute: /data@info", "atribute: /data@info", "did you mean attribute"},
+        {"attribute: /data@info", "path: x, attribute: /data@info", "one of them"},
+        {"path: ../task", "path: ../t*", "dataset of one text"},
+        {"path: ../task", "path: ..//task", "dataset of one text"},
+        {"{path: ../task, required: true}", "{required: true}", "one of them"},
+        {"{path: ../task, required: true}", "../task", "mapping"},
+        {"required: true", "required: 3", "required"},
         {"path: images/*/rgb,", "path: images/*/rgb, optional: false,", "always optional"},
     };
 
