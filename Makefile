@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-quick bench clean setup
+.PHONY: all build demo test test-quick bench deb clean setup
 
 all: build
 
@@ -29,6 +29,10 @@ test-quick: build
 
 bench: build
 	@build/venv/bin/python tests/bench/run.py --build $(BUILD)
+
+# build/release/trajd_VERSION_ARCH.deb: daemon, tools, library, headers, units.
+deb: build
+	@cd $(BUILD) && cpack -G DEB
 
 clean:
 	rm -rf build

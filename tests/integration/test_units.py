@@ -1,4 +1,5 @@
 """The units, run for real: a machine is booted, an operator's day is acted out in it (units.sh)."""
+import os
 import pathlib
 import re
 import shutil
@@ -10,7 +11,6 @@ import machine
 from conftest import BUILD
 
 HERE = pathlib.Path(__file__).parent
-UNITS = BUILD / "systemd"
 STEPS = re.search(r"for step in (.*?);", (HERE / "units.sh").read_text(), re.S).group(1).replace("\\", "").split()
 CONFIG = """\
 version: 1
@@ -31,9 +31,12 @@ def day(tmp_path_factory, demo_file):
     reason = machine.why_not()
     if reason:
         pytest.skip(reason)
-    return machine.boot(tmp_path_factory.mktemp("machine"), BUILD, (HERE / "units.sh").read_text(), {
-        "/usr/local/etc/trajd/trajd.yaml": CONFIG,
-        "/usr/local/etc/trajd/lab.yaml": CONFIG,
+    package = tmp_path_factory.mktemp("package")
+    subprocess.run(["cpack", "-G", "DEB", "-B", package], cwd=BUILD, check=True, stdout=subprocess.DEVNULL)
+    return machine.boot(tmp_path_factory.mktemp("machine"), (HERE / "units.sh").read_text(), {
+        "/srv/trajd.deb": next(package.glob("*.deb")).read_bytes(),
+        "/etc/trajd/trajd.yaml": CONFIG,
+        "/etc/trajd/lab.yaml": CONFIG,
         "/home/member/.config/trajd/trajd.yaml": CONFIG,
         "/srv/demo.hdf5": demo_file.read_bytes(),
         "/etc/systemd/system/trajd.service.d/quick.conf": "[Service]\nWatchdogSec=3\n",
@@ -47,8 +50,14 @@ def test_step(day, step):
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("unit", ["trajd.service", "trajd@.service"])
-def test_exposure(unit):
-    """The sandbox of a unit is worth 1.5 or better (0 is best, 10 none)."""
-    done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=15", UNITS / unit], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_exposure(tmp_path):
+    """The sandbox of the units is worth 1.5 or better (0 is best, 10 none), and none of their keys is unknown."""
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr"], check=True, stdout=subprocess.DEVNULL,
+                   env={**os.environ, "DESTDIR": str(tmp_path)})
+    units = sorted((tmp_path / "usr/lib/systemd/system").glob("*.service"))
+    assert [unit.name for unit in units] == ["trajd.service", "trajd@.service"]
+    for unit in units:
+        done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=15", unit], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True)
+        assert "nknown" not in done.stderr and "ignoring" not in done.stderr, done.stderr

@@ -15,7 +15,8 @@ is() { [ "$(property "$1" "$2")" = "$3" ] || { echo "$1: $2 is $(property "$1" "
 as() { runuser -u "$1" -- "${@:2}"; }
 receives() { as "$1" trajctl recv train --count 3 --job "$1$RANDOM" --endpoint "$2" >/dev/null; }
 
-users() { ldconfig; systemd-sysusers; id trajd; useradd -m -G trajd member; useradd -m stranger; chown -R member: /home/member; }
+install() { dpkg -i /srv/trajd.deb; systemctl cat trajd trajd@lab >/dev/null; [ "$(property trajd UnitFileState)" = disabled ]; }
+users() { id trajd; useradd -m -G trajd member; useradd -m stranger; chown -R member: /home/member; }
 start() { systemctl start trajd; is trajd ActiveState active; is trajd SubState running; }
 status_line() { until_true 10 eval '[[ $(property trajd StatusText) == *"1 feeds"* ]]'; }
 directories() {
@@ -53,7 +54,7 @@ stop_with_worker() {
     [ ! -e /run/trajd/main ]
 }
 wrong_config_is_not_retried() {
-    sed -i 's/global_batch/global_bach/' /usr/local/etc/trajd/lab.yaml
+    sed -i 's/global_batch/global_bach/' /etc/trajd/lab.yaml
     ! systemctl start trajd@lab || return 1
     is trajd@lab ExecMainStatus 78
     is trajd@lab NRestarts 0
@@ -66,8 +67,25 @@ user_unit() {
     receives member "/run/user/$(id -u member)/trajd/main"
     systemctl --user -M member@ stop trajd
 }
+upgrade() { # a running service is the new program afterwards
+    local before; systemctl start trajd; before=$(property trajd MainPID)
+    dpkg -i /srv/trajd.deb
+    is trajd ActiveState active
+    [ "$(property trajd MainPID)" != "$before" ]
+    receives member /run/trajd/main
+}
+remove() {
+    systemctl enable trajd
+    dpkg -r trajd
+    [ "$(property trajd ActiveState)" = inactive ]
+    ! command -v trajd trajctl || return 1
+    [ -f /etc/trajd/trajd.yaml ] # an operator's
+    dpkg -P trajd
+    [ ! -e /var/lib/trajd ] && [ ! -e /var/cache/trajd ]
+    [ -z "$(find /usr /etc/systemd -name '*trajd*' -newer /srv/trajd.deb -not -path '*/driver*' | grep -v '/trajd.service.d')" ]
+}
 
-for step in users start status_line directories member_reads stranger_does_not second_config killed_comes_back watchdog stop_with_worker \
-            wrong_config_is_not_retried user_unit; do
+for step in install users start status_line directories member_reads stranger_does_not second_config killed_comes_back watchdog stop_with_worker \
+            wrong_config_is_not_retried user_unit upgrade remove; do
     run $step
 done
