@@ -15,6 +15,8 @@ static const struct {
     trajd_answer answer;
 } answers[] = {
     {"episodes", trajd_answer_episodes},
+    {"explain", trajd_answer_explain},
+    {"position", trajd_answer_position},
 };
 
 enum { ANSWER_COUNT = sizeof answers / sizeof answers[0] };

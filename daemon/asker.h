@@ -37,6 +37,14 @@ typedef enum trajd_status (*trajd_answer)(const struct trajd_ask *ask, const str
  * the document has no room for it and its end. */
 bool trajd_answer_fits(FILE *out, long mark);
 
+/* answer_explain.c */
+enum trajd_status trajd_answer_explain(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+                                       struct trajd_error *error);
+
+/* answer_position.c */
+enum trajd_status trajd_answer_position(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+                                        struct trajd_error *error);
+
 /* answer_episodes.c */
 enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error);

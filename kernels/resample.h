@@ -17,6 +17,7 @@
 #ifndef TRAJD_KERNELS_RESAMPLE_H
 #define TRAJD_KERNELS_RESAMPLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/timebase.h"
@@ -194,6 +195,26 @@ enum trajd_status trajd_resample_check_rows(const struct trajd_resample_request 
  * The request must have passed trajd_resample_check. Never fails: a row's content cannot be wrong, only masked. */
 void trajd_resample_reference(const struct trajd_resample_request *request, uint32_t window_begin,
                               uint32_t window_end);
+
+/* How one target of a stream comes about, as trajd_resample_reference resolves it: for telling it to people. */
+struct trajd_resample_step {
+    enum trajd_mask mask; /* of this stream alone; never NAN, which only the rows tell */
+    int64_t x;            /* the target: ns from the clock's zero, or a local row on a ROWS grid */
+    int64_t before;       /* the last row at or before x that the window may see; < 0: none */
+    bool has_row;         /* false: the value is the edge's constant, or there is none */
+    bool blends;          /* of rows `row` and `row + 1`, the fraction past_ns / width_ns between them; else of `row` alone */
+    int64_t row;
+    int64_t mean_first;   /* of kind mean: the average of [mean_first, row]; above row: `row` alone */
+    uint64_t past_ns;     /* from row `before` to x; 0 on a ROWS grid */
+    uint64_t width_ns;    /* from row `before` to the one behind it; 0 where there is none, and on a ROWS grid */
+};
+
+/* The request must have passed trajd_resample_check; rows are not read (a base that is not NULL need point at nothing). */
+void trajd_resample_resolve(const struct trajd_resample_request *request, uint32_t stream_index, uint32_t window,
+                            uint32_t step_index, struct trajd_resample_step *step);
+/* Reads the rows that the step uses: the first feature whose value is NaN for what they hold, or -1. */
+int64_t trajd_resample_find_nan(const struct trajd_resample_request *request, uint32_t stream_index, uint32_t window,
+                                const struct trajd_resample_step *step);
 
 #ifdef __cplusplus
 }

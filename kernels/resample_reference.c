@@ -399,3 +399,54 @@ void trajd_resample_reference(const struct trajd_resample_request *request, uint
                 resample_step(&view, w, trajd_window_row(request, w), t);
         }
 }
+
+void trajd_resample_resolve(const struct trajd_resample_request *request, uint32_t stream_index, uint32_t window,
+                            uint32_t step_index, struct trajd_resample_step *step)
+{
+    const struct view view = view_of(request, &request->streams[stream_index], window);
+    const int64_t offset = view.grid->offsets[window * view.grid->offsets_per_window + step_index];
+    const struct target target = resolve(&view, offset);
+
+    *step = (struct trajd_resample_step){.mask = (enum trajd_mask)target.mask,
+                                         .x = (int64_t)((uint64_t)view.anchor + (uint64_t)offset),
+                                         .has_row = target.has_row,
+                                         .blends = target.blends,
+                                         .row = target.row,
+                                         .mean_first = target.mean_first};
+    if (view.grid->unit == TRAJD_GRID_ROWS) {
+        step->before = step->x < view.row_count ? step->x : view.row_count - 1;
+        return;
+    }
+    step->before = view.row_count > 0 ? row_at(&view, step->x) : -1;
+    if (step->before < 0)
+        return;
+    step->past_ns = (uint64_t)step->x - (uint64_t)stamp_of(&view, step->before);
+    if (step->before + 1 < view.row_count)
+        step->width_ns = (uint64_t)stamp_of(&view, step->before + 1) - (uint64_t)stamp_of(&view, step->before);
+}
+
+int64_t trajd_resample_find_nan(const struct trajd_resample_request *request, uint32_t stream_index, uint32_t window,
+                                const struct trajd_resample_step *step)
+{
+    const struct view view = view_of(request, &request->streams[stream_index], window);
+    const struct target target = {.has_row = step->has_row,
+                                  .blends = step->blends,
+                                  .row = step->row,
+                                  .mean_first = step->mean_first,
+                                  .a = step->blends ? (double)step->past_ns / (double)step->width_ns : 0};
+    const uint32_t width = trajd_kind_is_slerp(view.stream->kind) ? 4 : 1;
+
+    if (!step->has_row || !view.rows || (width == 1 && !trajd_dtype_is_float(view.stream->source_type)))
+        return -1;
+    for (uint32_t d = 0; d < view.stream->feature_count; d += width) {
+        uint8_t mask = TRAJD_MASK_VALID;
+        double quaternion[4];
+        if (width == 4)
+            quaternion_value(&view, &target, d, quaternion, &mask);
+        else
+            scalar_value(&view, &target, d, &mask);
+        if (mask == TRAJD_MASK_NAN)
+            return d;
+    }
+    return -1;
+}

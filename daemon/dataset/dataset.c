@@ -97,8 +97,11 @@ static struct trajd_rate common_rate(const struct trajd_index *index, uint32_t c
     struct trajd_rate common = {0, 0};
 
     for (uint32_t e = 0; e < index->episode_count && index->clocks[clock].regular; e++) {
-        const struct trajd_rate rate = index->episodes[e].clocks[clock].rate;
-        if (index->episodes[e].quarantine || !rate.num) /* an episode without any stream on the clock has no rate */
+        struct trajd_rate rate;
+        if (index->episodes[e].quarantine)
+            continue;
+        rate = index->episodes[e].clocks[clock].rate;
+        if (!rate.num) /* an episode without any stream on the clock has none */
             continue;
         if (common.num && (rate.num != common.num || rate.den != common.den))
             return (struct trajd_rate){0, 0};

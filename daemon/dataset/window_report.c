@@ -5,6 +5,11 @@
 static const char *const kind_names[TRAJD_KIND_COUNT] = {"linear", "previous", "nearest", "slerp xyzw",
                                                          "slerp wxyz", "angle", "mean"};
 
+const char *trajd_window_kind_name(enum trajd_kind kind)
+{
+    return kind_names[kind];
+}
+
 static void write_clock(const struct trajd_window_plan *plan, uint32_t clock, char *text, size_t size)
 {
     const struct trajd_rate rate = plan->dataset->clock_rates[clock];

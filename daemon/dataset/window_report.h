@@ -10,4 +10,7 @@
  * warnings about resampling that loses or invents rows. */
 void trajd_window_report(const struct trajd_window_plan *plan, FILE *out);
 
+/* "linear", "slerp xyzw", ... */
+const char *trajd_window_kind_name(enum trajd_kind kind);
+
 #endif

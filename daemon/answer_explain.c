@@ -1,0 +1,341 @@
+/* "explain": where every step of a window comes from: rows, stamps, weights, and why it is masked.
+ *
+ * The window is planned and bound again as production does it, in a plan of its own for one window, and resolved by the same function
+ * that the reference resampling resolves with: what is told is what was done. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/asker.h"
+#include "daemon/base/json.h"
+#include "daemon/dataset/window_plan.h"
+#include "daemon/dataset/window_report.h"
+#include "daemon/explain_reason.h"
+
+struct explanation {
+    struct trajd_window_spec spec; /* the feed's, for batches of one window */
+    struct trajd_window_plan *plan;
+    const struct trajd_episode *episode;
+    const void **rows;             /* [pieces] */
+    bool pinned;
+    const char *unreadable;        /* why the rows could not be read */
+    bool masked_missing;           /* bad_rows: keep: production goes on without them */
+    struct trajd_error error;
+};
+
+static const void *const *rows_of(void *context, uint32_t episode)
+{
+    struct explanation *e = context;
+    (void)episode;
+    return e->masked_missing ? NULL : e->rows;
+}
+
+/* Makes the window's rows resident. Where that cannot be, the streams that the episode has are told without looking at them. */
+static void pin_rows(struct explanation *e)
+{
+    const struct trajd_selection *selection = &e->plan->selection;
+    const uint32_t episode = e->plan->windows[0].episode_index;
+    const enum trajd_status status = trajd_store_pin(e->plan->dataset->store, selection, episode, e->rows, &e->error);
+
+    e->pinned = status == TRAJD_OK;
+    if (e->pinned)
+        return;
+    e->unreadable = e->error.message;
+    e->masked_missing = status != TRAJD_ERR_MEMORY && e->spec.keep_bad_rows;
+    for (uint32_t p = 0; p < selection->dataset_count; p++) {
+        const struct trajd_array *array = &e->episode->arrays[selection->dataset_indexes[p]];
+        e->rows[p] = array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes ? NULL : (const void *)e->rows;
+    }
+}
+
+static enum trajd_status prepare(struct explanation *e, const struct trajd_window_plan *feed, uint64_t window_id,
+                                 struct trajd_error *error)
+{
+    struct trajd_window *window;
+    enum trajd_status status;
+
+    e->spec = *feed->spec;
+    e->spec.global_batch = 1;
+    status = trajd_window_plan_create(&e->spec, feed->dataset, &e->plan, error);
+    if (status)
+        return status;
+    window = &e->plan->windows[0];
+    trajd_sampler_window(e->plan->sampler, window_id, window);
+    e->episode = &feed->dataset->index->episodes[window->episode_index];
+    e->plan->anchor_ns[0] = trajd_plan_anchor_ns(e->plan, e->episode, window->anchor);
+    e->rows = calloc(e->plan->selection.dataset_count, sizeof *e->rows);
+    if (!e->rows)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
+    pin_rows(e);
+    trajd_window_plan_bind(e->plan, 0, 1, (uint8_t *)e->rows, rows_of, e); /* outputs are not written */
+    return TRAJD_OK;
+}
+
+static void clean_up(struct explanation *e)
+{
+    if (e->pinned)
+        trajd_store_unpin(e->plan->dataset->store, &e->plan->selection, e->plan->windows[0].episode_index);
+    trajd_window_plan_destroy(&e->plan);
+    free(e->rows);
+}
+
+/* ---- one source of one step ---- */
+
+struct source {
+    const struct trajd_plan_target *target;
+    uint32_t stream_index; /* of the request */
+    const struct trajd_episode_clock *clock;
+    bool in_rows;
+    struct trajd_resample_step step;
+    enum trajd_mask mask;
+    char reason[TRAJD_REASON_SIZE]; /* "" where the step is valid */
+};
+
+static void resolve_source(const struct explanation *e, uint32_t t, uint32_t step, struct source *source)
+{
+    const struct trajd_window_plan *plan = e->plan;
+    const struct trajd_plan_target *target = &plan->targets[t];
+    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    const struct trajd_index_stream *stream = &plan->dataset->index->streams[target->stream_index];
+    struct trajd_reason_facts facts;
+
+    *source = (struct source){.target = target,
+                              .stream_index = t,
+                              .clock = &e->episode->clocks[bracket->clock_index],
+                              .in_rows = plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS};
+    trajd_resample_resolve(&plan->request, t, 0, step, &source->step);
+    source->mask = source->step.mask;
+    facts = (struct trajd_reason_facts){.step = &source->step,
+                                        .stream = &plan->request_streams[t],
+                                        .stream_name = stream->name,
+                                        .in_rows = source->in_rows,
+                                        .clipped = bracket->clipped,
+                                        .row_count = bracket->row_count[0],
+                                        .kept_rows = source->clock->kept_rows,
+                                        .unreadable = e->masked_missing ? e->unreadable : NULL,
+                                        .nan_feature = -1};
+    if (facts.row_count > 0 && !source->in_rows)
+        facts.first_ns = trajd_clock_row_ns(source->clock, 0) - (source->clock->stamps_ns ? 0 : source->clock->start_ns);
+    if (e->pinned)
+        facts.nan_feature = trajd_resample_find_nan(&plan->request, t, 0, &source->step);
+    if (facts.nan_feature >= 0 && source->mask < TRAJD_MASK_NAN)
+        source->mask = TRAJD_MASK_NAN;
+    if (source->mask != TRAJD_MASK_VALID)
+        trajd_reason_write(&facts, source->mask, source->reason);
+}
+
+static void write_row(const struct source *source, int64_t row, double weight, FILE *out)
+{
+    const int64_t in_file = source->clock->kept_rows && row < source->clock->row_count ? source->clock->kept_rows[row] : row;
+
+    fprintf(out, "[%" PRId64 ",%" PRId64 ",%.17g]", in_file, trajd_clock_row_ns(source->clock, row), weight);
+}
+
+static void write_rows(const struct explanation *e, const struct source *source, FILE *out)
+{
+    const struct trajd_resample_step *step = &source->step;
+    const bool averages = e->plan->request_streams[source->stream_index].kind == TRAJD_KIND_MEAN && step->mean_first < step->row;
+    const double fraction = step->blends ? (double)step->past_ns / (double)step->width_ns : 0;
+
+    fprintf(out, "\"rows\":[");
+    if (step->has_row && averages) {
+        const double weight = 1.0 / (double)(step->row - step->mean_first + 1);
+        write_row(source, step->mean_first, weight, out);
+        fputc(',', out);
+        write_row(source, step->row, weight, out);
+    } else if (step->has_row) {
+        write_row(source, step->row, 1 - fraction, out);
+        if (step->blends) {
+            fputc(',', out);
+            write_row(source, step->row + 1, fraction, out);
+        }
+    }
+    fputc(']', out);
+    if (step->has_row && averages)
+        fprintf(out, ",\"averaged\":%" PRId64, step->row - step->mean_first + 1);
+    if (step->blends)
+        fprintf(out, ",\"fraction\":[%" PRIu64 ",%" PRIu64 "]", step->past_ns, step->width_ns);
+}
+
+/* ---- outputs and steps ---- */
+
+/* The targets of an output stand together: [*first, *end). */
+static void find_targets(const struct trajd_window_plan *plan, uint32_t output, uint32_t *first, uint32_t *end)
+{
+    for (*first = 0; plan->targets[*first].output_index != output; ++*first)
+        continue;
+    for (*end = *first; *end < plan->target_count && plan->targets[*end].output_index == output; ++*end)
+        continue;
+}
+
+static const char *edge_name(enum trajd_edge edge)
+{
+    return edge == TRAJD_EDGE_HOLD ? "edge" : edge == TRAJD_EDGE_ZERO ? "zero" : "nan";
+}
+
+static void write_output(const struct explanation *e, uint32_t o, FILE *out)
+{
+    const struct trajd_window_plan *plan = e->plan;
+    const struct trajd_plan_output *output = &plan->outputs[o];
+    const struct trajd_index *index = plan->dataset->index;
+    uint32_t first, end;
+
+    find_targets(plan, o, &first, &end);
+    fprintf(out, "{\"name\":");
+    trajd_json_text(out, output->name);
+    fprintf(out, ",\"role\":\"%s\",\"edge\":\"%s\",\"step_count\":%u,\"sources\":[", output->role == TRAJD_ROLE_OBS ? "obs" : "action",
+            edge_name(plan->spec->edge), output->step_count);
+    for (uint32_t t = first; t < end; t++) {
+        const struct trajd_plan_target *target = &plan->targets[t];
+        const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+        const struct trajd_index_stream *stream = &index->streams[target->stream_index];
+        fprintf(out, "%s{\"stream\":", t > first ? "," : "");
+        trajd_json_text(out, stream->name);
+        fprintf(out, ",\"path\":");
+        trajd_json_text(out, index->datasets[stream->dataset_index].path);
+        fprintf(out, ",\"first_column\":%u,\"columns\":%" PRIu64 ",\"clock\":", stream->first_column, stream->feature_count);
+        trajd_json_text(out, index->clocks[stream->clock_index].name);
+        fprintf(out, ",\"kind\":\"%s\",\"visible_rows\":%" PRId64 "}", trajd_window_kind_name(trajd_plan_kind(plan, target)),
+                bracket->row_count[0]);
+    }
+    fprintf(out, "],\"items\":[");
+}
+
+/* The time of the target, ns from the episode's origin. */
+static int64_t target_ns(const struct source *source)
+{
+    return source->in_rows ? trajd_clock_row_ns(source->clock, source->step.x)
+                           : source->step.x + (source->clock->stamps_ns ? 0 : source->clock->start_ns);
+}
+
+static void write_step(const struct explanation *e, uint32_t o, uint32_t step, FILE *out)
+{
+    enum trajd_mask mask = TRAJD_MASK_VALID;
+    struct source source;
+    uint32_t first, end;
+
+    find_targets(e->plan, o, &first, &end);
+    for (uint32_t t = first; t < end; t++) {
+        resolve_source(e, t, step, &source);
+        if (t == first)
+            fprintf(out, "{\"step\":%u,\"ns\":%" PRId64 ",\"sources\":[", step, target_ns(&source));
+        fprintf(out, "%s{", t > first ? "," : "");
+        write_rows(e, &source, out);
+        fprintf(out, ",\"mask\":%d", source.mask);
+        if (*source.reason) {
+            fprintf(out, ",\"reason\":");
+            trajd_json_text(out, source.reason);
+        }
+        fputc('}', out);
+        mask = source.mask > mask ? source.mask : mask;
+    }
+    fprintf(out, "],\"mask\":%d}", mask);
+}
+
+/* ---- the document ---- */
+
+static enum trajd_status find_output(const struct trajd_window_plan *plan, const char *name, uint32_t *output, struct trajd_error *error)
+{
+    const char *names[TRAJD_SPEC_MAX_OUTPUTS], *nearest;
+
+    for (*output = 0; *output < plan->output_count; ++*output) {
+        names[*output] = plan->outputs[*output].name;
+        if (strcmp(names[*output], name) == 0)
+            return TRAJD_OK;
+    }
+    nearest = trajd_yaml_nearest(name, names, plan->output_count);
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no output %s%s%s%s", name, nearest ? " (did you mean " : "",
+                           nearest ? nearest : "", nearest ? "?)" : "");
+}
+
+static void write_head(const struct explanation *e, const struct trajd_feeder *feeder, FILE *out)
+{
+    const struct trajd_window *window = &e->plan->windows[0];
+    const struct trajd_index *index = e->plan->dataset->index;
+
+    fprintf(out, "{\"feed\":");
+    trajd_json_text(out, trajd_feeder_name(feeder));
+    fprintf(out, ",\"window_id\":%" PRIu64 ",\"dataset\":", window->window_id);
+    trajd_json_text(out, e->plan->dataset->name);
+    fprintf(out, ",\"dataset_index\":%u,\"file\":", window->dataset_index);
+    trajd_json_text(out, index->files[e->episode->file_index].relative_path);
+    fprintf(out, ",\"episode\":");
+    trajd_json_text(out, e->episode->id);
+    fprintf(out, ",\"episode_index\":%u,\"origin_ns\":%" PRId64 ",\"anchor\":%" PRId64 ",\"anchor_ns\":%" PRId64, window->episode_index,
+            e->episode->origin_ns, window->anchor, e->plan->anchor_ns[0]);
+    if (e->unreadable) {
+        fprintf(out, ",\"unreadable\":");
+        trajd_json_text(out, e->unreadable);
+    }
+}
+
+/* Steps are numbered through: those of the first output, then those of the next. */
+static enum trajd_status write_steps(const struct explanation *e, const struct trajd_ask *ask, uint32_t begin, uint32_t end, FILE *out,
+                                     struct trajd_error *error)
+{
+    const uint64_t last = ask->count && ask->count < UINT64_MAX - ask->first ? ask->first + ask->count : UINT64_MAX;
+    uint64_t number = 0, total = 0, next = ask->first;
+    bool full = false;
+
+    for (uint32_t o = begin; o < end; o++)
+        total += e->plan->outputs[o].step_count;
+    if (ask->first >= total)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "step %" PRIu64 " is beyond the last: there are %" PRIu64, ask->first, total);
+    fprintf(out, ",\"steps\":%" PRIu64 ",\"first\":%" PRIu64 ",\"outputs\":[", total, ask->first);
+    for (uint32_t o = begin; o < end && !full && next < last; number += e->plan->outputs[o++].step_count) {
+        const uint64_t steps = e->plan->outputs[o].step_count;
+        const long mark = ftell(out);
+        const uint64_t before = next;
+        if (next >= number + steps)
+            continue;
+        if (next > ask->first)
+            fputc(',', out);
+        write_output(e, o, out);
+        for (; next < number + steps && next < last; next++) {
+            const long step_mark = ftell(out);
+            if (next > before)
+                fputc(',', out);
+            write_step(e, o, (uint32_t)(next - number), out);
+            full = !trajd_answer_fits(out, step_mark);
+            if (full)
+                break;
+        }
+        if (next > before)
+            fprintf(out, "]}");
+        else
+            fseek(out, mark, SEEK_SET); /* not even the first step of this output has room */
+    }
+    if (next == ask->first)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "step %" PRIu64 " alone is too long for an answer", next);
+    if (next < total)
+        fprintf(out, "],\"next\":%" PRIu64 "}", next);
+    else
+        fprintf(out, "],\"next\":null}");
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_answer_explain(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+                                       struct trajd_error *error)
+{
+    const struct trajd_window_plan *plan = trajd_feeder_plan(feeder);
+    const uint64_t windows = trajd_sampler_window_count(plan->sampler);
+    uint32_t begin = 0, end = plan->output_count;
+    struct explanation e = {.plan = NULL};
+    enum trajd_status status = TRAJD_OK;
+
+    if (ask->window >= windows)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "window %" PRIu64 " is beyond the last: there are %" PRIu64, ask->window,
+                               windows);
+    if (*ask->name) {
+        status = find_output(plan, ask->name, &begin, error);
+        end = begin + 1;
+    }
+    if (!status)
+        status = prepare(&e, plan, ask->window, error);
+    if (!status) {
+        write_head(&e, feeder, out);
+        status = write_steps(&e, ask, begin, end, out, error);
+    }
+    clean_up(&e);
+    return status;
+}

@@ -1,0 +1,53 @@
+/* "position": which windows lie at positions [first, first + count) of epoch `window`: the order of windows, looked up. */
+#include <inttypes.h>
+
+#include "daemon/asker.h"
+#include "daemon/base/json.h"
+#include "daemon/dataset/window_plan.h"
+
+static void write_window(const struct trajd_window_plan *plan, uint64_t epoch, uint64_t position, FILE *out)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    const struct trajd_episode *episode;
+    struct trajd_window window;
+
+    trajd_sampler_at(plan->sampler, epoch, position, &window);
+    episode = &index->episodes[window.episode_index];
+    fprintf(out, "{\"position\":%" PRIu64 ",\"window_id\":%" PRIu64 ",\"dataset\":", position, window.window_id);
+    trajd_json_text(out, plan->dataset->name);
+    fprintf(out, ",\"dataset_index\":%u,\"file\":", window.dataset_index);
+    trajd_json_text(out, index->files[episode->file_index].relative_path);
+    fprintf(out, ",\"episode\":");
+    trajd_json_text(out, episode->id);
+    fprintf(out, ",\"episode_index\":%u,\"anchor\":%" PRId64 ",\"wrapped\":%s}", window.episode_index, window.anchor,
+            window.wrapped ? "true" : "false");
+}
+
+enum trajd_status trajd_answer_position(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+                                        struct trajd_error *error)
+{
+    const struct trajd_window_plan *plan = trajd_feeder_plan(feeder);
+    const uint64_t length = trajd_sampler_epoch_length(plan->sampler);
+    const uint64_t wanted = ask->count ? ask->count : length;
+    uint64_t next = ask->first;
+
+    if (ask->first >= length)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "position %" PRIu64 " is beyond the epoch's end: it has %" PRIu64,
+                               ask->first, length);
+    fprintf(out, "{\"feed\":");
+    trajd_json_text(out, trajd_feeder_name(feeder));
+    fprintf(out, ",\"epoch\":%" PRIu64 ",\"length\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[", ask->window, length, ask->first);
+    for (; next < length && next - ask->first < wanted; next++) {
+        const long mark = ftell(out);
+        if (next > ask->first)
+            fputc(',', out);
+        write_window(plan, ask->window, next, out);
+        if (!trajd_answer_fits(out, mark))
+            break;
+    }
+    if (next < length)
+        fprintf(out, "],\"next\":%" PRIu64 "}", next);
+    else
+        fprintf(out, "],\"next\":null}");
+    return TRAJD_OK;
+}
