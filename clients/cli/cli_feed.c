@@ -37,6 +37,8 @@ static bool set_option(struct cli_feed_arguments *arguments, const char *name, c
         {"--workers", &arguments->workers, NULL},   {"--credit", &arguments->credit, NULL},
         {"--epoch", &arguments->epoch, NULL},       {"--next", &arguments->next, NULL},
         {"--rank", &arguments->rank, NULL},         {"--world", &arguments->world, NULL},
+        {"--window", &arguments->window, NULL},     {"--position", &arguments->position, NULL},
+        {"--first", &arguments->next, NULL},        {"--output", NULL, &arguments->output},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
         if (strcmp(table[i].name, name) != 0)

@@ -9,8 +9,8 @@
 
 struct cli_feed_arguments {
     const char *endpoint; /* NULL: $TRAJD_ENDPOINT, else the default */
-    const char *feed, *job;
-    uint64_t count, seconds, workers, credit, epoch, next, rank, world;
+    const char *feed, *job, *output;
+    uint64_t count, seconds, workers, credit, epoch, next, rank, world, window, position;
     bool json;
 };
 

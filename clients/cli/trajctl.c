@@ -17,6 +17,9 @@ static const struct cli_command commands[] = {
      "read batches as a worker, and print what is in them"},
     {"bench", cli_bench, "FEED [--seconds N] [--workers N] [--credit N] [--endpoint DIR] [--json]",
      "read batches as fast as they come: rate, latency of the hand-over, stalls"},
+    {"explain", cli_explain,
+     "FEED --window ID | --position P [--epoch E] [--output NAME] [--first STEP] [--count N] [--endpoint DIR] [--json]",
+     "where a window's steps come from: source rows, times, weights, and why a step is masked"},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };

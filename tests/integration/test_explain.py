@@ -1,7 +1,9 @@
 """What explain tells of windows, against the batches that a worker received of them, and against the file."""
 import collections
+import json
 import os
 import re
+import subprocess
 
 import h5py
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from scipy.spatial.transform import Rotation, Slerp
 
 import libtrajd as trajd
+from conftest import BUILD
 
 LAYOUT = """
 layout: lab
@@ -205,6 +208,39 @@ def test_long_windows_come_in_pages(daemon, demo_file):
     assert explain(client, 0, count=97)[0] == steps
     alone = client.ask("explain", window=0, name="many", first=998)
     assert alone["steps"] == 1000 and alone["outputs"][0]["items"] == steps["many"][998:] and alone["next"] is None
+    client.close()
+
+
+def test_trajctl(daemon, tmp_path):
+    (tmp_path / "lab.yaml").write_text(LAYOUT)
+    write(tmp_path / "lab.hdf5")
+    one = daemon(CONFIG.format(path=tmp_path / "lab.hdf5", layout=tmp_path / "lab.yaml", pad="edge"))
+    client = one.client()
+
+    def trajctl(*arguments):
+        result = subprocess.run([BUILD / "clients/cli/trajctl", "explain", *arguments, "--endpoint", one.endpoint], text=True,
+                                capture_output=True, timeout=30, env=one.environment())
+        return result.returncode, result.stdout + result.stderr
+
+    feed_id = next(feed["feed_id"] for feed in client.status()["feeds"] if feed["name"] == "grid")
+    document = client.ask("explain", window=40, feed_id=feed_id)
+    status, text = trajctl("grid", "--window", "40", "--json")
+    assert status == 0 and [json.loads(line) for line in text.splitlines()] == [document]
+    status, text = trajctl("grid", "--window", "40")
+    assert status == 0 and re.search("window 40 of feed grid: dataset lab, lab.hdf5, ep_0; anchor 40 at", text)
+    assert "from wrench: dataset wrench, columns 0 to 2, clock ft, mean" in text and "(mean of " in text
+    assert "the episode has no extra" in text and text.count("\n") > document["steps"]
+    there, = client.ask("position", window=3, first=5, count=1, feed_id=feed_id)["items"]
+    status, text = trajctl("grid", "--position", "5", "--epoch", "3", "--output", "seen", "--first", "1", "--count", "2", "--json")
+    page = json.loads(text)
+    assert status == 0 and page["window_id"] == there["window_id"]
+    assert [step["step"] for step in page["outputs"][0]["items"]] == [1, 2]
+    for arguments, code, message in ((("grid",), 2, "which window"), (("grid", "--window", "1", "--position", "1"), 2, "which window"),
+                                     (("other", "--window", "1"), 1, "no feed other is open.*grid"), (("--window", "1"), 2, "which feed"),
+                                     (("grid", "--window", "99999"), 1, "beyond the last"), (("grid", "--window", "x"), 2, "whole number"),
+                                     (("grid", "--window", "1", "--output", "see"), 1, "did you mean seen")):
+        status, text = trajctl(*arguments)
+        assert status == code and re.search(message, text), text
     client.close()
 
 
