@@ -20,6 +20,8 @@ static const struct cli_command commands[] = {
     {"explain", cli_explain,
      "FEED --window ID | --position P [--epoch E] [--output NAME] [--first STEP] [--count N] [--endpoint DIR] [--json]",
      "where a window's steps come from: source rows, times, weights, and why a step is masked"},
+    {"diff", cli_diff, "ENDPOINT ENDPOINT FEED",
+     "which episodes make the fingerprints of one feed differ on two daemons; exit status 1 where they do"},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };

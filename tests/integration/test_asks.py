@@ -1,13 +1,15 @@
 """Questions about a feed (ASK), put to a real daemon."""
 import json
+import os
 import re
 import shutil
+import subprocess
 
 import h5py
 import pytest
 
 import libtrajd as trajd
-from conftest import wait_for
+from conftest import BUILD, Daemon, wait_for
 
 FEED = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
@@ -105,9 +107,15 @@ def test_texts_of_episodes(daemon, tmp_path):
         one.stop()
 
 
+def diff(*arguments):
+    result = subprocess.run([BUILD / "clients/cli/trajctl", "diff", *arguments], text=True, capture_output=True, timeout=30,
+                            env={key: value for key, value in os.environ.items() if key != "LD_PRELOAD"})
+    return result.returncode, result.stdout + result.stderr
+
+
 def test_a_difference_names_the_episode(daemon, demo_file, tmp_path):
     """Two daemons whose files differ in one row: the fingerprints differ, and so does one digest."""
-    answers = []
+    answers, daemons = [], []
     for side in ("a", "b"):
         folder = tmp_path / side
         folder.mkdir()
@@ -116,15 +124,42 @@ def test_a_difference_names_the_episode(daemon, demo_file, tmp_path):
         if side == "b":
             with h5py.File(copy, "r+") as file:
                 file["data/demo_5/actions"][0, 0] += 1
-        one = daemon(FEED.format(path=copy))
-        client = one.client()
+        daemons.append(Daemon(folder, FEED.format(path=copy)).start())
+        client = daemons[-1].client()
         client.open("policy")
         answers.append(pages(client, "episodes"))
         client.close()
-        one.stop()
     (left, a), (right, b) = answers
+    endpoints = [one.endpoint for one in daemons]
+    status, text = diff(*endpoints, "policy")
+    assert status == 1 and "dataset demo: demo.hdf5: demo_5: other content" in text and text.count("\n") == 2
+    status, text = diff(endpoints[0], endpoints[0], "policy")
+    assert status == 0 and "the same" in text
+    status, text = diff(*endpoints, "other")
+    assert status == 1 and "no feed other is open" in text
+    for one in daemons:
+        one.stop()
     assert a["fingerprint"] != b["fingerprint"]
     assert [x["episode"] for x, y in zip(left, right) if x["digest"] != y["digest"]] == ["demo_5"]
+
+
+def test_differences_of_lists(daemon, tmp_path):
+    """Episodes that one side lacks, at the beginning, in the middle and at the end, of lists of several pages."""
+    daemons = []
+    for side, left_out in (("a", {0, 700, 701}), ("b", {5, 1199})):
+        folder = tmp_path / side
+        folder.mkdir()
+        with h5py.File(folder / "many.hdf5", "w") as file:
+            for number in set(range(1200)) - left_out:
+                file[f"data/demo_{number}/actions"] = [[float(number)]] * (3 if side == "a" and number == 900 else 2)
+        daemons.append(Daemon(folder, FEED.format(path=folder / "many.hdf5").replace("layout: demo", "layout: robomimic")).start())
+    a, b = (one.endpoint for one in daemons)
+    status, text = diff(a, b, "policy")
+    assert status == 1
+    assert re.findall(r"demo_\d+: .*", text) == [f"demo_0: only at {b}", f"demo_5: only at {a}", f"demo_700: only at {b}",
+                                                 f"demo_701: only at {b}", f"demo_900: 3 rows at {a}, 2 at {b}", f"demo_1199: only at {a}"]
+    for one in daemons:
+        one.stop()
 
 
 def test_bad_questions(daemon, demo_file):
