@@ -17,6 +17,7 @@ static const struct {
     {"episodes", trajd_answer_episodes},
     {"explain", trajd_answer_explain},
     {"position", trajd_answer_position},
+    {"statistics", trajd_answer_statistics},
 };
 
 enum { ANSWER_COUNT = sizeof answers / sizeof answers[0] };

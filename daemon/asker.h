@@ -45,6 +45,9 @@ enum trajd_status trajd_answer_explain(const struct trajd_ask *ask, const struct
 enum trajd_status trajd_answer_position(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error);
 
+/* answer_statistics.c */
+enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+                                          struct trajd_error *error);
 /* answer_episodes.c */
 enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error);

@@ -352,6 +352,8 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
         if (!status && strchr(config->datasets[d].layout, '/')) /* else a name */
             status = resolve_path(config, real, &config->datasets[d].layout, error);
     }
+    for (uint32_t f = 0; f < config->feed_count && !status; f++)
+        status = trajd_spec_norm_load(config->feeds[f], real, error);
     free(real);
     return status;
 }

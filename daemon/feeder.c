@@ -33,6 +33,11 @@ const struct trajd_window_plan *trajd_feeder_plan(const struct trajd_feeder *fee
     return feeder->plan;
 }
 
+struct trajd_statistician *trajd_feeder_statistician(const struct trajd_feeder *feeder)
+{
+    return feeder->statistician;
+}
+
 const char *trajd_feeder_name(const struct trajd_feeder *feeder)
 {
     return feeder->name;
@@ -184,8 +189,11 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
     feeder->pool = options->pool;
     feeder->server = options->server;
     feeder->log = options->log;
+    feeder->statistician = options->statistician;
     memcpy(feeder->counters, counters_at_start, sizeof feeder->counters);
     status = trajd_window_plan_create(options->spec, options->dataset, &feeder->plan, error);
+    if (!status)
+        status = trajd_feeder_normalise(feeder, options, error);
     if (!status)
         status = trajd_feeder_make_schema(feeder, error);
     if (!status)
@@ -225,8 +233,10 @@ void trajd_feeder_destroy(struct trajd_feeder **out)
         pthread_join(feeder->thread, NULL);
     if (feeder->feed)
         trajd_server_remove_feed(feeder->server, &feeder->feed);
-    if (feeder->plan)
+    if (feeder->plan) {
+        trajd_statistician_forget(feeder->statistician, feeder->plan);
         trajd_feeder_unpin_all(feeder);
+    }
     trajd_plan_destroy(&feeder->kernel_plan);
     trajd_window_plan_destroy(&feeder->plan);
     if (feeder->owns_spec)
@@ -245,6 +255,7 @@ void trajd_feeder_describe(const struct trajd_feeder *feeder, FILE *out, bool js
 {
     if (!json) {
         trajd_window_report(feeder->plan, out);
+        trajd_feeder_describe_norm(feeder, out);
         fprintf(out, "  %u slots of %llu bytes, kernels: %s\n", feeder->spec->slot_count,
                 (unsigned long long)feeder->schema.slot_size_bytes, trajd_plan_describe(feeder->kernel_plan));
         return;
@@ -254,6 +265,7 @@ void trajd_feeder_describe(const struct trajd_feeder *feeder, FILE *out, bool js
     fprintf(out, ",\"resident\":%s,\"episodes\":%u,\"plan\":", feeder->resident ? "true" : "false",
             feeder->plan->episode_count);
     trajd_json_text(out, trajd_plan_describe(feeder->kernel_plan));
+    fprintf(out, ",\"norm_digest\":\"%016llx\"", (unsigned long long)trajd_window_norm_digest(feeder->plan));
     for (int c = 0; c < TRAJD_FEEDER_COUNTERS; c++)
         fprintf(out, ",\"%s\":%llu", feeder->counters[c].name,
                 (unsigned long long)trajd_counter_read(&feeder->counters[c]));

@@ -13,6 +13,7 @@
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/window_spec.h"
 #include "daemon/feed/server.h"
+#include "daemon/statistician.h"
 #include "kernels/pool.h"
 
 struct trajd_feeder;
@@ -30,10 +31,14 @@ struct trajd_feeder_options {
     const char *journal_directory;        /* or NULL */
     uint32_t max_credit;
     uint64_t rings_left_bytes;            /* the ring must fit */
+    struct trajd_statistician *statistician; /* must outlive the feeder */
+    const struct trajd_window_spec *statistics_spec; /* of the feed that spec->statistics_from names, and its dataset; NULL: there is none */
+    struct trajd_dataset *statistics_dataset;
     const struct trajd_log *log;
 };
 
-/* Plans, sizes and adds the feed, fills the store as far as it fits, starts the thread. Blocks for as long as reading takes. */
+/* Plans, sizes and adds the feed, computes statistics that it normalises by (not for --check), fills the store as far as it fits, starts the
+ * thread. Blocks for as long as that takes. */
 enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options, struct trajd_feeder **feeder,
                                       struct trajd_error *error);
 /* Asks the thread to end, without waiting: for stopping several at once. */
@@ -44,6 +49,11 @@ void trajd_feeder_destroy(struct trajd_feeder **feeder);
 struct trajd_feed *trajd_feeder_feed(const struct trajd_feeder *feeder);
 /* What does not change while the feeder lives: dataset, specification, sampler, targets; for questions about the feed. */
 const struct trajd_window_plan *trajd_feeder_plan(const struct trajd_feeder *feeder);
+struct trajd_statistician *trajd_feeder_statistician(const struct trajd_feeder *feeder);
+/* The feed whose windows its statistics for `norm:` are of. */
+const char *trajd_feeder_norm_source(const struct trajd_feeder *feeder);
+/* An output that both normalise by statistics of their own windows of one dataset, which are not the same windows; else NULL. */
+const char *trajd_feeder_norm_differs(const struct trajd_feeder *a, const struct trajd_feeder *b);
 const char *trajd_feeder_name(const struct trajd_feeder *feeder);
 struct trajd_window_spec *trajd_feeder_spec(const struct trajd_feeder *feeder);
 const char *trajd_feeder_text(const struct trajd_feeder *feeder);

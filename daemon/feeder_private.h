@@ -27,6 +27,8 @@ struct trajd_feeder {
     struct trajd_pool *pool;
     struct trajd_server *server;
     const struct trajd_log *log;
+    struct trajd_statistician *statistician;
+    bool norm_is_known;          /* statistics that the outputs go by are in force */
     struct trajd_window_plan *plan;
     struct trajd_plan *kernel_plan;
     struct trajd_feed_schema schema;
@@ -44,6 +46,14 @@ struct trajd_feeder {
     int64_t last_turn_ns;
     struct trajd_counter counters[TRAJD_FEEDER_COUNTERS];
 };
+
+/* ---- feeder_norm.c ---- */
+
+/* Puts the statistics in force that the outputs go by. Without a server only if they are known. */
+enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
+                                         struct trajd_error *error);
+/* A line an output that is normalised. */
+void trajd_feeder_describe_norm(const struct trajd_feeder *feeder, FILE *out);
 
 /* ---- feeder_schema.c ---- */
 

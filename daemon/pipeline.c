@@ -35,6 +35,7 @@ struct trajd_pipeline {
     uint32_t dataset_count;
     struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
     struct trajd_pool *pool;
+    struct trajd_statistician *statistician;
     struct trajd_server *server;
     const char *feed_names[TRAJD_CONFIG_MAX_FEEDS + 1];
 
@@ -88,12 +89,27 @@ struct feed_source {
     const char *text;               /* what a job sent */
 };
 
+static const char *cache_directory(const struct trajd_config *config)
+{
+    return config->cache ? config->cache : getenv("CACHE_DIRECTORY");
+}
+
+/* The feed of the configuration that a feed's `statistics_from:` names; NULL: none. */
+static const struct trajd_window_spec *find_statistics_spec(const struct trajd_pipeline *pipeline, const struct trajd_window_spec *spec)
+{
+    for (uint32_t f = 0; spec->statistics_from && f < pipeline->config->feed_count; f++)
+        if (strcmp(pipeline->config->feeds[f]->feed_name, spec->statistics_from) == 0)
+            return pipeline->config->feeds[f];
+    return NULL;
+}
+
 /* Makes a feeder and lists it. Only the main thread (before READY) and the opener come here, one after the other. */
 static enum trajd_status add_feeder(struct trajd_pipeline *pipeline, const struct feed_source *source,
                                     struct trajd_feeder **feeder, struct trajd_error *error)
 {
     const char *name = source->name;
     struct trajd_window_spec *spec = source->spec;
+    const struct trajd_window_spec *statistics_spec = find_statistics_spec(pipeline, spec);
     const struct trajd_feeder_options options = {.name = name,
                                                  .instance_of = source->instance_of,
                                                  .spec = spec,
@@ -105,6 +121,10 @@ static enum trajd_status add_feeder(struct trajd_pipeline *pipeline, const struc
                                                  .journal_directory = state_directory(pipeline->config),
                                                  .max_credit = pipeline->config->max_credit,
                                                  .rings_left_bytes = rings_left(pipeline),
+                                                 .statistician = pipeline->statistician,
+                                                 .statistics_spec = statistics_spec,
+                                                 .statistics_dataset =
+                                                     statistics_spec ? find_dataset(pipeline, statistics_spec->dataset) : NULL,
                                                  .log = pipeline->log};
     enum trajd_status status;
 
@@ -526,7 +546,7 @@ static enum trajd_status open_datasets(struct trajd_pipeline *pipeline, struct t
             .index = {.path = config->datasets[d].path,
                       .layout = config->datasets[d].layout,
                       .layout_directory = layouts,
-                      .cache_directory = config->cache ? config->cache : getenv("CACHE_DIRECTORY"),
+                      .cache_directory = cache_directory(config),
                       .indexer_path = indexer,
                       .child_count = config->index_children ? config->index_children : processor_count(),
                       .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000)}};
@@ -603,6 +623,31 @@ static enum trajd_status start_asker(struct trajd_pipeline *pipeline, struct tra
     return trajd_asker_create(&options, &pipeline->asker, error);
 }
 
+static enum trajd_status start_statistician(struct trajd_pipeline *pipeline, struct trajd_error *error)
+{
+    const struct trajd_statistician_options options = {
+        .pool = pipeline->pool, .cache_directory = cache_directory(pipeline->config), .log = pipeline->log};
+
+    return trajd_statistician_create(&options, &pipeline->statistician, error);
+}
+
+/* Training and validation that are not normalised alike are a mistake that nothing else shows. */
+static void warn_of_norms(struct trajd_pipeline *pipeline, FILE *report)
+{
+    for (uint32_t a = 0; a < pipeline->feeder_count; a++)
+        for (uint32_t b = a + 1; b < pipeline->feeder_count; b++) {
+            const char *first = trajd_feeder_name(pipeline->feeders[a]), *second = trajd_feeder_name(pipeline->feeders[b]);
+            const char *output = trajd_feeder_norm_differs(pipeline->feeders[a], pipeline->feeders[b]);
+            if (!output)
+                continue;
+            LOG(pipeline->log, WARNING, "feeds %s and %s normalise %s by statistics of their own windows, which differ: say statistics_from: %s in %s "
+                "for both to be alike", first, second, output, first, second);
+            if (report)
+                fprintf(report, "warning: feeds %s and %s normalise %s by statistics of their own windows, which differ: say statistics_from: %s in "
+                        "%s for both to be alike\n", first, second, output, first, second);
+        }
+}
+
 static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *report, struct trajd_error *error)
 {
     for (uint32_t f = 0; f < pipeline->config->feed_count; f++) {
@@ -615,6 +660,7 @@ static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *repo
         if (report)
             trajd_feeder_describe(feeder, report, false);
     }
+    warn_of_norms(pipeline, report);
     return TRAJD_OK;
 }
 
@@ -639,6 +685,8 @@ enum trajd_status trajd_pipeline_create(const struct trajd_config *config, const
         status = open_datasets(pipeline, error);
     if (!status)
         status = trajd_pool_create(threads, "trajd-resample", &pipeline->pool, error);
+    if (!status)
+        status = start_statistician(pipeline, error);
     if (!status)
         status = start_feeds(pipeline, report, error);
     if (!status && serve)
@@ -678,6 +726,8 @@ void trajd_pipeline_destroy(struct trajd_pipeline **out)
     if (!pipeline)
         return;
     trajd_asker_destroy(&pipeline->asker);
+    if (pipeline->statistician)
+        trajd_statistician_stop(pipeline->statistician); /* an OPEN may be waiting for it */
     stop_opener(pipeline);
     for (uint32_t f = 0; f < pipeline->feeder_count; f++)
         trajd_feeder_stop(pipeline->feeders[f]);
@@ -688,6 +738,7 @@ void trajd_pipeline_destroy(struct trajd_pipeline **out)
         pthread_mutex_unlock(&pipeline->mutex);
         trajd_feeder_destroy(&feeder);
     }
+    trajd_statistician_destroy(&pipeline->statistician);
     trajd_server_destroy(&pipeline->server);
     for (uint32_t d = 0; d < pipeline->dataset_count; d++)
         trajd_dataset_destroy(&pipeline->datasets[d]);

@@ -21,7 +21,7 @@ static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_
     const enum trajd_kind kind = trajd_plan_kind(plan, target);
 
     return source->dtype == TRAJD_F64 && plan->outputs[target->output_index].dtype == TRAJD_F32 &&
-           !output->norm_count && !output->has_range &&
+           !output->norm_by && !output->has_range &&
            (plan->grids[plan->brackets[target->bracket_index].grid_index].rule == TRAJD_TARGET_ROWS ||
             kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST);
 }
@@ -72,8 +72,8 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
                                output->line, out->name);
     stream->angle_period = source->angle_period;
     stream->angle_low = output->has_range ? output->range_low : NAN;
-    stream->scale = output->norm_count ? output->scale + column : NULL;
-    stream->offset = output->norm_count ? output->offset + column : NULL;
+    stream->scale = out->scale ? out->scale + column : NULL;
+    stream->offset = out->scale ? out->offset + column : NULL;
     stream->output_type = out->dtype;
     stream->step_stride_bytes = out->feature_count * element;
     stream->window_stride_bytes = stream->step_stride_bytes * out->step_count;
@@ -92,6 +92,22 @@ static uint64_t row_stride(const struct trajd_index *index, uint32_t dataset_ind
             return trajd_array_row_bytes(&episode->arrays[dataset_index]);
     }
     return 0;
+}
+
+void trajd_window_plan_take_forms(struct trajd_window_plan *plan, const struct trajd_window_plan *other)
+{
+    const struct trajd_index *index = plan->dataset->index;
+
+    for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
+        for (uint32_t q = 0; q < other->selection.dataset_count; q++)
+            if (other->piece_datasets[q] == plan->piece_datasets[p])
+                plan->piece_as_float32[p] = other->piece_as_float32[q];
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        const struct trajd_index_stream *source = &index->streams[plan->targets[t].stream_index];
+        const bool converted = plan->piece_as_float32[plan->targets[t].piece];
+        plan->request_streams[t].source_type = converted ? TRAJD_F32 : source->dtype;
+        plan->request_streams[t].row_stride_bytes = row_stride(index, source->dataset_index) / (converted ? 2 : 1);
+    }
 }
 
 enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan, struct trajd_error *error)

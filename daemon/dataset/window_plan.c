@@ -310,10 +310,10 @@ static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
         return status;
     out->dtype = output->dtype;
     if (!out->dtype)
-        out->dtype = !alone || kind_blends(kind) || is_floating(stream->dtype) || output->norm_count
+        out->dtype = !alone || kind_blends(kind) || is_floating(stream->dtype) || output->norm_by
                          ? TRAJD_F32
                          : stream->dtype;
-    if (!is_floating(out->dtype) && (out->dtype != stream->dtype || kind_blends(kind) || output->norm_count))
+    if (!is_floating(out->dtype) && (out->dtype != stream->dtype || kind_blends(kind) || output->norm_by))
         return output_error(output, error, TRAJD_ERR_ARGUMENT,
                             "dtype: %s holds neither blended nor scaled values, and no other type's (%s is %s)",
                             trajd_dtype_name(out->dtype), stream->name, trajd_dtype_name(stream->dtype));
@@ -356,10 +356,7 @@ static enum trajd_status resolve_output(struct trajd_window_plan *plan, uint32_t
         out->step_count = plan->grids[plan->brackets[target->bracket_index].grid_index].step_count;
         shape_output(out, stream, alone);
     }
-    if (output->norm_count && output->norm_count != out->feature_count)
-        return output_error(output, error, TRAJD_ERR_ARGUMENT, "norm: %u numbers for %llu features",
-                            output->norm_count, (unsigned long long)out->feature_count);
-    return TRAJD_OK;
+    return output->norm_by ? trajd_window_norm_prepare(plan, output_index, error) : TRAJD_OK;
 }
 
 static enum trajd_status resolve_anchor(struct trajd_window_plan *plan, struct trajd_error *error)
@@ -398,7 +395,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash_bytes(hash, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
-/* Everything that decides which windows there are and what is in them; not G, slots, tail, seed. */
+/* Everything that decides which windows there are and what is in them; not G, slots, tail, seed, and not how values are normalised: that
+ * moves no window (trajd_window_norm_digest tells it). */
 static uint64_t hash_spec(const struct trajd_window_spec *spec)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -418,14 +416,12 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
                                    (uint64_t)output->at.rate.num, (uint64_t)output->at.rate.den, output->role,
                                    output->kind, output->dtype, (uint64_t)output->max_age_ns,
                                    (uint64_t)output->max_gap_ns, (uint64_t)output->lookahead_ns,
-                                   (uint64_t)output->mean_width_ns, output->missing, output->norm_count,
+                                   (uint64_t)output->mean_width_ns, output->missing, 0,
                                    output->has_range};
         hash = hash_bytes(hash_text(hash, output->name), fields, sizeof fields);
         hash = hash_bytes(hash, &output->range_low, sizeof output->range_low);
         for (uint32_t s = 0; s < output->source_count; s++)
             hash = hash_text(hash, output->sources[s]);
-        hash = hash_bytes(hash, output->scale, output->norm_count * sizeof *output->scale);
-        hash = hash_bytes(hash, output->offset, output->norm_count * sizeof *output->offset);
     }
     return hash;
 }
@@ -505,6 +501,10 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     for (uint32_t t = 0; plan->targets && t < plan->target_count; t++)
         free(plan->targets[t].bases);
     trajd_sampler_destroy(&plan->sampler);
+    for (uint32_t o = 0; plan->outputs && o < plan->output_count; o++) {
+        free(plan->outputs[o].scale);
+        free(plan->outputs[o].offset);
+    }
     free(plan->outputs);
     free(plan->targets);
     free(plan->grids);

@@ -59,6 +59,7 @@ struct trajd_plan_output {
     uint32_t rank;           /* of one step */
     uint64_t shape[TRAJD_ARRAY_MAX_RANK];
     uint64_t feature_count;  /* D over all sources */
+    float *scale, *offset;   /* [D]: normalisation in force, 1 and 0 until it is known; NULL: none */
     uint64_t offset_bytes, mask_offset_bytes; /* in the slot; set by the owner of the slot (trajd_window_plan_place) */
 };
 
@@ -78,7 +79,7 @@ struct trajd_window_plan {
     struct trajd_sampler *sampler;
     uint32_t episode_count;  /* episodes that have windows */
     uint32_t *episodes;
-    uint64_t fingerprint;    /* dataset and window specification; independent of G, slots and tail */
+    uint64_t fingerprint;    /* dataset and window specification; independent of G, slots, tail and normalisation */
     /* the request that bind fills; its arrays are [..._count], per-window arrays [G] */
     struct trajd_clock *request_clocks;
     struct trajd_grid *request_grids;
@@ -107,6 +108,30 @@ typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode
  * batch's row 0 is windows[0]. */
 void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint32_t count, uint8_t *slot,
                             trajd_episode_rows rows, void *context);
+
+/* Has float64 rows loaded in the forms that another plan of the same outputs has chosen: one form in the store serves both. Values are
+ * the same. Before anything is bound. */
+void trajd_window_plan_take_forms(struct trajd_window_plan *plan, const struct trajd_window_plan *other);
+
+/* ---- window_norm.c: normalisation ---- */
+
+struct trajd_statistics; /* statistics.h */
+
+/* The output is normalised by figures that are computed: it waits for trajd_window_norm_set. */
+bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t output_index);
+/* Puts the output's rule in force with these figures: scale and offset of every feature whose mask is not false,
+ *   mean_std   1 / std, -mean / std
+ *   min_max    2 / (max - min), -(max + min) / (max - min); q01_q99 the same with these
+ * and, where a feature is flat (its std, or its range, is at most 1e-6 of the greatest magnitude in it), 1 and minus its mean, min or q01: what
+ * does not move becomes 0 and is never blown up. Without a value to go by: 1 and 0. TRAJD_ERR_ARGUMENT: another number of features, or figures
+ * that the file lacks. */
+enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
+                                        const struct trajd_statistics *statistics, struct trajd_error *error);
+/* A number for all scales and offsets in force; 0 where nothing is normalised. Two feeds of one fingerprint that differ in it deliver the
+ * same windows in the same order with other values. */
+uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);
+/* Checks an output's `norm:` against its streams and makes room: once its sources are known. */
+enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index, struct trajd_error *error);
 
 /* ---- between the three files ---- */
 

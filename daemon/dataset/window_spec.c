@@ -1,4 +1,4 @@
-#include "daemon/dataset/window_spec.h"
+#include "daemon/dataset/window_spec_private.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -6,22 +6,9 @@
 
 #define MAX_NS (INT64_C(86400) * 1000000000) /* no window is longer than a day */
 
-/* The spec and everything it names, freed together. */
-struct owned_spec {
-    struct trajd_window_spec spec;
-    void **blocks;
-    size_t block_count, block_room;
-};
-
-struct parser {
-    const struct trajd_yaml *yaml;
-    struct owned_spec *owned;
-    struct trajd_error *error;
-};
-
-static void *keep(struct parser *p, const void *bytes, size_t size)
+void *trajd_spec_keep(struct trajd_spec_parser *p, const void *bytes, size_t size)
 {
-    struct owned_spec *owned = p->owned;
+    struct trajd_owned_spec *owned = p->owned;
     void *copy;
 
     if (owned->block_count == owned->block_room) {
@@ -41,13 +28,13 @@ static void *keep(struct parser *p, const void *bytes, size_t size)
     return copy;
 }
 
-static enum trajd_status keep_string(struct parser *p, const char *text, const char **out)
+static enum trajd_status keep_string(struct trajd_spec_parser *p, const char *text, const char **out)
 {
-    *out = keep(p, text, strlen(text) + 1);
+    *out = trajd_spec_keep(p, text, strlen(text) + 1);
     return *out ? TRAJD_OK : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
 }
 
-static enum trajd_status read_string(struct parser *p, const struct trajd_yaml_node *node, const char **out)
+enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, const char **out)
 {
     const char *text;
     enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
@@ -112,7 +99,7 @@ const char *trajd_spec_range_parse(const char *text, struct trajd_spec_range *ra
     return NULL;
 }
 
-static enum trajd_status read_range(struct parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_range(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
                                     struct trajd_spec_range *range)
 {
     const char *text, *wrong;
@@ -128,84 +115,25 @@ static enum trajd_status read_range(struct parser *p, const struct trajd_yaml_no
     return TRAJD_OK;
 }
 
-static enum trajd_status read_sources(struct parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_sources(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
                                       struct trajd_spec_output *output)
 {
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind == TRAJD_YAML_SCALAR) {
         output->source_count = 1;
-        return read_string(p, node, &output->sources[0]);
+        return trajd_spec_read_string(p, node, &output->sources[0]);
     }
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0 ||
         node->child_count > TRAJD_SPEC_MAX_SOURCES)
         return trajd_yaml_error(p->yaml, node, p->error, "a stream or a list of 1 to %d streams",
                                 TRAJD_SPEC_MAX_SOURCES);
     for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
-        status = read_string(p, child, &output->sources[output->source_count++]);
+        status = trajd_spec_read_string(p, child, &output->sources[output->source_count++]);
     return status;
 }
 
-static enum trajd_status read_floats(struct parser *p, const struct trajd_yaml_node *node, uint32_t *count,
-                                     const float **out)
-{
-    float *values;
-    uint32_t i = 0;
-
-    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
-        return trajd_yaml_error(p->yaml, node, p->error, "a list with one number per feature");
-    if (*count && *count != node->child_count)
-        return trajd_yaml_error(p->yaml, node, p->error, "%u numbers, and `scale` or `offset` beside it has %u",
-                                node->child_count, *count);
-    values = keep(p, NULL, node->child_count * sizeof *values);
-    if (!values)
-        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
-    for (const struct trajd_yaml_node *child = node->children; child; child = child->next) {
-        double value;
-        enum trajd_status status = trajd_yaml_double(p->yaml, child, -3e38, 3e38, &value, p->error);
-        if (status)
-            return status;
-        values[i++] = (float)value;
-    }
-    *count = node->child_count;
-    *out = values;
-    return TRAJD_OK;
-}
-
-/* `norm: {scale: [...], offset: [...]}`; the one that is not given is 1 or 0. */
-static enum trajd_status read_norm(struct parser *p, const struct trajd_yaml_node *node,
-                                   struct trajd_spec_output *output)
-{
-    static const char *const keys[] = {"scale", "offset", NULL};
-    const struct trajd_yaml_node *child;
-    enum trajd_status status;
-    float *values;
-
-    if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "{scale: [...], offset: [...]}, a number per feature");
-    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
-        return status;
-    if ((child = trajd_yaml_get(node, "scale")) &&
-        (status = read_floats(p, child, &output->norm_count, &output->scale)))
-        return status;
-    if ((child = trajd_yaml_get(node, "offset")) &&
-        (status = read_floats(p, child, &output->norm_count, &output->offset)))
-        return status;
-    if (!output->norm_count)
-        return trajd_yaml_error(p->yaml, node, p->error, "neither scale nor offset");
-    values = keep(p, NULL, output->norm_count * sizeof *values);
-    if (!values)
-        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
-    for (uint32_t i = 0; i < output->norm_count; i++)
-        values[i] = output->scale ? 0.0f : 1.0f;
-    if (!output->scale)
-        output->scale = values;
-    else if (!output->offset)
-        output->offset = values;
-    return TRAJD_OK;
-}
-
-static enum trajd_status read_kind(struct parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_kind(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
                                    struct trajd_spec_output *output)
 {
     static const char *const words[] = {"linear", "previous", "nearest", "mean", NULL};
@@ -218,7 +146,7 @@ static enum trajd_status read_kind(struct parser *p, const struct trajd_yaml_nod
     return status;
 }
 
-static enum trajd_status read_output_word(struct parser *p, const struct trajd_yaml_node *node, const char *key,
+static enum trajd_status read_output_word(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, const char *key,
                                           struct trajd_spec_output *output)
 {
     static const char *const roles[] = {"obs", "action", NULL};
@@ -246,7 +174,7 @@ static enum trajd_status read_output_word(struct parser *p, const struct trajd_y
                                             "float64, uint8, ...", text);
 }
 
-static enum trajd_status read_output_key(struct parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_output_key(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
                                          struct trajd_spec_output *output)
 {
     const char *key = node->key;
@@ -258,7 +186,7 @@ static enum trajd_status read_output_key(struct parser *p, const struct trajd_ya
     if (strcmp(key, "kind") == 0)
         return read_kind(p, node, output);
     if (strcmp(key, "norm") == 0)
-        return read_norm(p, node, output);
+        return trajd_spec_read_norm(p, node, output);
     if (strcmp(key, "max_age") == 0)
         return trajd_yaml_duration(p->yaml, node, &output->max_age_ns, p->error);
     if (strcmp(key, "max_gap") == 0)
@@ -285,7 +213,7 @@ static bool is_reserved(const char *name)
     return length >= 5 && strcmp(name + length - 5, ".mask") == 0;
 }
 
-static enum trajd_status read_output(struct parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_output(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
                                      struct trajd_spec_output *output)
 {
     static const char *const keys[] = {"from",      "at",    "role",      "kind", "dtype", "max_age", "max_gap",
@@ -329,7 +257,7 @@ static enum trajd_status read_output(struct parser *p, const struct trajd_yaml_n
     return TRAJD_OK;
 }
 
-static enum trajd_status read_outputs(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_outputs(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = &p->owned->spec;
     enum trajd_status status = TRAJD_OK;
@@ -342,7 +270,7 @@ static enum trajd_status read_outputs(struct parser *p, const struct trajd_yaml_
     return status;
 }
 
-static enum trajd_status read_anchor(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_anchor(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"clock", "rate", NULL};
     struct trajd_window_spec *spec = &p->owned->spec;
@@ -357,11 +285,11 @@ static enum trajd_status read_anchor(struct parser *p, const struct trajd_yaml_n
     rate = trajd_yaml_get(node, "rate");
     if (!clock == !rate)
         return trajd_yaml_error(p->yaml, node, p->error, "one of clock and rate");
-    return clock ? read_string(p, clock, &spec->anchor_clock)
+    return clock ? trajd_spec_read_string(p, clock, &spec->anchor_clock)
                  : trajd_yaml_rate(p->yaml, rate, &spec->anchor_rate, p->error);
 }
 
-static enum trajd_status read_pad_steps(struct parser *p, const struct trajd_yaml_node *node, uint32_t *out)
+static enum trajd_status read_pad_steps(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, uint32_t *out)
 {
     int64_t steps;
     enum trajd_status status;
@@ -376,7 +304,7 @@ static enum trajd_status read_pad_steps(struct parser *p, const struct trajd_yam
     return status;
 }
 
-static enum trajd_status read_pad(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_pad(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"before", "after", "with", NULL};
     static const char *const edges[] = {"edge", "zero", "nan", NULL};
@@ -402,7 +330,7 @@ static enum trajd_status read_pad(struct parser *p, const struct trajd_yaml_node
 }
 
 /* `split: 0..0.9`: episodes whose hash lies there. */
-static enum trajd_status read_split(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_split(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = &p->owned->spec;
     char begin[32], *end;
@@ -427,7 +355,7 @@ static enum trajd_status read_split(struct parser *p, const struct trajd_yaml_no
                             "0.9..1 for validation", text);
 }
 
-static enum trajd_status read_block(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_block(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"windows", "neighbours", NULL};
     struct trajd_window_spec *spec = &p->owned->spec;
@@ -452,7 +380,7 @@ static enum trajd_status read_block(struct parser *p, const struct trajd_yaml_no
     return TRAJD_OK;
 }
 
-static enum trajd_status read_word(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_word(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     static const char *const orders[] = {"global", "blocked", "sequential", NULL};
     static const char *const tails[] = {"drop", "wrap", "short", NULL};
@@ -474,7 +402,7 @@ static enum trajd_status read_word(struct parser *p, const struct trajd_yaml_nod
     return TRAJD_OK;
 }
 
-static enum trajd_status read_number(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_number(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = &p->owned->spec;
     const bool is_batch = strcmp(node->key, "global_batch") == 0, is_seed = strcmp(node->key, "seed") == 0;
@@ -492,7 +420,7 @@ static enum trajd_status read_number(struct parser *p, const struct trajd_yaml_n
     return TRAJD_OK;
 }
 
-static enum trajd_status read_resample(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_resample(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"variant", NULL};
     enum trajd_status status = node->kind == TRAJD_YAML_MAPPING
@@ -503,25 +431,30 @@ static enum trajd_status read_resample(struct parser *p, const struct trajd_yaml
     if (status)
         return status;
     child = trajd_yaml_get(node, "variant");
-    return child ? read_string(p, child, &p->owned->spec.variant) : TRAJD_OK;
+    return child ? trajd_spec_read_string(p, child, &p->owned->spec.variant) : TRAJD_OK;
 }
 
-static enum trajd_status read_string_into_dataset(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_string_into_dataset(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    return read_string(p, node, &p->owned->spec.dataset);
+    return trajd_spec_read_string(p, node, &p->owned->spec.dataset);
 }
 
-static enum trajd_status read_filter(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_statistics_from(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    return read_string(p, node, &p->owned->spec.filter);
+    return trajd_spec_read_string(p, node, &p->owned->spec.statistics_from);
 }
 
-static enum trajd_status read_rate(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_filter(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+{
+    return trajd_spec_read_string(p, node, &p->owned->spec.filter);
+}
+
+static enum trajd_status read_rate(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     return trajd_yaml_rate(p->yaml, node, &p->owned->spec.rate, p->error);
 }
 
-static enum trajd_status read_rank_timeout(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = &p->owned->spec;
     enum trajd_status status;
@@ -539,18 +472,18 @@ static enum trajd_status read_rank_timeout(struct parser *p, const struct trajd_
 
 static const struct {
     const char *key;
-    enum trajd_status (*read)(struct parser *p, const struct trajd_yaml_node *node);
+    enum trajd_status (*read)(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
 } feed_keys[] = {
     {"dataset", read_string_into_dataset}, {"filter", read_filter}, {"split", read_split},
     {"global_batch", read_number},         {"rate", read_rate},     {"anchor", read_anchor},
     {"pad", read_pad},                     {"order", read_word},    {"block", read_block},
     {"tail", read_word},                   {"seed", read_number},   {"slots", read_number},
     {"bad_rows", read_word},               {"resample", read_resample}, {"outputs", read_outputs},
-    {"rank_timeout", read_rank_timeout},
+    {"rank_timeout", read_rank_timeout},   {"statistics_from", read_statistics_from},
 };
 #define FEED_KEY_COUNT (sizeof feed_keys / sizeof feed_keys[0])
 
-static enum trajd_status read_feed(struct parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_feed(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     const char *names[FEED_KEY_COUNT + 1] = {NULL};
     struct trajd_window_spec *spec = &p->owned->spec;
@@ -581,8 +514,8 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const s
                                           const char *feed_name, struct trajd_window_spec **out,
                                           struct trajd_error *error)
 {
-    struct owned_spec *owned = calloc(1, sizeof *owned);
-    struct parser parser = {yaml, owned, error};
+    struct trajd_owned_spec *owned = calloc(1, sizeof *owned);
+    struct trajd_spec_parser parser = {yaml, owned, error};
     struct trajd_window_spec *spec;
     enum trajd_status status;
 
@@ -608,9 +541,11 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const s
 
 void trajd_window_spec_destroy(struct trajd_window_spec **spec)
 {
-    struct owned_spec *owned = (struct owned_spec *)*spec; /* its first member */
+    struct trajd_owned_spec *owned = (struct trajd_owned_spec *)*spec; /* its first member */
 
     if (owned) {
+        for (uint32_t o = 0; o < owned->spec.output_count; o++)
+            free((void *)(uintptr_t)owned->spec.outputs[o].norm_statistics);
         for (size_t i = 0; i < owned->block_count; i++)
             free(owned->blocks[i]);
         free(owned->blocks);

@@ -10,6 +10,8 @@
 #include "daemon/dataset/sampler.h"
 #include "kernels/resample.h"
 
+struct trajd_statistics; /* statistics.h */
+
 #define TRAJD_SPEC_MAX_OUTPUTS 64
 #define TRAJD_SPEC_MAX_SOURCES 32
 #define TRAJD_SPEC_MAX_STEPS 65536
@@ -17,6 +19,14 @@
 #define TRAJD_SPEC_KIND_FROM_STREAM TRAJD_KIND_COUNT
 
 enum trajd_role { TRAJD_ROLE_OBS = 0, TRAJD_ROLE_ACTION = 1 };
+/* How values become values * scale[d] + offset[d]: numbers as given, or by what statistics say. */
+enum trajd_norm {
+    TRAJD_NORM_NONE = 0,
+    TRAJD_NORM_NUMBERS = 1,
+    TRAJD_NORM_MEAN_STD = 2, /* (x - mean) / std */
+    TRAJD_NORM_MIN_MAX = 3,  /* [min, max] onto [-1, 1] */
+    TRAJD_NORM_Q01_Q99 = 4,  /* [q01, q99] onto [-1, 1]; what lies outside stays outside: nothing is clipped */
+};
 enum trajd_missing { TRAJD_MISSING_ERROR = 0, TRAJD_MISSING_ZERO = 1, TRAJD_MISSING_SKIP = 2 };
 
 /* `at: FROM..TO [@ RATE]`, both ends included. */
@@ -42,14 +52,20 @@ struct trajd_spec_output {
     enum trajd_missing missing;
     bool has_range;         /* angle: result wrapped into [range_low, range_low + period) */
     double range_low;
-    uint32_t norm_count;    /* 0, or the number of features: scale and offset given */
+    enum trajd_norm norm_by;
+    uint32_t norm_count;    /* of NUMBERS: the number of features */
     const float *scale;
     const float *offset;
+    uint32_t norm_mask_count; /* 0, or the number of features */
+    const bool *norm_mask;  /* false: passed on unchanged */
+    const char *norm_file, *norm_key; /* statistics to be read, and which of those in it; NULL: computed; the output's name */
+    const struct trajd_statistics *norm_statistics; /* read by trajd_spec_norm_load; owned by the spec */
 };
 
 struct trajd_window_spec {
     const char *feed_name;
     const char *dataset;
+    const char *statistics_from;  /* the feed whose windows `norm:` takes its statistics of; NULL: this one */
     const char *filter;           /* mask key or NULL */
     double split_begin, split_end; /* episodes whose hash lies in [begin, end) of [0, 1) */
     uint32_t global_batch;
@@ -75,6 +91,16 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const s
                                           const char *feed_name, struct trajd_window_spec **spec,
                                           struct trajd_error *error);
 void trajd_window_spec_destroy(struct trajd_window_spec **spec);
+
+/* ---- window_spec_norm.c ---- */
+
+/* Reads the files of statistics that the outputs name, relative to `folder`. Only for specifications of the daemon's own configuration:
+ * whoever does not call this refuses them (window_norm.c). */
+enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const char *folder, struct trajd_error *error);
+/* Makes it an output without normalisation; frees nothing. */
+void trajd_spec_norm_clear(struct trajd_spec_output *output);
+/* "mean_std", ... */
+const char *trajd_norm_name(enum trajd_norm norm);
 
 /* The parsing of `at:` alone: "-1..14", "0", "-200ms..0ms @ 100". NULL, or what is wrong with the text. */
 const char *trajd_spec_range_parse(const char *text, struct trajd_spec_range *range);

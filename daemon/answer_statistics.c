@@ -1,0 +1,104 @@
+/* "statistics": of one output over the feed's windows, or (stream:NAME) of a stream's rows; and what the feed makes of them. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/asker.h"
+#include "daemon/base/json.h"
+#include "daemon/dataset/statistics.h"
+#include "daemon/statistician.h"
+
+#define PAGE_FEATURES 128u /* of some 300 bytes each */
+#define STREAM_PREFIX "stream:"
+
+static enum trajd_status find_subject(const struct trajd_window_plan *plan, const char *name, enum trajd_statistics_subject *subject,
+                                      uint32_t *index, struct trajd_error *error)
+{
+    const struct trajd_index *streams = plan->dataset->index;
+    const char *names[256] = {"none"}, *nearest;
+    uint32_t count = 0;
+    int64_t stream;
+
+    *subject = strncmp(name, STREAM_PREFIX, sizeof STREAM_PREFIX - 1) == 0 ? TRAJD_SUBJECT_STREAM : TRAJD_SUBJECT_OUTPUT;
+    if (*subject == TRAJD_SUBJECT_STREAM) {
+        name += sizeof STREAM_PREFIX - 1;
+        stream = trajd_index_find_stream(streams, name);
+        *index = (uint32_t)stream;
+        if (stream >= 0)
+            return TRAJD_OK;
+        for (; count < streams->stream_count && count < 256; count++)
+            names[count] = streams->streams[count].name;
+    } else {
+        for (*index = 0; *index < plan->output_count; (*index)++)
+            if (strcmp(plan->outputs[*index].name, name) == 0)
+                return TRAJD_OK;
+        for (; count < plan->output_count; count++)
+            names[count] = plan->outputs[count].name;
+    }
+    nearest = trajd_yaml_nearest(name, names, count);
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no %s %s (%s%s%sthere are %u, the first is %s; stream:NAME asks for recorded rows)",
+                           *subject == TRAJD_SUBJECT_STREAM ? "stream" : "output", name, nearest ? "did you mean " : "",
+                           nearest ? nearest : "", nearest ? "? " : "", count, names[0]);
+}
+
+static void write_norm(const struct trajd_feeder *feeder, uint32_t output_index, uint32_t first, uint32_t count, FILE *out)
+{
+    const struct trajd_window_plan *plan = trajd_feeder_plan(feeder);
+    const struct trajd_spec_output *spec = &plan->spec->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+
+    if (!spec->norm_by)
+        return;
+    fprintf(out, ",\"norm\":{\"by\":\"%s\",\"from\":", trajd_norm_name(spec->norm_by));
+    if (spec->norm_file)
+        trajd_json_text(out, spec->norm_file);
+    else
+        trajd_json_text(out, spec->norm_by == TRAJD_NORM_NUMBERS ? NULL : trajd_feeder_norm_source(feeder));
+    fprintf(out, ",\"scale\":");
+    trajd_statistics_write_floats(output->scale + first, count, out);
+    fprintf(out, ",\"offset\":");
+    trajd_statistics_write_floats(output->offset + first, count, out);
+    fputc('}', out);
+}
+
+enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+                                          struct trajd_error *error)
+{
+    const struct trajd_window_plan *plan = trajd_feeder_plan(feeder);
+    enum trajd_statistics_subject subject;
+    struct trajd_statistics *found = NULL;
+    uint32_t index, permille, first, count;
+    enum trajd_status status = find_subject(plan, ask->name, &subject, &index, error);
+
+    if (!status)
+        status = trajd_statistician_ask(trajd_feeder_statistician(feeder), plan, subject, index, &found, &permille, error);
+    if (!status && found && ask->first >= found->feature_count)
+        status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feature %" PRIu64 " is beyond the last: there are %u", ask->first,
+                                 found->feature_count);
+    if (status) {
+        free(found);
+        return status;
+    }
+    fprintf(out, "{\"feed\":");
+    trajd_json_text(out, trajd_feeder_name(feeder));
+    fprintf(out, ",\"name\":");
+    trajd_json_text(out, ask->name);
+    if (!found) {
+        fprintf(out, ",\"state\":\"computing\",\"done\":%.3f}", permille / 1000.0);
+        return TRAJD_OK;
+    }
+    first = (uint32_t)ask->first;
+    count = found->feature_count - first < PAGE_FEATURES ? found->feature_count - first : PAGE_FEATURES;
+    count = ask->count && ask->count < count ? ask->count : count;
+    fprintf(out, ",\"state\":\"ready\",\"first\":%u,\"next\":", first);
+    if (first + count < found->feature_count)
+        fprintf(out, "%u,", first + count);
+    else
+        fprintf(out, "null,");
+    trajd_statistics_write(found, first, count, out);
+    if (subject == TRAJD_SUBJECT_OUTPUT)
+        write_norm(feeder, index, first, count, out);
+    fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\"}", trajd_window_norm_digest(plan));
+    free(found);
+    return TRAJD_OK;
+}

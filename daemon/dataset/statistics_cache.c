@@ -1,0 +1,187 @@
+/* What figures are a function of, and figures of earlier runs: one file a fingerprint. Only an optimisation: whatever is wrong with a
+ * file, it is computed and written anew.
+ *
+ *     u64 magic and version, u64 length of the rest, u64 digest of the rest, then the struct and its features as they are in memory
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/dataset/digest.h"
+#include "daemon/dataset/statistics.h"
+
+#define CACHE_MAGIC UINT64_C(0x3153544154535254) /* "TRSTATS1": a change of the structs is another one */
+#define FIGURES_VERSION 1                        /* of what figures mean: part of every fingerprint */
+
+struct header {
+    uint64_t magic, length, digest;
+};
+
+/* ---- fingerprints ---- */
+
+/* Which anchors of which episodes are windows. They are numbered in order of episodes: the first of the next one is searched. */
+static void add_windows(struct trajd_digest *digest, const struct trajd_window_plan *plan)
+{
+    const uint64_t count = trajd_sampler_window_count(plan->sampler);
+    struct trajd_window first, window;
+
+    for (uint64_t id = 0; id < count;) {
+        uint64_t low = id + 1, step = 1;
+        trajd_sampler_window(plan->sampler, id, &first);
+        for (uint64_t high = count; low < high;) { /* galloping, then halving */
+            const uint64_t middle = low + step - 1 < high ? low + step - 1 : low + (high - low) / 2;
+            trajd_sampler_window(plan->sampler, middle, &window);
+            if (window.episode_index == first.episode_index &&
+                window.anchor - first.anchor == (int64_t)(middle - id)) {
+                low = middle + 1;
+                step *= 2;
+            } else {
+                high = middle;
+                step = 1;
+            }
+        }
+        trajd_digest_add_u64(digest, first.episode_index);
+        trajd_digest_add_u64(digest, (uint64_t)first.anchor);
+        trajd_digest_add_u64(digest, low - id);
+        id = low;
+    }
+}
+
+static void add_rate(struct trajd_digest *digest, struct trajd_rate rate)
+{
+    trajd_digest_add_u64(digest, (uint64_t)rate.num);
+    trajd_digest_add_u64(digest, (uint64_t)rate.den);
+}
+
+uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    const struct trajd_window_spec *spec = plan->spec;
+    const struct trajd_spec_output *output = &spec->outputs[output_index];
+    const bool wide = plan->outputs[output_index].dtype == TRAJD_F64;
+    const uint64_t numbers[] = {FIGURES_VERSION, TRAJD_STATISTICS_WINDOWS, plan->dataset->index->fingerprint,
+                                spec->keep_bad_rows, output->at.in_time, (uint64_t)output->at.from, (uint64_t)output->at.to,
+                                output->role, output->kind, wide, (uint64_t)output->max_age_ns, (uint64_t)output->max_gap_ns,
+                                (uint64_t)output->lookahead_ns, (uint64_t)output->mean_width_ns, output->has_range};
+    struct trajd_digest digest;
+
+    trajd_digest_init(&digest);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        trajd_digest_add_u64(&digest, numbers[i]);
+    trajd_digest_add(&digest, &output->range_low, sizeof output->range_low);
+    trajd_digest_add_text(&digest, spec->anchor_clock);
+    add_rate(&digest, spec->anchor_rate);
+    add_rate(&digest, spec->rate);
+    add_rate(&digest, output->at.rate);
+    for (uint32_t s = 0; s < output->source_count; s++)
+        trajd_digest_add_text(&digest, output->sources[s]);
+    add_windows(&digest, plan);
+    return trajd_digest_end(&digest);
+}
+
+uint64_t trajd_statistics_stream_fingerprint(const struct trajd_window_plan *plan, uint32_t stream_index)
+{
+    struct trajd_digest digest;
+
+    trajd_digest_init(&digest);
+    trajd_digest_add_u64(&digest, FIGURES_VERSION);
+    trajd_digest_add_u64(&digest, TRAJD_STATISTICS_ROWS);
+    trajd_digest_add_u64(&digest, plan->dataset->index->fingerprint);
+    trajd_digest_add_u64(&digest, plan->spec->keep_bad_rows);
+    trajd_digest_add_text(&digest, plan->dataset->index->streams[stream_index].name);
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        trajd_digest_add_u64(&digest, plan->episodes[e]);
+    return trajd_digest_end(&digest);
+}
+
+/* ---- files ---- */
+
+static bool cache_path(const char *directory, uint64_t fingerprint, char *path, size_t size)
+{
+    return directory && (size_t)snprintf(path, size, "%s/%016" PRIx64 ".statistics", directory, fingerprint) < size;
+}
+
+static bool read_whole(int fd, void *data, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        const ssize_t got = read(fd, (char *)data + done, size - done);
+        if (got == 0 || (got < 0 && errno != EINTR))
+            return false;
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return true;
+}
+
+static bool write_whole(int fd, const void *data, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        const ssize_t written = write(fd, (const char *)data + done, size - done);
+        if (written < 0 && errno != EINTR)
+            return false;
+        done += written > 0 ? (size_t)written : 0;
+    }
+    return true;
+}
+
+static uint64_t bytes_of(uint32_t feature_count)
+{
+    return sizeof(struct trajd_statistics) + (uint64_t)feature_count * sizeof(struct trajd_feature_statistics);
+}
+
+static struct trajd_statistics *read_file(int fd, uint64_t fingerprint)
+{
+    struct trajd_statistics *read = NULL;
+    struct header header;
+    struct stat status;
+
+    if (!read_whole(fd, &header, sizeof header) || header.magic != CACHE_MAGIC || header.length < sizeof *read ||
+        header.length > bytes_of(TRAJD_STATISTICS_MAX_FEATURES) || fstat(fd, &status) ||
+        (uint64_t)status.st_size != sizeof header + header.length)
+        return NULL;
+    read = malloc(header.length);
+    if (read && read_whole(fd, read, header.length) && trajd_digest_of(read, header.length) == header.digest &&
+        read->fingerprint == fingerprint && read->feature_count <= TRAJD_STATISTICS_MAX_FEATURES &&
+        bytes_of(read->feature_count) == header.length)
+        return read;
+    free(read);
+    return NULL;
+}
+
+struct trajd_statistics *trajd_statistics_load(const char *directory, uint64_t fingerprint)
+{
+    struct trajd_statistics *found = NULL;
+    char path[4096];
+    int fd;
+
+    if (!cache_path(directory, fingerprint, path, sizeof path))
+        return NULL;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return NULL;
+    found = read_file(fd, fingerprint);
+    close(fd);
+    return found;
+}
+
+void trajd_statistics_save(const char *directory, const struct trajd_statistics *statistics)
+{
+    const uint64_t length = bytes_of(statistics->feature_count);
+    const struct header header = {CACHE_MAGIC, length, trajd_digest_of(statistics, length)};
+    char path[4096], temporary[4096 + 16];
+    bool done;
+    int fd;
+
+    if (!cache_path(directory, statistics->fingerprint, path, sizeof path))
+        return;
+    snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0)
+        return;
+    done = write_whole(fd, &header, sizeof header) && write_whole(fd, statistics, length) && fsync(fd) == 0;
+    if (close(fd) || !done || rename(temporary, path))
+        unlink(temporary);
+}

@@ -1,0 +1,188 @@
+#include "daemon/dataset/statistics_sweep.h"
+
+#include <stdlib.h>
+
+#define TALLY_BYTES (UINT64_C(64) << 20) /* of all tallies at once: more columns are counted in further sweeps */
+#define SLICES_PER_THREAD 2
+
+/* What the pool's slices share. */
+struct counting {
+    struct statistics_sweep *sweep;
+    uint32_t slice_count;
+};
+
+struct trajd_statistics *statistics_new(enum trajd_statistics_source source, uint32_t feature_count)
+{
+    struct trajd_statistics *made =
+        calloc(1, sizeof *made + (size_t)feature_count * sizeof made->features[0]);
+    if (made) {
+        made->source = source;
+        made->feature_count = feature_count;
+    }
+    return made;
+}
+
+/* ---- one chunk ---- */
+
+static void count_column(struct trajd_tally *tally, const struct statistics_lane *lane, uint32_t column)
+{
+    const uint32_t element = trajd_dtype_size(lane->dtype);
+
+    for (uint32_t r = 0; r < lane->run_count; r++) {
+        const struct statistics_run *run = &lane->runs[r];
+        const struct trajd_tally_values values = {.base = (const char *)run->base + (size_t)column * element,
+                                                  .dtype = lane->dtype,
+                                                  .row_count = run->row_count,
+                                                  .row_stride_bytes = lane->row_stride_bytes,
+                                                  .group = lane->group,
+                                                  .group_stride_bytes = (uint64_t)lane->column_count * element,
+                                                  .weights = run->weights};
+        if (run->base)
+            trajd_tally_add(tally, &values);
+    }
+}
+
+/* Columns are dealt to the slices in turn; one column is one slice's alone, in order of the runs. */
+static void count_slice(void *context, uint32_t slice)
+{
+    const struct counting *counting = context;
+    struct statistics_sweep *sweep = counting->sweep;
+    const uint64_t columns = sweep->group_end - sweep->group_begin;
+    const uint32_t begin = sweep->group_begin + (uint32_t)(columns * slice / counting->slice_count);
+    const uint32_t end = sweep->group_begin + (uint32_t)(columns * (slice + 1) / counting->slice_count);
+
+    for (uint32_t l = 0; l < sweep->lane_count; l++) {
+        const struct statistics_lane *lane = &sweep->lanes[l];
+        const uint32_t first = sweep->items[lane->item].first_column + lane->first_column;
+        for (uint32_t c = 0; c < lane->column_count; c++)
+            if (first + c >= begin && first + c < end && !sweep->done[first + c - sweep->group_begin])
+                count_column(&sweep->tallies[first + c - sweep->group_begin], lane, c);
+    }
+}
+
+void statistics_count(struct statistics_sweep *sweep)
+{
+    const uint32_t columns = sweep->group_end - sweep->group_begin;
+    const uint32_t wanted = trajd_pool_thread_count(sweep->pool) * SLICES_PER_THREAD;
+    struct counting counting = {sweep, columns < wanted ? columns : wanted};
+
+    trajd_pool_run(sweep->pool, counting.slice_count, count_slice, &counting);
+}
+
+enum trajd_status statistics_tell(struct statistics_sweep *sweep, uint64_t done, uint64_t whole, struct trajd_error *error)
+{
+    const uint64_t permille = whole ? done * 1000 / whole : 1000;
+
+    if (!sweep->watch)
+        return TRAJD_OK;
+    __atomic_store_n(&sweep->watch->permille, (uint32_t)((sweep->pass * 1000 + permille) / sweep->pass_count), __ATOMIC_RELAXED);
+    return __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)
+               ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "statistics: not wanted any more")
+               : TRAJD_OK;
+}
+
+/* ---- all sweeps ---- */
+
+static struct statistics_item *item_of(struct statistics_sweep *sweep, uint32_t column)
+{
+    uint32_t i = 0;
+
+    while (i + 1 < sweep->item_count && column >= sweep->items[i + 1].first_column)
+        i++;
+    return &sweep->items[i];
+}
+
+/* Which items have columns left to count; false if none has. */
+static bool mark_active(struct statistics_sweep *sweep)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < sweep->item_count; i++)
+        sweep->items[i].active = false;
+    for (uint32_t c = sweep->group_begin; c < sweep->group_end; c++)
+        if (!sweep->done[c - sweep->group_begin])
+            item_of(sweep, c)->active = any = true;
+    return any;
+}
+
+static enum trajd_status end_level(struct statistics_sweep *sweep, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t c = sweep->group_begin; c < sweep->group_end && !status; c++) {
+        const uint32_t place = c - sweep->group_begin;
+        struct statistics_item *item = item_of(sweep, c);
+        bool more = false;
+        if (sweep->done[place])
+            continue;
+        status = trajd_tally_next(&sweep->tallies[place], &more, error);
+        sweep->done[place] = !more;
+        if (!more && !status)
+            item->result->features[c - item->first_column] = sweep->tallies[place].found;
+    }
+    return status;
+}
+
+static enum trajd_status run_group(struct statistics_sweep *sweep, statistics_walk walk, void *context,
+                                   struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t c = sweep->group_begin; c < sweep->group_end && !status; c++) {
+        sweep->done[c - sweep->group_begin] = false;
+        status = trajd_tally_begin(&sweep->tallies[c - sweep->group_begin], item_of(sweep, c)->key_bits, error);
+    }
+    while (!status && mark_active(sweep)) {
+        status = walk(sweep, context, error);
+        if (!status)
+            status = end_level(sweep, error);
+        sweep->first = false;
+        sweep->pass += sweep->pass + 1 < sweep->pass_count;
+    }
+    for (uint32_t c = sweep->group_begin; c < sweep->group_end; c++)
+        trajd_tally_end(&sweep->tallies[c - sweep->group_begin]);
+    return status;
+}
+
+/* The first column of the next group, by what tallies may take. */
+static uint32_t group_end(struct statistics_sweep *sweep, uint32_t begin, uint32_t column_count)
+{
+    uint64_t bytes = 0;
+    uint32_t end = begin;
+
+    while (end < column_count) {
+        bytes += trajd_tally_bytes(item_of(sweep, end)->key_bits);
+        if (bytes > TALLY_BYTES && end > begin)
+            break;
+        end++;
+    }
+    return end;
+}
+
+enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statistics_walk walk, void *context,
+                                        struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+    uint32_t columns = 0, key_bits = 8;
+
+    for (uint32_t i = 0; i < sweep->item_count; i++) {
+        sweep->items[i].first_column = columns;
+        columns += sweep->items[i].column_count;
+        key_bits = sweep->items[i].key_bits > key_bits ? sweep->items[i].key_bits : key_bits;
+    }
+    for (uint32_t begin = 0; begin < columns; begin = group_end(sweep, begin, columns))
+        sweep->pass_count += key_bits == 8 ? 1 : key_bits == 32 ? 3 : 6;
+    sweep->first = true;
+    sweep->tallies = calloc(columns, sizeof *sweep->tallies);
+    sweep->done = calloc(columns, sizeof *sweep->done);
+    if (!sweep->tallies || !sweep->done)
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics of %u features", columns);
+    while (sweep->group_end < columns && !status) {
+        sweep->group_begin = sweep->group_end;
+        sweep->group_end = group_end(sweep, sweep->group_begin, columns);
+        status = run_group(sweep, walk, context, error);
+    }
+    free(sweep->tallies);
+    free(sweep->done);
+    return status;
+}

@@ -1,0 +1,366 @@
+#include "daemon/dataset/tally.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/convert.h"
+
+#define LEVEL_BITS 11
+#define BINS (1u << LEVEL_BITS)
+#define TILE 512
+#define NO_NODE 0xff
+
+const double trajd_tally_quantiles[TRAJD_TALLY_QUANTILES] = {0.01, 0.10, 0.50, 0.90, 0.99};
+
+/* Finite values gathered from rows that count. */
+struct tile {
+    double values[TILE];
+    uint32_t weights[TILE];
+    uint32_t count;
+};
+
+uint32_t trajd_tally_key_bits(enum trajd_dtype dtype)
+{
+    switch (dtype) {
+    case TRAJD_U8:
+    case TRAJD_BOOL:
+        return 8;
+    case TRAJD_F64:
+    case TRAJD_I32:
+    case TRAJD_U32:
+    case TRAJD_I64:
+    case TRAJD_U64:
+        return 64;
+    default:
+        return 32;
+    }
+}
+
+static uint32_t level_count(uint32_t key_bits)
+{
+    return (key_bits + LEVEL_BITS - 1) / LEVEL_BITS;
+}
+
+uint64_t trajd_tally_bytes(uint32_t key_bits)
+{
+    const uint64_t levels = level_count(key_bits);
+    return sizeof(struct trajd_tally) + BINS * sizeof(uint64_t) * (levels > 1 ? TRAJD_TALLY_RANKS : 1) +
+           BINS * TRAJD_TALLY_RANKS * (levels - 1);
+}
+
+/* The bits of a key that a level counts. */
+static inline uint32_t bin_of(uint64_t key, uint32_t key_bits, uint32_t level)
+{
+    const uint32_t above = LEVEL_BITS * level;
+    const uint32_t width = key_bits - above < LEVEL_BITS ? key_bits - above : LEVEL_BITS;
+    return (uint32_t)(key >> (key_bits - above - width)) & ((1u << width) - 1);
+}
+
+static inline uint64_t key_of_single(double value)
+{
+    const float single = (float)value;
+    uint32_t bits;
+
+    memcpy(&bits, &single, sizeof bits);
+    return bits ^ (bits >> 31 ? UINT32_MAX : UINT32_C(1) << 31);
+}
+
+static inline uint64_t key_of_double(double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return bits ^ (bits >> 63 ? UINT64_MAX : UINT64_C(1) << 63);
+}
+
+static double value_of_key(uint64_t key, uint32_t key_bits)
+{
+    if (key_bits == 8)
+        return (double)key;
+    if (key_bits == 32) {
+        const uint32_t bits = (uint32_t)key ^ (key >> 31 ? UINT32_C(1) << 31 : UINT32_MAX);
+        float single;
+        memcpy(&single, &bits, sizeof single);
+        return (double)single;
+    } else {
+        const uint64_t bits = key ^ (key >> 63 ? UINT64_C(1) << 63 : UINT64_MAX);
+        double wide;
+        memcpy(&wide, &bits, sizeof wide);
+        return wide;
+    }
+}
+
+enum trajd_status trajd_tally_begin(struct trajd_tally *tally, uint32_t key_bits, struct trajd_error *error)
+{
+    *tally = (struct trajd_tally){.key_bits = key_bits, .node_count = 1};
+    tally->found.min = INFINITY;
+    tally->found.max = -INFINITY;
+    tally->counts = calloc(BINS, sizeof *tally->counts);
+    return tally->counts ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
+}
+
+/* ---- gathering ---- */
+
+static inline double load(enum trajd_dtype dtype, const char *at)
+{
+    float single;
+    double wide;
+
+    if (dtype == TRAJD_F32) {
+        memcpy(&single, at, sizeof single);
+        return (double)single;
+    }
+    if (dtype == TRAJD_F64) {
+        memcpy(&wide, at, sizeof wide);
+        return wide;
+    }
+    return trajd_element_load(dtype, at);
+}
+
+static inline __attribute__((always_inline)) void gather_rows(struct trajd_tally *tally, struct tile *tile,
+                                                              enum trajd_dtype dtype, bool rounds, const char *at,
+                                                              uint64_t stride, const uint32_t *weights, uint32_t count)
+{
+    const bool first_sweep = tally->level == 0;
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < count; i++, at += stride) {
+        const uint32_t weight = weights ? weights[i] : 1;
+        double value = load(dtype, at);
+        if (rounds)
+            value = (double)(float)value;
+        tile->values[kept] = value + 0.0; /* -0 becomes 0 */
+        tile->weights[kept] = weight;
+        if (__builtin_expect(isfinite(value), 1)) {
+            kept += weight != 0;
+        } else if (first_sweep) {
+            *(isnan(value) ? &tally->found.nan : &tally->found.infinite) += weight;
+        }
+    }
+    tile->count = kept;
+}
+
+static void gather(struct trajd_tally *tally, struct tile *tile, const struct trajd_tally_values *values,
+                   const char *at, const uint32_t *weights, uint32_t count)
+{
+    const uint64_t stride = values->row_stride_bytes;
+
+    if (values->dtype == TRAJD_F32)
+        gather_rows(tally, tile, TRAJD_F32, false, at, stride, weights, count);
+    else if (values->dtype == TRAJD_F64 && tally->key_bits == 64)
+        gather_rows(tally, tile, TRAJD_F64, false, at, stride, weights, count);
+    else
+        gather_rows(tally, tile, values->dtype, tally->key_bits == 32, at, stride, weights, count);
+}
+
+/* ---- counting ---- */
+
+/* Chan's merge of a tile's count, mean and squared distances into those of all before it. */
+static void merge(struct trajd_tally *tally, uint64_t count, double mean, double m2)
+{
+    struct trajd_feature_statistics *found = &tally->found;
+    const double n = (double)found->count, m = (double)count, delta = mean - found->mean;
+
+    if (!found->count) {
+        found->count = count;
+        found->mean = mean;
+        tally->m2 = m2;
+        return;
+    }
+    found->count += count;
+    found->mean += delta * (m / (n + m));
+    tally->m2 += m2 + delta * delta * (n * (m / (n + m)));
+}
+
+static void add_moments(struct trajd_tally *tally, const struct tile *tile)
+{
+    double sums[4] = {0}, squares[4] = {0}, low = tally->found.min, high = tally->found.max, mean;
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < tile->count; i++) {
+        const double value = tile->values[i];
+        sums[i & 3] += tile->weights[i] * value;
+        count += tile->weights[i];
+        low = value < low ? value : low;
+        high = value > high ? value : high;
+    }
+    if (!count)
+        return;
+    mean = ((sums[0] + sums[1]) + (sums[2] + sums[3])) / (double)count;
+    for (uint32_t i = 0; i < tile->count; i++) {
+        const double distance = tile->values[i] - mean;
+        squares[i & 3] += tile->weights[i] * (distance * distance);
+    }
+    tally->found.min = low;
+    tally->found.max = high;
+    merge(tally, count, mean, (squares[0] + squares[1]) + (squares[2] + squares[3]));
+}
+
+static inline __attribute__((always_inline)) void count_keys(struct trajd_tally *tally, const struct tile *tile,
+                                                             uint32_t key_bits)
+{
+    const uint32_t level = tally->level;
+
+    for (uint32_t i = 0; i < tile->count; i++) {
+        const uint64_t key = key_bits == 32 ? key_of_single(tile->values[i]) : key_of_double(tile->values[i]);
+        uint32_t node = 0;
+        for (uint32_t above = 0; above < level && node != NO_NODE; above++)
+            node = tally->children[above][node * BINS + bin_of(key, key_bits, above)];
+        if (node != NO_NODE)
+            tally->counts[node * BINS + bin_of(key, key_bits, level)] += tile->weights[i];
+    }
+}
+
+static void count_bytes(struct trajd_tally *tally, const struct trajd_tally_values *values)
+{
+    for (uint64_t row = 0; row < values->row_count; row++) {
+        const uint8_t *at = (const uint8_t *)values->base + row * values->row_stride_bytes;
+        const uint32_t weight = values->weights ? values->weights[row] : 1;
+        for (uint32_t i = 0; weight && i < values->group; i++, at += values->group_stride_bytes)
+            tally->counts[*at] += weight;
+    }
+}
+
+void trajd_tally_add(struct trajd_tally *tally, const struct trajd_tally_values *values)
+{
+    struct tile tile;
+
+    if (tally->key_bits == 8) {
+        count_bytes(tally, values);
+        return;
+    }
+    for (uint64_t row = 0; row < values->row_count; row += TILE) {
+        const uint64_t left = values->row_count - row;
+        gather(tally, &tile, values, (const char *)values->base + row * values->row_stride_bytes,
+               values->weights ? values->weights + row : NULL, left < TILE ? (uint32_t)left : TILE);
+        if (tally->level == 0)
+            add_moments(tally, &tile);
+        if (tally->key_bits == 32)
+            count_keys(tally, &tile, 32);
+        else
+            count_keys(tally, &tile, 64);
+    }
+}
+
+/* ---- between sweeps ---- */
+
+/* A byte's counts say everything. */
+static void moments_of_bytes(struct trajd_tally *tally)
+{
+    struct trajd_feature_statistics *found = &tally->found;
+    double sum = 0;
+
+    for (uint32_t b = 0; b < 256; b++) {
+        if (!tally->counts[b])
+            continue;
+        found->min = found->count ? found->min : b;
+        found->max = b;
+        found->count += tally->counts[b];
+        sum += (double)tally->counts[b] * b;
+    }
+    found->mean = sum / (double)found->count;
+    for (uint32_t b = 0; b < 256; b++)
+        tally->m2 += (double)tally->counts[b] * (b - found->mean) * (b - found->mean);
+}
+
+/* The two ranks around q (n - 1) for every quantile, as numpy forms them. */
+static void want_ranks(struct trajd_tally *tally)
+{
+    const uint64_t last = tally->found.count - 1;
+
+    tally->rank_count = TRAJD_TALLY_RANKS;
+    for (uint32_t q = 0; q < TRAJD_TALLY_QUANTILES; q++) {
+        const uint64_t below = (uint64_t)floor(trajd_tally_quantiles[q] * (double)last);
+        tally->ranks[2 * q].rest = below;
+        tally->ranks[2 * q + 1].rest = below < last ? below + 1 : last;
+    }
+}
+
+/* Finds the bin of every wanted rank and gives each such bin a node for the next level. */
+static uint32_t descend(struct trajd_tally *tally, uint8_t *children)
+{
+    const uint32_t above = LEVEL_BITS * tally->level;
+    const uint32_t width = tally->key_bits - above < LEVEL_BITS ? tally->key_bits - above : LEVEL_BITS;
+    uint32_t nodes = 0;
+
+    memset(children, NO_NODE, (size_t)tally->node_count * BINS);
+    for (uint32_t r = 0; r < tally->rank_count; r++) {
+        struct trajd_tally_rank *rank = &tally->ranks[r];
+        const uint64_t *counts = tally->counts + (size_t)rank->node * BINS;
+        uint8_t *child;
+        uint32_t bin = 0;
+        while (bin < BINS - 1 && rank->rest >= counts[bin])
+            rank->rest -= counts[bin++];
+        rank->key = rank->key << width | bin;
+        child = &children[(size_t)rank->node * BINS + bin];
+        if (*child == NO_NODE)
+            *child = (uint8_t)nodes++;
+        rank->node = *child;
+    }
+    return nodes;
+}
+
+static double interpolate(double below, double above, double part)
+{
+    return part < 0.5 ? below + (above - below) * part : above - (above - below) * (1 - part);
+}
+
+static void finish(struct trajd_tally *tally)
+{
+    struct trajd_feature_statistics *found = &tally->found;
+
+    if (!found->count) {
+        found->mean = found->std = found->min = found->max = NAN;
+        for (uint32_t q = 0; q < TRAJD_TALLY_QUANTILES; q++)
+            found->quantiles[q] = NAN;
+        return;
+    }
+    if (found->min == found->max) { /* exactly, whatever the additions cut off */
+        found->mean = found->min;
+        tally->m2 = 0;
+    }
+    found->std = sqrt(tally->m2 / (double)found->count);
+    for (uint32_t q = 0; q < TRAJD_TALLY_QUANTILES; q++) {
+        const double place = trajd_tally_quantiles[q] * (double)(found->count - 1);
+        found->quantiles[q] = tally->rank_count ? interpolate(value_of_key(tally->ranks[2 * q].key, tally->key_bits),
+                                                              value_of_key(tally->ranks[2 * q + 1].key, tally->key_bits),
+                                                              place - floor(place))
+                                                : found->min;
+    }
+}
+
+enum trajd_status trajd_tally_next(struct trajd_tally *tally, bool *more, struct trajd_error *error)
+{
+    uint64_t *counts;
+    uint8_t *children;
+
+    if (tally->level == 0 && tally->key_bits == 8)
+        moments_of_bytes(tally);
+    *more = false;
+    if (tally->found.count && tally->found.min != tally->found.max) {
+        if (tally->level == 0)
+            want_ranks(tally);
+        children = malloc((size_t)tally->node_count * BINS);
+        if (!children)
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
+        tally->children[tally->level] = children;
+        tally->node_count = descend(tally, children);
+        *more = ++tally->level < level_count(tally->key_bits);
+    }
+    free(tally->counts);
+    tally->counts = counts = *more ? calloc((size_t)tally->node_count * BINS, sizeof *counts) : NULL;
+    if (*more && !counts)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
+    if (!*more)
+        finish(tally);
+    return TRAJD_OK;
+}
+
+void trajd_tally_end(struct trajd_tally *tally)
+{
+    for (uint32_t level = 0; level < TRAJD_TALLY_LEVELS; level++)
+        free(tally->children[level]);
+    free(tally->counts);
+    *tally = (struct trajd_tally){0};
+}

@@ -1,0 +1,173 @@
+/* Normalisation of a plan's outputs: from numbers or from statistics to a scale and an offset a feature. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/digest.h"
+#include "daemon/dataset/statistics.h"
+#include "daemon/dataset/window_plan.h"
+
+#define FLAT 1e-6 /* of the greatest magnitude: float32 has 24 bits, and a range of its last few is no signal */
+
+static enum trajd_status no_memory(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
+}
+
+static bool is_rotation(enum trajd_kind kind)
+{
+    return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
+}
+
+/* Quaternions are directions: figures of their numbers mean nothing. They may stand beside others, masked. */
+static enum trajd_status check_rotations(const struct trajd_window_plan *plan, uint32_t output_index, struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    uint64_t column = 0;
+
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        const struct trajd_index_stream *stream = &plan->dataset->index->streams[plan->targets[t].stream_index];
+        if (plan->targets[t].output_index != output_index)
+            continue;
+        for (uint64_t d = column; d < column + stream->feature_count && is_rotation(stream->kind); d++)
+            if (!output->norm_mask_count || output->norm_mask[d])
+                return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                       "line %u: outputs.%s: norm: %s is a rotation (kind slerp), whose numbers have no mean and no range: leave "
+                                       "norm out, or give a mask that is false for its %llu features",
+                                       output->line, output->name, stream->name, (unsigned long long)stream->feature_count);
+        column += stream->feature_count;
+    }
+    return TRAJD_OK;
+}
+
+static enum trajd_status check_counts(const struct trajd_spec_output *output, uint64_t features, struct trajd_error *error)
+{
+    const bool numbers = output->norm_by == TRAJD_NORM_NUMBERS;
+    const uint32_t count = numbers ? output->norm_count : output->norm_mask_count;
+
+    if (!count || count == features)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "line %u: outputs.%s: norm%s: %u %s for %llu features", output->line, output->name,
+                           numbers ? "" : ".mask", count, numbers ? "numbers" : "words", (unsigned long long)features);
+}
+
+enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index, struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    struct trajd_plan_output *out = &plan->outputs[output_index];
+    enum trajd_status status = check_counts(output, out->feature_count, error);
+
+    if (!status && output->norm_by != TRAJD_NORM_NUMBERS)
+        status = check_rotations(plan, output_index, error);
+    if (status)
+        return status;
+    if (output->norm_file && !output->norm_statistics)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "line %u: outputs.%s: norm.stats: a feed that a job sends names no files: send {scale: [...], offset: [...]}, or "
+                               "statistics_from: a feed of this daemon's configuration", output->line, output->name);
+    out->scale = malloc(out->feature_count * sizeof *out->scale);
+    out->offset = malloc(out->feature_count * sizeof *out->offset);
+    if (!out->scale || !out->offset)
+        return no_memory(error);
+    for (uint64_t d = 0; d < out->feature_count; d++) {
+        out->scale[d] = output->norm_count ? output->scale[d] : 1;
+        out->offset[d] = output->norm_count ? output->offset[d] : 0;
+    }
+    return output->norm_statistics ? trajd_window_norm_set(plan, output_index, output->norm_statistics, error) : TRAJD_OK;
+}
+
+bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    return output->norm_by > TRAJD_NORM_NUMBERS && !output->norm_statistics;
+}
+
+/* What the rule needs of the figures; the width is that of what becomes [-1, 1], of mean_std the deviation. */
+static double width_of(enum trajd_norm by, const struct trajd_feature_statistics *found, double *centre, double *flat_centre)
+{
+    const double low = by == TRAJD_NORM_MIN_MAX ? found->min : found->quantiles[0];
+    const double high = by == TRAJD_NORM_MIN_MAX ? found->max : found->quantiles[TRAJD_TALLY_QUANTILES - 1];
+
+    if (by == TRAJD_NORM_MEAN_STD) {
+        *centre = *flat_centre = found->mean;
+        return found->std;
+    }
+    *centre = low + (high - low) / 2;
+    *flat_centre = low;
+    return (high - low) / 2;
+}
+
+/* The greatest magnitude that the figures tell of; a file may lack some. */
+static double magnitude_of(enum trajd_norm by, const struct trajd_feature_statistics *found)
+{
+    const double figures[] = {found->mean, found->min, found->max, found->quantiles[0], found->quantiles[TRAJD_TALLY_QUANTILES - 1]};
+    double greatest = 0;
+
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
+        if (isfinite(figures[i]) && (by != TRAJD_NORM_Q01_Q99 || i >= 3))
+            greatest = fmax(greatest, fabs(figures[i]));
+    return greatest;
+}
+
+static void set_feature(enum trajd_norm by, const struct trajd_feature_statistics *found, float *scale, float *offset)
+{
+    double centre, flat_centre;
+    const double width = width_of(by, found, &centre, &flat_centre);
+    const bool flat = !(width > FLAT * magnitude_of(by, found)) || !isfinite((float)(1 / width)) ||
+                      !isfinite((float)(-centre / width));
+
+    *scale = flat ? 1 : (float)(1 / width);
+    *offset = (float)(flat ? -flat_centre : -centre / width);
+    if (!isfinite(*offset)) {
+        *scale = 1;
+        *offset = 0;
+    }
+}
+
+static bool lacks_figures(enum trajd_norm by, const struct trajd_statistics *statistics)
+{
+    double centre, flat_centre;
+
+    for (uint32_t i = 0; i < statistics->feature_count; i++)
+        if (isnan(width_of(by, &statistics->features[i], &centre, &flat_centre)) || isnan(centre))
+            return true;
+    return false;
+}
+
+enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
+                                        const struct trajd_statistics *statistics, struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    struct trajd_plan_output *out = &plan->outputs[output_index];
+    const uint32_t features = trajd_statistics_output_features(plan, output_index);
+    const bool from_file = statistics->source == TRAJD_STATISTICS_FILE;
+
+    if (statistics->feature_count != features)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "line %u: outputs.%s: norm: statistics of %u features, and it has %u", output->line,
+                               output->name, statistics->feature_count, features);
+    if (from_file && lacks_figures(output->norm_by, statistics))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "line %u: outputs.%s: norm: the file lacks figures that %s needs", output->line,
+                               output->name, trajd_norm_name(output->norm_by));
+    for (uint64_t d = 0; d < out->feature_count; d++)
+        if (!output->norm_mask_count || output->norm_mask[d])
+            set_feature(output->norm_by, &statistics->features[d % features], &out->scale[d], &out->offset[d]);
+    return TRAJD_OK;
+}
+
+uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan)
+{
+    struct trajd_digest digest;
+    bool any = false;
+
+    trajd_digest_init(&digest);
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        const struct trajd_plan_output *output = &plan->outputs[o];
+        if (!output->scale)
+            continue;
+        any = true;
+        trajd_digest_add_text(&digest, output->name);
+        trajd_digest_add(&digest, output->scale, output->feature_count * sizeof *output->scale);
+        trajd_digest_add(&digest, output->offset, output->feature_count * sizeof *output->offset);
+    }
+    return any ? trajd_digest_end(&digest) | 1 : 0;
+}

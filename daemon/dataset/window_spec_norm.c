@@ -1,0 +1,168 @@
+/* `norm:` of an output: a rule's name, numbers, or a rule with a mask and a file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/statistics_file.h"
+#include "daemon/dataset/window_spec_private.h"
+
+static const char *const rules[] = {"mean_std", "min_max", "q01_q99", NULL};
+
+const char *trajd_norm_name(enum trajd_norm norm)
+{
+    return norm == TRAJD_NORM_NONE ? "none" : norm == TRAJD_NORM_NUMBERS ? "numbers" : rules[norm - TRAJD_NORM_MEAN_STD];
+}
+
+void trajd_spec_norm_clear(struct trajd_spec_output *output)
+{
+    output->norm_by = TRAJD_NORM_NONE;
+    output->norm_count = output->norm_mask_count = 0;
+    output->scale = output->offset = NULL;
+    output->norm_mask = NULL;
+    output->norm_file = output->norm_key = NULL;
+    output->norm_statistics = NULL;
+}
+
+static enum trajd_status no_memory(struct trajd_spec_parser *p)
+{
+    return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+}
+
+static enum trajd_status read_floats(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, uint32_t *count,
+                                     const float **out)
+{
+    float *values;
+    uint32_t i = 0;
+
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
+        return trajd_yaml_error(p->yaml, node, p->error, "a list with one number per feature");
+    if (*count && *count != node->child_count)
+        return trajd_yaml_error(p->yaml, node, p->error, "%u numbers, and `scale` or `offset` beside it has %u",
+                                node->child_count, *count);
+    values = trajd_spec_keep(p, NULL, node->child_count * sizeof *values);
+    if (!values)
+        return no_memory(p);
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next) {
+        double value;
+        enum trajd_status status = trajd_yaml_double(p->yaml, child, -3e38, 3e38, &value, p->error);
+        if (status)
+            return status;
+        values[i++] = (float)value;
+    }
+    *count = node->child_count;
+    *out = values;
+    return TRAJD_OK;
+}
+
+/* `{scale: [...], offset: [...]}`; the one that is not given is 1 or 0. */
+static enum trajd_status read_numbers(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                      struct trajd_spec_output *output)
+{
+    const struct trajd_yaml_node *child;
+    enum trajd_status status;
+    float *values;
+
+    if ((child = trajd_yaml_get(node, "scale")) &&
+        (status = read_floats(p, child, &output->norm_count, &output->scale)))
+        return status;
+    if ((child = trajd_yaml_get(node, "offset")) &&
+        (status = read_floats(p, child, &output->norm_count, &output->offset)))
+        return status;
+    values = trajd_spec_keep(p, NULL, output->norm_count * sizeof *values);
+    if (!values)
+        return no_memory(p);
+    for (uint32_t i = 0; i < output->norm_count; i++)
+        values[i] = output->scale ? 0.0f : 1.0f;
+    if (!output->scale)
+        output->scale = values;
+    else if (!output->offset)
+        output->offset = values;
+    output->norm_by = TRAJD_NORM_NUMBERS;
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_rule(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                   struct trajd_spec_output *output)
+{
+    int choice;
+    enum trajd_status status = trajd_yaml_choice(p->yaml, node, rules, &choice, p->error);
+
+    if (!status)
+        output->norm_by = (enum trajd_norm)(TRAJD_NORM_MEAN_STD + choice);
+    return status;
+}
+
+static enum trajd_status read_mask(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                   struct trajd_spec_output *output)
+{
+    enum trajd_status status = TRAJD_OK;
+    uint32_t i = 0;
+    bool *mask;
+
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
+        return trajd_yaml_error(p->yaml, node, p->error, "a list with true or false per feature; false is passed on unchanged");
+    mask = trajd_spec_keep(p, NULL, node->child_count * sizeof *mask);
+    if (!mask)
+        return no_memory(p);
+    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+        status = trajd_yaml_bool(p->yaml, child, &mask[i++], p->error);
+    output->norm_mask = mask;
+    output->norm_mask_count = node->child_count;
+    return status;
+}
+
+enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                       struct trajd_spec_output *output)
+{
+    static const char *const keys[] = {"by", "mask", "stats", "key", "scale", "offset", NULL};
+    const struct trajd_yaml_node *by, *child;
+    enum trajd_status status;
+    bool numbers;
+
+    if (node->kind == TRAJD_YAML_SCALAR)
+        return read_rule(p, node, output);
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, node, p->error, "mean_std, min_max, q01_q99, {by: RULE, ...} or {scale: [...], offset: [...]}");
+    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
+        return status;
+    by = trajd_yaml_get(node, "by");
+    numbers = trajd_yaml_get(node, "scale") || trajd_yaml_get(node, "offset");
+    if (numbers && node->child_count != (uint32_t)!!trajd_yaml_get(node, "scale") + !!trajd_yaml_get(node, "offset"))
+        return trajd_yaml_error(p->yaml, node, p->error, "scale and offset stand alone: they say all there is");
+    if (numbers)
+        return read_numbers(p, node, output);
+    if (!by)
+        return trajd_yaml_error(p->yaml, node, p->error, "neither `by:` (mean_std, min_max, q01_q99) nor scale and offset");
+    status = read_rule(p, by, output);
+    if (!status && (child = trajd_yaml_get(node, "mask")))
+        status = read_mask(p, child, output);
+    if (!status && (child = trajd_yaml_get(node, "stats")))
+        status = trajd_spec_read_string(p, child, &output->norm_file);
+    if (!status && (child = trajd_yaml_get(node, "key")))
+        status = trajd_spec_read_string(p, child, &output->norm_key);
+    if (!status && output->norm_key && !output->norm_file)
+        return trajd_yaml_error(p->yaml, node, p->error, "key: names statistics in a file, and there is no `stats: FILE`");
+    return status;
+}
+
+enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const char *folder, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t o = 0; o < spec->output_count && !status; o++) {
+        struct trajd_spec_output *output = &spec->outputs[o];
+        struct trajd_statistics *read = NULL;
+        char path[4096];
+        if (!output->norm_file)
+            continue;
+        if (snprintf(path, sizeof path, "%s%s%s", *output->norm_file == '/' ? "" : folder, *output->norm_file == '/' ? "" : "/",
+                     output->norm_file) >= (int)sizeof path)
+            status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a path of more than %zu bytes", sizeof path - 1);
+        else
+            status = trajd_statistics_read_file(path, output->norm_key ? output->norm_key : output->name, &read, error);
+        output->norm_statistics = read;
+        if (status)
+            trajd_error_prefix(error, "feed %s: line %u: outputs.%s.norm.stats", spec->feed_name, output->line, output->name);
+    }
+    return status;
+}

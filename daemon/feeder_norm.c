@@ -1,0 +1,131 @@
+/* A feed's normalisation: whose statistics its outputs go by, and putting them in force before the first batch. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/statistics.h"
+#include "daemon/feeder_private.h"
+
+static uint32_t open_outputs(const struct trajd_window_plan *plan, uint32_t *outputs)
+{
+    uint32_t count = 0;
+
+    for (uint32_t o = 0; o < plan->output_count; o++)
+        if (trajd_window_norm_is_open(plan, o))
+            outputs[count++] = o;
+    return count;
+}
+
+/* The plan whose windows are looked at: the feed's own, or one made for another feed's specification. */
+static enum trajd_status find_source(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
+                                     struct trajd_window_plan **made, struct trajd_error *error)
+{
+    const struct trajd_window_spec *other = options->statistics_spec;
+
+    *made = NULL;
+    if (!feeder->spec->statistics_from || (other && other == feeder->spec))
+        return TRAJD_OK;
+    if (!other || !options->statistics_dataset)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: statistics_from: no feed %s in this daemon's configuration",
+                               feeder->name, feeder->spec->statistics_from);
+    if (other->statistics_from && strcmp(other->statistics_from, other->feed_name) != 0)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "feed %s: statistics_from: feed %s takes its own from %s: name that one", feeder->name,
+                               other->feed_name, other->statistics_from);
+    return trajd_window_plan_create(other, options->statistics_dataset, made, error);
+}
+
+/* The output of the same name there. */
+static enum trajd_status find_output(const struct trajd_feeder *feeder, const struct trajd_window_plan *source, uint32_t output,
+                                     uint32_t *found, struct trajd_error *error)
+{
+    const char *names[TRAJD_SPEC_MAX_OUTPUTS], *nearest;
+
+    for (*found = 0; *found < source->output_count; (*found)++)
+        if (strcmp(source->outputs[*found].name, feeder->plan->outputs[output].name) == 0)
+            return TRAJD_OK;
+    for (uint32_t o = 0; o < source->output_count; o++)
+        names[o] = source->outputs[o].name;
+    nearest = trajd_yaml_nearest(feeder->plan->outputs[output].name, names, source->output_count);
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                           "feed %s: outputs.%s: norm: feed %s, which statistics_from names, has no output of that name%s%s%s", feeder->name,
+                           feeder->plan->outputs[output].name, source->spec->feed_name, nearest ? " (nearest: " : "",
+                           nearest ? nearest : "", nearest ? ")" : "");
+}
+
+static enum trajd_status put_in_force(struct trajd_feeder *feeder, const struct trajd_window_plan *source, const uint32_t *outputs,
+                                      uint32_t count, bool may_compute, struct trajd_error *error)
+{
+    struct trajd_statistics *results[TRAJD_SPEC_MAX_OUTPUTS] = {NULL};
+    uint32_t wanted[TRAJD_SPEC_MAX_OUTPUTS];
+    enum trajd_status status = TRAJD_OK;
+    bool known = true;
+
+    for (uint32_t i = 0; i < count && !status; i++) {
+        status = find_output(feeder, source, outputs[i], &wanted[i], error);
+        known = known && !status && trajd_statistician_knows(feeder->statistician, source, wanted[i]);
+    }
+    if (status || (!known && !may_compute))
+        return status;
+    status = trajd_statistician_compute(feeder->statistician, source, wanted, count, results, error);
+    if (status)
+        return trajd_error_prefix(error, "feed %s: norm", feeder->name);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!status)
+            status = trajd_window_norm_set(feeder->plan, outputs[i], results[i], error);
+        free(results[i]);
+    }
+    feeder->norm_is_known = !status;
+    return status;
+}
+
+enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
+                                         struct trajd_error *error)
+{
+    uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS];
+    const uint32_t count = open_outputs(feeder->plan, outputs);
+    struct trajd_window_plan *source;
+    enum trajd_status status = find_source(feeder, options, &source, error);
+
+    if (!status && count)
+        status = put_in_force(feeder, source ? source : feeder->plan, outputs, count, options->server != NULL, error);
+    trajd_window_plan_destroy(&source);
+    return status;
+}
+
+const char *trajd_feeder_norm_source(const struct trajd_feeder *feeder)
+{
+    return feeder->spec->statistics_from ? feeder->spec->statistics_from : feeder->spec->feed_name;
+}
+
+void trajd_feeder_describe_norm(const struct trajd_feeder *feeder, FILE *out)
+{
+    for (uint32_t o = 0; o < feeder->plan->output_count; o++) {
+        const struct trajd_spec_output *output = &feeder->spec->outputs[o];
+        if (!output->norm_by)
+            continue;
+        fprintf(out, "  norm %s: %s", output->name, trajd_norm_name(output->norm_by));
+        if (output->norm_file)
+            fprintf(out, " of %s", output->norm_file);
+        else if (output->norm_by != TRAJD_NORM_NUMBERS)
+            fprintf(out, ", statistics of %s%s windows%s", feeder->spec->statistics_from ? "feed " : "this feed's own",
+                    feeder->spec->statistics_from ? feeder->spec->statistics_from : "",
+                    feeder->norm_is_known ? "" : " (to be computed when it is opened)");
+        for (uint32_t d = 0; d < output->norm_mask_count; d++)
+            if (!output->norm_mask[d])
+                fprintf(out, ", feature %u unchanged", d);
+        fputc('\n', out);
+    }
+}
+
+const char *trajd_feeder_norm_differs(const struct trajd_feeder *a, const struct trajd_feeder *b)
+{
+    if (a->dataset != b->dataset || a->spec->statistics_from || b->spec->statistics_from)
+        return NULL;
+    for (uint32_t i = 0; i < a->plan->output_count; i++)
+        for (uint32_t j = 0; j < b->plan->output_count; j++)
+            if (trajd_window_norm_is_open(a->plan, i) && trajd_window_norm_is_open(b->plan, j) &&
+                strcmp(a->plan->outputs[i].name, b->plan->outputs[j].name) == 0 &&
+                trajd_statistics_output_fingerprint(a->plan, i) != trajd_statistics_output_fingerprint(b->plan, j))
+                return a->plan->outputs[i].name;
+    return NULL;
+}

@@ -1,0 +1,380 @@
+"""Statistics and normalisation by a real daemon, against numpy on what the same feed delivers without normalisation, and on the file."""
+import json
+import re
+import time
+
+import h5py
+import numpy as np
+import pytest
+from conftest import Daemon
+
+QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
+
+ROWS_FEED = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  train:
+    dataset: demo
+    filter: train
+    global_batch: 32
+    anchor: {{clock: actions}}
+    tail: short
+    outputs:
+      obs/robot0_eef_pos:  {{at: -1..0{norm}}}
+      obs/robot0_eef_quat: {{at: -1..0}}
+      actions:             {{at: -1..14{norm}}}
+      rewards:             {{at: 0, dtype: float64}}
+      late:                {{from: actions, at: 0..2, role: obs, lookahead: 1s}}
+      flags:               {{from: dones, at: 0}}
+"""
+
+CLOCKS_FEED = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  mixed:
+    dataset: demo
+    global_batch: 16
+    rate: 10
+    anchor: {{clock: pose}}
+    tail: short
+    outputs:
+      joints:   {{from: joint_pos, at: -3..0{norm}}}
+      gripper:  {{from: gripper_cmd, at: -3..0, max_age: 60ms}}
+      rotation: {{from: pose_quat, at: -3..0}}
+      force:    {{from: joint_pos, at: -100ms..0ms @ 50, kind: previous, dtype: float16}}
+      actions:  {{from: [pose_pos, gripper_cmd], at: 0..5, role: action{norm}}}
+"""
+
+
+def ask(client, name, first=0, count=0, timeout=60):
+    """The answer, when it is ready."""
+    end = time.monotonic() + timeout
+    while (answer := client.ask("statistics", name, first=first, count=count))["state"] == "computing":
+        assert 0 <= answer["done"] <= 1 and time.monotonic() < end
+        time.sleep(0.005)
+    return answer
+
+
+def collect(client, feed):
+    """All steps of an epoch by output: [steps, ...] values and masks."""
+    client.open(feed)
+    rows = {}
+    for _, arrays in client.epoch():
+        for name, array in arrays.items():
+            rows.setdefault(name, []).append(array)
+    return {name: np.concatenate(parts) for name, parts in rows.items()}
+
+
+def valid_values(arrays, name):
+    values, mask = arrays[name], arrays[name + ".mask"]
+    values = values.reshape(*mask.shape, -1)
+    return values[mask == 0].astype(np.float64), mask.size
+
+
+def assert_figures(answer, values):
+    """values [rows, features] float64 without NaN, against the document."""
+    assert answer["count"] == [len(values)] * values.shape[1]
+    spread = np.abs(values).max(0)
+    np.testing.assert_allclose(answer["mean"], values.mean(0), rtol=1e-12, atol=0 if not len(values) else 1e-13 * spread.max())
+    np.testing.assert_allclose(answer["std"], values.std(0), rtol=1e-12, atol=1e-14 * spread.max())
+    np.testing.assert_array_equal(answer["min"], values.min(0))
+    np.testing.assert_array_equal(answer["max"], values.max(0))
+    for name, q in QUANTILES.items():
+        np.testing.assert_array_equal(answer[name], np.quantile(values, q, axis=0), err_msg=name)
+
+
+@pytest.mark.parametrize("config, feed", [(ROWS_FEED, "train"), (CLOCKS_FEED, "mixed")])
+def test_windows_are_what_the_feed_delivers(daemon, demo_file, config, feed):
+    client = daemon(config.format(path=demo_file, norm="")).client()
+    arrays = collect(client, feed)
+    for name in [name[:-5] for name in arrays if name.endswith(".mask")]:
+        answer = ask(client, name)
+        values, steps = valid_values(arrays, name)
+        if arrays[name].dtype == np.float16:  # counted before they are rounded to it
+            np.testing.assert_allclose(answer["mean"], values.mean(0), atol=1e-3)
+            continue
+        assert (answer["source"], answer["steps"], answer["valid_steps"]) == ("windows", steps, len(values)), name
+        assert answer["windows"] == len(arrays["window_id"])
+        assert_figures(answer, values)
+    client.close()
+
+
+RULES = {"mean_std": lambda a: (a["mean"], a["std"]),
+         "min_max": lambda a: ((a["min"] + a["max"]) / 2, (a["max"] - a["min"]) / 2),
+         "q01_q99": lambda a: ((a["q01"] + a["q99"]) / 2, (a["q99"] - a["q01"]) / 2)}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("config, feed, name", [(ROWS_FEED, "train", "actions"), (CLOCKS_FEED, "mixed", "actions")])
+def test_normalised_as_the_statistics_say(daemon, demo_file, tmp_path, config, feed, name, rule):
+    one = daemon(config.format(path=demo_file, norm=""))
+    client = one.client()
+    plain = collect(client, feed)
+    fingerprint = client.open(feed).fingerprint
+    answer = ask(client, name)
+    assert "norm" not in answer and answer["norm_digest"] == "0" * 16
+    client.close()
+    one.stop()
+
+    one = daemon(config.format(path=demo_file, norm=f", norm: {rule}"))
+    client = one.client()
+    scaled = collect(client, feed)
+    info = client.open(feed)
+    answer = ask(client, name)
+    client.close()
+    assert info.fingerprint == fingerprint and np.array_equal(scaled["window_id"], plain["window_id"])
+    assert answer["norm_digest"] != "0" * 16 and answer["norm"]["by"] == rule and answer["norm"]["from"] == feed
+    centre, width = RULES[rule]({key: np.array(value) for key, value in answer.items() if key in (*QUANTILES, "mean", "std", "min", "max")})
+    flat = width <= 1e-6 * np.maximum(np.abs(answer["min"]), np.abs(answer["max"]))
+    width = np.where(flat, 1, width)
+    want = (plain[name].astype(np.float64) - centre) / width
+    valid = plain[name + ".mask"] == 0
+    np.testing.assert_allclose(scaled[name][valid], want[valid], atol=3e-6 * max(1, np.abs(want).max()))
+    if rule == "min_max":
+        assert scaled[name][valid].min() == pytest.approx(-1, abs=1e-5) and scaled[name][valid].max() == pytest.approx(1, abs=1e-5)
+    scale, offset = np.float64(answer["norm"]["scale"]), np.float64(answer["norm"]["offset"])
+    back = (scaled[name].astype(np.float64) - offset) / scale
+    np.testing.assert_allclose(back[valid], plain[name][valid], atol=1e-6)
+
+
+ONE_EPISODE = """
+datasets: {{odd: {{path: {path}, layout: robomimic}}}}
+feeds:
+  odd:
+    dataset: odd
+    global_batch: 4
+    anchor: {{clock: actions}}
+    tail: short
+    outputs:
+      actions: {{at: 0..2{norm}}}
+"""
+
+
+def write_robomimic(path, episodes):
+    """A minimal robomimic file: {name: actions [rows, features]} or {name: {stream: array}}."""
+    with h5py.File(path, "w") as file:
+        data = file.create_group("data")
+        data.attrs["env_args"] = json.dumps({"env_kwargs": {"control_freq": 20}})
+        for name, streams in episodes.items():
+            demo = data.create_group(name)
+            streams = streams if isinstance(streams, dict) else {"actions": streams}
+            demo.attrs["num_samples"] = len(streams["actions"])
+            for key, array in streams.items():
+                demo[key] = array
+
+
+@pytest.fixture
+def odd_values():
+    """Constant, nearly constant, NaN, infinite, huge, denormal columns and -0."""
+    rng = np.random.default_rng(5)
+    values = rng.normal(size=(60, 8)).astype(np.float32)
+    values[:, 1] = 0.1
+    values[:, 2] = np.float32(1e-42) * np.arange(60)
+    values[:, 3] = np.where(np.arange(60) % 2, 3e38, -3e38)
+    values[:, 4] = np.float32(100) + np.float32(7.6e-6) * (np.arange(60) % 2)
+    values[:, 5] = np.where(np.arange(60) % 3, 0.0, -0.0)
+    values[:, 6] = np.arange(60) == 0
+    values[7, 0] = np.nan
+    values[20, 7] = np.inf
+    values[21, 7] = -np.inf
+    return values
+
+
+def test_odd_values(daemon, tmp_path, odd_values):
+    path = tmp_path / "odd.hdf5"
+    write_robomimic(path, {"demo_0": odd_values, "demo_1": odd_values[:1]})
+    client = daemon(ONE_EPISODE.format(path=path, norm="")).client()
+    plain = collect(client, "odd")
+    answer, rows = ask(client, "actions"), ask(client, "stream:actions")
+    client.close()
+    values, steps = valid_values(plain, "actions")
+    assert not np.isnan(values).any() and answer["valid_steps"] == len(values) < steps
+    assert answer["infinite"] == [0] * 7 + [np.isinf(values[:, 7]).sum()] and answer["nan"] == [0] * 8
+    everything = np.concatenate([odd_values, odd_values[:1]]).astype(np.float64)
+    assert rows["source"] == "rows" and rows["rows"] == 61
+    assert rows["nan"] == [1] + [0] * 7 and rows["infinite"] == [0] * 7 + [2]
+    for found, table in ((answer, values), (rows, everything)):
+        for d in range(8):
+            column = table[np.isfinite(table[:, d]), d]
+            assert found["count"][d] == len(column)
+            one = {key: [value[d]] for key, value in found.items() if isinstance(value, list)}
+            assert_figures(one, column[:, None])
+    assert answer["std"][1] == 0 and answer["mean"][1] == np.float32(0.1)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_does_not_move_becomes_zero(daemon, tmp_path, odd_values, rule):
+    path = tmp_path / "odd.hdf5"
+    write_robomimic(path, {"demo_0": odd_values})
+    client = daemon(ONE_EPISODE.format(path=path, norm=f", norm: {{by: {rule}, mask: [true, true, true, true, true, true, false, true]}}")).client()
+    scaled = collect(client, "odd")
+    answer = ask(client, "actions")
+    client.close()
+    valid = scaled["actions.mask"] == 0
+    assert not scaled["actions"][valid][:, 1].any() and not scaled["actions"][valid][:, 5].any()
+    assert np.abs(scaled["actions"][valid][:, 4]).max() < 1e-5  # its range is the last bit of float32
+    assert np.isfinite(scaled["actions"][valid][:, :7]).all()
+    assert (answer["norm"]["scale"][1], answer["norm"]["scale"][4]) == (1, 1)
+    assert (answer["norm"]["scale"][6], answer["norm"]["offset"][6]) == (1, 0)
+    assert set(np.unique(scaled["actions"][valid][:, 6])) == {0, 1}
+
+
+def test_pictures_are_counted_by_channel(daemon, tmp_path):
+    rng = np.random.default_rng(3)
+    pictures = rng.integers(0, 256, (30, 6, 5, 3), dtype=np.uint8)
+    pictures[..., 2] = 9
+    write_robomimic(tmp_path / "p.hdf5", {"demo_0": {"actions": np.zeros((30, 2)), "obs/agentview_image": pictures}})
+    config = ONE_EPISODE.format(path=tmp_path / "p.hdf5", norm="").replace(
+        "actions: {at: 0..2}", "{actions: {at: 0}, obs/agentview_image: {at: -1..0NORM}}")
+    one = daemon(config.replace("NORM", ""))
+    client = one.client()
+    plain = collect(client, "odd")
+    for name, values in (("obs/agentview_image", valid_values(plain, "obs/agentview_image")[0]), ("stream:obs/agentview_image", pictures)):
+        assert_figures(ask(client, name), values.reshape(-1, 3).astype(np.float64))
+    client.close()
+    one.stop()
+    client = daemon(config.replace("NORM", ", norm: mean_std, dtype: float32")).client()
+    arrays = collect(client, "odd")
+    scaled, valid = arrays["obs/agentview_image"], arrays["obs/agentview_image.mask"] == 0
+    client.close()
+    assert scaled.dtype == np.float32 and scaled.shape == plain["obs/agentview_image"].shape and not scaled[valid][..., 2].any()
+    assert scaled[valid][..., 0].mean() == pytest.approx(0, abs=1e-5) and scaled[valid][..., 0].std() == pytest.approx(1, abs=1e-5)
+
+
+def test_a_dataset_larger_than_the_store(daemon, tmp_path):
+    rng = np.random.default_rng(1)
+    episodes = {f"demo_{i}": rng.normal(size=(400, 30)) for i in range(12)}
+    write_robomimic(tmp_path / "big.hdf5", episodes)
+    one = daemon(ONE_EPISODE.format(path=tmp_path / "big.hdf5", norm=", norm: q01_q99"), store="256KiB")
+    client = one.client()
+    client.open("odd")
+    assert_figures(ask(client, "stream:actions"), np.concatenate(list(episodes.values())))
+    answer = ask(client, "actions")
+    assert answer["valid_steps"] == 12 * (400 * 3 - 3)
+    assert one.text().count("statistics of 1 outputs over 4800 windows") == 1
+    assert client.status()["datasets"][0]["store"]["pieces_evicted"] > 12
+    client.close()
+    one.stop()
+    one.start()  # known from the cache directory now
+    assert one.text().count("statistics of 1 outputs") == 1
+    for path in (one.folder / "cache").glob("*.statistics"):
+        path.write_bytes(path.read_bytes()[:-1] + b"\x7f")  # and computed anew where that is damaged
+    one.stop()
+    one.start()
+    assert one.text().count("statistics of 1 outputs") == 2
+    client = one.client()
+    client.open("odd")
+    assert ask(client, "actions") == answer
+    client.close()
+
+
+TWO_FEEDS = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  train: &train_is_no_anchor
+    dataset: demo
+    filter: train
+    global_batch: 8
+    anchor: {{clock: actions}}
+    outputs: {{actions: {{at: 0..3, norm: mean_std}}}}
+  valid:
+    dataset: demo
+    filter: valid
+    global_batch: 8{other}
+    anchor: {{clock: actions}}
+    outputs: {{actions: {{at: 0..7, norm: mean_std}}}}
+""".replace(" &train_is_no_anchor", "")
+
+
+def test_validation_goes_by_what_training_does(daemon, demo_file):
+    one = daemon(TWO_FEEDS.format(path=demo_file, other="\n    statistics_from: train"))
+    client = one.client()
+    client.open("train")
+    train = ask(client, "actions")
+    client.open("valid")
+    valid = ask(client, "actions")
+    client.close()
+    assert train["norm"]["scale"] == valid["norm"]["scale"] and valid["norm"]["from"] == "train" and train["mean"] != valid["mean"]
+    checked = one.run("--check")
+    assert "norm actions: mean_std, statistics of feed train windows" in checked.stdout and "warning" not in checked.stdout
+    one.stop()
+
+    one = daemon(TWO_FEEDS.format(path=demo_file, other=""))
+    assert "feeds train and valid normalise actions by statistics of their own windows, which differ" in one.text()
+    assert "statistics_from: train in valid" in one.run("--check").stdout
+    client = one.client()
+    spec = "{dataset: demo, filter: valid, global_batch: 4, anchor: {clock: actions}, statistics_from: %s, outputs: {%s: {from: actions, at: 0, norm: mean_std}}}"
+    client.open(spec=spec % ("train", "actions"))
+    assert ask(client, "actions")["norm"]["scale"] == train["norm"]["scale"]
+    with pytest.raises(Exception, match="no feed nobody in this daemon's configuration"):
+        client.open(spec=spec % ("nobody", "actions"))
+    with pytest.raises(Exception, match="no output of that name .nearest: actions"):
+        client.open(spec=spec % ("train", "action"))
+    with pytest.raises(Exception, match="a feed that a job sends names no files"):
+        client.open(spec="{dataset: demo, global_batch: 4, anchor: {clock: actions}, "
+                         "outputs: {actions: {at: 0, norm: {by: mean_std, stats: /etc/passwd}}}}")
+    client.close()
+
+
+OPENPI = {"norm_stats": {"actions": {"mean": [0.5] * 7, "std": [2.0] * 7, "q01": [-1.0] * 7, "q99": [3.0] * 7}}}
+LEROBOT = {"action": {"mean": [[0.5]] * 7, "std": [[2.0]] * 7, "min": [-1.0] * 7, "max": [3.0] * 7, "count": [10]}}
+
+
+@pytest.mark.parametrize("document, norm, scale, offset", [
+    (OPENPI, "by: mean_std, stats: given/s.json", 0.5, -0.25), (OPENPI, "by: q01_q99, stats: given/s.json", 0.5, -0.5),
+    (LEROBOT, "by: min_max, stats: given/s.json, key: action", 0.5, -0.5)])
+def test_statistics_from_files(daemon, demo_file, tmp_path, document, norm, scale, offset):
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "s.json").write_text(json.dumps(document, indent=1))
+    config = TWO_FEEDS.format(path=demo_file, other="\n    statistics_from: train").replace("norm: mean_std", "norm: {%s}" % norm)
+    client = daemon(config).client()
+    client.open("train")
+    answer = ask(client, "actions")
+    client.close()
+    assert answer["norm"]["scale"] == [scale] * 7 and answer["norm"]["offset"] == [offset] * 7
+    assert answer["norm"]["from"] == "given/s.json" and answer["source"] == "windows"
+
+
+@pytest.mark.parametrize("document, norm, message", [
+    (OPENPI, "by: min_max, stats: s.json", "the file lacks figures that min_max needs"),
+    (LEROBOT, "by: min_max, stats: s.json", "no statistics of actions .did you mean action"),
+    (LEROBOT, "by: min_max, stats: t.json", "t.json: No such file"),
+    ({"norm_stats": {"actions": {"mean": [1, 2], "std": [1, 2]}}}, "by: mean_std, stats: s.json", "statistics of 2 features, and it has 7"),
+    ([1], "by: mean_std, stats: s.json", "no statistics: neither ours"),
+    (OPENPI, "by: mean_sdt", "mean_sdt"),
+    (OPENPI, "by: mean_std, mask: [true]", "norm.mask: 1 words for 7 features"),
+    (OPENPI, "by: mean_std, scale: [1]", "scale and offset stand alone"),
+    (OPENPI, "mask: [true]", "neither `by:`"),
+    (OPENPI, "by: mean_std, key: actions", "names statistics in a file"),
+])
+def test_what_cannot_be_normalised(daemon, demo_file, tmp_path, document, norm, message):
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    config = TWO_FEEDS.format(path=demo_file, other="\n    statistics_from: train").replace("norm: mean_std", "norm: {%s}" % norm)
+    checked = Daemon(tmp_path, config).run("--check")
+    assert checked.returncode != 0 and re.search(message, checked.stderr), checked.stderr
+
+
+def test_rotations_have_no_statistics_to_go_by(daemon, demo_file, tmp_path):
+    config = TWO_FEEDS.format(path=demo_file, other="\n    statistics_from: train").replace("actions: {at", "actions: {from: [pose_pos, pose_quat], at")
+    checked = Daemon(tmp_path, config).run("--check")
+    assert checked.returncode != 0 and "pose_quat is a rotation" in checked.stderr
+    masked = config.replace("norm: mean_std", "norm: {by: mean_std, mask: [true, true, true, false, false, false, false]}")
+    assert Daemon(tmp_path, masked).run("--check").returncode == 0
+    nothing = masked.replace("statistics_from: train", "statistics_from: nobody")
+    assert "no feed nobody" in Daemon(tmp_path, nothing).run("--check").stderr
+
+
+def test_questions_about_statistics(daemon, demo_file):
+    client = daemon(ROWS_FEED.format(path=demo_file, norm="")).client()
+    client.open("train")
+    with pytest.raises(Exception, match="no output actons .did you mean actions"):
+        client.ask("statistics", "actons")
+    with pytest.raises(Exception, match="no stream actons .did you mean actions"):
+        client.ask("statistics", "stream:actons")
+    whole = ask(client, "actions")
+    assert whole["features"] == 7 and whole["first"] == 0 and whole["next"] is None
+    part = ask(client, "actions", first=2, count=3)
+    assert part["mean"] == whole["mean"][2:5] and part["next"] == 5
+    with pytest.raises(Exception, match="feature 7 is beyond the last"):
+        client.ask("statistics", "actions", first=7)
+    client.close()
