@@ -22,6 +22,7 @@ static const struct cli_command commands[] = {
      "where a window's steps come from: source rows, times, weights, and why a step is masked"},
     {"diff", cli_diff, "ENDPOINT ENDPOINT FEED",
      "which episodes make the fingerprints of one feed differ on two daemons; exit status 1 where they do"},
+    {"keygen", cli_keygen, "DIR [--client NAME]", "make the CURVE keys of a daemon, or of a remote worker"},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
