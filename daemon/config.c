@@ -25,13 +25,17 @@ const struct trajd_config_key trajd_config_keys[] = {
     {"threads", "resample", KEY_COUNT, offsetof(struct trajd_config, resample_threads), 0, 1024, 0},
     {"index", "children", KEY_COUNT, offsetof(struct trajd_config, index_children), 0, 256, 0},
     {"index", "file_timeout", KEY_DURATION, offsetof(struct trajd_config, index_file_timeout_ns), SECOND, 3600 * SECOND, 60 * SECOND},
+    {"listen", "tcp", KEY_STRING, offsetof(struct trajd_config, listen_tcp), 0, 0, 0},
+    {"listen", "keys", KEY_STRING, offsetof(struct trajd_config, listen_keys), 0, 0, 0},
+    {"listen", "worker_timeout", KEY_DURATION, offsetof(struct trajd_config, worker_timeout_ns), SECOND, 3600 * SECOND, 10 * SECOND},
+    {"listen", "insecure_loopback", KEY_BOOL, offsetof(struct trajd_config, insecure_loopback), 0, 0, false},
     {"limits", "sessions", KEY_COUNT, offsetof(struct trajd_config, max_sessions), 1, 65536, 256},
     {"limits", "feeds", KEY_COUNT, offsetof(struct trajd_config, max_feeds), 1, 1024, 16},
     {"limits", "credit", KEY_COUNT, offsetof(struct trajd_config, max_credit), 2, 1024, 16},
 };
 #define CONFIG_KEY_COUNT (sizeof trajd_config_keys / sizeof trajd_config_keys[0])
 const size_t trajd_config_key_count = CONFIG_KEY_COUNT;
-static const char *const sections[] = {"memory", "threads", "index", "limits", NULL};
+static const char *const sections[] = {"memory", "threads", "index", "listen", "limits", NULL};
 
 /* "64MiB", or "50%" of the memory that is free when the daemon starts. */
 static enum trajd_status read_size(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node, uint64_t *bytes,
@@ -337,14 +341,14 @@ static enum trajd_status resolve_path(struct trajd_config *config, const char *f
 
 static enum trajd_status resolve_paths(struct trajd_config *config, const char *file, struct trajd_error *error)
 {
-    const char **directories[] = {&config->runtime, &config->cache, &config->state};
+    const char **directories[] = {&config->runtime, &config->cache, &config->state, &config->listen_keys};
     char *real = realpath(file, NULL);
     enum trajd_status status = TRAJD_OK;
 
     if (!real)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", file, strerror(errno));
     *strrchr(real, '/') = 0;
-    for (size_t i = 0; i < 3 && !status; i++)
+    for (size_t i = 0; i < sizeof directories / sizeof *directories && !status; i++)
         if (*directories[i])
             status = resolve_path(config, real, directories[i], error);
     for (uint32_t d = 0; d < config->dataset_count && !status; d++) {

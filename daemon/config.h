@@ -23,6 +23,10 @@ struct trajd_config {
     const char *cache;            /* directory of index caches; NULL: $CACHE_DIRECTORY, else none */
     const char *state;            /* directory of journals; NULL: $STATE_DIRECTORY, else none */
     bool group_access;            /* whoever is in the runtime directory's group may read feeds; else our uid and root alone */
+    const char *listen_tcp;       /* "ADDRESS:PORT" for remote workers; NULL: local ones alone */
+    const char *listen_keys;      /* directory of CURVE keys */
+    int64_t worker_timeout_ns;    /* a remote worker that says nothing for so long is taken for dead */
+    bool insecure_loopback;       /* tcp without CURVE, on the loopback address alone */
     uint64_t store_bytes;         /* of resident rows, over all datasets */
     uint64_t rings_bytes;         /* of all rings */
     uint64_t reserve_bytes;       /* that must stay free on the machine, and in the cgroup, beside store and rings */
@@ -37,7 +41,7 @@ struct trajd_config {
     struct trajd_config_dataset datasets[TRAJD_CONFIG_MAX_DATASETS];
     struct trajd_window_spec *feeds[TRAJD_CONFIG_MAX_FEEDS];
     struct trajd_yaml *yaml;      /* owns all strings but the paths, which are */
-    char *resolved[2 * TRAJD_CONFIG_MAX_DATASETS + 3]; /* relative to the file's folder */
+    char *resolved[2 * TRAJD_CONFIG_MAX_DATASETS + 4]; /* relative to the file's folder */
     uint32_t resolved_count;
 };
 

@@ -422,6 +422,13 @@ static void on_feed_idle(void *context, struct trajd_feed *feed)
     pthread_mutex_unlock(&pipeline->mutex);
 }
 
+static void on_tell(void *context, const char *line)
+{
+    struct trajd_pipeline *pipeline = context;
+
+    LOG(pipeline->log, WARNING, "%s", line);
+}
+
 static size_t on_describe(void *context, char *json, size_t size)
 {
     struct trajd_pipeline *pipeline = context;
@@ -584,7 +591,12 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
                                            .feed_idle_ms = (uint32_t)(config->feed_idle_ns / 1000000),
                                            .answers_asks = true,
                                            .feed_names = pipeline->feed_names,
-                                           .group_access = config->group_access};
+                                           .group_access = config->group_access,
+                                           .remote = {.address = config->listen_tcp,
+                                                      .keys = config->listen_keys,
+                                                      .insecure_loopback = config->insecure_loopback,
+                                                      .silence_ms = (uint32_t)(config->worker_timeout_ns / 1000000),
+                                                      .tell = on_tell}};
     enum trajd_status status = make_directory(options.runtime_directory, error);
 
     if (status)
@@ -596,6 +608,9 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
     status = trajd_server_create(&options, &pipeline->server, error);
     if (!status)
         LOG(pipeline->log, INFO, "serving at %s", options.runtime_directory);
+    if (!status && config->listen_tcp)
+        LOG(pipeline->log, INFO, "serving remote workers at %s%s", trajd_server_remote_endpoint(pipeline->server),
+            config->insecure_loopback ? ", without CURVE" : "");
     return status;
 }
 

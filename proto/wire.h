@@ -38,6 +38,7 @@ extern "C" {
 #define TRAJD_WIRE_TOKEN_SIZE 16u
 #define TRAJD_WIRE_MAX_LOCAL 512u       /* ranks of one node */
 #define TRAJD_WIRE_MAX_CHECKPOINT 8192u /* bytes of a checkpoint's token */
+#define TRAJD_WIRE_MAX_PART_FRAME 262144u /* over tcp: a frame of a part's bytes */
 
 enum trajd_wire_op {
     TRAJD_WIRE_HELLO = 1,
@@ -149,6 +150,7 @@ struct trajd_wire_welcome {
     uint64_t session;
     bool resumed;
     struct trajd_wire_text version;
+    uint32_t silence_ms; /* over tcp: a session that says nothing for so long is over; 0: none ends so */
     uint32_t feed_count;
     struct trajd_wire_text feeds[TRAJD_WIRE_MAX_FEEDS];
 };

@@ -65,6 +65,7 @@ static const struct trajd_wire_field welcome_fields[] = {
     {"session", TRAJD_WIRE_KIND_U64, AT(welcome, session), false, 1, UINT64_MAX},
     {"resumed", TRAJD_WIRE_KIND_BOOL, AT(welcome, resumed), false, 0, 0},
     {"version", TRAJD_WIRE_KIND_PROSE, AT(welcome, version), true, 0, TRAJD_WIRE_MAX_NAME},
+    {"silence", TRAJD_WIRE_KIND_U32, AT(welcome, silence_ms), true, 0, UINT32_MAX},
     {"feeds", TRAJD_WIRE_KIND_FEEDS, AT(welcome, feed_count), true, 0, TRAJD_WIRE_MAX_FEEDS},
 };
 

@@ -3,8 +3,26 @@
 
 #include "clients/c/client.h"
 
+/* A part that travelled: tensors one behind the other. */
+static void place_in_part(struct trajd_batch *batch)
+{
+    uint64_t offset_bytes = 0;
+    for (uint32_t i = 0; i < batch->schema->tensor_count; i++) {
+        const struct trajd_schema_tensor *from = &batch->schema->tensors[i];
+        const uint64_t size_bytes = batch->info.row_count * from->row_size_bytes;
+        batch->tensors[i] = from->shape;
+        batch->tensors[i].shape[0] = batch->info.row_count;
+        batch->tensors[i].data = batch->part + offset_bytes;
+        offset_bytes += (size_bytes + TRAJD_TENSOR_ALIGNMENT - 1) / TRAJD_TENSOR_ALIGNMENT * TRAJD_TENSOR_ALIGNMENT;
+    }
+}
+
 static void place_tensors(struct trajd_batch *batch, const struct trajd_delivery *delivery)
 {
+    if (batch->mapping == NULL) {
+        place_in_part(batch);
+        return;
+    }
     unsigned char *slot = trajd_mapping_slot(batch->mapping, delivery->lease.slot);
     for (uint32_t i = 0; i < batch->schema->tensor_count; i++) {
         const struct trajd_schema_tensor *from = &batch->schema->tensors[i];
@@ -22,7 +40,9 @@ struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct
         return NULL;
     *batch = (struct trajd_batch){
         .client = client,
-        .mapping = trajd_mapping_hold(client->mapping),
+        .mapping = client->mapping != NULL ? trajd_mapping_hold(client->mapping) : NULL,
+        .buffers = client->buffers,
+        .part = delivery->part,
         .schema = trajd_schema_hold(client->schema),
         .lease = delivery->lease,
         .info = {.epoch = delivery->epoch,
@@ -158,6 +178,7 @@ void trajd_batch_release(struct trajd_batch **pointer)
         give_back(batch);
     pthread_mutex_unlock(&client->state);
     trajd_mapping_drop(batch->mapping);
+    trajd_buffers_give(batch->buffers, batch->part);
     trajd_schema_drop(batch->schema);
     free(batch);
     trajd_client_drop(client);

@@ -12,6 +12,7 @@
 
 #define DEFAULT_ENDPOINT "/run/trajd/main"
 #define CONNECT_TIMEOUT_MS 10000u
+#define PING_NS (1000 * UINT64_C(1000000))
 #define BYE_TIMEOUT_NS (1000 * UINT64_C(1000000))
 
 uint64_t trajd_client_now_ns(void)
@@ -57,6 +58,7 @@ static void free_client(struct trajd_client *client)
             close(fds[i]);
     trajd_client_forget_terms(client);
     trajd_schema_drop(client->schema);
+    trajd_buffers_drop(client->buffers);
     pthread_mutex_destroy(&client->pump);
     pthread_mutex_destroy(&client->state);
     free(client->directory);
@@ -105,6 +107,10 @@ static enum trajd_status no_answer(const struct trajd_client *client, struct tra
 {
     char path[PATH_MAX];
 
+    if (client->link.remote)
+        return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "connect: no daemon answers at %s%s%s", client->directory,
+                               trajd_link_trouble(&client->link)[0] != '\0' ? ": " : "",
+                               trajd_link_trouble(&client->link));
     snprintf(path, sizeof path, "%s/feed.sock", client->directory);
     if (access(path, R_OK | W_OK) != 0 && errno == EACCES)
         return trajd_error_set(error, TRAJD_ERR_TIMEOUT, EACCES,
@@ -164,12 +170,17 @@ enum trajd_status trajd_client_connect(const struct trajd_connect_options *optio
     client->explicit_done = options->explicit_done;
     client->ask_user = options->interrupted;
     client->context = options->context;
+    client->ping_ns = PING_NS;
     client->life = 1;
     pthread_mutex_init(&client->pump, NULL);
     pthread_mutex_init(&client->state, NULL);
     enum trajd_status status = allocate(client, options, error);
     if (status == TRAJD_OK)
-        status = trajd_link_create(&client->link, client->directory, error);
+        status = trajd_link_create(&client->link,
+                                   &(struct trajd_link_options){.endpoint = client->directory,
+                                                                .key_file = options->key_file,
+                                                                .server_key = options->server_key},
+                                   error);
     if (status == TRAJD_OK)
         status = await_session(client, error);
     if (status == TRAJD_OK)
@@ -193,26 +204,42 @@ static void stop_keeper(struct trajd_client *client)
     pthread_join(client->keeper, NULL);
 }
 
-/* What was said counts only when it is heard: so until the daemon has closed its end. */
+/* Batches that crossed the BYE; true if the daemon has no session of ours any more. */
+static bool drain(struct trajd_client *client)
+{
+    struct trajd_wire_message message;
+    uint64_t request;
+    size_t size;
+    while ((size = trajd_link_receive(&client->link, client->frame, TRAJD_WIRE_MAX_FRAME)) > 0)
+        if (trajd_wire_decode(client->frame, size, client->tensors, &message, &request, NULL) == TRAJD_OK &&
+            message.op == TRAJD_WIRE_ERROR && message.error.status == TRAJD_ERR_NOT_FOUND)
+            return true;
+    return false;
+}
+
+/* What was said counts only when it is heard: so until the daemon has closed its end, or, where there is none, has
+ * answered what was said behind the BYE: that there is no session. */
 static void say_bye(struct trajd_client *client)
 {
     const uint64_t deadline_ns = trajd_client_now_ns() + BYE_TIMEOUT_NS;
     struct trajd_link_ring ring;
     uint64_t now_ns;
-    if (client->link.fd < 0 || client->phase < TRAJD_PHASE_READY)
+    if (!trajd_link_is_attached(&client->link) || client->phase < TRAJD_PHASE_READY)
         return;
     trajd_session_turn(client);
-    if (client->link.fd < 0 || client->phase < TRAJD_PHASE_READY)
+    if (!trajd_link_is_attached(&client->link) || client->phase < TRAJD_PHASE_READY)
         return;
     trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_BYE});
+    if (client->link.remote)
+        trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING});
     while ((now_ns = trajd_client_now_ns()) < deadline_ns) {
         enum trajd_link_event event = trajd_link_read(&client->link, &ring);
         if (event == TRAJD_LINK_END)
             return;
         if (event == TRAJD_LINK_RING)
             close(ring.fd);
-        while (trajd_link_receive(&client->link, client->frame, TRAJD_WIRE_MAX_FRAME) > 0)
-            continue; /* batches that crossed the BYE */
+        if (drain(client))
+            return;
         trajd_link_wait(&client->link, client->wake_fd, (int)((deadline_ns - now_ns) / 1000000) + 1);
     }
 }

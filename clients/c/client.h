@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "clients/c/buffers.h"
 #include "clients/c/link.h"
 #include "clients/c/mapping.h"
 #include "clients/c/tensors.h"
@@ -37,12 +38,15 @@ struct trajd_delivery {
     struct trajd_wire_lease lease;
     uint64_t epoch, position, ready_ns, sequence;
     uint32_t row_begin, row_count;
-    char *failure; /* NULL: the batch is good */
+    char *failure;       /* NULL: the batch is good */
+    unsigned char *part; /* of the client's buffers: its bytes, if they travelled; else NULL */
 };
 
 struct trajd_batch {
     struct trajd_client *client;
-    struct trajd_mapping *mapping;
+    struct trajd_mapping *mapping; /* NULL: `part` holds the tensors */
+    struct trajd_buffers *buffers; /* where that goes back to */
+    unsigned char *part;
     struct trajd_schema *schema;
     struct trajd_wire_lease lease;
     uint64_t life; /* the session that leased it: no word goes to another */
@@ -115,7 +119,10 @@ struct trajd_client {
     uint32_t feed_id;
     struct trajd_ring_terms ring_terms;
     struct trajd_schema *schema;
-    struct trajd_mapping *mapping; /* of the open feed */
+    struct trajd_mapping *mapping; /* of the open feed; remote: NULL */
+    struct trajd_buffers *buffers; /* remote: for parts of the open feed */
+    uint32_t row_limit;            /* remote: of a part */
+    uint64_t ping_ns;              /* between two signs of life */
     struct trajd_mapping *rings[TRAJD_CLIENT_MAX_RINGS];
     struct trajd_link_ring
         arrived[TRAJD_CLIENT_MAX_RINGS]; /* descriptors whose OPENED is awaited; fd 0: none */
@@ -155,6 +162,14 @@ void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns);
 /* Each call that waits begins with the first; the second is true once the user wants it to end. */
 void trajd_session_begin(struct trajd_client *client);
 bool trajd_session_is_cancelled(const struct trajd_client *client);
+
+/* parts.c: remote; `pump` is held */
+uint64_t trajd_part_size(const struct trajd_schema *schema, uint32_t row_count);
+enum trajd_status trajd_client_make_buffers(struct trajd_client *client, struct trajd_error *error);
+/* The bytes behind a BATCH that was just received. TRAJD_ERR_PROTOCOL: they are not those of such a part. */
+enum trajd_status trajd_client_receive_part(struct trajd_client *client, uint32_t row_count, unsigned char **part,
+                                            struct trajd_error *error);
+void trajd_delivery_drop(struct trajd_client *client, struct trajd_delivery *delivery); /* failure and part */
 
 /* session_messages.c: what the daemon says; `pump` is held */
 void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size);

@@ -121,7 +121,7 @@ void trajd_client_forget_terms(struct trajd_client *client)
 /* A failed feed may be followed by another; a lost daemon only by its return. */
 static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_error *error)
 {
-    if (client->phase == TRAJD_PHASE_FAILED && client->link.fd < 0) {
+    if (client->phase == TRAJD_PHASE_FAILED && !trajd_link_is_attached(&client->link)) {
         *error = client->failure;
         return client->failure.status;
     }
@@ -229,6 +229,8 @@ static enum trajd_status tell_failure(struct trajd_client *client, struct trajd_
 static bool is_stamped(const struct trajd_client *client, const struct trajd_delivery *delivery)
 {
     struct trajd_slot_header header;
+    if (client->mapping == NULL)
+        return delivery->part != NULL;
     memcpy(&header, trajd_mapping_slot(client->mapping, delivery->lease.slot), sizeof(header));
     return header.generation == delivery->lease.generation;
 }
@@ -249,8 +251,10 @@ static enum trajd_status hand_out(struct trajd_client *client, struct trajd_deli
         return TRAJD_ERR_PROTOCOL;
     }
     struct trajd_batch *batch = trajd_batch_create(client, delivery);
-    if (batch == NULL)
+    if (batch == NULL) {
+        trajd_delivery_drop(client, delivery);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "next: out of memory");
+    }
     pthread_mutex_lock(&client->state);
     batch->life = client->life;
     batch->held_index = client->held_count;

@@ -6,6 +6,7 @@
 
 #define NAP_NS 1000000
 #define IDLE_MS 1000
+#define HANDED_OVER_MS 100 /* when next() leaves, a daemon elsewhere waits for a sign of life */
 
 /* Releases that come one after the other leave in one message. */
 static void nap(struct trajd_client *client)
@@ -52,6 +53,8 @@ void *trajd_keeper_run(void *context)
         if (client->pending.done.count + client->pending.released.count > 0)
             timeout_ms = 1;
         pthread_mutex_unlock(&client->state);
+        const int ping_ms = baton ? (int)(client->ping_ns / 1000000) : HANDED_OVER_MS;
+        timeout_ms = client->link.remote && ping_ms < timeout_ms ? ping_ms : timeout_ms;
         if (baton && polled) {
             int due_ms = trajd_session_timeout_ms(client, trajd_client_now_ns());
             timeout_ms = due_ms < timeout_ms ? due_ms : timeout_ms;

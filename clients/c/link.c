@@ -13,10 +13,9 @@
 
 #include "proto/wire.h"
 
-enum trajd_status trajd_link_create(struct trajd_link *link, const char *directory, struct trajd_error *error)
+static enum trajd_status prepare_local(struct trajd_link *link, const char *directory, struct trajd_error *error)
 {
     const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
-    *link = (struct trajd_link){.fd = -1};
     if (strlen(directory) + strlen("/feed.sock") > limit)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
                                "endpoint %s: a socket's path has at most %zu bytes", directory, limit);
@@ -24,22 +23,42 @@ enum trajd_status trajd_link_create(struct trajd_link *link, const char *directo
         link->feed_endpoint = NULL;
     if (asprintf(&link->fd_path, "%s/fd.sock", directory) < 0)
         link->fd_path = NULL;
-    link->context = zmq_ctx_new();
-    if (link->feed_endpoint != NULL && link->fd_path != NULL && link->context != NULL)
-        return TRAJD_OK;
-    trajd_link_destroy(link);
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "endpoint %s: out of memory", directory);
+    if (link->feed_endpoint == NULL || link->fd_path == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "endpoint %s: out of memory", directory);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_link_create(struct trajd_link *link, const struct trajd_link_options *options,
+                                    struct trajd_error *error)
+{
+    *link = (struct trajd_link){.fd = -1, .remote = trajd_link_is_remote_endpoint(options->endpoint)};
+    enum trajd_status status = link->remote ? trajd_link_remote_prepare(link, options, error)
+                                            : prepare_local(link, options->endpoint, error);
+    if (status == TRAJD_OK && (link->context = zmq_ctx_new()) == NULL)
+        status =
+            trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "endpoint %s: out of memory", options->endpoint);
+    if (status != TRAJD_OK)
+        trajd_link_destroy(link);
+    return status;
+}
+
+static void hang_up(struct trajd_link *link)
+{
+    trajd_link_remote_hang_up(link);
+    if (link->dealer != NULL)
+        zmq_close(link->dealer);
+    link->dealer = NULL;
 }
 
 void trajd_link_destroy(struct trajd_link *link)
 {
     trajd_link_detach(link);
-    if (link->dealer != NULL)
-        zmq_close(link->dealer);
+    hang_up(link);
     if (link->context != NULL)
         zmq_ctx_term(link->context);
     free(link->feed_endpoint);
     free(link->fd_path);
+    explicit_bzero(&link->keys, sizeof(link->keys));
     *link = (struct trajd_link){.fd = -1};
 }
 
@@ -60,10 +79,10 @@ static int set_options(void *dealer)
 
 enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *error)
 {
-    if (link->dealer != NULL)
-        zmq_close(link->dealer);
+    hang_up(link);
     link->dealer = zmq_socket(link->context, ZMQ_DEALER);
     if (link->dealer == NULL || set_options(link->dealer) != 0 ||
+        (link->remote && trajd_link_remote_set(link) != 0) ||
         zmq_connect(link->dealer, link->feed_endpoint) != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, zmq_errno(), "%s: %s", link->feed_endpoint,
                                zmq_strerror(zmq_errno()));
@@ -83,19 +102,45 @@ static bool has_more(const struct trajd_link *link)
     return zmq_getsockopt(link->dealer, ZMQ_RCVMORE, &more, &more_size) == 0 && more != 0;
 }
 
+static void skip_rest(struct trajd_link *link)
+{
+    char byte;
+    while (has_more(link))
+        if (zmq_recv(link->dealer, &byte, 1, 0) < 0)
+            return;
+}
+
 size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room)
 {
+    if (link->more) /* a part that nobody wanted */
+        skip_rest(link);
+    link->more = false;
     for (;;) {
         int size = zmq_recv(link->dealer, frame, room, ZMQ_DONTWAIT);
         if (size < 0)
             return 0;
-        bool whole = size > 0 && (size_t)size <= room && !has_more(link);
-        while (has_more(link))
-            if (zmq_recv(link->dealer, frame, room, 0) < 0)
-                return 0;
-        if (whole)
+        const bool whole = size > 0 && (size_t)size <= room;
+        link->more = link->remote && whole && has_more(link);
+        if (whole && (link->more || !has_more(link)))
             return (size_t)size;
+        skip_rest(link);
     }
+}
+
+bool trajd_link_receive_part(struct trajd_link *link, void *part, size_t size_bytes)
+{
+    size_t at = 0;
+    bool good = true;
+    while (good && link->more) { /* all frames of a message are here when its first one is */
+        int size = zmq_recv(link->dealer, (char *)part + at, size_bytes - at, 0);
+        good = size > 0 && (size_t)size <= size_bytes - at;
+        at += good ? (size_t)size : 0;
+        link->more = size >= 0 && has_more(link);
+    }
+    if (link->more)
+        skip_rest(link);
+    link->more = false;
+    return good && at == size_bytes;
 }
 
 bool trajd_link_can_send(const struct trajd_link *link)
@@ -105,10 +150,18 @@ bool trajd_link_can_send(const struct trajd_link *link)
     return zmq_getsockopt(link->dealer, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLOUT) != 0;
 }
 
+bool trajd_link_is_attached(const struct trajd_link *link)
+{
+    return link->remote ? link->attached : link->fd >= 0;
+}
+
 enum trajd_status trajd_link_attach(struct trajd_link *link, const void *token, size_t token_size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     trajd_link_detach(link);
+    link->attached = link->remote;
+    if (link->remote)
+        return TRAJD_OK;
     memcpy(address.sun_path, link->fd_path, strlen(link->fd_path) + 1);
     link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (link->fd >= 0 && connect(link->fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
@@ -123,6 +176,7 @@ void trajd_link_detach(struct trajd_link *link)
     if (link->fd >= 0)
         close(link->fd);
     link->fd = -1;
+    link->attached = link->greeted = false;
 }
 
 /* The one descriptor of a message; -1: there is none. More of them are closed. */
@@ -157,6 +211,8 @@ enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof(control.bytes)};
+    if (link->remote)
+        return trajd_link_remote_read(link);
     if (link->fd < 0)
         return TRAJD_LINK_NOTHING;
     ssize_t size = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -190,8 +246,15 @@ struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd,
     struct pollfd items[] = {{.fd = link->dealer_fd, .events = POLLIN},
                              {.fd = wake_fd, .events = POLLIN},
                              {.fd = link->fd, .events = POLLIN}};
-    const int count = poll(items, 3, timeout_ms);
+    const bool greeting = link->attached && !link->greeted; /* what it says of itself does not wait */
+    const int count = poll(items, 3, greeting ? 0 : timeout_ms);
     if (count <= 0)
-        return (struct trajd_link_readable){.signalled = count < 0 && errno == EINTR};
-    return (struct trajd_link_readable){.wake = items[1].revents != 0, .connection = items[2].revents != 0};
+        return (struct trajd_link_readable){.connection = link->remote, .signalled = count < 0 && errno == EINTR};
+    return (struct trajd_link_readable){.wake = items[1].revents != 0,
+                                        .connection = link->remote || items[2].revents != 0};
+}
+
+const char *trajd_link_trouble(const struct trajd_link *link)
+{
+    return link->trouble != NULL ? link->trouble : "";
 }

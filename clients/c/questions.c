@@ -10,7 +10,7 @@
 static bool may_say(const struct trajd_client *client, const struct trajd_wire_message *message)
 {
     const bool of_feed = message->op == TRAJD_WIRE_ASK && message->ask.feed_id == 0;
-    return !client->resuming && client->link.fd >= 0 &&
+    return !client->resuming && trajd_link_is_attached(&client->link) &&
            client->phase >= (of_feed ? TRAJD_PHASE_MAPPING : TRAJD_PHASE_READY);
 }
 
@@ -32,7 +32,7 @@ static enum trajd_status await_answer(struct trajd_client *client, const struct 
 {
     uint64_t said_life = 0;
     while (!client->answered) {
-        if (client->phase == TRAJD_PHASE_FAILED && client->link.fd < 0) {
+        if (client->phase == TRAJD_PHASE_FAILED && !trajd_link_is_attached(&client->link)) {
             *error = client->failure;
             return error->status;
         }

@@ -5,7 +5,6 @@
 
 #define RETRY_NS (20 * UINT64_C(1000000))
 #define HELLO_NS (500 * UINT64_C(1000000))
-#define PING_NS (1000 * UINT64_C(1000000))
 #define ASK_USER_MS 50
 #define ASK_USER_NS (ASK_USER_MS * UINT64_C(1000000))
 
@@ -57,7 +56,7 @@ static void say_hello(struct trajd_client *client, uint64_t now_ns)
 
 static void attach(struct trajd_client *client, uint64_t now_ns)
 {
-    if (client->link.fd < 0 && now_ns >= client->retry_at_ns &&
+    if (!trajd_link_is_attached(&client->link) && now_ns >= client->retry_at_ns &&
         trajd_link_attach(&client->link, client->token, sizeof(client->token)) != TRAJD_OK)
         client->retry_at_ns = now_ns + RETRY_NS;
 }
@@ -125,7 +124,7 @@ static void merge(struct trajd_wire_leases *into, const struct trajd_wire_leases
 void trajd_session_flush(struct trajd_client *client)
 {
     size_t size;
-    if (client->resuming || client->link.fd < 0 || client->phase < TRAJD_PHASE_READY)
+    if (client->resuming || !trajd_link_is_attached(&client->link) || client->phase < TRAJD_PHASE_READY)
         return;
     pthread_mutex_lock(&client->state);
     struct trajd_wire_message message = {.op = TRAJD_WIRE_ACK, .ack = client->pending};
@@ -187,10 +186,12 @@ static void advance(struct trajd_client *client, uint64_t now_ns)
 
 static void ping(struct trajd_client *client, uint64_t now_ns)
 {
-    const uint64_t last_ns =
-        client->last_sent_ns > client->last_heard_ns ? client->last_sent_ns : client->last_heard_ns;
-    if (client->link.fd < 0 || client->resuming || client->phase < TRAJD_PHASE_READY ||
-        now_ns < last_ns + PING_NS)
+    /* a daemon elsewhere must hear us, not we it */
+    const uint64_t last_ns = client->last_sent_ns > client->last_heard_ns || client->link.remote
+                                 ? client->last_sent_ns
+                                 : client->last_heard_ns;
+    if (!trajd_link_is_attached(&client->link) || client->resuming || client->phase < TRAJD_PHASE_READY ||
+        now_ns < last_ns + client->ping_ns)
         return;
     client->last_sent_ns = now_ns; /* also when nobody is connected: not in every turn */
     trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = now_ns}});
@@ -231,7 +232,7 @@ void trajd_session_exchange(struct trajd_client *client)
 
 int trajd_session_timeout_ms(const struct trajd_client *client, uint64_t now_ns)
 {
-    uint64_t due_ns = now_ns + PING_NS;
+    uint64_t due_ns = now_ns + client->ping_ns;
     const bool retries = client->phase == TRAJD_PHASE_DOWN || client->phase == TRAJD_PHASE_GREETING ||
                          client->phase == TRAJD_PHASE_READY;
     if (client->phase == TRAJD_PHASE_HELLO || client->resuming)
@@ -247,7 +248,7 @@ int trajd_session_timeout_ms(const struct trajd_client *client, uint64_t now_ns)
 static bool begin_waiting(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    const bool sendable = !client->resuming && client->link.fd >= 0 && client->phase >= TRAJD_PHASE_READY;
+    const bool sendable = !client->resuming && trajd_link_is_attached(&client->link) && client->phase >= TRAJD_PHASE_READY;
     client->waiting = !sendable || client->pending.done.count + client->pending.released.count == 0;
     bool waiting = client->waiting;
     pthread_mutex_unlock(&client->state);

@@ -5,6 +5,7 @@
 #include "clients/c/client.h"
 
 #define RETRY_NS (20 * UINT64_C(1000000))
+#define DEFAULT_SILENCE_NS (10000 * UINT64_C(1000000))
 #define BUSY_RETRY_NS (20 * UINT64_C(1000000))
 
 void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error)
@@ -30,7 +31,7 @@ static void forget_batches(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
     for (uint32_t i = 0; i < client->queue_count; i++)
-        free(client->queue[(client->queue_first + i) % TRAJD_CLIENT_QUEUE].failure);
+        trajd_delivery_drop(client, &client->queue[(client->queue_first + i) % TRAJD_CLIENT_QUEUE]);
     client->queue_count = 0;
     client->held_count = 0; /* they stay readable; no word of them goes to anybody */
     client->previous = NULL;
@@ -66,7 +67,8 @@ void trajd_session_lose(struct trajd_client *client)
     client->resuming = client->goaway = false;
     client->open_fresh = client->open_fresh && !client->has_feed;
     if (client->was_up && !client->reconnect) {
-        trajd_error_set(&error, TRAJD_ERR_CLOSED, 0, "the daemon at %s ended", client->directory);
+        trajd_error_set(&error, TRAJD_ERR_CLOSED, 0, "the daemon at %s ended%s", client->directory,
+                        client->link.remote ? ", or was not heard for so long that it has given us up" : "");
         trajd_session_fail(client, &error);
         return;
     }
@@ -94,6 +96,9 @@ static void handle_welcome(struct trajd_client *client, const struct trajd_wire_
     client->instance = welcome->instance;
     client->session = welcome->session;
     memcpy(client->token, welcome->token, sizeof(client->token));
+    client->link.silence_ns = welcome->silence_ms > 0 ? welcome->silence_ms * UINT64_C(1000000) : DEFAULT_SILENCE_NS;
+    if (client->link.remote && client->link.silence_ns / 4 < client->ping_ns)
+        client->ping_ns = client->link.silence_ns / 4;
     client->phase = TRAJD_PHASE_GREETING;
     client->retry_at_ns = 0;
 }
@@ -108,7 +113,7 @@ static void return_queue(struct trajd_client *client)
         struct trajd_wire_leases *released = &client->pending.released;
         if (released->count < TRAJD_WIRE_MAX_LEASES)
             released->list[released->count++] = delivery->lease;
-        free(delivery->failure);
+        trajd_delivery_drop(client, delivery);
         client->queue_first = (client->queue_first + 1) % TRAJD_CLIENT_QUEUE;
     }
     client->ended = client->over = false;
@@ -145,7 +150,7 @@ static void handle_error(struct trajd_client *client, const struct trajd_wire_er
         trajd_checkpoint_fail(client, &error);
     } else if (message->request != 0 && message->request == client->open_request) {
         handle_open_error(client, &error);
-    } else if (message->request == 0 && error.status == TRAJD_ERR_NOT_FOUND && client->link.fd >= 0 &&
+    } else if (message->request == 0 && error.status == TRAJD_ERR_NOT_FOUND && trajd_link_is_attached(&client->link) &&
                client->phase >= TRAJD_PHASE_READY) {
         /* the connection was cut and came back as another one; once is enough for all that was said on it */
         if (!client->resuming)
@@ -256,6 +261,18 @@ static void note_opened(struct trajd_client *client, const struct trajd_wire_ope
     client->next_position = opened->next;
 }
 
+/* Nothing is to be mapped. */
+static void enter_remotely(struct trajd_client *client)
+{
+    struct trajd_error error;
+    if (trajd_client_make_buffers(client, &error) != TRAJD_OK) {
+        trajd_session_fail(client, &error);
+        return;
+    }
+    client->has_feed = true;
+    client->phase = TRAJD_PHASE_OPEN;
+}
+
 static void handle_opened(struct trajd_client *client, const struct trajd_wire_opened *opened)
 {
     struct trajd_error error;
@@ -277,7 +294,10 @@ static void handle_opened(struct trajd_client *client, const struct trajd_wire_o
     return_queue(client);
     note_opened(client, opened);
     client->phase = TRAJD_PHASE_MAPPING;
-    trajd_session_map(client);
+    if (client->link.remote)
+        enter_remotely(client);
+    else
+        trajd_session_map(client);
 }
 
 /* ---- BATCH, EPOCH_END ---- */
@@ -306,6 +326,7 @@ static bool enqueue(struct trajd_client *client, const struct trajd_delivery *de
 static void handle_batch(struct trajd_client *client, const struct trajd_wire_batch *batch)
 {
     const bool expected = client->phase == TRAJD_PHASE_OPEN || client->phase == TRAJD_PHASE_MAPPING;
+    struct trajd_error error;
     if (client->phase < TRAJD_PHASE_READY || batch->seq <= client->received)
         return;
     if (expected && !is_sound(client, batch)) {
@@ -314,7 +335,7 @@ static void handle_batch(struct trajd_client *client, const struct trajd_wire_ba
     }
     /* one of what was left is kept, unseen, until the daemon answers the OPEN */
     client->received = batch->seq;
-    const struct trajd_delivery delivery = {
+    struct trajd_delivery delivery = {
         .lease = {.ring = batch->ring,
                   .slot = batch->slot,
                   .generation = batch->generation,
@@ -328,8 +349,13 @@ static void handle_batch(struct trajd_client *client, const struct trajd_wire_ba
         .failure = batch->error.size > 0 ? strndup(batch->error.data, batch->error.size) : NULL,
     };
     bool failure_lost = batch->error.size > 0 && delivery.failure == NULL;
+    if (client->link.remote && expected && batch->error.size == 0 &&
+        trajd_client_receive_part(client, batch->row_count, &delivery.part, &error) != TRAJD_OK) {
+        trajd_session_fail(client, &error);
+        return;
+    }
     if (failure_lost || !enqueue(client, &delivery)) {
-        free(delivery.failure);
+        trajd_delivery_drop(client, &delivery);
         fail_protocol(client, "more batches than it gave credit for");
     }
 }
@@ -376,7 +402,7 @@ void trajd_session_handle(struct trajd_client *client, const void *frame, size_t
     enum trajd_status status = trajd_wire_decode(frame, size, client->tensors, &message, &request, &error);
     if (status == TRAJD_ERR_UNSUPPORTED)
         trajd_session_fail(client, &error);
-    if (status != TRAJD_OK)
+    if (status != TRAJD_OK || (client->link.more && message.op != TRAJD_WIRE_BATCH))
         return; /* an op of a later version, or nothing that a daemon of ours says */
     if (message.op == TRAJD_WIRE_BATCH)
         handle_batch(client, &message.batch);

@@ -11,6 +11,9 @@
  *
  * Memory: a batch's tensors are the daemon's shared memory itself; they stay as they are until the batch is
  * released, also after the daemon's death.
+ * A daemon elsewhere (tcp://HOST:PORT) sends the rows of this worker along; everything here holds for it as well. The tensors
+ * are then this process's own memory, a buffer for each batch that credit allows and one more. A daemon that cannot be
+ * reached is gone after the time that it gives silent workers (its worker_timeout, 10 s); a cut that is shorter is not noticed.
  * Threads: one thread at a time may be in connect, open, next, status, ask, close; release, done and all reading functions
  * may be called from any thread at any time. The library runs one thread of its own per connection, which
  * sends releases and keeps the connection while nobody is in next().
@@ -38,7 +41,8 @@ struct trajd_batch;
 struct trajd_ring;
 
 struct trajd_connect_options {
-    const char *endpoint;    /* the daemon's runtime directory; NULL: $TRAJD_ENDPOINT, else /run/trajd/main */
+    const char *endpoint;    /* the daemon's runtime directory, or tcp://HOST:PORT; NULL: $TRAJD_ENDPOINT, else
+                                /run/trajd/main */
     const char *client_name; /* shown by trajctl status; NULL: the program's name */
     uint32_t timeout_ms;     /* to wait for a daemon; 0: 10,000 */
     bool reconnect;          /* true: after the daemon's death, next() waits for its return and goes on */
@@ -47,6 +51,9 @@ struct trajd_connect_options {
      * own thread): true ends the wait with TRAJD_ERR_TIMEOUT. It must not call the client. */
     bool (*interrupted)(void *context);
     void *context; /* of interrupted */
+    /* Only for tcp:// endpoints: */
+    const char *key_file;   /* of `trajctl keygen DIR --client NAME`; NULL: no CURVE, to this machine alone */
+    const char *server_key; /* the daemon's public key, 40 characters; NULL: as key_file says */
 };
 
 enum trajd_mode { TRAJD_MODE_SHARE = 0, TRAJD_MODE_SHARD = 1 };

@@ -7,8 +7,11 @@
 
 #define OPEN_TIMEOUT_MS 10000u /* also how long another job is waited for, which may only be about to end */
 
+/* A daemon may be elsewhere wherever one is named. */
 static bool is_known(const char *const *known, const char *name)
 {
+    if (strcmp(name, "--key") == 0 || strcmp(name, "--server-key") == 0)
+        name = "--endpoint";
     for (; *known != NULL; known++)
         if (strcmp(*known, name) == 0)
             return true;
@@ -32,7 +35,9 @@ static bool set_option(struct cli_feed_arguments *arguments, const char *name, c
         uint64_t *number;
         const char **text;
     } table[] = {
-        {"--endpoint", NULL, &arguments->endpoint}, {"--job", NULL, &arguments->job},
+        {"--endpoint", NULL, &arguments->endpoint}, {"--key", NULL, &arguments->key_file},
+        {"--server-key", NULL, &arguments->server_key},
+        {"--job", NULL, &arguments->job},
         {"--count", &arguments->count, NULL},       {"--seconds", &arguments->seconds, NULL},
         {"--workers", &arguments->workers, NULL},   {"--credit", &arguments->credit, NULL},
         {"--epoch", &arguments->epoch, NULL},       {"--next", &arguments->next, NULL},
@@ -82,6 +87,8 @@ struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, boo
     struct trajd_client *client = NULL;
     struct trajd_error error;
     const struct trajd_connect_options options = {.endpoint = arguments->endpoint,
+                                                  .key_file = arguments->key_file,
+                                                  .server_key = arguments->server_key,
                                                   .client_name = "trajctl",
                                                   .timeout_ms = 3000,
                                                   .reconnect = reconnect};

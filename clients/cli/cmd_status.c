@@ -65,9 +65,10 @@ static void print_workers(const struct trajd_yaml_node *list, const struct trajd
         char holds[32];
 
         snprintf(holds, sizeof holds, "%s of %s", text_of(item, "held"), text_of(item, "credit"));
-        printf("%-20s %9s %-22s %5s %9s %12s %10.1f s %10.1f s\n", text_of(item, "client"), text_of(item, "pid"),
+        printf("%-20s %9s %-22s %5s %9s %12s %10.1f s %10.1f s", text_of(item, "client"), text_of(item, "pid"),
                text_of(find_by(feeds, "feed_id", text_of(item, "feed_id")), "name"), text_of(item, "rank"), holds,
                text_of(item, "batches_sent"), number_of(item, "stalled_by_seconds"), number_of(item, "silent_seconds"));
+        printf(trajd_yaml_get(item, "remote") ? "  %s\n" : "\n", text_of(item, "remote"));
     }
 }
 
@@ -76,7 +77,8 @@ static void print_trouble(const struct trajd_yaml_node *root)
 {
     static const char *const names[] = {"batches_failed",      "handed_again",    "late_acks",        "late_publishes",
                                         "dead_sessions",       "resumed_sessions", "damaged_journals", "journals_refused",
-                                        "dropped_messages",    "refused_connections", "floods",        "unsent_messages"};
+                                        "dropped_messages",    "refused_connections", "floods",        "unsent_messages",
+                                        "refused_keys",        "failed_handshakes", "silent_sessions"};
     const char *before = "\nseen: ";
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

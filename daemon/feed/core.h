@@ -39,6 +39,9 @@ struct trajd_core_options {
     /* trajd_core_take may succeed now where it did not before: a slot became FREE, or a job wants production.
      */
     void (*wake)(void *context, struct trajd_core_feed *feed);
+    /* A FREE slot that must not be taken yet: its bytes are still being sent. Asked by trajd_core_take alone; who says
+     * so calls for another take when it is over. NULL: never. */
+    bool (*is_lent)(void *context, struct trajd_core_feed *feed, uint32_t slot);
     void *context;
 };
 

@@ -10,13 +10,16 @@
 #include "daemon/feed/transport.h"
 
 #define TRAJD_PEER_RINGS 16u
+#define TRAJD_PEER_WHERE 128u
 
 struct trajd_peer {
     uint64_t session; /* 0: the entry is free */
     struct trajd_route route;
-    uid_t uid;
-    bool attached;                    /* has its connection on fd.sock */
+    uint64_t owner;                   /* of trajd_incoming: who may resume it */
+    bool attached;                    /* has its connection on fd.sock; over tcp: has said something after HELLO */
     uint64_t attach_by_ns;            /* forgotten if not attached by then */
+    uint64_t heard_ns;                /* its last message */
+    char where[TRAJD_PEER_WHERE];     /* "NAME@ADDRESS" of a remote one, else "" */
     uint64_t rings[TRAJD_PEER_RINGS]; /* ids + 1 of those handed over lately, 0: none */
     uint32_t ring_count;
     uint32_t next; /* in its bucket, index + 1 */

@@ -35,25 +35,60 @@ static bool outbox_grow(struct trajd_outbox *outbox, size_t size)
     return true;
 }
 
-/* A record: route, ready_ns (of a BATCH, else 0), frame length, frame. Without memory the message is lost:
- * its session hears all again when it comes back. */
+/* A remote worker gets the rows that a good BATCH announces behind it. */
+static void add_part(struct trajd_server *server, const struct trajd_wire_batch *batch,
+                     struct trajd_record *record)
+{
+    struct trajd_feed *feed = server->feeds;
+    while (feed != NULL && trajd_core_feed_id(feed->core) != batch->feed_id)
+        feed = feed->next;
+    if (feed == NULL || record->route.door != TRAJD_DOOR_REMOTE || batch->error.size > 0)
+        return;
+    trajd_lending_borrow(feed->lending, batch->slot);
+    record->lending = feed->lending;
+    record->slot = batch->slot;
+    record->row_begin = batch->row_begin;
+    record->row_count = batch->row_count;
+}
+
+/* Without memory the message is lost: its session hears all again when it comes back. */
 void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
                        const struct trajd_wire_message *message)
 {
     struct trajd_outbox *outbox = &server->outbox;
-    const uint64_t ready_ns = message->op == TRAJD_WIRE_BATCH ? message->batch.ready_ns : 0;
-    const size_t prefix = sizeof(peer->route) + sizeof(ready_ns) + sizeof(uint32_t);
+    struct trajd_record record = {.route = peer->route};
+    struct trajd_wire_message welcome;
     size_t size;
-    if (!outbox_grow(outbox, prefix + TRAJD_WIRE_MAX_FRAME))
+    if (!outbox_grow(outbox, sizeof(record) + TRAJD_WIRE_MAX_FRAME))
         return;
-    unsigned char *record = outbox->bytes + outbox->size;
-    if (trajd_wire_encode(message, record + prefix, TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK)
+    if (message->op == TRAJD_WIRE_WELCOME && peer->route.door == TRAJD_DOOR_REMOTE) {
+        welcome = *message;
+        welcome.welcome.silence_ms = server->options.remote.silence_ms;
+        message = &welcome;
+    }
+    unsigned char *at = outbox->bytes + outbox->size;
+    if (trajd_wire_encode(message, at + sizeof(record), TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK)
         return;
-    const uint32_t length = (uint32_t)size;
-    memcpy(record, &peer->route, sizeof(peer->route));
-    memcpy(record + sizeof(peer->route), &ready_ns, sizeof(ready_ns));
-    memcpy(record + sizeof(peer->route) + sizeof(ready_ns), &length, sizeof(length));
-    outbox->size += prefix + size;
+    record.length = (uint32_t)size;
+    if (message->op == TRAJD_WIRE_BATCH) {
+        record.ready_ns = message->batch.ready_ns;
+        add_part(server, &message->batch, &record);
+    }
+    memcpy(at, &record, sizeof(record));
+    outbox->size += sizeof(record) + size;
+}
+
+/* What was never sent: its loans are returned. */
+static void drop_outbox(struct trajd_outbox *outbox)
+{
+    struct trajd_record record;
+    for (size_t at = 0; at < outbox->size; at += sizeof(record) + record.length) {
+        memcpy(&record, outbox->bytes + at, sizeof(record));
+        if (record.lending != NULL)
+            trajd_lending_return(record.lending, record.slot);
+    }
+    free(outbox->bytes);
+    *outbox = (struct trajd_outbox){0};
 }
 
 static void send_message(void *context, uint64_t session, void *user,
@@ -69,6 +104,13 @@ static void wake_taker(void *context, struct trajd_core_feed *core_feed)
     (void)context;
     if (feed != NULL)
         feed->is_wanted = true;
+}
+
+static bool is_lent(void *context, struct trajd_core_feed *core_feed, uint32_t slot)
+{
+    struct trajd_feed *feed = trajd_core_feed_user(core_feed);
+    (void)context;
+    return trajd_lending_is_lent(feed->lending, slot);
 }
 
 void trajd_server_wake_takers(struct trajd_server *server)
@@ -101,6 +143,7 @@ static enum trajd_status create_core(struct trajd_server *server, struct trajd_e
         .feed_names = server->options.feed_names,
         .send = send_message,
         .wake = wake_taker,
+        .is_lent = is_lent,
         .context = server,
     };
     return trajd_core_create(&options, &server->core, error);
@@ -113,7 +156,8 @@ static uint64_t identify(void *context, const uint8_t token[TRAJD_TOKEN_SIZE], u
     pthread_mutex_lock(&server->mutex);
     uint64_t session = trajd_core_find_token(server->core, token);
     struct trajd_peer *peer = session != 0 ? trajd_peers_by_session(&server->peers, session) : NULL;
-    bool known = peer != NULL && peer->uid == uid && !peer->attached;
+    bool known = peer != NULL && peer->owner == uid && !peer->attached &&
+                 peer->route.door == TRAJD_DOOR_LOCAL; /* a remote worker's token opens nothing here */
     if (known)
         peer->attached = true;
     pthread_mutex_unlock(&server->mutex);
@@ -130,6 +174,24 @@ static void gone(void *context, uint64_t session)
     pthread_mutex_unlock(&server->mutex);
 }
 
+static void tell(void *context, const char *line)
+{
+    struct trajd_server *server = context;
+    if (server->options.remote.tell != NULL)
+        server->options.remote.tell(server->options.context, line);
+}
+
+static struct trajd_transport_remote remote_door(struct trajd_server *server)
+{
+    const struct trajd_server_remote *remote = &server->options.remote;
+    return (struct trajd_transport_remote){.address = remote->address,
+                                           .keys = remote->keys,
+                                           .insecure_loopback = remote->insecure_loopback,
+                                           .silence_ms = remote->silence_ms,
+                                           .tell = tell,
+                                           .context = server};
+}
+
 static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_error *error)
 {
     char path[4096];
@@ -139,7 +201,8 @@ static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_
                                                       .group_access = server->options.group_access,
                                                       .max_frame_bytes = TRAJD_WIRE_MAX_FRAME,
                                                       .send_limit = 4 * TRAJD_WIRE_MAX_LEASES,
-                                                      .max_sessions = server->options.max_sessions};
+                                                      .max_sessions = server->options.max_sessions,
+                                                      .remote = remote_door(server)};
     enum trajd_status status = trajd_transport_create(&transport, &server->transport, error);
     if (status != TRAJD_OK)
         return status;
@@ -242,12 +305,14 @@ void trajd_server_destroy(struct trajd_server **pointer)
     if (server == NULL)
         return;
     stop_thread(server);
+    trajd_transport_destroy(&server->transport); /* nothing reads the rings any more */
+    drop_outbox(&server->sending);
     while (server->feeds != NULL) {
         struct trajd_feed *feed = server->feeds;
         trajd_server_remove_feed(server, &feed);
     }
+    drop_outbox(&server->outbox);
     trajd_fdsock_destroy(&server->fdsock);
-    trajd_transport_destroy(&server->transport);
     if (server->core != NULL)
         trajd_core_destroy(&server->core);
     trajd_peers_destroy(&server->peers);
@@ -258,13 +323,16 @@ void trajd_server_destroy(struct trajd_server **pointer)
     pthread_cond_destroy(&server->asked);
     pthread_mutex_destroy(&server->baton);
     pthread_mutex_destroy(&server->mutex);
-    free(server->outbox.bytes);
-    free(server->sending.bytes);
     free(server->frame);
     free(server->status);
     free(server->version);
     free(server);
     *pointer = NULL;
+}
+
+const char *trajd_server_remote_endpoint(const struct trajd_server *server)
+{
+    return trajd_transport_remote_endpoint(server->transport);
 }
 
 static struct timespec deadline_in(uint64_t timeout_ms)

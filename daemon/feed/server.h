@@ -80,6 +80,14 @@ struct trajd_server_options {
     uint32_t feed_idle_ms;
     bool answers_asks; /* somebody takes questions with trajd_server_take_ask */
     const char *const *feed_names; /* told in WELCOME and in "no such feed"; NULL-ended */
+    struct trajd_server_remote {
+        const char *address;    /* "ADDRESS:PORT" to listen on for remote workers; NULL: local ones alone */
+        const char *keys;       /* directory of CURVE keys (keyring.h) */
+        bool insecure_loopback; /* no CURVE; refused unless the address is 127.0.0.1 or ::1 */
+        uint32_t silence_ms;    /* a remote worker that says nothing for so long is dead */
+        /* A line for the log: who was refused, and why. On the server's thread. May be NULL. */
+        void (*tell)(void *context, const char *line);
+    } remote;
     bool group_access; /* sockets are 0770: whoever is in the directory's group may connect; else our uid and
                           root */
 };
@@ -88,6 +96,8 @@ struct trajd_server_options {
  * sockets, starts the thread. */
 enum trajd_status trajd_server_create(const struct trajd_server_options *options,
                                       struct trajd_server **server, struct trajd_error *error);
+/* "tcp://ADDRESS:PORT" that remote workers are served at; NULL: none is. */
+const char *trajd_server_remote_endpoint(const struct trajd_server *server);
 /* Tells every session GOAWAY, then waits until all leases are back or timeout_ms is over. */
 void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms);
 /* Wakes every taker with TRAJD_ERR_CLOSED, joins the thread, frees all feeds, clears the pointer. */

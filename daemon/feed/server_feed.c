@@ -69,17 +69,17 @@ static enum trajd_status enter_core(struct trajd_server *server, const struct tr
         .tail_short = options->tail_short,
         .journal_directory = options->journal_directory,
         .rank_timeout_ns = options->rank_timeout_ns,
-        .ring_size_bytes = feed->ring.size_bytes,
-        .slot_size_bytes = feed->ring.slot_size_bytes,
+        .ring_size_bytes = feed->lending->ring.size_bytes,
+        .slot_size_bytes = feed->lending->ring.slot_size_bytes,
         .writable = true, /* a slot has one reader, or readers of rows of their own */
         .tensor_count = options->schema->tensor_count,
-        .tensors = feed->tensors,
+        .tensors = feed->lending->tensors,
         .user = feed,
     };
     pthread_mutex_lock(&server->mutex);
     enum trajd_status status = trajd_core_add_feed(server->core, &core, &feed->core, error);
     if (status == TRAJD_OK) {
-        trajd_ring_name(&feed->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
+        trajd_ring_name(&feed->lending->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
         feed->next = server->feeds;
         server->feeds = feed;
     }
@@ -89,10 +89,28 @@ static enum trajd_status enter_core(struct trajd_server *server, const struct tr
 
 static void free_feed(struct trajd_feed *feed)
 {
-    trajd_ring_destroy(&feed->ring);
+    trajd_lending_drop(&feed->lending);
     pthread_cond_destroy(&feed->wanted);
-    free(feed->tensors);
     free(feed);
+}
+
+static enum trajd_status make_ring(struct trajd_feed *feed, const struct trajd_feed_options *options,
+                                   struct trajd_error *error)
+{
+    struct trajd_ring ring = {.fd = -1};
+    enum trajd_status status =
+        trajd_ring_create(&ring, options->slot_count, options->schema->slot_size_bytes, error);
+    if (status != TRAJD_OK)
+        return status;
+    struct trajd_wire_tensor *tensors = copy_schema(options->schema);
+    if (tensors != NULL)
+        feed->lending =
+            trajd_lending_create(&ring, tensors, options->schema->tensor_count, feed->server->wake_fd);
+    if (feed->lending != NULL)
+        return TRAJD_OK;
+    free(tensors);
+    trajd_ring_destroy(&ring);
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
 }
 
 enum trajd_status trajd_server_add_feed(struct trajd_server *server, const struct trajd_feed_options *options,
@@ -103,17 +121,11 @@ enum trajd_status trajd_server_add_feed(struct trajd_server *server, const struc
     if (feed == NULL)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
     feed->server = server;
-    feed->ring.fd = -1;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&feed->wanted, &attributes);
     pthread_condattr_destroy(&attributes);
-    enum trajd_status status;
-    feed->tensors = copy_schema(options->schema);
-    if (feed->tensors == NULL)
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
-    else
-        status = trajd_ring_create(&feed->ring, options->slot_count, options->schema->slot_size_bytes, error);
+    enum trajd_status status = make_ring(feed, options, error);
     if (status == TRAJD_OK)
         status = enter_core(server, options, feed, error);
     if (status != TRAJD_OK) {
@@ -234,7 +246,7 @@ enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms, 
                                     .epoch = core.epoch,
                                     .position = core.position,
                                     .row_count = core.row_count,
-                                    .memory = trajd_ring_slot(&feed->ring, core.slot),
+                                    .memory = trajd_ring_slot(&feed->lending->ring, core.slot),
                                     .generation = core.generation,
                                     .range_count = core.range_count,
                                     .ranges = core.ranges};
@@ -255,7 +267,7 @@ void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
                                          .life = fill->life,
                                          .epoch = fill->epoch,
                                          .position = fill->position};
-    trajd_ring_stamp(&feed->ring, fill->slot, &header);
+    trajd_ring_stamp(&feed->lending->ring, fill->slot, &header);
     pthread_mutex_lock(&server->mutex);
     trajd_core_publish(feed->core, &core, failure, now());
     trajd_server_wake_takers(server);

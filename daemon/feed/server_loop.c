@@ -18,6 +18,21 @@ static void note_latency(struct trajd_server *server, uint64_t ready_ns)
     server->latency[bucket < TRAJD_LATENCY_BUCKETS ? bucket : TRAJD_LATENCY_BUCKETS - 1]++;
 }
 
+static enum trajd_status send_record(struct trajd_server *server, const struct trajd_record *record,
+                                     const void *frame)
+{
+    struct trajd_piece pieces[TRAJD_WIRE_MAX_TENSORS];
+    if (record->lending == NULL)
+        return trajd_transport_send(server->transport, &record->route, frame, record->length);
+    const uint32_t count = trajd_lending_part(record->lending, record->slot, record->row_begin,
+                                              record->row_count, pieces);
+    enum trajd_status status =
+        trajd_transport_send_part(server->transport, &record->route, frame, record->length, pieces, count,
+                                  record->lending, record->slot);
+    trajd_lending_return(record->lending, record->slot);
+    return status;
+}
+
 /* Each record as send_message wrote it. The baton is held. True if there was something to send. */
 static bool send_outbox(struct trajd_server *server)
 {
@@ -25,18 +40,14 @@ static bool send_outbox(struct trajd_server *server)
     const unsigned char *at = server->sending.bytes;
     const unsigned char *end = at + server->sending.size;
     while (at < end) {
-        struct trajd_route route;
-        uint64_t ready_ns;
-        uint32_t length;
-        memcpy(&route, at, sizeof(route));
-        memcpy(&ready_ns, at + sizeof(route), sizeof(ready_ns));
-        memcpy(&length, at + sizeof(route) + sizeof(ready_ns), sizeof(length));
-        at += sizeof(route) + sizeof(ready_ns) + sizeof(length);
-        if (trajd_transport_send(server->transport, &route, at, length) != TRAJD_OK)
+        struct trajd_record record;
+        memcpy(&record, at, sizeof(record));
+        at += sizeof(record);
+        if (send_record(server, &record, at) != TRAJD_OK)
             server->unsent++; /* the peer comes back with its token, or its end of file ends the session */
-        else if (ready_ns != 0)
-            note_latency(server, ready_ns);
-        at += length;
+        else if (record.ready_ns != 0)
+            note_latency(server, record.ready_ns);
+        at += record.length;
     }
     server->sending.size = 0;
     return found;
@@ -91,14 +102,28 @@ static bool receive_all(struct trajd_server *server, uint64_t now_ns)
     return false;
 }
 
-/* A HELLO that no connection on fd.sock followed. */
-static void forget_unattached(struct trajd_server *server, uint64_t now_ns)
+/* A HELLO that nothing followed, and remote workers that are not heard any more: a local one's death is the end
+ * of file of its connection on fd.sock. */
+static void forget_silent(struct trajd_server *server, uint64_t now_ns)
 {
+    const uint64_t silence_ns = server->options.remote.silence_ms * UINT64_C(1000000);
     for (uint32_t i = 0; i < server->peers.capacity; i++) {
         struct trajd_peer *peer = &server->peers.list[i];
-        if (peer->session != 0 && !peer->attached && now_ns >= peer->attach_by_ns)
-            trajd_server_end_session(server, peer, now_ns);
+        const bool remote = peer->route.door == TRAJD_DOOR_REMOTE;
+        const bool silent = remote && now_ns >= peer->heard_ns + silence_ns;
+        if (peer->session == 0 || (!silent && (peer->attached || now_ns < peer->attach_by_ns)))
+            continue;
+        server->silent_sessions += remote && peer->attached;
+        trajd_server_end_session(server, peer, now_ns);
     }
+}
+
+/* Slots that takers waited for came back from the transport. */
+static void wake_for_loans(struct trajd_server *server)
+{
+    for (struct trajd_feed *feed = server->feeds; feed != NULL; feed = feed->next)
+        if (trajd_lending_came_back(feed->lending))
+            feed->is_wanted = true;
 }
 
 /* The feeds that nobody has been on for long, each once; they cannot be removed until told. */
@@ -153,7 +178,7 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
     uint32_t idle_count = 0;
     server->tick_at_ns = now_ns + TICK_NS;
     pthread_mutex_lock(&server->mutex);
-    forget_unattached(server, now_ns);
+    forget_silent(server, now_ns);
     measure_rates(server, now_ns);
     if (server->options.feed_idle != NULL)
         idle_count = collect_idle(server, idle, now_ns);
@@ -166,6 +191,7 @@ static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
 {
     pthread_mutex_lock(&server->mutex);
     server->woken = false;
+    wake_for_loans(server);
     trajd_server_finish_requests(server, now_ns);
     take_outbox(server);
     if (server->draining && trajd_core_lease_count(server->core) == 0)

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -38,13 +39,13 @@ void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *pe
 
 /* The session that the token names, if it is this instance's and the same user's. */
 static struct trajd_peer *find_resumed(struct trajd_server *server, const struct trajd_wire_hello *hello,
-                                       uid_t uid)
+                                       uint64_t owner)
 {
     if (!hello->has_token || hello->instance != server->options.instance_id)
         return NULL;
     uint64_t session = trajd_core_find_token(server->core, hello->token);
     struct trajd_peer *peer = session != 0 ? trajd_peers_by_session(&server->peers, session) : NULL;
-    return peer != NULL && peer->uid == uid ? peer : NULL;
+    return peer != NULL && peer->owner == owner ? peer : NULL;
 }
 
 static enum trajd_status make_token(uint8_t token[TRAJD_WIRE_TOKEN_SIZE], struct trajd_error *error)
@@ -67,6 +68,14 @@ static enum trajd_status make_way(struct trajd_server *server, const struct traj
     return TRAJD_OK;
 }
 
+static void note_remote(struct trajd_peer *peer, const struct trajd_incoming *incoming, uint64_t now_ns)
+{
+    peer->heard_ns = now_ns;
+    if (incoming->route.door == TRAJD_DOOR_REMOTE)
+        snprintf(peer->where, sizeof(peer->where), "%s@%s", incoming->user[0] != '\0' ? incoming->user : "anybody",
+                 incoming->address);
+}
+
 static enum trajd_status start_session(struct trajd_server *server, const struct trajd_incoming *incoming,
                                        struct trajd_wire_hello *hello, uint64_t now_ns,
                                        struct trajd_error *error)
@@ -75,7 +84,7 @@ static enum trajd_status start_session(struct trajd_server *server, const struct
     uint64_t session;
     bool resumed;
     void *replaced;
-    struct trajd_peer *peer = find_resumed(server, hello, incoming->uid);
+    struct trajd_peer *peer = find_resumed(server, hello, incoming->owner);
     struct trajd_peer *here = trajd_peers_by_route(&server->peers, &incoming->route);
     if (here != NULL && !here->attached && !hello->has_token) { /* it has not heard the first answer yet */
         trajd_core_welcome(server->core, here->session, hello, now_ns);
@@ -99,9 +108,10 @@ static enum trajd_status start_session(struct trajd_server *server, const struct
     if (status != TRAJD_OK)
         return status;
     if (!known) {
-        peer->uid = incoming->uid;
+        peer->owner = incoming->owner;
         peer->attach_by_ns = now_ns + ATTACH_NS;
     }
+    note_remote(peer, incoming, now_ns);
     peer->session = session;
     trajd_peers_set_route(&server->peers, peer, &incoming->route);
     trajd_core_welcome(server->core, session, hello, now_ns);
@@ -119,10 +129,10 @@ static bool enter_feed(struct trajd_server *server, struct trajd_peer *peer, con
         return false;
     struct trajd_feed *feed = trajd_core_feed_user(chosen != NULL ? chosen : core);
     if (trajd_core_open(server->core, peer->session, open, feed->core, now_ns) != TRAJD_OK ||
-        !trajd_peer_note_ring(peer, feed->ring.ring_id))
+        peer->route.door == TRAJD_DOOR_REMOTE || !trajd_peer_note_ring(peer, feed->lending->ring.ring_id))
         return true;
     /* a worker that does not take its ring waits in vain until its own timeout; its end of file ends all */
-    trajd_fdsock_send_ring(server->fdsock, peer->session, &feed->ring, NULL);
+    trajd_fdsock_send_ring(server->fdsock, peer->session, &feed->lending->ring, NULL);
     return true;
 }
 
@@ -277,6 +287,8 @@ static bool handle_session_message(struct trajd_server *server, const struct tra
     pthread_mutex_lock(&server->mutex);
     struct trajd_peer *peer = trajd_peers_by_route(&server->peers, &incoming->route);
     if (peer != NULL) {
+        peer->heard_ns = now_ns;
+        peer->attached = peer->attached || peer->route.door == TRAJD_DOOR_REMOTE; /* it has heard WELCOME */
         trajd_core_touch(server->core, peer->session, now_ns);
         if (message->op == TRAJD_WIRE_OPEN)
             request = handle_open(server, peer, &message->open, now_ns);

@@ -13,6 +13,7 @@
 
 #include "daemon/feed/core.h"
 #include "daemon/feed/fdsock.h"
+#include "daemon/feed/lending.h"
 #include "daemon/feed/peers.h"
 #include "daemon/feed/ring.h"
 #include "daemon/feed/server.h"
@@ -27,8 +28,7 @@ struct trajd_feed {
     struct trajd_server *server;
     struct trajd_feed *next;
     struct trajd_core_feed *core;
-    struct trajd_ring ring;
-    struct trajd_wire_tensor *tensors; /* their texts stand behind them, in the same allocation */
+    struct trajd_lending *lending; /* its ring and tensors */
     pthread_cond_t wanted;             /* a take may succeed, or the feed is closed */
     bool is_wanted;                    /* whoever has called the core signals it when all is sent */
     bool closed;
@@ -36,10 +36,18 @@ struct trajd_feed {
     uint32_t users; /* threads in take, or the callback feed_idle: removal waits for them */
 };
 
-/* Encoded messages in the order that the core said them. */
+/* Encoded messages in the order that the core said them: each a trajd_record and its frame behind it. */
 struct trajd_outbox {
     unsigned char *bytes;
     size_t size, room;
+};
+
+struct trajd_record {
+    uint64_t ready_ns; /* of a BATCH, else 0 */
+    struct trajd_lending *lending; /* a part whose bytes follow the frame, with a loan of its slot; NULL: none */
+    uint32_t slot, row_begin, row_count;
+    uint32_t length; /* of the frame */
+    struct trajd_route route;
 };
 
 /* An OPEN that waits for the producer. */
@@ -100,6 +108,7 @@ struct trajd_server {
     struct trajd_fdsock *fdsock;
     unsigned char *frame; /* TRAJD_WIRE_MAX_FRAME: of direct answers */
     char *status;         /* TRAJD_WIRE_MAX_STATUS */
+    uint64_t silent_sessions; /* remote ones that were given up */
     uint64_t tick_at_ns, rate_since_ns;
     uint64_t rate_base_batches, rate_base_windows;
     double batch_rate_hz, window_rate_hz;

@@ -76,6 +76,13 @@ static void append_totals(struct text *text, const struct trajd_server *server, 
            __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED) + counters->malformed,
            counters->refused, counters->floods);
     append(text, ",\"unsent_messages\":%" PRIu64, server->unsent);
+    if (trajd_transport_remote_endpoint(server->transport) != NULL) {
+        append(text, ",");
+        append_string(text, "remote", trajd_transport_remote_endpoint(server->transport));
+        append(text,
+               ",\"refused_keys\":%" PRIu64 ",\"failed_handshakes\":%" PRIu64 ",\"silent_sessions\":%" PRIu64,
+               counters->refused_keys, counters->failed_handshakes, server->silent_sessions);
+    }
     append(text, ",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f", server->batch_rate_hz,
            server->window_rate_hz);
     append(text, ",\"ready_to_sent_us\":{\"p50\":%.1f,\"p99\":%.1f}",
@@ -98,18 +105,26 @@ static void append_feed(struct text *text, const struct trajd_feed *feed)
            ",\"cursor\":%" PRIu64,
            info.epoch, info.epoch_length, info.produced_epoch, info.cursor);
     append(text, ",\"batches\":%" PRIu64 ",\"batches_left\":%" PRIu64, info.batches, info.batches_left);
-    append(
-        text, ",\"ring_bytes\":%" PRIu64 ",\"slots\":{\"count\":%u,\"free\":%u,\"filling\":%u,\"ready\":%u}",
-        feed->ring.size_bytes, feed->ring.slot_count, info.slots_free, info.slots_filling, info.slots_ready);
+    append(text,
+           ",\"ring_bytes\":%" PRIu64
+           ",\"slots\":{\"count\":%u,\"free\":%u,\"filling\":%u,\"ready\":%u,\"lent\":%u}",
+           feed->lending->ring.size_bytes, feed->lending->ring.slot_count, info.slots_free, info.slots_filling,
+           info.slots_ready, trajd_lending_count(feed->lending));
     append(text, ",\"stalled_seconds\":%.6f,\"absent_seconds\":%.6f,\"absent_rank\":%u}",
            (double)info.stalled_ns * 1e-9, (double)info.absent_ns * 1e-9, info.absent_rank);
 }
 
-static void append_session(struct text *text, const struct trajd_core_session_info *info, uint64_t now_ns)
+static void append_session(struct text *text, struct trajd_server *server,
+                           const struct trajd_core_session_info *info, uint64_t now_ns)
 {
+    const struct trajd_peer *peer = trajd_peers_by_session(&server->peers, info->session);
     const uint64_t silent_ns = now_ns > info->last_message_ns ? now_ns - info->last_message_ns : 0;
     append(text, "{\"session\":%" PRIu64 ",", info->session);
     append_string(text, "client", info->client);
+    if (peer != NULL && peer->where[0] != '\0') {
+        append(text, ",");
+        append_string(text, "remote", peer->where);
+    }
     append(text, ",\"pid\":%" PRIu64 ",\"feed_id\":%u,\"rank\":%u,\"credit\":%u,\"held\":%u", info->pid,
            info->feed_id, info->rank, info->credit, info->held);
     append(text, ",\"batches_sent\":%" PRIu64 ",\"batches_done\":%" PRIu64, info->batches_sent,
@@ -118,7 +133,7 @@ static void append_session(struct text *text, const struct trajd_core_session_in
            (double)silent_ns * 1e-9);
 }
 
-static void append_lists(struct text *text, const struct trajd_server *server, uint64_t now_ns)
+static void append_lists(struct text *text, struct trajd_server *server, uint64_t now_ns)
 {
     struct text list = *text; /* leaves room for its end */
     list.room -= STATUS_RESERVE;
@@ -137,7 +152,7 @@ static void append_lists(struct text *text, const struct trajd_server *server, u
         if (list.room - list.length < 2048)
             continue;
         append(&list, "%s", shown++ > 0 ? "," : "");
-        append_session(&list, &info, now_ns);
+        append_session(&list, server, &info, now_ns);
     }
     text->length = list.length;
     append(text, "],\"session_count\":%u,\"sessions_not_shown\":%u", count, count - shown);

@@ -31,10 +31,17 @@ struct slot *trajd_slot_of_lease(struct trajd_core *core, const struct trajd_wir
     return &(*feed)->slots[lease->slot];
 }
 
-static uint32_t find_free(const struct trajd_core_feed *feed)
+static bool is_lent(struct trajd_core_feed *feed, uint32_t slot)
+{
+    const struct trajd_core_options *options = &feed->core->options;
+
+    return options->is_lent && options->is_lent(options->context, feed, slot);
+}
+
+static uint32_t find_free(struct trajd_core_feed *feed)
 {
     for (uint32_t i = 0; i < feed->options.slot_count; i++)
-        if (feed->slots[i].state == SLOT_FREE)
+        if (feed->slots[i].state == SLOT_FREE && !is_lent(feed, i))
             return i;
     return UINT32_MAX;
 }

@@ -1,4 +1,4 @@
-/* fake_producer DIRECTORY [NAME=NUMBER...]: a daemon without datasets, for tests that kill it. Says READY on
+/* fake_producer DIRECTORY [NAME=NUMBER...] [tcp=ADDRESS:PORT [keys=DIRECTORY]]: a daemon without datasets, for tests that kill it. Says READY on
  * its standard output, and ends with its standard input, or at SIGTERM after a drain of a second. */
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +20,7 @@ static bool set_option(struct producer_options *options, const char *name, size_
     } table[] = {
         {"slots", &options->slots, NULL},           {"batch", &options->batch, NULL},
         {"credit", &options->credit, NULL},         {"sessions", &options->sessions, NULL},
+        {"silence", &options->silence_ms, NULL},
         {"delay_us", &options->delay_us, NULL},     {"length", NULL, &options->length},
         {"payload", NULL, &options->payload_bytes}, {"fail", NULL, &options->fail_position},
         {"instance", NULL, &options->instance},
@@ -52,6 +53,10 @@ static bool parse(int argc, char **argv, struct producer_options *options)
         bool known = set_option(options, argv[i], length, value);
         if (!known && strncmp(argv[i], "journal=", 8) == 0)
             known = true, options->journal = value != 0;
+        if (!known && strncmp(argv[i], "tcp=", 4) == 0)
+            known = true, options->tcp = argv[i] + 4;
+        if (!known && strncmp(argv[i], "keys=", 5) == 0)
+            known = true, options->keys = argv[i] + 5;
         if (!known && strncmp(argv[i], "descriptors=", 12) == 0)
             known = limit_descriptors(value);
         if (!known)
@@ -79,6 +84,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "fake_producer: %s\n", error.message);
         return 1;
     }
+    if (options.tcp != NULL)
+        printf("REMOTE %s\n", trajd_server_remote_endpoint(producer_server(producer)));
     printf("READY\n");
     fflush(stdout);
     poll(items, 2, -1);

@@ -19,7 +19,8 @@ class Error(c.Structure):
 
 class ConnectOptions(c.Structure):
     _fields_ = [("endpoint", c.c_char_p), ("client_name", c.c_char_p), ("timeout_ms", c.c_uint32),
-                ("reconnect", c.c_bool), ("explicit_done", c.c_bool), ("interrupted", c.c_void_p), ("context", c.c_void_p)]
+                ("reconnect", c.c_bool), ("explicit_done", c.c_bool), ("interrupted", c.c_void_p), ("context", c.c_void_p),
+                ("key_file", c.c_char_p), ("server_key", c.c_char_p)]
 
 
 class OpenOptions(c.Structure):
@@ -97,9 +98,10 @@ class Batch:
 
 
 class Client:
-    def __init__(self, library, endpoint, timeout_ms=10000, reconnect=False):
+    def __init__(self, library, endpoint, timeout_ms=10000, reconnect=False, key_file=None):
         self.library, self.handle, self.error = library, c.c_void_p(), Error()
-        options = ConnectOptions(str(endpoint).encode(), b"pytest", timeout_ms, reconnect)
+        options = ConnectOptions(str(endpoint).encode(), b"pytest", timeout_ms, reconnect,
+                                 key_file=key_file and str(key_file).encode())
         self.check(library.trajd_client_connect(c.byref(options), c.byref(self.handle), c.byref(self.error)))
 
     def check(self, status):

@@ -121,6 +121,7 @@ static void set_defaults(struct producer_options *options)
     options->batch = options->batch > 0 ? options->batch : 8;
     options->credit = options->credit > 0 ? options->credit : 16;
     options->sessions = options->sessions > 0 ? options->sessions : 16;
+    options->silence_ms = options->silence_ms > 0 ? options->silence_ms : 10000;
     options->length = options->length > 0 ? options->length : 1000;
     options->instance =
         options->instance > 0 ? options->instance : (uint64_t)trajd_now_ns() ^ (uint64_t)getpid() << 40;
@@ -164,7 +165,11 @@ enum trajd_status producer_start(const struct producer_options *options, struct 
                                                 .context = producer,
                                                 .feed_idle_ms = 1000,
                                                 .answers_asks = producer->options.answers_asks,
-                                                .feed_names = names};
+                                                .feed_names = names,
+                                                .remote = {.address = options->tcp,
+                                                           .keys = options->keys,
+                                                           .insecure_loopback = options->keys == NULL,
+                                                           .silence_ms = producer->options.silence_ms}};
     enum trajd_status status = trajd_server_create(&server, &producer->server, error);
     if (status == TRAJD_OK)
         status = add_feed(producer, error);

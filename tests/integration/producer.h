@@ -20,6 +20,8 @@ struct producer_options {
     uint64_t instance;                       /* 0: from the clock */
     bool answers_asks;                       /* questions wait for the test to take them */
     bool journal;                            /* DONE survives, in `directory` */
+    const char *tcp, *keys;                  /* for remote workers: address; NULL: none. keys NULL: no CURVE */
+    uint32_t silence_ms;                     /* of remote workers; 0: 10,000 */
 };
 
 struct producer;

@@ -26,10 +26,11 @@ def main():
     parser.add_argument("--epoch", type=int, default=0)
     parser.add_argument("--position", type=int, default=0)
     parser.add_argument("--credit", type=int, default=0)
+    parser.add_argument("--key", help="of a tcp:// endpoint")
     parser.add_argument("--job", default="")
     options = parser.parse_args()
 
-    client = trajd.Client(trajd.load(options.build), options.endpoint, reconnect=True)
+    client = trajd.Client(trajd.load(options.build), options.endpoint, reconnect=True, key_file=options.key)
     info = client.open(options.feed, mode=trajd.SHARD if options.world else trajd.SHARE, rank=options.rank,
                        world=options.world, job=options.job, epoch=options.epoch, position=options.position, credit=options.credit)
     say(event="open", length=info.epoch_length, windows=info.window_count, next=info.next, fingerprint=info.fingerprint, pid=os.getpid())

@@ -1,0 +1,257 @@
+"""Workers over tcp, with keys as trajctl makes them: the same bytes, ranks here and there, deaths and cuts on both sides."""
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from conftest import BUILD, LIBRARY, Daemon, trajd, wait_for
+from test_failures import FEED, Worker, finish
+
+TIMEOUT = 1.0
+
+
+def trajctl(*arguments):
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    environment["TSAN_OPTIONS"] = "report_bugs=0"
+    return subprocess.run([BUILD / "clients/cli/trajctl", *map(str, arguments)], capture_output=True, text=True, timeout=60,
+                          env=environment)
+
+
+@pytest.fixture
+def keys(tmp_path):
+    """A directory of keys with one worker, whose file this is."""
+    assert trajctl("keygen", tmp_path / "keys").returncode == 0
+    assert trajctl("keygen", tmp_path / "keys", "--client", "alice").returncode == 0
+    return tmp_path / "keys/alice.key_secret"
+
+
+def config(path, more="", port=0):
+    return (f"listen: {{tcp: \"127.0.0.1:{port}\", keys: keys, worker_timeout: {TIMEOUT}s}}\n"
+            + FEED.format(path=path).replace("slots: 6", f"slots: 6{more}"))
+
+
+def remote_of(one):
+    """Where the daemon listens; of its last start."""
+    return re.findall(r"remote workers at (tcp://\S+)", one.text())[-1]
+
+
+class Elsewhere:
+    """Stands for a daemon where a Worker is started: the same endpoint for all of them, and the key."""
+
+    def __init__(self, endpoint):
+        self.endpoint = endpoint
+
+
+def client_of(endpoint, key, **options):
+    return trajd.Client(LIBRARY, endpoint, key_file=key, **options)
+
+
+def status(one):
+    client = one.client()
+    document = client.status()
+    client.close()
+    return document
+
+
+@contextlib.contextmanager
+def proxy_to(endpoint, port=0):
+    """A proxy process, and its endpoint."""
+    process = subprocess.Popen([sys.executable, pathlib.Path(__file__).parent / "tcp_proxy.py", endpoint.rsplit(":", 1)[1], str(port)],
+                               stdout=subprocess.PIPE, text=True,
+                               env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
+    try:
+        yield process, f"tcp://127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_remote_worker_gets_the_same_bytes(daemon, demo_file, keys):
+    one = daemon(config(demo_file))
+    here, there = one.client(), client_of(remote_of(one), keys)
+    for epoch in (0, 1):
+        local, remote = (client.open("train", job=name, epoch=epoch) and dict(client.epoch())
+                         for client, name in ((here, "local"), (there, "remote")))
+        assert local.keys() == remote.keys() and len(local) > 10
+        for position, arrays in local.items():
+            assert arrays.keys() == remote[position].keys()
+            for name, array in arrays.items():
+                assert array.dtype == remote[position][name].dtype and array.shape == remote[position][name].shape
+                assert array.tobytes() == remote[position][name].tobytes(), (position, name)
+    sessions = there.status()["sessions"]
+    assert [s.get("remote", "") for s in sessions if "remote" in s] == ["alice@127.0.0.1"]
+    here.close()
+    there.close()
+
+
+def test_a_local_and_a_remote_rank(daemon, demo_file, keys):
+    one = daemon(config(demo_file))
+    ranks = [one.client(), client_of(remote_of(one), keys)]
+    whole = one.client()
+    whole.open("train", job="whole")
+    expected = dict(whole.epoch())
+    for r, client in enumerate(ranks):
+        client.open("train", job="ranks", mode=trajd.SHARD, rank=r, world=2)
+    for position in sorted(expected):
+        parts = []
+        for client in ranks:
+            batch = client.next()
+            assert batch.position == position
+            parts.append(batch.copy())
+            batch.release()
+        for name, array in expected[position].items():
+            assert np.concatenate([part[name] for part in parts]).tobytes() == array.tobytes()
+    assert all(client.next() is None for client in ranks)
+    for client in [*ranks, whole]:
+        client.close()
+
+
+def test_a_killed_remote_workers_leases_go_to_another(daemon, demo_file, keys):
+    one = daemon(config(demo_file))
+    victim = Worker(Elsewhere(remote_of(one)), "--hold", 3, "--credit", 4, "--key", keys)
+    victim.read("holding")
+    wait_for(lambda: status(one)["batches_done"] >= 2, what="two batches DONE")
+    heir = Worker(one)
+    heir.read("batch")
+    victim.kill()
+    finish(heir)
+    held = victim.batches()
+    done = [i for batch in held[:2] for i in batch["ids"]]
+    assert sorted(heir.ids() + done) == list(range(heir.said[0]["windows"]))
+    assert set(held[2]["ids"]) <= set(heir.ids())
+    assert status(one)["silent_sessions"] == 1
+
+
+def test_a_stopped_remote_worker_loses_its_leases_and_goes_on(daemon, demo_file, keys):
+    one = daemon(config(demo_file))
+    sleeper = Worker(Elsewhere(remote_of(one)), "--pace", "--credit", 2, "--key", keys)
+    sleeper.read("open")
+    sleeper.go()
+    sleeper.read("batch")
+    sleeper.signal(signal.SIGSTOP)
+    wait_for(lambda: status(one)["silent_sessions"] == 1, what="the sleeper given up")
+    other = Worker(one)
+    other.read("batch")
+    sleeper.signal(signal.SIGCONT)
+    sleeper.process.stdin.close()
+    finish(sleeper)
+    finish(other)
+    windows = other.said[0]["windows"]
+    assert set(sleeper.ids() + other.ids()) == set(range(windows))
+    assert len(sleeper.ids() + other.ids()) <= windows + 2 * 16  # what it held came again, and that alone
+
+
+def test_the_daemon_dies_and_returns(daemon, demo_file, keys, tmp_path):
+    one = daemon(config(demo_file))
+    port = int(remote_of(one).rsplit(":", 1)[1])
+    worker = Worker(Elsewhere(remote_of(one)), "--pace", "--key", keys)
+    worker.read("open")
+    for _ in range(5):
+        worker.go()
+        worker.read("batch")
+    wait_for(lambda: status(one)["batches_done"] >= 4, what="four batches DONE")
+    one.kill()
+    one.config.write_text(one.config.read_text().replace("127.0.0.1:0", f"127.0.0.1:{port}"))
+    one.start()
+    worker.process.stdin.close()
+    finish(worker)
+    windows = worker.said[0]["windows"]
+    assert set(worker.ids()) == set(range(windows))
+    assert len(worker.ids()) <= windows + 4 * 16  # those that had come before the death was noticed
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_a_network_that_stands_still(daemon, demo_file, keys, long):
+    one = daemon(config(demo_file))
+    with proxy_to(remote_of(one)) as (proxy, endpoint):
+        worker = Worker(Elsewhere(endpoint), "--pace", "--credit", 2, "--key", keys)
+        worker.read("open")
+        worker.go()
+        worker.read("batch")
+        proxy.send_signal(signal.SIGSTOP)
+        if long:
+            wait_for(lambda: status(one)["silent_sessions"] == 1, what="the worker given up")
+        worker.go()
+        proxy.send_signal(signal.SIGCONT)
+        worker.process.stdin.close()
+        finish(worker)
+    windows = worker.said[0]["windows"]
+    if long:
+        assert set(worker.ids()) == set(range(windows))
+        assert len(worker.ids()) <= windows + 2 * 16
+    else:
+        assert sorted(worker.ids()) == list(range(windows))
+
+
+def test_connections_that_are_cut(daemon, demo_file, keys):
+    one = daemon(config(demo_file))
+    ids, port, info = [], 0, None
+    with contextlib.ExitStack() as stack:
+        for turn in range(4):
+            with proxy_to(remote_of(one), port) as (_, endpoint):  # the one before was killed, with its connections
+                if turn == 0:
+                    client, port = client_of(endpoint, keys), int(endpoint.rsplit(":", 1)[1])
+                    stack.callback(client.close)
+                    info, batches = client.open("train"), client.epoch()
+                for _ in range(3):
+                    ids += next(batches)[1]["window_id"].tolist()
+        with proxy_to(remote_of(one), port):
+            for _, arrays in batches:
+                ids += arrays["window_id"].tolist()
+            stack.close()
+    assert sorted(ids) == list(range(info.window_count))
+    assert status(one)["resumed_sessions"] >= 1
+
+
+def test_a_daemon_that_is_not_there(keys):
+    with pytest.raises(trajd.TrajdError, match="no daemon answers at tcp://127.0.0.1:9") as found:
+        client_of("tcp://127.0.0.1:9", keys, timeout_ms=300)
+    assert found.value.status == trajd.TIMEOUT
+
+
+def test_who_is_not_known_is_named_once(daemon, demo_file, keys, tmp_path):
+    one = daemon(config(demo_file))
+    public = tmp_path / "keys/clients/alice.key"
+    stranger = re.search('public-key = "(.*)"', public.read_text())[1]
+    public.unlink()
+    for _ in range(2):
+        with pytest.raises(trajd.TrajdError, match="does not know the key"):
+            client_of(remote_of(one), keys, timeout_ms=500)
+    assert one.text().count(stranger) == 1
+    assert status(one)["refused_keys"] >= 2
+    result = trajctl("status", "--endpoint", remote_of(one), "--key", keys)
+    assert result.returncode == 1 and "does not know the key" in result.stderr
+
+
+def test_the_command_line_takes_the_endpoint(daemon, demo_file, keys):
+    one = daemon(config(demo_file))
+    where = ["--endpoint", remote_of(one), "--key", keys]
+    result = trajctl("recv", "train", "--count", 2, *where)
+    assert result.returncode == 0 and result.stdout.count("epoch 0 position") == 2, result.stderr
+    result = trajctl("status", *where)
+    assert result.returncode == 0 and "alice@127.0.0.1" in result.stdout, result.stderr
+    result = trajctl("bench", "train", "--seconds", 1, *where)
+    assert result.returncode == 0 and "batches/s" in result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("listen, message", [
+    ("{tcp: '127.0.0.1:0'}", "keygen"),
+    ("{tcp: '127.0.0.1:0', keys: nowhere}", "nowhere/server.key_secret"),
+    ("{tcp: '0.0.0.0:0', insecure_loopback: true}", "only 127.0.0.1 or ::1"),
+    ("{tcp: localhost, keys: keys}", "ADDRESS:PORT"),
+    ("{tpc: '127.0.0.1:0'}", "did you mean tcp?"),
+])
+def test_what_is_refused_at_the_start(demo_file, keys, tmp_path, listen, message):
+    one = Daemon(tmp_path, f"listen: {listen}\n" + FEED.format(path=demo_file))
+    result = one.run()
+    assert result.returncode == 78 and message in result.stderr, result.stderr
+    os.chmod(tmp_path / "keys/server.key_secret", 0o644)
+    one = Daemon(tmp_path, config(demo_file))
+    result = one.run()
+    assert result.returncode == 78 and "chmod 600" in result.stderr
