@@ -1,52 +1,64 @@
 #!/usr/bin/env python3
-"""One Python worker for part `feed` of run.py: reads batches for a while through libtrajd and ctypes, prints JSON.
+"""One Python worker for part `feed` of run.py: reads batches for a while through the package, prints JSON.
 
     feed_worker.py BUILD ENDPOINT FEED SECONDS CREDIT views|copies
 
-With `views` it holds, for each batch, numpy arrays of every tensor in the slot's memory. A slot's views are made when it is first
-seen: slots stay where they are. With `copies` it copies all of them, which is what a loader's collate does.
+With `views` it asks each batch for every output and for actions_is_pad, as numpy arrays of the ring; with `copies` it copies them,
+which is what a loader's collate does. `ready_to_arrays_us` is of the batches that it was waiting for when they became READY: others
+were ready before they were wanted, and their time says how far the daemon was ahead.
 """
 import json
 import pathlib
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
-import libtrajd as trajd  # noqa: E402
+build, endpoint, feed_name, seconds, credit, what = sys.argv[1:]
+sys.path.insert(0, str(pathlib.Path(build) / "clients/python"))
+import trajd  # noqa: E402
 
 
-def batches(client, feed, credit):
-    epoch = 0
-    while True:
-        client.open(feed, job="bench_python", credit=credit, epoch=epoch)
-        while (batch := client.next()) is not None:
-            yield batch
-        epoch += 1
+def outputs_of(batch):
+    """Keys of every output, as a training loop writes them, and the padding of the actions."""
+    obs = [("obs", name) for name in batch["obs"]]
+    flat = [(key,) for key in batch if key not in trajd.batch.IDS and not key.endswith("_is_pad") and key not in ("obs", "obs_is_pad")]
+    return obs + flat + [("actions_is_pad",)]
+
+
+def fetch(batch, keys):
+    return [batch[key[0]][key[1]] if len(key) == 2 else batch[key[0]] for key in keys]
+
+
+def share(values, part):
+    return values[min(len(values) - 1, int(part * len(values)))] if values else None
 
 
 def main():
-    build, endpoint, feed, seconds, credit, what = sys.argv[1:]
-    library = trajd.load(build)
-    client = trajd.Client(library, endpoint, timeout_ms=30000)
-    slots, count, windows, size = {}, 0, 0, 0
+    feed = trajd.connect(endpoint, feed=feed_name, job="bench_python", mode="share", credit=int(credit), timeout=30)
+    keys, waits, count, windows = None, [], 0, 0
     begin = cpu = None
-    for batch in batches(client, feed, int(credit)):
-        address = library.trajd_batch_tensor(batch.handle, 0).contents.data
-        arrays = slots.get(address)
-        if arrays is None:
-            arrays = slots[address] = batch.arrays()
-            size = sum(array.nbytes for array in arrays.values())
-        held = {name: array.copy() for name, array in arrays.items()} if what == "copies" else arrays
-        assert held
-        if begin is None:
+    asked = time.monotonic_ns()
+    for batch in feed.forever():
+        if keys is None:
+            keys = outputs_of(batch)
+            size = sum(array.nbytes for array in fetch(batch, keys))
             begin, cpu = time.perf_counter(), time.process_time()
+        arrays = fetch(batch, keys)
+        now = time.monotonic_ns()
+        if batch.ready_ns > asked:
+            waits.append((now - batch.ready_ns) / 1000)
+        if what == "copies":
+            arrays = [array.copy() for array in arrays]
         count, windows = count + 1, windows + batch.rows
-        batch.release()
         if (elapsed := time.perf_counter() - begin) >= float(seconds):
             break
+        del arrays, batch  # before the next one is asked for: its slot is free again
+        asked = time.monotonic_ns()
+    waits.sort()
     print(json.dumps({"batches": count, "windows": windows, "seconds": elapsed, "cpu_s": time.process_time() - cpu,
-                      "batches_per_s": count / elapsed, "windows_per_s": windows / elapsed, "batch_bytes": size}))
-    client.close()
+                      "batches_per_s": count / elapsed, "windows_per_s": windows / elapsed, "batch_bytes": size,
+                      "waited_for": len(waits),
+                      "ready_to_arrays_us": {"p50": share(waits, 0.5), "p99": share(waits, 0.99)} if waits else None}))
+    feed.close()
 
 
 main()

@@ -1,6 +1,7 @@
-"""Part `feed`: windows a second to workers, beside robomimic's loader, in turns."""
+"""Part `feed`: windows a second to workers, beside robomimic's loader and torch's DataLoader, in turns."""
 import json
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def python_worker(daemon, feed, seconds, what):
     out = subprocess.run([sys.executable, ROOT / "tests/bench/feed_worker.py", daemon.build, daemon.endpoint, feed,
                           str(seconds), str(CREDIT), what], check=True, capture_output=True, text=True)
     result = json.loads(out.stdout)
-    return result["windows_per_s"], result["batches"], result["cpu_s"]
+    return result["windows_per_s"], result["batches"], result["cpu_s"], result["ready_to_arrays_us"]
 
 
 def c_workers(daemon, feed, seconds, count):
@@ -43,17 +44,18 @@ def c_workers(daemon, feed, seconds, count):
     result = daemon.trajctl("bench", feed, "--seconds", max(1, round(seconds)), "--workers", count, "--credit", CREDIT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (result["windows_per_second"], result["batches"],
-            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, None)
 
 
 def one_turn(daemon, feed, workers, seconds):
     """Windows/s, and microseconds of CPU a batch: the daemon's and the worker's."""
     before = daemon.cpu_s()
     if workers.startswith("python"):
-        rate, batches, cpu_s = python_worker(daemon, feed, seconds, "copies" if workers == "python_copies" else "views")
+        rate, batches, cpu_s, waits = python_worker(daemon, feed, seconds, "copies" if workers == "python_copies" else "views")
     else:
-        rate, batches, cpu_s = c_workers(daemon, feed, seconds, int(workers[1:]))
-    return {"windows_per_s": rate, "daemon_us": 1e6 * (daemon.cpu_s() - before) / batches, "worker_us": 1e6 * cpu_s / batches}
+        rate, batches, cpu_s, waits = c_workers(daemon, feed, seconds, int(workers[1:]))
+    return {"windows_per_s": rate, "daemon_us": 1e6 * (daemon.cpu_s() - before) / batches, "worker_us": 1e6 * cpu_s / batches,
+            "waits": waits}
 
 
 def robomimic(options, path, seconds, modes=("None", "low_dim", "all"), workers=("0", "1", "2")):
@@ -61,6 +63,38 @@ def robomimic(options, path, seconds, modes=("None", "low_dim", "all"), workers=
                           "--batch", str(BATCH), "--seconds", str(seconds), "--cpus", "1024", "--modes", *modes,
                           "--workers", *workers], check=True, capture_output=True, text=True)
     return json.loads(out.stdout)
+
+
+def find_torch(options):
+    """A Python with torch and h5py, or None."""
+    for python in (options.torch_python, options.robomimic_python, ROOT / "build/venv-torch/bin/python"):
+        if python and shutil.which(python) and subprocess.run([python, "-c", "import torch, h5py"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def torch_loader(python, path, seconds, modes=("gathered", "single"), workers=("0", "1", "2")):
+    out = subprocess.run([python, ROOT / "tests/bench/bench_torch_loader.py", path, "--filter", "train", "--batch", str(BATCH),
+                          "--seconds", str(seconds), "--modes", *modes, "--workers", *workers], check=True, capture_output=True, text=True)
+    return json.loads(out.stdout)["results"]
+
+
+def waits_of(turns):
+    """READY in the daemon to arrays in Python, of batches that were waited for."""
+    return [figure(f"policy, 1 Python worker: READY to arrays, {part}", middle([turn["waits"][part] for turn in turns]), "us")
+            for part in ("p50", "p99") if all(turn["waits"] for turn in turns)]
+
+
+def beside_torch(turns, theirs, best):
+    """The policy's window alone: that is what the loader makes."""
+    windows = [turn["windows_per_s"] for turn in turns]
+    result = figure("policy, 1 Python worker, the same turns", middle(windows, 0), "windows/s", ratio_to="torch DataLoader",
+                    ratio=middle([ours / peer["windows_per_s"] for ours, peer in zip(windows, theirs)]),
+                    cpu_ratio=middle([peer["cpu_us_per_batch"] / (turn["daemon_us"] + turn["worker_us"])
+                                      for turn, peer in zip(turns, theirs)]))
+    return [result, figure(f"torch DataLoader over arrays in memory, {best['mode']}, {best['workers']} workers",
+                           middle([peer["windows_per_s"] for peer in theirs], 0), "windows/s",
+                           cpu_us_per_batch={"worker": middle([peer["cpu_us_per_batch"] for peer in theirs])})]
 
 
 def figures_of(feed, workers, turns, theirs):
@@ -82,7 +116,10 @@ def figures_of(feed, workers, turns, theirs):
 def run(options):
     """Each round: every worker on both feeds, then robomimic as it was fastest, so that what disturbs one disturbs all."""
     path, theirs, figures = demo_dataset(options.work), [], []
-    best = None
+    best, python = None, find_torch(options)
+    loader_tried = torch_loader(python, path, options.seconds) if python else []
+    loader_best = max(loader_tried, key=lambda result: result["windows_per_s"], default=None)
+    loaders = []
     if options.robomimic_python:
         tried = robomimic(options, path, options.seconds)["results"]
         best = max(tried, key=lambda result: result["windows_per_s"])
@@ -93,6 +130,8 @@ def run(options):
                 list_of.append(one_turn(daemon, feed, workers, options.seconds))
             if best:
                 theirs += robomimic(options, path, options.seconds, (best["cache_mode"],), (str(best["workers"]),))["results"]
+            if loader_best:
+                loaders += torch_loader(python, path, options.seconds, (loader_best["mode"],), (str(loader_best["workers"]),))
         plans = daemon.plans
     for (feed, workers), list_of in turns.items():
         figures.append(figures_of(feed, workers, list_of, theirs))
@@ -102,5 +141,9 @@ def run(options):
                       cpu_us_per_batch={"worker": middle([result["cpu_us_per_batch"] for result in theirs])},
                       tried={f"{r['cache_mode']}, {r['workers']} workers": r["windows_per_s"] for r in tried})
         figures.append(peer)
+    figures += waits_of(turns["policy", "python"])
+    if loader_best:
+        figures += beside_torch(turns["policy", "python"], loaders, loader_best)
+        figures[-1]["tried"] = {f"{r['mode']}, {r['workers']} workers": r["windows_per_s"] for r in loader_tried}
     note = "" if best else "not beside robomimic: no --robomimic-python (a Python with robomimic and torch)"
     return {"figures": figures, "note": note, "plans": plans, "batch": BATCH, "credit": CREDIT, "seconds_a_turn": options.seconds}

@@ -2,7 +2,7 @@
 """`make bench`: the benchmarks that need no GPU, a table for people, and JSON.
 
     run.py --build build/release [PART...] [--rounds 5] [--seconds 2] [--out FILE.json]
-           [--robomimic-python /path/to/python] [--small-files]
+           [--robomimic-python /path/to/python] [--torch-python /path/to/python] [--small-files]
 
 Parts, all by default: feed, start, handover, read, index, cpu. Where ours and another's are compared they take turns, in one run;
 what is printed is the median, and in brackets how far the turns lie from each other. tests/bench/README.md says more.
@@ -59,6 +59,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=5, help="turns that each side of a comparison gets")
     parser.add_argument("--seconds", type=float, default=2, help="length of a turn")
     parser.add_argument("--robomimic-python", help="a Python that has robomimic and torch: the feed is then compared with it")
+    parser.add_argument("--torch-python", help="a Python that has torch and h5py; default: robomimic's, else build/venv-torch")
     parser.add_argument("--small-files", action="store_true", help="10,000 small files too")
     options = parser.parse_args()
     for part in options.parts:
