@@ -1,10 +1,11 @@
-/* "episodes": what the feed's dataset holds, episode by episode, kept or not, with the digest that the fingerprint is made from. */
+/* "episodes": what the feed's datasets hold, one behind the other, episode by episode, kept or not, with the digest that the
+ * fingerprint is made from. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "daemon/asker.h"
 #include "daemon/base/json.h"
-#include "daemon/dataset/window_plan.h"
+#include "daemon/dataset/mixture_plan.h"
 
 #define TEXT_BYTES_MAX 2048 /* of one text as JSON, where all are told: 16 of them fit a document */
 
@@ -77,14 +78,30 @@ static enum trajd_status check_name(const struct trajd_index *index, const char 
                            used ? names : "none");
 }
 
-static void write_episode(const struct trajd_window_plan *plan, uint32_t number, const char *name, FILE *out)
+static uint64_t episode_count(const struct trajd_mixture_plan *plan)
 {
-    const struct trajd_index *index = plan->dataset->index;
-    const struct trajd_episode *episode = &index->episodes[number];
+    uint64_t count = 0;
+
+    for (uint32_t p = 0; p < plan->part_count; p++)
+        count += plan->parts[p]->dataset->index->episode_count;
+    return count;
+}
+
+/* Number `number` of those of all datasets. */
+static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t number, const char *name, FILE *out)
+{
+    const struct trajd_window_plan *plan = mixture->parts[0];
+    const struct trajd_index *index;
+    const struct trajd_episode *episode;
+
+    for (uint32_t p = 0; number >= plan->dataset->index->episode_count; plan = mixture->parts[++p])
+        number -= plan->dataset->index->episode_count;
+    index = plan->dataset->index;
+    episode = &index->episodes[number];
 
     fprintf(out, "{\"dataset\":");
     trajd_json_text(out, plan->dataset->name);
-    fprintf(out, ",\"episode_index\":%u,\"file\":", number);
+    fprintf(out, ",\"episode_index\":%" PRIu64 ",\"file\":", number);
     trajd_json_text(out, index->files[episode->file_index].relative_path);
     fprintf(out, ",\"episode\":");
     trajd_json_text(out, episode->id);
@@ -97,15 +114,24 @@ static void write_episode(const struct trajd_window_plan *plan, uint32_t number,
     fputc('}', out);
 }
 
+/* A text that one of the datasets has. */
+static enum trajd_status check_names(const struct trajd_mixture_plan *plan, const char *name, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_ERR_NOT_FOUND;
+
+    for (uint32_t p = 0; p < plan->part_count && status; p++)
+        status = check_name(plan->parts[p]->dataset->index, name, error);
+    return status;
+}
+
 enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = trajd_feeder_plan(feeder);
-    const struct trajd_index *index = plan->dataset->index;
-    const uint64_t total = index->episode_count;
+    const struct trajd_mixture_plan *plan = trajd_feeder_plan(feeder);
+    const uint64_t total = episode_count(plan);
     const uint64_t wanted = ask->count ? ask->count : total;
     uint64_t next = ask->first;
-    enum trajd_status status = check_name(index, ask->name, error);
+    enum trajd_status status = check_names(plan, ask->name, error);
 
     if (status)
         return status;
@@ -114,15 +140,18 @@ enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struc
                                total);
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_feeder_name(feeder));
-    fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\",\"datasets\":[{\"name\":", plan->fingerprint);
-    trajd_json_text(out, plan->dataset->name);
-    fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\"}],\"episodes\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[", index->fingerprint,
-            total, ask->first);
+    fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\",\"datasets\":[", plan->fingerprint);
+    for (uint32_t p = 0; p < plan->part_count; p++) {
+        fprintf(out, "%s{\"name\":", p ? "," : "");
+        trajd_json_text(out, plan->parts[p]->dataset->name);
+        fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\"}", plan->parts[p]->dataset->index->fingerprint);
+    }
+    fprintf(out, "],\"episodes\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[", total, ask->first);
     for (; next < total && next - ask->first < wanted; next++) {
         const long mark = ftell(out);
         if (next > ask->first)
             fputc(',', out);
-        write_episode(plan, (uint32_t)next, ask->name, out);
+        write_episode(plan, next, ask->name, out);
         if (!trajd_answer_fits(out, mark))
             break;
     }

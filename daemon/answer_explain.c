@@ -8,12 +8,12 @@
 
 #include "daemon/asker.h"
 #include "daemon/base/json.h"
-#include "daemon/dataset/window_plan.h"
+#include "daemon/dataset/mixture_plan.h"
 #include "daemon/dataset/window_report.h"
 #include "daemon/explain_reason.h"
 
 struct explanation {
-    struct trajd_window_spec spec; /* the feed's, for batches of one window */
+    struct trajd_window_spec spec; /* of the window's dataset, for batches of one window */
     struct trajd_window_plan *plan;
     const struct trajd_episode *episode;
     const void **rows;             /* [pieces] */
@@ -48,22 +48,21 @@ static void pin_rows(struct explanation *e)
     }
 }
 
-static enum trajd_status prepare(struct explanation *e, const struct trajd_window_plan *feed, uint64_t window_id,
+static enum trajd_status prepare(struct explanation *e, const struct trajd_mixture_plan *feed, const struct trajd_window *window,
                                  struct trajd_error *error)
 {
-    struct trajd_window *window;
+    const struct trajd_window_plan *part = feed->parts[window->dataset_index];
     enum trajd_status status;
 
-    e->spec = *feed->spec;
+    e->spec = *part->spec;
     e->spec.global_batch = 1;
-    status = trajd_window_plan_create(&e->spec, feed->dataset, &e->plan, error);
+    status = trajd_window_plan_create_again(part, &e->spec, &e->plan, error);
     if (status)
         return status;
-    window = &e->plan->windows[0];
-    trajd_sampler_window(e->plan->sampler, window_id, window);
-    e->episode = &feed->dataset->index->episodes[window->episode_index];
+    e->plan->windows[0] = *window;
+    e->episode = &e->plan->dataset->index->episodes[window->episode_index];
     e->plan->anchor_ns[0] = trajd_plan_anchor_ns(e->plan, e->episode, window->anchor);
-    e->rows = calloc(e->plan->selection.dataset_count, sizeof *e->rows);
+    e->rows = calloc(e->plan->selection.dataset_count + 1, sizeof *e->rows);
     if (!e->rows)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
     pin_rows(e);
@@ -96,7 +95,7 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
     const struct trajd_window_plan *plan = e->plan;
     const struct trajd_plan_target *target = &plan->targets[t];
     const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-    const struct trajd_index_stream *stream = &plan->dataset->index->streams[target->stream_index];
+    const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
     struct trajd_reason_facts facts;
 
     *source = (struct source){.target = target,
@@ -188,11 +187,12 @@ static void write_output(const struct explanation *e, uint32_t o, FILE *out)
     for (uint32_t t = first; t < end; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-        const struct trajd_index_stream *stream = &index->streams[target->stream_index];
+        const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
+        const bool is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
         fprintf(out, "%s{\"stream\":", t > first ? "," : "");
         trajd_json_text(out, stream->name);
         fprintf(out, ",\"path\":");
-        trajd_json_text(out, index->datasets[stream->dataset_index].path);
+        trajd_json_text(out, is_absent ? "" : index->datasets[stream->dataset_index].path);
         fprintf(out, ",\"first_column\":%u,\"columns\":%" PRIu64 ",\"clock\":", stream->first_column, stream->feature_count);
         trajd_json_text(out, index->clocks[stream->clock_index].name);
         fprintf(out, ",\"kind\":\"%s\",\"visible_rows\":%" PRId64 "}", trajd_window_kind_name(trajd_plan_kind(plan, target)),
@@ -317,21 +317,21 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
 enum trajd_status trajd_answer_explain(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                        struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = trajd_feeder_plan(feeder);
-    const uint64_t windows = trajd_sampler_window_count(plan->sampler);
-    uint32_t begin = 0, end = plan->output_count;
+    const struct trajd_mixture_plan *plan = trajd_feeder_plan(feeder);
+    uint32_t begin = 0, end = plan->parts[0]->output_count;
+    struct trajd_window window;
     struct explanation e = {.plan = NULL};
     enum trajd_status status = TRAJD_OK;
 
-    if (ask->window >= windows)
+    if (!trajd_mixture_plan_window(plan, ask->window, &window))
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "window %" PRIu64 " is beyond the last: there are %" PRIu64, ask->window,
-                               windows);
+                               trajd_mixture_plan_number_count(plan));
     if (*ask->name) {
-        status = find_output(plan, ask->name, &begin, error);
+        status = find_output(plan->parts[0], ask->name, &begin, error);
         end = begin + 1;
     }
     if (!status)
-        status = prepare(&e, plan, ask->window, error);
+        status = prepare(&e, plan, &window, error);
     if (!status) {
         write_head(&e, feeder, out);
         status = write_steps(&e, ask, begin, end, out, error);

@@ -3,18 +3,21 @@
 
 #include "daemon/asker.h"
 #include "daemon/base/json.h"
-#include "daemon/dataset/window_plan.h"
+#include "daemon/dataset/mixture_plan.h"
 
-static void write_window(const struct trajd_window_plan *plan, uint64_t epoch, uint64_t position, FILE *out)
+static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position, FILE *out)
 {
-    const struct trajd_index *index = plan->dataset->index;
+    const struct trajd_dataset *dataset;
+    const struct trajd_index *index;
     const struct trajd_episode *episode;
     struct trajd_window window;
 
-    trajd_sampler_at(plan->sampler, epoch, position, &window);
+    trajd_mixture_plan_run(plan, epoch, position, 1, &window);
+    dataset = plan->parts[window.dataset_index]->dataset;
+    index = dataset->index;
     episode = &index->episodes[window.episode_index];
     fprintf(out, "{\"position\":%" PRIu64 ",\"window_id\":%" PRIu64 ",\"dataset\":", position, window.window_id);
-    trajd_json_text(out, plan->dataset->name);
+    trajd_json_text(out, dataset->name);
     fprintf(out, ",\"dataset_index\":%u,\"file\":", window.dataset_index);
     trajd_json_text(out, index->files[episode->file_index].relative_path);
     fprintf(out, ",\"episode\":");
@@ -26,8 +29,8 @@ static void write_window(const struct trajd_window_plan *plan, uint64_t epoch, u
 enum trajd_status trajd_answer_position(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = trajd_feeder_plan(feeder);
-    const uint64_t length = trajd_sampler_epoch_length(plan->sampler);
+    const struct trajd_mixture_plan *plan = trajd_feeder_plan(feeder);
+    const uint64_t length = trajd_mixture_plan_epoch_length(plan);
     const uint64_t wanted = ask->count ? ask->count : length;
     uint64_t next = ask->first;
 

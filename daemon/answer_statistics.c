@@ -5,11 +5,20 @@
 
 #include "daemon/asker.h"
 #include "daemon/base/json.h"
+#include "daemon/dataset/mixture_plan.h"
 #include "daemon/dataset/statistics.h"
 #include "daemon/statistician.h"
 
 #define PAGE_FEATURES 128u /* of some 300 bytes each */
 #define STREAM_PREFIX "stream:"
+
+static enum trajd_status check_streams(const struct trajd_window_plan *plan, uint32_t output, struct trajd_error *error)
+{
+    if (!trajd_window_plan_lacks(plan, output))
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "dataset %s lacks a stream of output %s", plan->dataset->name,
+                           plan->outputs[output].name);
+}
 
 static enum trajd_status find_subject(const struct trajd_window_plan *plan, const char *name, enum trajd_statistics_subject *subject,
                                       uint32_t *index, struct trajd_error *error)
@@ -31,7 +40,7 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
     } else {
         for (*index = 0; *index < plan->output_count; (*index)++)
             if (strcmp(plan->outputs[*index].name, name) == 0)
-                return TRAJD_OK;
+                return check_streams(plan, *index, error);
         for (; count < plan->output_count; count++)
             names[count] = plan->outputs[count].name;
     }
@@ -41,9 +50,8 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
                            nearest ? nearest : "", nearest ? "? " : "", count, names[0]);
 }
 
-static void write_norm(const struct trajd_feeder *feeder, uint32_t output_index, uint32_t first, uint32_t count, FILE *out)
+static void write_norm(const struct trajd_feeder *feeder, const struct trajd_window_plan *plan, uint32_t output_index, uint32_t first, uint32_t count, FILE *out)
 {
-    const struct trajd_window_plan *plan = trajd_feeder_plan(feeder);
     const struct trajd_spec_output *spec = &plan->spec->outputs[output_index];
     const struct trajd_plan_output *output = &plan->outputs[output_index];
 
@@ -61,15 +69,27 @@ static void write_norm(const struct trajd_feeder *feeder, uint32_t output_index,
     fputc('}', out);
 }
 
+/* Of a mixture, `window` says which dataset. */
+static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed, uint64_t dataset_index, struct trajd_error *error)
+{
+    if (dataset_index < feed->part_count)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "dataset %" PRIu64 " is beyond the last: there are %u", dataset_index,
+                           feed->part_count);
+}
+
 enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                           struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = trajd_feeder_plan(feeder);
+    const struct trajd_mixture_plan *feed = trajd_feeder_plan(feeder);
+    const struct trajd_window_plan *plan = feed->parts[ask->window < feed->part_count ? ask->window : 0];
     enum trajd_statistics_subject subject;
     struct trajd_statistics *found = NULL;
     uint32_t index, permille, first, count;
-    enum trajd_status status = find_subject(plan, ask->name, &subject, &index, error);
+    enum trajd_status status = check_dataset(feed, ask->window, error);
 
+    if (!status)
+        status = find_subject(plan, ask->name, &subject, &index, error);
     if (!status)
         status = trajd_statistician_ask(trajd_feeder_statistician(feeder), plan, subject, index, &found, &permille, error);
     if (!status && found && ask->first >= found->feature_count)
@@ -97,8 +117,8 @@ enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const str
         fprintf(out, "null,");
     trajd_statistics_write(found, first, count, out);
     if (subject == TRAJD_SUBJECT_OUTPUT)
-        write_norm(feeder, index, first, count, out);
-    fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\"}", trajd_window_norm_digest(plan));
+        write_norm(feeder, plan, index, first, count, out);
+    fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\"}", trajd_mixture_plan_norm_digest(feed));
     free(found);
     return TRAJD_OK;
 }

@@ -187,10 +187,24 @@ static enum trajd_status read_datasets(struct trajd_config *config, const struct
     return status;
 }
 
+static enum trajd_status check_dataset(const struct trajd_config *config, const struct trajd_yaml_node *node, const char *name,
+                                       struct trajd_error *error)
+{
+    const char *names[TRAJD_CONFIG_MAX_DATASETS], *nearest;
+
+    for (uint32_t d = 0; d < config->dataset_count; d++) {
+        names[d] = config->datasets[d].name;
+        if (strcmp(names[d], name) == 0)
+            return TRAJD_OK;
+    }
+    nearest = trajd_yaml_nearest(name, names, config->dataset_count);
+    return trajd_yaml_error(config->yaml, node, error, "no dataset %s%s%s%s", name, nearest ? " (did you mean " : "",
+                            nearest ? nearest : "", nearest ? "?)" : "");
+}
+
 static enum trajd_status read_feed(struct trajd_config *config, const struct trajd_yaml_node *node,
                                    struct trajd_error *error)
 {
-    const char *names[TRAJD_CONFIG_MAX_DATASETS], *nearest;
     struct trajd_window_spec **spec = &config->feeds[config->feed_count];
     enum trajd_status status = check_name(config, node, error);
 
@@ -199,15 +213,10 @@ static enum trajd_status read_feed(struct trajd_config *config, const struct tra
     if (status)
         return status;
     config->feed_count++;
-    for (uint32_t d = 0; d < config->dataset_count; d++) {
-        names[d] = config->datasets[d].name;
-        if (strcmp(names[d], (*spec)->dataset) == 0)
-            return TRAJD_OK;
-    }
-    nearest = trajd_yaml_nearest((*spec)->dataset, names, config->dataset_count);
-    return trajd_yaml_error(config->yaml, trajd_yaml_get(node, "dataset"), error, "no dataset %s%s%s%s",
-                            (*spec)->dataset, nearest ? " (did you mean " : "", nearest ? nearest : "",
-                            nearest ? "?)" : "");
+    for (uint32_t i = 0; i < (*spec)->part_count && !status; i++)
+        status = check_dataset(config, trajd_yaml_get(node, (*spec)->is_mixture ? "mix" : "dataset"), (*spec)->parts[i].dataset,
+                               error);
+    return status;
 }
 
 static enum trajd_status read_feeds(struct trajd_config *config, const struct trajd_yaml_node *node,

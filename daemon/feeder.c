@@ -28,7 +28,7 @@ struct trajd_feed *trajd_feeder_feed(const struct trajd_feeder *feeder)
     return feeder->feed;
 }
 
-const struct trajd_window_plan *trajd_feeder_plan(const struct trajd_feeder *feeder)
+const struct trajd_mixture_plan *trajd_feeder_plan(const struct trajd_feeder *feeder)
 {
     return feeder->plan;
 }
@@ -80,10 +80,10 @@ static void make_batch(struct trajd_feeder *feeder, const struct trajd_fill *fil
     enum trajd_status status = TRAJD_OK;
     struct trajd_error error;
 
-    trajd_window_plan_look_up(feeder->plan, fill->epoch, fill->position, fill->row_count);
+    trajd_mixture_plan_look_up(feeder->plan, fill->epoch, fill->position, fill->row_count);
     trajd_feeder_announce(feeder, fill);
     for (uint32_t r = 0; r < fill->range_count && !status; r++)
-        status = trajd_feeder_make_windows(feeder, fill, fill->ranges[r].begin, fill->ranges[r].count, &error);
+        status = trajd_feeder_make_rows(feeder, fill, fill->ranges[r], &error);
     trajd_feeder_write_ids(feeder, fill);
     if (status) {
         trajd_counter_add(&feeder->counters[TRAJD_FEEDER_FAILED], 1);
@@ -130,13 +130,25 @@ static enum trajd_status start_thread(struct trajd_feeder *feeder, struct trajd_
     return TRAJD_OK;
 }
 
-static enum trajd_status make_kernel_plan(struct trajd_feeder *feeder, struct trajd_error *error)
+static enum trajd_status make_parts(struct trajd_feeder *feeder, struct trajd_dataset *const *datasets, struct trajd_error *error)
 {
     const struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(feeder->pool)};
-    struct trajd_resample_request shape = feeder->plan->request;
+    enum trajd_status status = TRAJD_OK;
 
-    shape.window_count = feeder->spec->global_batch;
-    return trajd_plan_create(&shape, &facts, feeder->spec->variant, &feeder->kernel_plan, error);
+    feeder->parts = calloc(feeder->plan->part_count, sizeof *feeder->parts);
+    if (!feeder->parts)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", feeder->name);
+    for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++) {
+        struct trajd_feeder_part *part = &feeder->parts[p];
+        struct trajd_resample_request shape;
+
+        part->dataset = datasets[p];
+        part->plan = feeder->plan->parts[p];
+        shape = part->plan->request;
+        shape.window_count = feeder->spec->global_batch;
+        status = trajd_plan_create(&shape, &facts, feeder->spec->variant, &part->kernel_plan, error);
+    }
+    return status;
 }
 
 static enum trajd_status check_ring(const struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
@@ -153,7 +165,6 @@ static enum trajd_status check_ring(const struct trajd_feeder *feeder, const str
 static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
                                   struct trajd_error *error)
 {
-    const struct trajd_sampler *sampler = feeder->plan->sampler;
     const struct trajd_feed_options feed = {.name = feeder->name,
                                             .instance_of = options->instance_of,
                                             .schema = &feeder->schema,
@@ -161,9 +172,9 @@ static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct traj
                                             .max_credit = options->max_credit,
                                             .fingerprint = feeder->plan->fingerprint,
                                             .seed = feeder->spec->seed,
-                                            .window_count = trajd_sampler_window_count(sampler),
-                                            .epoch_length = trajd_sampler_epoch_length(sampler),
-                                            .dropped_count = trajd_sampler_dropped_count(sampler),
+                                            .window_count = trajd_mixture_plan_window_count(feeder->plan),
+                                            .epoch_length = trajd_mixture_plan_epoch_length(feeder->plan),
+                                            .dropped_count = trajd_mixture_plan_dropped_count(feeder->plan),
                                             .tail_short = feeder->spec->tail == TRAJD_TAIL_SHORT,
                                             .journal_directory = options->journal_directory,
                                             .rank_timeout_ns = (uint64_t)feeder->spec->rank_timeout_ns};
@@ -185,13 +196,12 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", options->name);
     }
     feeder->spec = options->spec;
-    feeder->dataset = options->dataset;
     feeder->pool = options->pool;
     feeder->server = options->server;
     feeder->log = options->log;
     feeder->statistician = options->statistician;
     memcpy(feeder->counters, counters_at_start, sizeof feeder->counters);
-    status = trajd_window_plan_create(options->spec, options->dataset, &feeder->plan, error);
+    status = trajd_mixture_plan_create(options->spec, options->datasets, &feeder->plan, error);
     if (!status)
         status = trajd_feeder_normalise(feeder, options, error);
     if (!status)
@@ -199,7 +209,7 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
     if (!status)
         status = check_ring(feeder, options, error);
     if (!status)
-        status = make_kernel_plan(feeder, error);
+        status = make_parts(feeder, options->datasets, error);
     if (!status && options->server)
         status = trajd_feeder_load_rows(feeder, error);
     if (!status)
@@ -221,6 +231,19 @@ void trajd_feeder_stop(struct trajd_feeder *feeder)
         trajd_feed_close(feeder->feed); /* take returns; publish still may be called */
 }
 
+static void free_parts(struct trajd_feeder *feeder)
+{
+    trajd_feeder_unpin_all(feeder);
+    for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
+        struct trajd_feeder_part *part = &feeder->parts[p];
+        trajd_plan_destroy(&part->kernel_plan);
+        free(part->rows);
+        free(part->pinned);
+        free(part->ahead);
+    }
+    free(feeder->parts);
+}
+
 void trajd_feeder_destroy(struct trajd_feeder **out)
 {
     struct trajd_feeder *feeder = *out;
@@ -233,39 +256,62 @@ void trajd_feeder_destroy(struct trajd_feeder **out)
         pthread_join(feeder->thread, NULL);
     if (feeder->feed)
         trajd_server_remove_feed(feeder->server, &feeder->feed);
-    if (feeder->plan) {
-        trajd_statistician_forget(feeder->statistician, feeder->plan);
-        trajd_feeder_unpin_all(feeder);
-    }
-    trajd_plan_destroy(&feeder->kernel_plan);
-    trajd_window_plan_destroy(&feeder->plan);
+    for (uint32_t p = 0; feeder->plan && p < feeder->plan->part_count; p++)
+        trajd_statistician_forget(feeder->statistician, feeder->plan->parts[p]);
+    if (feeder->parts)
+        free_parts(feeder);
+    trajd_mixture_plan_destroy(&feeder->plan);
     if (feeder->owns_spec)
         trajd_window_spec_destroy(&feeder->spec);
     free(feeder->schema.tensors);
     free(feeder->mask_names);
-    free(feeder->rows);
-    free(feeder->pinned);
-    free(feeder->ahead);
+    free(feeder->next);
     free(feeder->name);
     free(feeder->text);
     free(feeder);
 }
 
+/* Each dataset's windows and its share of them, as it is said and as it came. */
+static void describe_parts(const struct trajd_feeder *feeder, FILE *out)
+{
+    const struct trajd_mixture *mixture = feeder->plan->mixture;
+
+    fprintf(out, ",\"datasets\":[");
+    for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
+        const struct trajd_feeder_part *part = &feeder->parts[p];
+        fprintf(out, "%s{\"name\":", p ? "," : "");
+        trajd_json_text(out, part->dataset->name);
+        fprintf(out, ",\"weight\":%llu,\"of\":%llu,\"windows\":%llu,\"episodes\":%u,\"resident\":%s,\"made\":%llu}",
+                mixture ? (unsigned long long)trajd_mixture_weight(mixture, p) : 1,
+                mixture ? (unsigned long long)trajd_mixture_weight_sum(mixture) : 1,
+                (unsigned long long)trajd_sampler_window_count(part->plan->sampler), part->plan->episode_count,
+                part->resident ? "true" : "false", (unsigned long long)trajd_counter_read(&part->windows));
+    }
+    fputc(']', out);
+}
+
 void trajd_feeder_describe(const struct trajd_feeder *feeder, FILE *out, bool json)
 {
+    uint32_t resident_count = 0, episode_count = 0;
+
+    for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
+        resident_count += feeder->parts[p].resident;
+        episode_count += feeder->parts[p].plan->episode_count;
+    }
     if (!json) {
         trajd_window_report(feeder->plan, out);
         trajd_feeder_describe_norm(feeder, out);
         fprintf(out, "  %u slots of %llu bytes, kernels: %s\n", feeder->spec->slot_count,
-                (unsigned long long)feeder->schema.slot_size_bytes, trajd_plan_describe(feeder->kernel_plan));
+                (unsigned long long)feeder->schema.slot_size_bytes, trajd_plan_describe(feeder->parts[0].kernel_plan));
         return;
     }
     fprintf(out, "{\"name\":");
     trajd_json_text(out, feeder->name);
-    fprintf(out, ",\"resident\":%s,\"episodes\":%u,\"plan\":", feeder->resident ? "true" : "false",
-            feeder->plan->episode_count);
-    trajd_json_text(out, trajd_plan_describe(feeder->kernel_plan));
-    fprintf(out, ",\"norm_digest\":\"%016llx\"", (unsigned long long)trajd_window_norm_digest(feeder->plan));
+    fprintf(out, ",\"resident\":%s,\"episodes\":%u,\"plan\":", resident_count == feeder->plan->part_count ? "true" : "false",
+            episode_count);
+    trajd_json_text(out, trajd_plan_describe(feeder->parts[0].kernel_plan));
+    fprintf(out, ",\"norm_digest\":\"%016llx\"", (unsigned long long)trajd_mixture_plan_norm_digest(feeder->plan));
+    describe_parts(feeder, out);
     for (int c = 0; c < TRAJD_FEEDER_COUNTERS; c++)
         fprintf(out, ",\"%s\":%llu", feeder->counters[c].name,
                 (unsigned long long)trajd_counter_read(&feeder->counters[c]));

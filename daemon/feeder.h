@@ -17,7 +17,7 @@
 #include "kernels/pool.h"
 
 struct trajd_feeder;
-struct trajd_window_plan;
+struct trajd_mixture_plan;
 
 struct trajd_feeder_options {
     const char *name;                     /* of the feed, as OPEN names it */
@@ -25,7 +25,7 @@ struct trajd_feeder_options {
     struct trajd_window_spec *spec;       /* owned by the feeder from a successful create on, if owns_spec */
     bool owns_spec;
     const char *text;                     /* copied: what the specification was read from, if a job sent it; else NULL */
-    struct trajd_dataset *dataset;        /* must outlive the feeder */
+    struct trajd_dataset *const *datasets;/* [spec->part_count], of spec->parts; must outlive the feeder */
     struct trajd_pool *pool;              /* shared with other feeders; NULL: the feeder's thread alone */
     struct trajd_server *server;          /* NULL: nothing is served, the plan is only made (--check) */
     const char *journal_directory;        /* or NULL */
@@ -33,7 +33,7 @@ struct trajd_feeder_options {
     uint64_t rings_left_bytes;            /* the ring must fit */
     struct trajd_statistician *statistician; /* must outlive the feeder */
     const struct trajd_window_spec *statistics_spec; /* of the feed that spec->statistics_from names, and its dataset; NULL: there is none */
-    struct trajd_dataset *statistics_dataset;
+    struct trajd_dataset *statistics_dataset; /* its first one */
     const struct trajd_log *log;
 };
 
@@ -47,8 +47,8 @@ void trajd_feeder_stop(struct trajd_feeder *feeder);
 void trajd_feeder_destroy(struct trajd_feeder **feeder);
 
 struct trajd_feed *trajd_feeder_feed(const struct trajd_feeder *feeder);
-/* What does not change while the feeder lives: dataset, specification, sampler, targets; for questions about the feed. */
-const struct trajd_window_plan *trajd_feeder_plan(const struct trajd_feeder *feeder);
+/* What does not change while the feeder lives: datasets, specification, samplers, targets; for questions about the feed. */
+const struct trajd_mixture_plan *trajd_feeder_plan(const struct trajd_feeder *feeder);
 struct trajd_statistician *trajd_feeder_statistician(const struct trajd_feeder *feeder);
 /* The feed whose windows its statistics for `norm:` are of. */
 const char *trajd_feeder_norm_source(const struct trajd_feeder *feeder);

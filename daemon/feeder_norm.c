@@ -5,54 +5,62 @@
 #include "daemon/dataset/statistics.h"
 #include "daemon/feeder_private.h"
 
+/* What a dataset of a mixture lacks has no statistics and nothing to be scaled. */
 static uint32_t open_outputs(const struct trajd_window_plan *plan, uint32_t *outputs)
 {
     uint32_t count = 0;
 
     for (uint32_t o = 0; o < plan->output_count; o++)
-        if (trajd_window_norm_is_open(plan, o))
+        if (trajd_window_norm_is_open(plan, o) && !trajd_window_plan_lacks(plan, o))
             outputs[count++] = o;
     return count;
 }
 
 /* The plan whose windows are looked at: the feed's own, or one made for another feed's specification. */
 static enum trajd_status find_source(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
-                                     struct trajd_window_plan **made, struct trajd_error *error)
+                                     const struct trajd_window_plan *part, struct trajd_window_plan **made, struct trajd_error *error)
 {
     const struct trajd_window_spec *other = options->statistics_spec;
 
     *made = NULL;
     if (!feeder->spec->statistics_from || (other && other == feeder->spec))
         return TRAJD_OK;
-    if (!other || !options->statistics_dataset)
+    if (!other)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: statistics_from: no feed %s in this daemon's configuration",
                                feeder->name, feeder->spec->statistics_from);
     if (other->statistics_from && strcmp(other->statistics_from, other->feed_name) != 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "feed %s: statistics_from: feed %s takes its own from %s: name that one", feeder->name,
                                other->feed_name, other->statistics_from);
-    return trajd_window_plan_create(other, options->statistics_dataset, made, error);
+    if (!other->is_mixture)
+        return trajd_window_plan_create(other, options->statistics_dataset, made, error);
+    for (uint32_t p = 0; p < other->part_count; p++)
+        if (strcmp(other->parts[p].dataset, part->dataset->name) == 0)
+            return trajd_window_plan_create(other->parts[p].spec, part->dataset, made, error);
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: statistics_from: feed %s does not mix dataset %s in", feeder->name,
+                           other->feed_name, part->dataset->name);
 }
 
 /* The output of the same name there. */
 static enum trajd_status find_output(const struct trajd_feeder *feeder, const struct trajd_window_plan *source, uint32_t output,
                                      uint32_t *found, struct trajd_error *error)
 {
+    const char *wanted = feeder->plan->parts[0]->outputs[output].name;
     const char *names[TRAJD_SPEC_MAX_OUTPUTS], *nearest;
 
     for (*found = 0; *found < source->output_count; (*found)++)
-        if (strcmp(source->outputs[*found].name, feeder->plan->outputs[output].name) == 0)
+        if (strcmp(source->outputs[*found].name, wanted) == 0)
             return TRAJD_OK;
     for (uint32_t o = 0; o < source->output_count; o++)
         names[o] = source->outputs[o].name;
-    nearest = trajd_yaml_nearest(feeder->plan->outputs[output].name, names, source->output_count);
+    nearest = trajd_yaml_nearest(wanted, names, source->output_count);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                            "feed %s: outputs.%s: norm: feed %s, which statistics_from names, has no output of that name%s%s%s", feeder->name,
-                           feeder->plan->outputs[output].name, source->spec->feed_name, nearest ? " (nearest: " : "",
+                           wanted, source->spec->feed_name, nearest ? " (nearest: " : "",
                            nearest ? nearest : "", nearest ? ")" : "");
 }
 
-static enum trajd_status put_in_force(struct trajd_feeder *feeder, const struct trajd_window_plan *source, const uint32_t *outputs,
+static enum trajd_status put_in_force(struct trajd_feeder *feeder, struct trajd_window_plan *part, const struct trajd_window_plan *source, const uint32_t *outputs,
                                       uint32_t count, bool may_compute, struct trajd_error *error)
 {
     struct trajd_statistics *results[TRAJD_SPEC_MAX_OUTPUTS] = {NULL};
@@ -71,24 +79,35 @@ static enum trajd_status put_in_force(struct trajd_feeder *feeder, const struct 
         return trajd_error_prefix(error, "feed %s: norm", feeder->name);
     for (uint32_t i = 0; i < count; i++) {
         if (!status)
-            status = trajd_window_norm_set(feeder->plan, outputs[i], results[i], error);
+            status = trajd_window_norm_set(part, outputs[i], results[i], error);
         free(results[i]);
     }
     feeder->norm_is_known = !status;
     return status;
 }
 
+/* Each dataset of a mixture goes by statistics of its own windows. */
+static enum trajd_status normalise_part(struct trajd_feeder *feeder, struct trajd_window_plan *part,
+                                        const struct trajd_feeder_options *options, struct trajd_error *error)
+{
+    uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS];
+    const uint32_t count = open_outputs(part, outputs);
+    struct trajd_window_plan *source;
+    enum trajd_status status = find_source(feeder, options, part, &source, error);
+
+    if (!status && count)
+        status = put_in_force(feeder, part, source ? source : part, outputs, count, options->server != NULL, error);
+    trajd_window_plan_destroy(&source);
+    return status;
+}
+
 enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
                                          struct trajd_error *error)
 {
-    uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS];
-    const uint32_t count = open_outputs(feeder->plan, outputs);
-    struct trajd_window_plan *source;
-    enum trajd_status status = find_source(feeder, options, &source, error);
+    enum trajd_status status = TRAJD_OK;
 
-    if (!status && count)
-        status = put_in_force(feeder, source ? source : feeder->plan, outputs, count, options->server != NULL, error);
-    trajd_window_plan_destroy(&source);
+    for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++)
+        status = normalise_part(feeder, feeder->plan->parts[p], options, error);
     return status;
 }
 
@@ -99,7 +118,7 @@ const char *trajd_feeder_norm_source(const struct trajd_feeder *feeder)
 
 void trajd_feeder_describe_norm(const struct trajd_feeder *feeder, FILE *out)
 {
-    for (uint32_t o = 0; o < feeder->plan->output_count; o++) {
+    for (uint32_t o = 0; o < feeder->plan->parts[0]->output_count; o++) {
         const struct trajd_spec_output *output = &feeder->spec->outputs[o];
         if (!output->norm_by)
             continue;
@@ -117,15 +136,25 @@ void trajd_feeder_describe_norm(const struct trajd_feeder *feeder, FILE *out)
     }
 }
 
+static const char *differs(const struct trajd_window_plan *a, const struct trajd_window_plan *b)
+{
+    for (uint32_t i = 0; i < a->output_count && a->dataset == b->dataset; i++)
+        for (uint32_t j = 0; j < b->output_count; j++)
+            if (trajd_window_norm_is_open(a, i) && trajd_window_norm_is_open(b, j) &&
+                strcmp(a->outputs[i].name, b->outputs[j].name) == 0 &&
+                trajd_statistics_output_fingerprint(a, i) != trajd_statistics_output_fingerprint(b, j))
+                return a->outputs[i].name;
+    return NULL;
+}
+
 const char *trajd_feeder_norm_differs(const struct trajd_feeder *a, const struct trajd_feeder *b)
 {
-    if (a->dataset != b->dataset || a->spec->statistics_from || b->spec->statistics_from)
+    const char *found = NULL;
+
+    if (a->spec->statistics_from || b->spec->statistics_from)
         return NULL;
-    for (uint32_t i = 0; i < a->plan->output_count; i++)
-        for (uint32_t j = 0; j < b->plan->output_count; j++)
-            if (trajd_window_norm_is_open(a->plan, i) && trajd_window_norm_is_open(b->plan, j) &&
-                strcmp(a->plan->outputs[i].name, b->plan->outputs[j].name) == 0 &&
-                trajd_statistics_output_fingerprint(a->plan, i) != trajd_statistics_output_fingerprint(b->plan, j))
-                return a->plan->outputs[i].name;
-    return NULL;
+    for (uint32_t p = 0; p < a->plan->part_count && !found; p++)
+        for (uint32_t q = 0; q < b->plan->part_count && !found; q++)
+            found = differs(a->plan->parts[p], b->plan->parts[q]);
+    return found;
 }

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "daemon/base/counter.h"
-#include "daemon/dataset/window_plan.h"
+#include "daemon/dataset/mixture_plan.h"
 #include "daemon/feeder.h"
 
 enum {
@@ -19,18 +19,30 @@ enum {
     TRAJD_FEEDER_COUNTERS
 };
 
+/* One dataset of the feed. */
+struct trajd_feeder_part {
+    struct trajd_dataset *dataset;
+    struct trajd_window_plan *plan; /* the mixture plan's */
+    struct trajd_plan *kernel_plan;
+    bool resident;                  /* every piece stays in the store while the feed lives: nothing is pinned per batch */
+    const void **rows;              /* [index episodes][pieces], of the episodes pinned now */
+    uint8_t *pinned;                /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
+    uint32_t *ahead;                /* [G]: episodes announced */
+    uint32_t ahead_count;
+    struct trajd_counter windows;
+};
+
 struct trajd_feeder {
     char *name, *text;
     struct trajd_window_spec *spec;
     bool owns_spec;
-    struct trajd_dataset *dataset;
     struct trajd_pool *pool;
     struct trajd_server *server;
     const struct trajd_log *log;
     struct trajd_statistician *statistician;
     bool norm_is_known;          /* statistics that the outputs go by are in force */
-    struct trajd_window_plan *plan;
-    struct trajd_plan *kernel_plan;
+    struct trajd_mixture_plan *plan;
+    struct trajd_feeder_part *parts; /* [plan->part_count] */
     struct trajd_feed_schema schema;
     char *mask_names;            /* "NAME.mask" of each output, NUL-separated */
     struct trajd_feed *feed;
@@ -38,10 +50,7 @@ struct trajd_feeder {
     bool running;
     bool stop;                   /* atomic: the thread is to end */
     bool waits_for_rows;         /* atomic: in the store, which may be on dead storage */
-    bool resident;               /* every piece stays in the store while the feed lives: nothing is pinned per batch */
-    const void **rows;           /* [index episodes][pieces], of the episodes pinned now */
-    uint8_t *pinned;             /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
-    uint32_t *ahead;             /* [G]: episodes announced */
+    struct trajd_window *next;   /* [G]: windows announced */
     uint64_t announced_life, announced_until;
     int64_t last_turn_ns;
     struct trajd_counter counters[TRAJD_FEEDER_COUNTERS];
@@ -69,9 +78,9 @@ enum trajd_status trajd_feeder_load_rows(struct trajd_feeder *feeder, struct tra
 void trajd_feeder_unpin_all(struct trajd_feeder *feeder);
 /* Tells the store which episodes the batches behind this one will want, each batch once. */
 void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill *fill);
-/* Makes windows [first, first + count) of those looked up last. Where they need more rows at once than the store may hold: half of
- * them, then the rest. */
-enum trajd_status trajd_feeder_make_windows(struct trajd_feeder *feeder, const struct trajd_fill *fill, uint32_t first,
-                                            uint32_t count, struct trajd_error *error);
+/* Makes the windows looked up last that go to these rows, dataset by dataset. Where they need more rows at once than a store may hold: half
+ * of them, then the rest. */
+enum trajd_status trajd_feeder_make_rows(struct trajd_feeder *feeder, const struct trajd_fill *fill, struct trajd_rows rows,
+                                         struct trajd_error *error);
 
 #endif

@@ -29,10 +29,18 @@ static void add_output_tensors(struct trajd_feeder *feeder, const struct trajd_p
     *mask_name += strlen(*mask_name) + 1;
 }
 
+static void place_outputs(const struct trajd_feeder *feeder, struct trajd_window_plan *plan)
+{
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        plan->outputs[o].offset_bytes = feeder->schema.tensors[2 * o].offset_bytes;
+        plan->outputs[o].mask_offset_bytes = feeder->schema.tensors[2 * o + 1].offset_bytes;
+    }
+}
+
 enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct trajd_error *error)
 {
     static const char *const ids[ID_COUNT] = {"window_id", "dataset_index", "episode_index", "anchor_ns"};
-    struct trajd_window_plan *plan = feeder->plan;
+    const struct trajd_window_plan *plan = feeder->plan->parts[0]; /* outputs are the same in all */
     size_t names = 1;
     char *mask_name;
     enum trajd_status status;
@@ -51,34 +59,38 @@ enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct t
     if (feeder->spec->tail == TRAJD_TAIL_WRAP)
         add_tensor(feeder, "wrapped", "ids", NULL, TRAJD_BOOL, 0, NULL);
     status = trajd_feed_schema_layout(&feeder->schema, error);
-    for (uint32_t o = 0; o < plan->output_count && !status; o++) {
-        plan->outputs[o].offset_bytes = feeder->schema.tensors[2 * o].offset_bytes;
-        plan->outputs[o].mask_offset_bytes = feeder->schema.tensors[2 * o + 1].offset_bytes;
-    }
+    for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++)
+        place_outputs(feeder, feeder->plan->parts[p]);
     return status;
 }
 
-static void write_ids(const struct trajd_feeder *feeder, uint8_t *slot, struct trajd_rows rows)
+static void write_ids(const struct trajd_feeder *feeder, const struct trajd_window_plan *part, uint8_t *slot, uint32_t first,
+                      uint32_t count)
 {
-    const struct trajd_feed_tensor *ids = &feeder->schema.tensors[2 * feeder->plan->output_count];
+    const struct trajd_feed_tensor *ids = &feeder->schema.tensors[2 * part->output_count];
     int64_t *columns[ID_COUNT];
 
     for (int i = 0; i < ID_COUNT; i++)
         columns[i] = (int64_t *)(slot + ids[i].offset_bytes);
-    for (uint32_t w = rows.begin; w < rows.begin + rows.count; w++) {
-        const struct trajd_window *window = &feeder->plan->windows[w];
-        const struct trajd_episode *episode = &feeder->dataset->index->episodes[window->episode_index];
-        columns[0][w] = (int64_t)window->window_id;
-        columns[1][w] = window->dataset_index;
-        columns[2][w] = window->episode_index;
-        columns[3][w] = episode->origin_ns + feeder->plan->anchor_ns[w];
+    for (uint32_t w = first; w < first + count; w++) {
+        const struct trajd_window *window = &part->windows[w];
+        const struct trajd_episode *episode = &part->dataset->index->episodes[window->episode_index];
+        const uint32_t row = part->window_rows ? part->window_rows[w] : w;
+        columns[0][row] = (int64_t)window->window_id;
+        columns[1][row] = window->dataset_index;
+        columns[2][row] = window->episode_index;
+        columns[3][row] = episode->origin_ns + part->anchor_ns[w];
         if (feeder->spec->tail == TRAJD_TAIL_WRAP)
-            slot[ids[ID_COUNT].offset_bytes + w] = window->wrapped;
+            slot[ids[ID_COUNT].offset_bytes + row] = window->wrapped;
     }
 }
 
 void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct trajd_fill *fill)
 {
     for (uint32_t r = 0; r < fill->range_count; r++)
-        write_ids(feeder, fill->memory, fill->ranges[r]);
+        for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
+            uint32_t first, count;
+            trajd_mixture_plan_slice(feeder->plan->parts[p], fill->ranges[r].begin, fill->ranges[r].count, &first, &count);
+            write_ids(feeder, feeder->plan->parts[p], fill->memory, first, count);
+        }
 }

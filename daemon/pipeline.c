@@ -110,12 +110,13 @@ static enum trajd_status add_feeder(struct trajd_pipeline *pipeline, const struc
     const char *name = source->name;
     struct trajd_window_spec *spec = source->spec;
     const struct trajd_window_spec *statistics_spec = find_statistics_spec(pipeline, spec);
+    struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
     const struct trajd_feeder_options options = {.name = name,
                                                  .instance_of = source->instance_of,
                                                  .spec = spec,
                                                  .owns_spec = source->text != NULL,
                                                  .text = source->text,
-                                                 .dataset = find_dataset(pipeline, spec->dataset),
+                                                 .datasets = datasets,
                                                  .pool = pipeline->pool,
                                                  .server = pipeline->server,
                                                  .journal_directory = state_directory(pipeline->config),
@@ -124,13 +125,14 @@ static enum trajd_status add_feeder(struct trajd_pipeline *pipeline, const struc
                                                  .statistician = pipeline->statistician,
                                                  .statistics_spec = statistics_spec,
                                                  .statistics_dataset =
-                                                     statistics_spec ? find_dataset(pipeline, statistics_spec->dataset) : NULL,
+                                                     statistics_spec ? find_dataset(pipeline, statistics_spec->parts[0].dataset) : NULL,
                                                  .log = pipeline->log};
     enum trajd_status status;
 
-    if (!options.dataset)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: no dataset %s in this daemon's configuration",
-                               name, spec->dataset);
+    for (uint32_t p = 0; p < spec->part_count; p++)
+        if (!(datasets[p] = find_dataset(pipeline, spec->parts[p].dataset)))
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: no dataset %s in this daemon's configuration", name,
+                                   spec->parts[p].dataset);
     if (pipeline->feeder_count >= pipeline->config->max_feeds)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: %u feeds are open, and limits.feeds is %u", name,
                                pipeline->feeder_count, pipeline->config->max_feeds);

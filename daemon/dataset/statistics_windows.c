@@ -62,7 +62,7 @@ static const struct trajd_index_stream *only_stream(const struct trajd_window_pl
         if (plan->targets[t].output_index == output_index) {
             if (found)
                 return NULL;
-            found = &plan->dataset->index->streams[plan->targets[t].stream_index];
+            found = trajd_plan_stream(plan, &plan->targets[t]);
         }
     return found;
 }
@@ -624,7 +624,7 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
         return no_memory(error);
     walk->sweep = &sweep;
     derive_spec(request->plan, chunk_windows(request->plan, outputs, count), &walk->spec);
-    status = trajd_window_plan_create(&walk->spec, request->plan->dataset, &walk->plan, error);
+    status = trajd_window_plan_create_again(request->plan, &walk->spec, &walk->plan, error);
     if (!status) {
         trajd_window_plan_take_forms(walk->plan, request->plan);
         status = allocate(walk, error);

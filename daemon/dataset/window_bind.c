@@ -17,7 +17,7 @@ static int64_t mean_width(const struct trajd_spec_output *output, const struct t
 static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
-    const struct trajd_index_stream *source = &plan->dataset->index->streams[target->stream_index];
+    const struct trajd_index_stream *source = trajd_plan_stream(plan, target);
     const enum trajd_kind kind = trajd_plan_kind(plan, target);
 
     return source->dtype == TRAJD_F64 && plan->outputs[target->output_index].dtype == TRAJD_F32 &&
@@ -31,9 +31,15 @@ void trajd_window_plan_choose_forms(struct trajd_window_plan *plan)
     for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
         plan->piece_as_float32[p] = true;
     for (uint32_t t = 0; t < plan->target_count; t++)
-        if (!picks_rows(plan, &plan->targets[t]))
+        if (plan->targets[t].piece != TRAJD_PLAN_ABSENT && !picks_rows(plan, &plan->targets[t]))
             plan->piece_as_float32[plan->targets[t].piece] = false;
     plan->selection.as_float32 = plan->piece_as_float32;
+}
+
+/* Whether the store keeps a target's rows as float32, which were float64. */
+static bool is_float32(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
+{
+    return target->piece != TRAJD_PLAN_ABSENT && plan->piece_as_float32[target->piece];
 }
 
 static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t target_index, uint64_t column,
@@ -42,8 +48,7 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
     const struct trajd_plan_target *target = &plan->targets[target_index];
     const struct trajd_plan_output *out = &plan->outputs[target->output_index];
     const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
-    const struct trajd_index *index = plan->dataset->index;
-    const struct trajd_index_stream *source = &index->streams[target->stream_index];
+    const struct trajd_index_stream *source = trajd_plan_stream(plan, target);
     const struct trajd_plan_grid *grid = &plan->grids[plan->brackets[target->bracket_index].grid_index];
     struct trajd_stream *stream = &plan->request_streams[target_index];
     const uint64_t element = trajd_dtype_size(out->dtype);
@@ -53,7 +58,7 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
                                source->name, (unsigned long long)source->feature_count);
     stream->bracket_index = target->bracket_index;
     stream->kind = trajd_plan_kind(plan, target);
-    stream->source_type = plan->piece_as_float32[target->piece] ? TRAJD_F32 : source->dtype;
+    stream->source_type = is_float32(plan, target) ? TRAJD_F32 : source->dtype;
     stream->feature_count = (uint32_t)source->feature_count;
     stream->first_column = source->first_column;
     stream->bases = target->bases;
@@ -83,30 +88,32 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
 }
 
 /* Bytes of a source row as the store keeps it: the whole dataset's row, of which a stream may be some columns. */
-static uint64_t row_stride(const struct trajd_index *index, uint32_t dataset_index)
+static uint64_t row_stride(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
+    const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
+    const struct trajd_index *index = plan->dataset->index;
+
+    if (target->stream_index == TRAJD_PLAN_ABSENT) /* of rows that nobody reads */
+        return (stream->first_column + stream->feature_count) * trajd_dtype_size(stream->dtype);
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
-        if (!episode->quarantine && episode->arrays[dataset_index].storage != TRAJD_STORAGE_ABSENT &&
-            episode->arrays[dataset_index].size_bytes)
-            return trajd_array_row_bytes(&episode->arrays[dataset_index]);
+        const struct trajd_array *array = &episode->arrays[stream->dataset_index];
+        if (!episode->quarantine && array->storage != TRAJD_STORAGE_ABSENT && array->size_bytes)
+            return trajd_array_row_bytes(array) / (is_float32(plan, target) ? 2 : 1);
     }
     return 0;
 }
 
 void trajd_window_plan_take_forms(struct trajd_window_plan *plan, const struct trajd_window_plan *other)
 {
-    const struct trajd_index *index = plan->dataset->index;
-
     for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
         for (uint32_t q = 0; q < other->selection.dataset_count; q++)
             if (other->piece_datasets[q] == plan->piece_datasets[p])
                 plan->piece_as_float32[p] = other->piece_as_float32[q];
     for (uint32_t t = 0; t < plan->target_count; t++) {
-        const struct trajd_index_stream *source = &index->streams[plan->targets[t].stream_index];
-        const bool converted = plan->piece_as_float32[plan->targets[t].piece];
-        plan->request_streams[t].source_type = converted ? TRAJD_F32 : source->dtype;
-        plan->request_streams[t].row_stride_bytes = row_stride(index, source->dataset_index) / (converted ? 2 : 1);
+        const struct trajd_plan_target *target = &plan->targets[t];
+        plan->request_streams[t].source_type = is_float32(plan, target) ? TRAJD_F32 : trajd_plan_stream(plan, target)->dtype;
+        plan->request_streams[t].row_stride_bytes = row_stride(plan, target);
     }
 }
 
@@ -144,25 +151,41 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan, stru
         column = t && plan->targets[t].output_index == plan->targets[t - 1].output_index
                      ? column + plan->request_streams[t - 1].feature_count : 0;
         status = prepare_stream(plan, t, column, error);
-        plan->request_streams[t].row_stride_bytes =
-            row_stride(index, index->streams[plan->targets[t].stream_index].dataset_index) /
-            (plan->piece_as_float32[plan->targets[t].piece] ? 2 : 1);
+        plan->request_streams[t].row_stride_bytes = row_stride(plan, &plan->targets[t]);
     }
     *request = (struct trajd_resample_request){
         .clock_count = index->clock_count, .grid_count = plan->grid_count, .bracket_count = plan->bracket_count,
         .stream_count = plan->target_count, .clocks = plan->request_clocks, .grids = plan->request_grids,
-        .brackets = plan->request_brackets, .streams = plan->request_streams};
+        .brackets = plan->request_brackets, .streams = plan->request_streams, .window_rows = plan->window_rows,
+        .output_row_count = plan->spec->global_batch};
     return status;
+}
+
+static int64_t anchor_of(const struct trajd_window_plan *plan, const struct trajd_window *window)
+{
+    return trajd_plan_anchor_ns(plan, &plan->dataset->index->episodes[window->episode_index], window->anchor);
 }
 
 void trajd_window_plan_look_up(struct trajd_window_plan *plan, uint64_t epoch, uint64_t position, uint32_t row_count)
 {
     trajd_sampler_run(plan->sampler, epoch, position, row_count, plan->windows);
-    for (uint32_t w = 0; w < row_count; w++) {
-        const struct trajd_window *window = &plan->windows[w];
-        plan->anchor_ns[w] =
-            trajd_plan_anchor_ns(plan, &plan->dataset->index->episodes[window->episode_index], window->anchor);
-    }
+    plan->window_count = row_count;
+    for (uint32_t w = 0; w < row_count; w++)
+        plan->anchor_ns[w] = anchor_of(plan, &plan->windows[w]);
+}
+
+void trajd_window_plan_clear(struct trajd_window_plan *plan)
+{
+    plan->window_count = 0;
+}
+
+void trajd_window_plan_add(struct trajd_window_plan *plan, const struct trajd_window *window, uint32_t row)
+{
+    const uint32_t w = plan->window_count++;
+
+    plan->windows[w] = *window;
+    plan->anchor_ns[w] = anchor_of(plan, window);
+    plan->window_rows[w] = row;
 }
 
 /* The offsets of one window from its anchor, where they are not the same for all. */
@@ -212,12 +235,13 @@ static void bind_window(struct trajd_window_plan *plan, uint32_t w, const struct
     for (uint32_t b = 0; b < plan->bracket_count; b++)
         bind_bracket(plan, &plan->brackets[b], w, window, anchor_ns);
     for (uint32_t t = 0; t < plan->target_count; t++)
-        plan->targets[t].bases[w] = rows ? rows[plan->targets[t].piece] : NULL;
+        plan->targets[t].bases[w] = rows && plan->targets[t].piece != TRAJD_PLAN_ABSENT ? rows[plan->targets[t].piece] : NULL;
 }
 
 void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint32_t count, uint8_t *slot,
                             trajd_episode_rows rows, void *context)
 {
+    const uint32_t first_row = plan->window_rows ? 0 : first;
     uint64_t column_bytes = 0;
 
     for (uint32_t w = 0; w < count; w++)
@@ -230,8 +254,9 @@ void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint
         column_bytes = stream->mask_joins_previous
                            ? column_bytes + plan->request_streams[t - 1].feature_count * (uint64_t)trajd_dtype_size(out->dtype)
                            : 0;
-        stream->output = slot + out->offset_bytes + column_bytes + first * stream->window_stride_bytes;
-        stream->mask = slot + out->mask_offset_bytes + first * stream->mask_window_stride_bytes;
+        stream->output = slot + out->offset_bytes + column_bytes + first_row * stream->window_stride_bytes;
+        stream->mask = slot + out->mask_offset_bytes + first_row * stream->mask_window_stride_bytes;
     }
     plan->request.window_count = count;
+    plan->request.window_rows = plan->window_rows ? plan->window_rows + first : NULL;
 }

@@ -26,7 +26,7 @@ static enum trajd_status check_rotations(const struct trajd_window_plan *plan, u
     uint64_t column = 0;
 
     for (uint32_t t = 0; t < plan->target_count; t++) {
-        const struct trajd_index_stream *stream = &plan->dataset->index->streams[plan->targets[t].stream_index];
+        const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->targets[t]);
         if (plan->targets[t].output_index != output_index)
             continue;
         for (uint64_t d = column; d < column + stream->feature_count && is_rotation(stream->kind); d++)

@@ -22,10 +22,15 @@ int64_t trajd_plan_row_count(const struct trajd_window_plan *plan, const struct 
 
 #define MAX_OFFSETS (UINT64_C(1) << 24) /* explicit targets of a batch on one grid: 128 MiB */
 
+const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
+{
+    return target->stream_index == TRAJD_PLAN_ABSENT ? &target->model : &plan->dataset->index->streams[target->stream_index];
+}
+
 enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
     const enum trajd_kind kind = plan->spec->outputs[target->output_index].kind;
-    return kind == TRAJD_SPEC_KIND_FROM_STREAM ? plan->dataset->index->streams[target->stream_index].kind : kind;
+    return kind == TRAJD_SPEC_KIND_FROM_STREAM ? trajd_plan_stream(plan, target)->kind : kind;
 }
 
 static enum trajd_status no_memory(struct trajd_error *error)
@@ -67,6 +72,42 @@ static enum trajd_status find_stream(const struct trajd_window_plan *plan, const
     return output_error(output, error, TRAJD_ERR_NOT_FOUND, "no stream %s in layout %s (%s%s%s%u streams: trajctl inspect)",
                         name, index->layout->name, nearest ? "did you mean " : "", nearest ? nearest : "",
                         nearest ? "? " : "", index->stream_count);
+}
+
+/* The same stream of another dataset of the mixture. */
+static const struct trajd_index_stream *find_model(const struct trajd_plan_peer *peers, uint32_t peer_count, uint32_t output_index,
+                                                   uint32_t source_index)
+{
+    for (uint32_t i = 0; i < peer_count; i++) {
+        const struct trajd_spec_output *output = &peers[i].spec->outputs[output_index];
+        const int64_t found = source_index < output->source_count
+                                  ? trajd_index_find_stream(peers[i].dataset->index, output->sources[source_index]) : -1;
+        if (found >= 0)
+            return &peers[i].dataset->index->streams[found];
+    }
+    return NULL;
+}
+
+static enum trajd_status find_target(const struct trajd_window_plan *plan, const struct trajd_spec_output *output,
+                                     uint32_t source_index, struct trajd_plan_target *target, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    const enum trajd_status status = find_stream(plan, output, output->sources[source_index], &target->stream_index, error);
+    const struct trajd_index_stream *model;
+
+    if (status != TRAJD_ERR_NOT_FOUND || !plan->peer_count)
+        return status;
+    model = find_model(plan->peers, plan->peer_count, target->output_index, source_index);
+    if (!model || !index->clock_count)
+        return status;
+    if (output->missing != TRAJD_MISSING_ZERO)
+        return output_error(output, error, status,
+                            "no stream %s in dataset %s: others of the mixture have it (what is it called here? mix.%s.streams "
+                            "renames, missing: zero fills)", output->sources[source_index], plan->dataset->name, plan->dataset->name);
+    target->stream_index = TRAJD_PLAN_ABSENT;
+    target->model = *model;
+    target->model.clock_index = plan->anchor_clock >= 0 ? (uint32_t)plan->anchor_clock : 0;
+    return TRAJD_OK;
 }
 
 /* The kind that is used, and why not where it makes no sense. */
@@ -229,7 +270,7 @@ static bool has_own_rows(const struct trajd_index *index, const struct trajd_ind
 }
 
 static enum trajd_status find_bracket(struct trajd_window_plan *plan, const struct trajd_spec_output *output,
-                                      const struct trajd_index_stream *stream, uint32_t *bracket_index,
+                                      const struct trajd_index_stream *stream, bool is_absent, uint32_t *bracket_index,
                                       struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
@@ -242,7 +283,7 @@ static enum trajd_status find_bracket(struct trajd_window_plan *plan, const stru
 
     if (status)
         return status;
-    if (index->clocks[stream->clock_index].regular && has_own_rows(index, stream))
+    if (!is_absent && index->clocks[stream->clock_index].regular && has_own_rows(index, stream))
         bracket.dataset_index = stream->dataset_index;
     for (*bracket_index = 0; *bracket_index < plan->bracket_count; (*bracket_index)++) {
         const struct trajd_plan_bracket *other = &plan->brackets[*bracket_index];
@@ -281,8 +322,10 @@ static void sort_pieces(struct trajd_window_plan *plan)
     qsort(plan->piece_datasets, plan->selection.dataset_count, sizeof *plan->piece_datasets, compare_u32);
     plan->selection.dataset_indexes = plan->piece_datasets;
     for (uint32_t t = 0; t < plan->target_count; t++) {
-        const uint32_t wanted = plan->dataset->index->streams[plan->targets[t].stream_index].dataset_index;
-        plan->targets[t].piece = find_piece(plan, wanted);
+        struct trajd_plan_target *target = &plan->targets[t];
+        target->piece = target->stream_index == TRAJD_PLAN_ABSENT
+                            ? TRAJD_PLAN_ABSENT
+                            : find_piece(plan, plan->dataset->index->streams[target->stream_index].dataset_index);
     }
 }
 
@@ -336,19 +379,22 @@ static enum trajd_status resolve_output(struct trajd_window_plan *plan, uint32_t
     for (uint32_t s = 0; s < output->source_count; s++) {
         struct trajd_plan_target *target = &plan->targets[plan->target_count];
         const struct trajd_index_stream *stream;
+        bool is_absent;
 
         target->output_index = output_index;
         target->missing = output->missing;
-        if ((status = find_stream(plan, output, output->sources[s], &target->stream_index, error)))
+        if ((status = find_target(plan, output, s, target, error)))
             return status;
-        stream = &plan->dataset->index->streams[target->stream_index];
+        stream = trajd_plan_stream(plan, target);
+        is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
         if (!alone && stream->rank > 1)
             return output_error(output, error, TRAJD_ERR_ARGUMENT, "%s is no vector: it cannot be joined with others",
                                 stream->name);
         if ((status = resolve_dtype(output, stream, alone, out, error)) ||
-            (status = find_bracket(plan, output, stream, &target->bracket_index, error)))
+            (status = find_bracket(plan, output, stream, is_absent, &target->bracket_index, error)))
             return status;
-        find_piece(plan, stream->dataset_index);
+        if (!is_absent)
+            find_piece(plan, stream->dataset_index);
         target->bases = calloc(plan->spec->global_batch, sizeof *target->bases);
         if (!target->bases)
             return no_memory(error);
@@ -426,7 +472,7 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     return hash;
 }
 
-static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_error *error)
+static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_part, struct trajd_error *error)
 {
     size_t targets = 0;
 
@@ -441,15 +487,19 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_e
     plan->piece_as_float32 = calloc(targets, sizeof *plan->piece_as_float32);
     plan->windows = calloc(plan->spec->global_batch, sizeof *plan->windows);
     plan->anchor_ns = calloc(plan->spec->global_batch, sizeof *plan->anchor_ns);
+    if (is_part && !(plan->window_rows = calloc(plan->spec->global_batch, sizeof *plan->window_rows)))
+        return no_memory(error);
     return plan->outputs && plan->targets && plan->grids && plan->brackets && plan->piece_datasets && plan->piece_as_float32 &&
                    plan->windows && plan->anchor_ns
                ? TRAJD_OK
                : no_memory(error);
 }
 
-enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec, struct trajd_dataset *dataset,
-                                           struct trajd_window_plan **out, struct trajd_error *error)
+static enum trajd_status create(const struct trajd_plan_peer *peer, const struct trajd_plan_peer *peers, uint32_t peer_count,
+                                bool is_part, struct trajd_window_plan **out, struct trajd_error *error)
 {
+    const struct trajd_window_spec *spec = peer->spec;
+    struct trajd_dataset *dataset = peer->dataset;
     struct trajd_window_plan *plan = calloc(1, sizeof *plan);
     const uint64_t hashes[] = {dataset->index->fingerprint, hash_spec(spec)};
     enum trajd_status status;
@@ -459,8 +509,10 @@ enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec,
         return no_memory(error);
     plan->spec = spec;
     plan->dataset = dataset;
+    plan->peers = peers;
+    plan->peer_count = peer_count;
     plan->fingerprint = trajd_mix(hashes, 2);
-    status = allocate(plan, error);
+    status = allocate(plan, is_part, error);
     if (!status)
         status = resolve_anchor(plan, error);
     for (uint32_t o = 0; o < spec->output_count && !status; o++)
@@ -479,6 +531,36 @@ enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec,
     }
     *out = plan;
     return status;
+}
+
+enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec, struct trajd_dataset *dataset,
+                                           struct trajd_window_plan **plan, struct trajd_error *error)
+{
+    const struct trajd_plan_peer alone = {spec, dataset};
+
+    return create(&alone, NULL, 0, false, plan, error);
+}
+
+enum trajd_status trajd_window_plan_create_part(const struct trajd_plan_peer *peers, uint32_t peer_count, uint32_t index,
+                                                struct trajd_window_plan **plan, struct trajd_error *error)
+{
+    return create(&peers[index], peers, peer_count, true, plan, error);
+}
+
+enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan *plan, const struct trajd_window_spec *spec,
+                                                 struct trajd_window_plan **again, struct trajd_error *error)
+{
+    const struct trajd_plan_peer alone = {spec, plan->dataset};
+
+    return create(&alone, plan->peers, plan->peer_count, false, again, error);
+}
+
+bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        if (plan->targets[t].output_index == output_index && plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
+            return true;
+    return false;
 }
 
 void trajd_window_plan_destroy(struct trajd_window_plan **out)
@@ -513,6 +595,7 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     free(plan->piece_as_float32);
     free(plan->windows);
     free(plan->anchor_ns);
+    free(plan->window_rows);
     free(plan->episodes);
     free(plan->request_clocks);
     free(plan->request_grids);

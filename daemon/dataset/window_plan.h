@@ -41,12 +41,15 @@ struct trajd_plan_bracket {
     int64_t *row_begin, *row_count, *anchor; /* [G] */
 };
 
+#define TRAJD_PLAN_ABSENT UINT32_MAX
+
 /* One source stream of one output. */
 struct trajd_plan_target {
     uint32_t output_index;
-    uint32_t stream_index;   /* of the index */
+    uint32_t stream_index;   /* of the index; TRAJD_PLAN_ABSENT: this dataset of a mixture lacks it, its steps are MISSING */
+    struct trajd_index_stream model; /* of an absent one: the stream of a dataset that has it, on a clock of this dataset */
     uint32_t bracket_index;
-    uint32_t piece;          /* which dataset of the selection */
+    uint32_t piece;          /* which dataset of the selection; TRAJD_PLAN_ABSENT likewise */
     enum trajd_missing missing;
     const void **bases;      /* [G] */
 };
@@ -66,6 +69,8 @@ struct trajd_plan_output {
 struct trajd_window_plan {
     const struct trajd_window_spec *spec;
     struct trajd_dataset *dataset;
+    const struct trajd_plan_peer *peers; /* of a mixture; the caller's */
+    uint32_t peer_count;
     int64_t anchor_clock;    /* index of the clock, or -1: spec->anchor_rate */
     struct trajd_rate anchor_rate; /* of all anchors; num 0: irregular, or not the same in all episodes */
     uint32_t grid_count, bracket_count, target_count, output_count;
@@ -86,26 +91,49 @@ struct trajd_window_plan {
     struct trajd_bracket *request_brackets;
     struct trajd_stream *request_streams;
     struct trajd_resample_request request;
-    struct trajd_window *windows; /* [G], of the batch looked up last */
+    uint32_t window_count;        /* windows of the batch looked up last that are this dataset's */
+    struct trajd_window *windows; /* [G]: these */
     int64_t *anchor_ns;           /* [G]: their anchors, ns from the episode's origin */
+    uint32_t *window_rows;        /* [G], ascending: their rows of the batch. NULL: row w is window w */
 };
 
 /* TRAJD_ERR_ARGUMENT with the feed's and the output's name; TRAJD_ERR_NOT_FOUND where a stream, clock or filter does not exist
  * (nearest names in the message); TRAJD_ERR_DATA where no window is left. spec and dataset must outlive the plan. */
 enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec, struct trajd_dataset *dataset,
                                            struct trajd_window_plan **plan, struct trajd_error *error);
+
+/* One dataset of a mixture, in the mixture's order. */
+struct trajd_plan_peer {
+    const struct trajd_window_spec *spec;
+    struct trajd_dataset *dataset;
+};
+
+/* The plan of peers[index], whose windows go to rows of their own. A stream that it lacks and another one has is filled where the
+ * output says `missing: zero`. peers must outlive the plan. */
+enum trajd_status trajd_window_plan_create_part(const struct trajd_plan_peer *peers, uint32_t peer_count, uint32_t index,
+                                                struct trajd_window_plan **plan, struct trajd_error *error);
 void trajd_window_plan_destroy(struct trajd_window_plan **plan);
+
+/* The plan of the same dataset for another specification of the same outputs (batches of another size, say), alone. */
+enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan *plan, const struct trajd_window_spec *spec,
+                                                 struct trajd_window_plan **again, struct trajd_error *error);
+
+/* Whether the dataset lacks a stream of the output. */
+bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index);
 
 /* Looks up the windows of [position, position + row_count) of an epoch into plan->windows and plan->anchor_ns. */
 void trajd_window_plan_look_up(struct trajd_window_plan *plan, uint64_t epoch, uint64_t position,
                                uint32_t row_count);
 
+/* The same one window at a time: none, then each with the batch's row that it goes to (ascending; of a part). */
+void trajd_window_plan_clear(struct trajd_window_plan *plan);
+void trajd_window_plan_add(struct trajd_window_plan *plan, const struct trajd_window *window, uint32_t row);
+
 /* First rows of an episode's pieces: rows[k] for selection.dataset_indexes[k]. NULL result: the episode cannot be read, its rows are
  * masked MISSING. Called once per window. */
 typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
 
-/* Fills plan->request for the windows [first, first + count) of those looked up, with outputs and masks in `slot`, where the
- * batch's row 0 is windows[0]. */
+/* Fills plan->request for the windows [first, first + count) of those looked up, with outputs and masks in `slot`. */
 void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint32_t count, uint8_t *slot,
                             trajd_episode_rows rows, void *context);
 
@@ -140,6 +168,8 @@ int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan, const struct t
 /* The same for all steps of an anchor: the fraction of anchor j and the whole, in the units of grid->step_fraction. */
 uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, int64_t j,
                                     uint64_t *whole);
+/* The stream of a target, or the one that it stands for where it is absent. */
+const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan, const struct trajd_plan_target *target);
 /* The kind that a target is resampled by: the output's, else its stream's. */
 enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan, const struct trajd_plan_target *target);
 /* Time of anchor j of an episode, ns from its origin. */

@@ -77,28 +77,69 @@ static void warn(const struct trajd_window_plan *plan, const struct trajd_plan_t
                 plan->outputs[target->output_index].name, source_hz, grid_hz, source_hz / grid_hz);
 }
 
-void trajd_window_report(const struct trajd_window_plan *plan, FILE *out)
+static const char *source_name(const struct trajd_window_plan *plan, const struct trajd_plan_target *target, char *text, size_t size)
 {
-    const struct trajd_index *index = plan->dataset->index;
+    const char *name = trajd_plan_stream(plan, target)->name;
 
-    fprintf(out, "feed %s: %llu windows of %u episodes (%u of %u kept), batches of %u, %llu left over, fingerprint %016llx\n",
-            plan->spec->feed_name, (unsigned long long)trajd_sampler_window_count(plan->sampler), plan->episode_count,
-            index->kept_count, index->episode_count, plan->spec->global_batch,
-            (unsigned long long)trajd_sampler_dropped_count(plan->sampler), (unsigned long long)plan->fingerprint);
+    if (target->stream_index != TRAJD_PLAN_ABSENT)
+        return name;
+    snprintf(text, size, "(none: filled)");
+    return text;
+}
+
+static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
+{
     fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", "output", "stream", "clock", "kind", "grid", "role", "tensor");
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_plan_output *output = &plan->outputs[target->output_index];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
         const enum trajd_kind kind = trajd_plan_kind(plan, target);
-        char clock[96], grid[96], shape[128];
+        char clock[96], grid[96], shape[128], none[32];
 
         write_clock(plan, bracket->clock_index, clock, sizeof clock);
         write_grid(plan, &plan->grids[bracket->grid_index], grid, sizeof grid);
         write_shape(plan, output, shape, sizeof shape);
-        fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", output->name, index->streams[target->stream_index].name,
-                clock, kind_names[kind], grid, output->role == TRAJD_ROLE_OBS ? "obs" : "action", shape);
+        fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", output->name, source_name(plan, target, none, sizeof none), clock,
+                kind_names[kind], grid, output->role == TRAJD_ROLE_OBS ? "obs" : "action", shape);
     }
     for (uint32_t t = 0; t < plan->target_count; t++)
-        warn(plan, &plan->targets[t], trajd_plan_kind(plan, &plan->targets[t]), out);
+        if (plan->targets[t].stream_index != TRAJD_PLAN_ABSENT)
+            warn(plan, &plan->targets[t], trajd_plan_kind(plan, &plan->targets[t]), out);
+}
+
+static void report_mixture(const struct trajd_mixture_plan *plan, FILE *out)
+{
+    const uint64_t sum = trajd_mixture_weight_sum(plan->mixture);
+
+    fprintf(out, "feed %s: %u datasets, epochs of %llu windows, batches of %u, %llu left over, fingerprint %016llx\n",
+            plan->spec->feed_name, plan->part_count, (unsigned long long)trajd_mixture_epoch_windows(plan->mixture),
+            plan->spec->global_batch, (unsigned long long)trajd_mixture_dropped_count(plan->mixture),
+            (unsigned long long)plan->fingerprint);
+    for (uint32_t p = 0; p < plan->part_count; p++) {
+        const struct trajd_window_plan *part = plan->parts[p];
+        const struct trajd_index *index = part->dataset->index;
+        const uint64_t weight = trajd_mixture_weight(plan->mixture, p);
+        fprintf(out, " %u %s: %llu of %llu windows (%.4g%%), %llu windows of %u episodes (%u of %u kept)\n", p, part->dataset->name,
+                (unsigned long long)weight, (unsigned long long)sum, 100 * (double)weight / (double)sum,
+                (unsigned long long)trajd_sampler_window_count(part->sampler), part->episode_count, index->kept_count,
+                index->episode_count);
+        report_outputs(part, out);
+    }
+}
+
+void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out)
+{
+    const struct trajd_window_plan *only = plan->parts[0];
+    const struct trajd_index *index = only->dataset->index;
+
+    if (plan->mixture) {
+        report_mixture(plan, out);
+        return;
+    }
+    fprintf(out, "feed %s: %llu windows of %u episodes (%u of %u kept), batches of %u, %llu left over, fingerprint %016llx\n",
+            plan->spec->feed_name, (unsigned long long)trajd_sampler_window_count(only->sampler), only->episode_count,
+            index->kept_count, index->episode_count, plan->spec->global_batch,
+            (unsigned long long)trajd_sampler_dropped_count(only->sampler), (unsigned long long)plan->fingerprint);
+    report_outputs(only, out);
 }

@@ -4,11 +4,11 @@
 
 #include <stdio.h>
 
-#include "daemon/dataset/window_plan.h"
+#include "daemon/dataset/mixture_plan.h"
 
-/* A line for the windows, then one per source of each output: output, stream, clock, kind, grid, role, type and shape; behind them
+/* A line for the windows (of a mixture one more for each dataset), then one per source of each output: output, stream, clock, kind, grid, role, type and shape; behind them
  * warnings about resampling that loses or invents rows. */
-void trajd_window_report(const struct trajd_window_plan *plan, FILE *out);
+void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out);
 
 /* "linear", "slerp xyzw", ... */
 const char *trajd_window_kind_name(enum trajd_kind kind);

@@ -54,8 +54,11 @@ static int64_t target_ns(const struct trajd_window_plan *plan, const struct traj
 static bool is_missing(const struct trajd_window_plan *plan, const struct trajd_plan_target *target,
                        const struct trajd_episode *episode)
 {
-    const struct trajd_index_stream *stream = &plan->dataset->index->streams[target->stream_index];
-    const struct trajd_array *array = &episode->arrays[stream->dataset_index];
+    const struct trajd_array *array;
+
+    if (target->stream_index == TRAJD_PLAN_ABSENT)
+        return true;
+    array = &episode->arrays[plan->dataset->index->streams[target->stream_index].dataset_index];
     return array->storage == TRAJD_STORAGE_ABSENT || array->size_bytes == 0;
 }
 
@@ -152,7 +155,7 @@ static enum trajd_status check_missing(const struct trajd_window_plan *plan, con
                                    "outputs.%s: %s: episode %s has no stream %s (say missing: zero or missing: skip)",
                                    plan->outputs[target->output_index].name,
                                    index->files[episode->file_index].relative_path, episode->id,
-                                   index->streams[target->stream_index].name);
+                                   trajd_plan_stream(plan, target)->name);
     }
     return TRAJD_OK;
 }

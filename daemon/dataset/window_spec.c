@@ -28,7 +28,7 @@ void *trajd_spec_keep(struct trajd_spec_parser *p, const void *bytes, size_t siz
     return copy;
 }
 
-static enum trajd_status keep_string(struct trajd_spec_parser *p, const char *text, const char **out)
+enum trajd_status trajd_spec_keep_string(struct trajd_spec_parser *p, const char *text, const char **out)
 {
     *out = trajd_spec_keep(p, text, strlen(text) + 1);
     return *out ? TRAJD_OK : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
@@ -38,7 +38,7 @@ enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p, const stru
 {
     const char *text;
     enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
-    return status ? status : keep_string(p, text, out);
+    return status ? status : trajd_spec_keep_string(p, text, out);
 }
 
 /* A step count like "-1" or a time like "-200ms". False if it is neither. */
@@ -115,11 +115,12 @@ static enum trajd_status read_range(struct trajd_spec_parser *p, const struct tr
     return TRAJD_OK;
 }
 
-static enum trajd_status read_sources(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
                                       struct trajd_spec_output *output)
 {
     enum trajd_status status = TRAJD_OK;
 
+    output->source_count = 0;
     if (node->kind == TRAJD_YAML_SCALAR) {
         output->source_count = 1;
         return trajd_spec_read_string(p, node, &output->sources[0]);
@@ -180,7 +181,7 @@ static enum trajd_status read_output_key(struct trajd_spec_parser *p, const stru
     const char *key = node->key;
 
     if (strcmp(key, "from") == 0)
-        return read_sources(p, node, output);
+        return trajd_spec_read_sources(p, node, output);
     if (strcmp(key, "at") == 0)
         return read_range(p, node, &output->at);
     if (strcmp(key, "kind") == 0)
@@ -223,7 +224,7 @@ static enum trajd_status read_output(struct trajd_spec_parser *p, const struct t
     output->line = node->line;
     output->max_age_ns = output->max_gap_ns = -1;
     output->kind = TRAJD_SPEC_KIND_FROM_STREAM;
-    if ((status = keep_string(p, node->key, &output->name)))
+    if ((status = trajd_spec_keep_string(p, node->key, &output->name)))
         return status;
     if (strlen(output->name) > 96)
         return trajd_yaml_error(p->yaml, node, p->error, "a name of more than 96 bytes");
@@ -259,7 +260,7 @@ static enum trajd_status read_output(struct trajd_spec_parser *p, const struct t
 
 static enum trajd_status read_outputs(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    struct trajd_window_spec *spec = &p->owned->spec;
+    struct trajd_window_spec *spec = p->spec;
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count == 0 ||
@@ -273,7 +274,7 @@ static enum trajd_status read_outputs(struct trajd_spec_parser *p, const struct 
 static enum trajd_status read_anchor(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"clock", "rate", NULL};
-    struct trajd_window_spec *spec = &p->owned->spec;
+    struct trajd_window_spec *spec = p->spec;
     const struct trajd_yaml_node *clock, *rate;
     enum trajd_status status;
 
@@ -285,6 +286,8 @@ static enum trajd_status read_anchor(struct trajd_spec_parser *p, const struct t
     rate = trajd_yaml_get(node, "rate");
     if (!clock == !rate)
         return trajd_yaml_error(p->yaml, node, p->error, "one of clock and rate");
+    spec->anchor_clock = NULL; /* of a mixture's dataset: in place of the feed's */
+    spec->anchor_rate = (struct trajd_rate){0};
     return clock ? trajd_spec_read_string(p, clock, &spec->anchor_clock)
                  : trajd_yaml_rate(p->yaml, rate, &spec->anchor_rate, p->error);
 }
@@ -308,7 +311,7 @@ static enum trajd_status read_pad(struct trajd_spec_parser *p, const struct traj
 {
     static const char *const keys[] = {"before", "after", "with", NULL};
     static const char *const edges[] = {"edge", "zero", "nan", NULL};
-    struct trajd_window_spec *spec = &p->owned->spec;
+    struct trajd_window_spec *spec = p->spec;
     const struct trajd_yaml_node *child;
     enum trajd_status status;
     int choice;
@@ -332,7 +335,7 @@ static enum trajd_status read_pad(struct trajd_spec_parser *p, const struct traj
 /* `split: 0..0.9`: episodes whose hash lies there. */
 static enum trajd_status read_split(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    struct trajd_window_spec *spec = &p->owned->spec;
+    struct trajd_window_spec *spec = p->spec;
     char begin[32], *end;
     const char *text, *dots;
     enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
@@ -358,7 +361,7 @@ static enum trajd_status read_split(struct trajd_spec_parser *p, const struct tr
 static enum trajd_status read_block(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"windows", "neighbours", NULL};
-    struct trajd_window_spec *spec = &p->owned->spec;
+    struct trajd_window_spec *spec = p->spec;
     const struct trajd_yaml_node *child;
     enum trajd_status status;
     int64_t value;
@@ -385,7 +388,7 @@ static enum trajd_status read_word(struct trajd_spec_parser *p, const struct tra
     static const char *const orders[] = {"global", "blocked", "sequential", NULL};
     static const char *const tails[] = {"drop", "wrap", "short", NULL};
     static const char *const bad_rows[] = {"error", "keep", NULL};
-    struct trajd_window_spec *spec = &p->owned->spec;
+    struct trajd_window_spec *spec = p->spec;
     const bool is_order = strcmp(node->key, "order") == 0, is_tail = strcmp(node->key, "tail") == 0;
     enum trajd_status status;
     int choice;
@@ -404,7 +407,7 @@ static enum trajd_status read_word(struct trajd_spec_parser *p, const struct tra
 
 static enum trajd_status read_number(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    struct trajd_window_spec *spec = &p->owned->spec;
+    struct trajd_window_spec *spec = p->spec;
     const bool is_batch = strcmp(node->key, "global_batch") == 0, is_seed = strcmp(node->key, "seed") == 0;
     int64_t value, low = is_batch ? 1 : is_seed ? 0 : 3, high = is_batch ? 1 << 20 : is_seed ? INT64_MAX : 1024;
     enum trajd_status status = trajd_yaml_int(p->yaml, node, low, high, &value, p->error);
@@ -431,32 +434,32 @@ static enum trajd_status read_resample(struct trajd_spec_parser *p, const struct
     if (status)
         return status;
     child = trajd_yaml_get(node, "variant");
-    return child ? trajd_spec_read_string(p, child, &p->owned->spec.variant) : TRAJD_OK;
+    return child ? trajd_spec_read_string(p, child, &p->spec->variant) : TRAJD_OK;
 }
 
 static enum trajd_status read_string_into_dataset(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    return trajd_spec_read_string(p, node, &p->owned->spec.dataset);
+    return trajd_spec_read_string(p, node, &p->spec->dataset);
 }
 
 static enum trajd_status read_statistics_from(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    return trajd_spec_read_string(p, node, &p->owned->spec.statistics_from);
+    return trajd_spec_read_string(p, node, &p->spec->statistics_from);
 }
 
 static enum trajd_status read_filter(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    return trajd_spec_read_string(p, node, &p->owned->spec.filter);
+    return trajd_spec_read_string(p, node, &p->spec->filter);
 }
 
 static enum trajd_status read_rate(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    return trajd_yaml_rate(p->yaml, node, &p->owned->spec.rate, p->error);
+    return trajd_yaml_rate(p->yaml, node, &p->spec->rate, p->error);
 }
 
 static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    struct trajd_window_spec *spec = &p->owned->spec;
+    struct trajd_window_spec *spec = p->spec;
     enum trajd_status status;
 
     if (node->kind == TRAJD_YAML_SCALAR && strcmp(node->value, "0") == 0) {
@@ -483,31 +486,39 @@ static const struct {
 };
 #define FEED_KEY_COUNT (sizeof feed_keys / sizeof feed_keys[0])
 
+enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+{
+    for (size_t i = 0; i < FEED_KEY_COUNT; i++)
+        if (strcmp(feed_keys[i].key, node->key) == 0)
+            return feed_keys[i].read(p, node);
+    return TRAJD_OK; /* `mix` and `epoch`, which the others are read for first */
+}
+
 static enum trajd_status read_feed(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    const char *names[FEED_KEY_COUNT + 1] = {NULL};
-    struct trajd_window_spec *spec = &p->owned->spec;
+    const char *names[FEED_KEY_COUNT + 3] = {NULL};
+    struct trajd_window_spec *spec = p->spec;
     enum trajd_status status;
 
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(p->yaml, node, p->error, "a feed is a mapping");
     for (size_t i = 0; i < FEED_KEY_COUNT; i++)
         names[i] = feed_keys[i].key;
+    names[FEED_KEY_COUNT] = "mix";
+    names[FEED_KEY_COUNT + 1] = "epoch";
     if ((status = trajd_yaml_check_keys(p->yaml, node, names, p->error)))
         return status;
-    for (size_t i = 0; i < FEED_KEY_COUNT; i++) {
-        const struct trajd_yaml_node *child = trajd_yaml_get(node, feed_keys[i].key);
-        if (child && (status = feed_keys[i].read(p, child)))
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
+        if ((status = trajd_spec_read_key(p, child)))
             return status;
-    }
-    if (!spec->dataset || !spec->output_count)
-        return trajd_yaml_error(p->yaml, node, p->error, "no `%s:`", spec->dataset ? "outputs" : "dataset");
+    if (!spec->output_count)
+        return trajd_yaml_error(p->yaml, node, p->error, "no `outputs:`");
     if (!spec->anchor_clock && !spec->anchor_rate.num)
         return trajd_yaml_error(p->yaml, node, p->error, "no `anchor:`: {clock: NAME} for one window per row of a "
                                 "clock, or {rate: HZ}");
     if (!spec->global_batch)
         return trajd_yaml_error(p->yaml, node, p->error, "no `global_batch:`: windows in a batch over all ranks");
-    return TRAJD_OK;
+    return trajd_spec_read_parts(p, node);
 }
 
 enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
@@ -515,14 +526,14 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const s
                                           struct trajd_error *error)
 {
     struct trajd_owned_spec *owned = calloc(1, sizeof *owned);
-    struct trajd_spec_parser parser = {yaml, owned, error};
+    struct trajd_spec_parser parser = {yaml, owned, NULL, error};
     struct trajd_window_spec *spec;
     enum trajd_status status;
 
     *out = NULL;
     if (!owned)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
-    spec = &owned->spec;
+    spec = parser.spec = &owned->spec;
     spec->split_end = 1;
     spec->pad_before = spec->pad_after = TRAJD_SPEC_PAD_ANY;
     spec->block_windows = 4096;
@@ -530,7 +541,7 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const s
     spec->slot_count = 4;
     spec->rank_timeout_ns = INT64_C(600) * 1000000000;
     spec->variant = "auto";
-    status = keep_string(&parser, feed_name, &spec->feed_name);
+    status = trajd_spec_keep_string(&parser, feed_name, &spec->feed_name);
     if (!status)
         status = read_feed(&parser, node);
     if (status)

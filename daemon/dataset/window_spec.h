@@ -62,10 +62,23 @@ struct trajd_spec_output {
     const struct trajd_statistics *norm_statistics; /* read by trajd_spec_norm_load; owned by the spec */
 };
 
+struct trajd_window_spec;
+
+/* One dataset of a feed. */
+struct trajd_spec_part {
+    const char *dataset;
+    uint64_t weight;                      /* 0: by size */
+    struct trajd_window_spec *spec;       /* the feed's, with what is said for this dataset alone; of a feed without `mix:` itself */
+};
+
 struct trajd_window_spec {
     const char *feed_name;
-    const char *dataset;
+    const char *dataset;          /* NULL with `mix:` */
     const char *statistics_from;  /* the feed whose windows `norm:` takes its statistics of; NULL: this one */
+    bool is_mixture, mix_by_size;
+    uint64_t epoch_windows;       /* of a mixture; 0: as many as its datasets have */
+    uint32_t part_count;          /* >= 1 */
+    struct trajd_spec_part *parts;
     const char *filter;           /* mask key or NULL */
     double split_begin, split_end; /* episodes whose hash lies in [begin, end) of [0, 1) */
     uint32_t global_batch;

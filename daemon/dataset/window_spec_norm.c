@@ -160,6 +160,8 @@ enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const cha
             status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a path of more than %zu bytes", sizeof path - 1);
         else
             status = trajd_statistics_read_file(path, output->norm_key ? output->norm_key : output->name, &read, error);
+        for (uint32_t p = 0; p < spec->part_count; p++)
+            spec->parts[p].spec->outputs[o].norm_statistics = read;
         output->norm_statistics = read;
         if (status)
             trajd_error_prefix(error, "feed %s: line %u: outputs.%s.norm.stats", spec->feed_name, output->line, output->name);

@@ -113,11 +113,68 @@ static void test_a_split_begins_and_ends_at_whole_numbers_too(void **state)
     }
 }
 
+static void test_a_mixture(void **state)
+{
+    const char *const text = "mix: {droid: {weight: 7, filter: train, pad: {before: 2}, streams: {x: [p, q]}}, lab: {weight: 3, "
+                             "anchor: {rate: 5}, split: 0..0.5}}\nepoch: 1000000\nfilter: valid\nglobal_batch: 8\nseed: 4\n"
+                             "order: blocked\ntail: wrap\nanchor: {clock: c}\noutputs: {x: {from: y, at: 0}, z: {at: 0}}";
+    const struct trajd_window_spec *droid, *lab;
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+
+    (void)state;
+    if (parse(text, &spec, &error))
+        fail_msg("%s", error.message);
+    assert_true(spec->is_mixture && !spec->mix_by_size && !spec->dataset && spec->epoch_windows == 1000000);
+    assert_int_equal(spec->part_count, 2);
+    assert_true(spec->parts[0].weight == 7 && spec->parts[1].weight == 3);
+    assert_string_equal(spec->parts[0].dataset, "droid");
+    droid = spec->parts[0].spec;
+    lab = spec->parts[1].spec;
+    assert_string_equal(droid->filter, "train");
+    assert_string_equal(lab->filter, "valid");
+    assert_int_equal(droid->pad_before, 2);
+    assert_int_equal(lab->pad_before, TRAJD_SPEC_PAD_ANY);
+    assert_int_equal(droid->outputs[0].source_count, 2);
+    assert_string_equal(droid->outputs[0].sources[1], "q");
+    assert_string_equal(lab->outputs[0].sources[0], "y");
+    assert_string_equal(lab->outputs[1].sources[0], "z");
+    assert_true(!lab->anchor_clock && lab->anchor_rate.num == 5 && lab->split_end == 0.5);
+    assert_string_equal(droid->anchor_clock, "c");
+    assert_true(droid->tail == TRAJD_TAIL_SHORT && spec->tail == TRAJD_TAIL_WRAP && lab->order == TRAJD_ORDER_BLOCKED);
+    assert_true(droid->seed != 4 && droid->seed != lab->seed);
+    trajd_window_spec_destroy(&spec);
+    assert_int_equal(parse("mix: {by: size, datasets: [a, b, c]}\nglobal_batch: 8\nanchor: {clock: c}\noutputs: {x: {at: 0}}", &spec,
+                           &error), TRAJD_OK);
+    assert_true(spec->mix_by_size && spec->part_count == 3 && spec->parts[2].weight == 0 && spec->epoch_windows == 0);
+    trajd_window_spec_destroy(&spec);
+    assert_int_equal(parse("dataset: d\nglobal_batch: 8\nanchor: {clock: c}\noutputs: {x: {at: 0}}", &spec, &error), TRAJD_OK);
+    assert_true(!spec->is_mixture && spec->part_count == 1 && spec->parts[0].spec == spec);
+    trajd_window_spec_destroy(&spec);
+}
+
 static void test_every_rule_is_told_with_its_line(void **state)
 {
     static const struct {
         const char *text, *message;
     } bad[] = {
+#define REST "\noutputs: {x: {at: 0}}\nglobal_batch: 1\nanchor: {rate: 1}"
+        {"dataset: d\nmix: {a: 1}" REST, "both `dataset:` and `mix:`"},
+        {"dataset: d\nepoch: 5" REST, "test:2: epoch: an epoch of one dataset"},
+        {"mix: {a: 1}\nepoch: 0" REST, "test:2: epoch"},
+        {"mix: [a, b]" REST, "test:1: mix: datasets and their weights"},
+        {"mix: {}" REST, "1 to 64 datasets"},
+        {"mix: {a: 0, b: 1}" REST, "test:1: mix.a"},
+        {"mix: {a: 0.5, b: 1}" REST, "test:1: mix.a"},
+        {"mix: {a: {filter: f}, b: 1}" REST, "mix.a: no `weight:`"},
+        {"mix: {a: {weight: 1, fliter: f}}" REST, "did you mean filter"},
+        {"mix: {a: {weight: 1, streams: {y: q}}}" REST, "mix.a.streams.y"},
+        {"mix: {a: {weight: 1, streams: {x: []}}}" REST, "a stream or a list"},
+        {"mix: {by: count, datasets: [a]}" REST, "mix.by"},
+        {"mix: {by: size}" REST, "no `datasets:`"},
+        {"mix: {by: size, datasets: [a, a]}" REST, "a is there already"},
+        {"mix: {by: size, datasets: {a: {weight: 1}}}" REST, "weight: it is decided by size"},
+        {"mix: {by: size, datasets: [a]}\norder: blocked" REST, "small ones"},
         {"dataset: d\nglobal_batch: 1", "no `outputs:`"},
         {"outputs: {x: {at: 0}}\nglobal_batch: 1\nanchor: {rate: 1}", "no `dataset:`"},
         {"dataset: d\noutputs: {x: {at: 0}}\nglobal_batch: 1", "no `anchor:`"},
@@ -160,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_a_whole_feed_outlives_its_text),
         cmocka_unit_test(test_a_split_begins_and_ends_at_whole_numbers_too),
+        cmocka_unit_test(test_a_mixture),
         cmocka_unit_test(test_every_rule_is_told_with_its_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,163 @@
+/* The datasets of a feed: one, or a mixture with what is said for each of them alone. */
+#include <string.h>
+
+#include "daemon/dataset/mixture.h"
+#include "daemon/dataset/window_spec_private.h"
+
+#define MAX_WEIGHT 1000000
+
+static const char *const part_keys[] = {"weight", "streams", "filter", "split", "anchor", "pad", NULL};
+
+/* `streams: {OUTPUT: STREAM or [STREAM...]}`: what an output is made from in this dataset. */
+static enum trajd_status read_streams(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+{
+    const char *names[TRAJD_SPEC_MAX_OUTPUTS + 1] = {NULL};
+    enum trajd_status status;
+
+    for (uint32_t o = 0; o < p->spec->output_count; o++)
+        names[o] = p->spec->outputs[o].name;
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, node, p->error, "{OUTPUT: STREAM}: what outputs are made from in this dataset");
+    status = trajd_yaml_check_keys(p->yaml, node, names, p->error);
+    for (uint32_t o = 0; o < p->spec->output_count && !status; o++) {
+        const struct trajd_yaml_node *child = trajd_yaml_get(node, names[o]);
+        if (child)
+            status = trajd_spec_read_sources(p, child, &p->spec->outputs[o]);
+    }
+    return status;
+}
+
+static enum trajd_status read_part_keys(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                        struct trajd_spec_part *part)
+{
+    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, part_keys, p->error);
+    int64_t weight;
+
+    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next) {
+        if (strcmp(child->key, "weight") == 0) {
+            status = trajd_yaml_int(p->yaml, child, 1, MAX_WEIGHT, &weight, p->error);
+            part->weight = status ? 0 : (uint64_t)weight;
+        } else {
+            status = strcmp(child->key, "streams") == 0 ? read_streams(p, child) : trajd_spec_read_key(p, child);
+        }
+    }
+    return status;
+}
+
+/* `NAME: 7`, `NAME: {weight: 7, ...}`; by size neither has a weight. */
+static enum trajd_status read_part(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, const char *name,
+                                   struct trajd_spec_part *part)
+{
+    struct trajd_window_spec *feed = &p->owned->spec;
+    enum trajd_status status = trajd_spec_keep_string(p, name, &part->dataset);
+    int64_t weight;
+
+    if (status)
+        return status;
+    p->spec = trajd_spec_keep(p, feed, sizeof *feed);
+    if (!p->spec)
+        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    part->spec = p->spec;
+    p->spec->dataset = part->dataset;
+    p->spec->seed = trajd_mixture_seed(feed->seed, (uint32_t)(part - feed->parts));
+    p->spec->tail = TRAJD_TAIL_SHORT; /* the mixture has the tail: no window of a dataset is left out */
+    if (node->kind == TRAJD_YAML_MAPPING) {
+        status = read_part_keys(p, node, part);
+    } else if (!feed->mix_by_size) {
+        status = trajd_yaml_int(p->yaml, node, 1, MAX_WEIGHT, &weight, p->error);
+        part->weight = status ? 0 : (uint64_t)weight;
+    }
+    p->spec = feed;
+    if (!status && !part->weight != feed->mix_by_size)
+        return trajd_yaml_error(p->yaml, node, p->error, feed->mix_by_size ? "weight: it is decided by size"
+                                                                            : "no `weight:`: a whole number, as in 7");
+    return status;
+}
+
+static enum trajd_status read_list(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+{
+    struct trajd_window_spec *feed = p->spec;
+    struct trajd_spec_part *parts;
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind == TRAJD_YAML_SCALAR || !node->child_count || node->child_count > TRAJD_MIXTURE_MAX_DATASETS)
+        return trajd_yaml_error(p->yaml, node, p->error, "1 to %d datasets", TRAJD_MIXTURE_MAX_DATASETS);
+    feed->parts = parts = trajd_spec_keep(p, NULL, node->child_count * sizeof *parts);
+    if (!parts)
+        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    memset(parts, 0, node->child_count * sizeof *parts);
+    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next) {
+        const char *name = child->key;
+        if (!name)
+            status = trajd_yaml_string(p->yaml, child, &name, p->error);
+        for (uint32_t d = 0; d < feed->part_count && !status; d++)
+            if (strcmp(parts[d].dataset, name) == 0)
+                status = trajd_yaml_error(p->yaml, child, p->error, "%s is there already", name);
+        if (!status)
+            status = read_part(p, child, name, &parts[feed->part_count]);
+        feed->part_count++;
+    }
+    return status;
+}
+
+/* `{by: size, datasets: [droid, lab]}`, where the list may also be a mapping with what is said for each. */
+static enum trajd_status read_by_size(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+{
+    static const char *const keys[] = {"by", "datasets", NULL}, *const ways[] = {"size", NULL};
+    const struct trajd_yaml_node *datasets = trajd_yaml_get(node, "datasets");
+    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
+    int choice;
+
+    if (!status)
+        status = trajd_yaml_choice(p->yaml, trajd_yaml_get(node, "by"), ways, &choice, p->error);
+    if (status)
+        return status;
+    if (!datasets)
+        return trajd_yaml_error(p->yaml, node, p->error, "no `datasets:`, as in {by: size, datasets: [droid, lab]}");
+    if (p->spec->order != TRAJD_ORDER_GLOBAL)
+        return trajd_yaml_error(p->yaml, node, p->error, "by size all windows are shuffled: order: blocked and sequential need "
+                                "weights, small ones, as in {droid: 7, lab: 3}");
+    p->spec->mix_by_size = true;
+    return read_list(p, datasets);
+}
+
+static enum trajd_status read_epoch(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+{
+    int64_t windows;
+    enum trajd_status status = trajd_yaml_int(p->yaml, node, 1, (int64_t)TRAJD_MIXTURE_MAX_LENGTH, &windows, p->error);
+
+    p->spec->epoch_windows = status ? 0 : (uint64_t)windows;
+    return status;
+}
+
+/* A feed of one dataset is a list of one part, which is the feed itself. */
+static enum trajd_status only_part(struct trajd_spec_parser *p)
+{
+    struct trajd_spec_part part = {.dataset = p->spec->dataset, .weight = 1, .spec = p->spec};
+
+    p->spec->parts = trajd_spec_keep(p, &part, sizeof part);
+    p->spec->part_count = 1;
+    return p->spec->parts ? TRAJD_OK : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+}
+
+enum trajd_status trajd_spec_read_parts(struct trajd_spec_parser *p, const struct trajd_yaml_node *feed)
+{
+    const struct trajd_yaml_node *mix = trajd_yaml_get(feed, "mix"), *epoch = trajd_yaml_get(feed, "epoch");
+    enum trajd_status status = TRAJD_OK;
+
+    if (!mix == !p->spec->dataset)
+        return trajd_yaml_error(p->yaml, feed, p->error, mix ? "both `dataset:` and `mix:`" : "no `dataset:`, and no `mix:` of several");
+    if (!mix && epoch)
+        return trajd_yaml_error(p->yaml, epoch, p->error, "an epoch of one dataset is each of its windows once; a mixture has a length");
+    if (!mix)
+        return only_part(p);
+    if (mix->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, mix, p->error, "datasets and their weights, as in {droid: 7, lab: 3}, or {by: size, "
+                                "datasets: [droid, lab]}");
+    p->spec->is_mixture = true;
+    if (epoch)
+        status = read_epoch(p, epoch);
+    if (status)
+        return status;
+    return trajd_yaml_get(mix, "by") ? read_by_size(p, mix) : read_list(p, mix);
+}
