@@ -56,14 +56,16 @@ static bool leave(PyObject *object, enum trajd_status status, const struct trajd
 
 static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"endpoint", "name", "timeout_ms", "reconnect", "explicit_done", NULL};
+    static char *names[] = {"endpoint", "name", "timeout_ms", "reconnect", "explicit_done",
+                            "key_file", "server_key", NULL};
     struct client_object *self = (struct client_object *)object;
     struct trajd_connect_options options = {.interrupted = run_signal_handlers};
     struct trajd_error error = {0};
     unsigned timeout_ms = 0;
     int reconnect = 0, explicit_done = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzIpp", names, &options.endpoint, &options.client_name,
-                                     &timeout_ms, &reconnect, &explicit_done))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzIppzz", names, &options.endpoint, &options.client_name,
+                                     &timeout_ms, &reconnect, &explicit_done, &options.key_file,
+                                     &options.server_key))
         return -1;
     if (self->client != NULL || self->in_use) {
         PyErr_SetString(PyExc_RuntimeError, "a client connects once");

@@ -39,7 +39,8 @@ class Batch:
 class Client:
     closed: bool
     def __init__(self, *, endpoint: Optional[str] = ..., name: Optional[str] = ..., timeout_ms: int = ...,
-                 reconnect: bool = ..., explicit_done: bool = ...) -> None: ...
+                 reconnect: bool = ..., explicit_done: bool = ..., key_file: Optional[str] = ...,
+                 server_key: Optional[str] = ...) -> None: ...
     def open(self, *, feed: Optional[str] = ..., spec: Optional[str] = ..., job: Optional[str] = ..., shard: bool = ...,
              rank: int = ..., world: int = ..., credit: int = ..., epoch: int = ..., next: int = ...,
              local_ranks: Optional[Sequence[int]] = ..., resume: Optional[bytes] = ..., timeout_ms: int = ...) -> "dict[str, int]": ...

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def connect(endpoint: Optional[str] = None, **options: Any) -> Feed:
-    """A feed of the daemon at `endpoint` (its runtime directory; default $TRAJD_ENDPOINT, else /run/trajd/main).
+    """A feed of the daemon at `endpoint` (its runtime directory, or tcp://HOST:PORT; default $TRAJD_ENDPOINT, else /run/trajd/main).
 
     feed         the name of a feed in the daemon's configuration; or
     spec         a feed as a dict, or as YAML text, as it would stand there
@@ -31,7 +31,9 @@ def connect(endpoint: Optional[str] = None, **options: Any) -> Feed:
                  Otherwise such batches are copied
     timeout      seconds to wait for the daemon, its answers and a batch; None: waits, and says so
     reconnect    wait for a daemon that died, and go on; else Closed is raised
-    name         shown by trajctl status"""
+    name         shown by trajctl status
+    key_file     of a tcp:// endpoint: what `trajctl keygen DIR --client NAME` made for this machine
+    server_key   of a tcp:// endpoint: the daemon's public key, if it is not the one that key_file names"""
     return Feed(make(endpoint=endpoint, **options))
 
 

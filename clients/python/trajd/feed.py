@@ -47,7 +47,8 @@ def _connect_client(settings: Settings, explicit_done: bool) -> "_core.Client":
     """Waits for the daemon, and says so, unless a timeout is given."""
     def attempt(seconds: float) -> "_core.Client":
         return _core.Client(endpoint=settings.endpoint, name=settings.name, timeout_ms=max(1, int(seconds * 1000)),
-                            reconnect=settings.reconnect, explicit_done=explicit_done)
+                            reconnect=settings.reconnect, explicit_done=explicit_done, key_file=settings.key_file,
+                            server_key=settings.server_key)
 
     if settings.timeout is not None:
         return attempt(settings.timeout)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Optional, Sequence, Union
 
@@ -30,6 +31,8 @@ class Settings:
     timeout: Optional[float]  # seconds; None: waits
     reconnect: bool
     name: Optional[str]
+    key_file: Optional[str] = None
+    server_key: Optional[str] = None
 
     @property
     def title(self) -> str:
@@ -56,7 +59,8 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
          job: str = "", mode: Optional[str] = None, rank: Optional[int] = None, world_size: Optional[int] = None,
          local_ranks: Optional[Sequence[int]] = None, credit: int = 4, epoch: int = 0, resume: Optional[bytes] = None, device: Optional[str] = None,
          framework: Optional[str] = None, style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None,
-         reconnect: bool = True, name: Optional[str] = None) -> Settings:
+         reconnect: bool = True, name: Optional[str] = None, key_file: "Union[str, os.PathLike[str], None]" = None,
+         server_key: Optional[str] = None) -> Settings:
     if (feed is None) == (spec is None):
         raise ArgumentError("either feed=NAME, one that the daemon has, or spec=, one of your own")
     if mode not in (None, "share", "shard"):
@@ -75,4 +79,5 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
     return Settings(endpoint=None if endpoint is None else str(endpoint), feed=feed,
                     spec=spec if spec is None or isinstance(spec, str) else json.dumps(spec), job=job, shard=shard,
                     topology=topology, credit=credit, epoch=epoch, resume=resume, device=chosen_device, framework=chosen_framework,
-                    style=style, zero_copy=zero_copy, timeout=timeout, reconnect=reconnect, name=name)
+                    style=style, zero_copy=zero_copy, timeout=timeout, reconnect=reconnect, name=name,
+                    key_file=None if key_file is None else os.fspath(key_file), server_key=server_key)

@@ -1,0 +1,56 @@
+"""The package with a daemon elsewhere: the same batches, held for as long as somebody has them, after everything else has gone too."""
+import os
+import re
+import subprocess
+
+import numpy as np
+import pytest
+
+import trajd
+from daemons import BUILD
+from test_python_feed import config
+
+
+@pytest.fixture
+def key_file(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    for arguments in ([], ["--client", "trainer"]):
+        subprocess.run([BUILD / "clients/cli/trajctl", "keygen", tmp_path / "keys", *arguments], check=True, env=environment,
+                       stdout=subprocess.DEVNULL)
+    return tmp_path / "keys/trainer.key_secret"
+
+
+def start(daemon, demo_file):
+    one = daemon("listen: {tcp: \"127.0.0.1:0\", keys: keys}\n" + config(demo_file))
+    return one, re.search(r"remote workers at (tcp://\S+)", one.text())[1]
+
+
+def test_the_same_batches(daemon, demo_file, key_file):
+    one, endpoint = start(daemon, demo_file)
+    with trajd.connect(one.endpoint, feed="train", job="here", timeout=20) as here, \
+            trajd.connect(endpoint, feed="train", job="there", timeout=20, key_file=key_file) as there:
+        count = 0
+        for local, remote in zip(here.epoch(0), there.epoch(0)):
+            count += 1
+            assert local.window_id.tolist() == remote.window_id.tolist()
+            for name in ("obs/robot0_eef_pos", "obs/robot0_gripper_qpos", "actions"):
+                np.testing.assert_array_equal(local[name], remote[name])
+        assert count == len(here)
+
+
+def test_arrays_outlive_the_feed(daemon, demo_file, key_file):
+    _, endpoint = start(daemon, demo_file)
+    feed = trajd.connect(endpoint, feed="train", timeout=20, key_file=key_file)
+    batch = next(iter(feed.epoch(0)))
+    actions, copy = batch["actions"], batch["actions"].copy()
+    del batch
+    feed.close()
+    np.testing.assert_array_equal(actions, copy)
+
+
+def test_a_key_is_needed(daemon, demo_file, key_file):
+    _, endpoint = start(daemon, demo_file)
+    with pytest.raises(trajd.Timeout, match="a daemon with CURVE"):
+        trajd.connect(endpoint, feed="train", timeout=0.5)
+    with pytest.raises(trajd.ArgumentError, match="keygen"):
+        trajd.connect("tcp://192.0.2.1:7878", feed="train", timeout=0.5)
