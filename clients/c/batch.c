@@ -150,7 +150,7 @@ void trajd_batch_done(struct trajd_batch *batch)
     pthread_mutex_unlock(&client->state);
 }
 
-static void give_back(struct trajd_batch *batch)
+static void take_from_held(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
     if (client->previous == batch)
@@ -158,11 +158,27 @@ static void give_back(struct trajd_batch *batch)
     struct trajd_batch *last = client->held[--client->held_count];
     client->held[batch->held_index] = last;
     last->held_index = batch->held_index;
+}
+
+static void give_back(struct trajd_batch *batch)
+{
+    struct trajd_client *client = batch->client;
+    take_from_held(batch);
     trajd_leases_append(&client->pending.released, &batch->lease);
     trajd_client_notify(client);
     if (client->closing && client->held_count == 0)
         trajd_client_kick(client->keeper_fd);
     trajd_client_wake_sender(client);
+}
+
+static void free_batch(struct trajd_batch *batch)
+{
+    struct trajd_client *client = batch->client;
+    trajd_mapping_drop(batch->mapping);
+    trajd_buffers_give(batch->buffers, batch->part);
+    trajd_schema_drop(batch->schema);
+    free(batch);
+    trajd_client_drop(client);
 }
 
 void trajd_batch_release(struct trajd_batch **pointer)
@@ -177,9 +193,19 @@ void trajd_batch_release(struct trajd_batch **pointer)
     if (batch->life == client->life)
         give_back(batch);
     pthread_mutex_unlock(&client->state);
-    trajd_mapping_drop(batch->mapping);
-    trajd_buffers_give(batch->buffers, batch->part);
-    trajd_schema_drop(batch->schema);
-    free(batch);
-    trajd_client_drop(client);
+    free_batch(batch);
+}
+
+void trajd_batch_abandon(struct trajd_batch **pointer)
+{
+    struct trajd_batch *batch = *pointer;
+    *pointer = NULL;
+    if (batch == NULL || trajd_client_is_foreign(batch->client))
+        return;
+    struct trajd_client *client = batch->client;
+    pthread_mutex_lock(&client->state);
+    if (batch->life == client->life)
+        take_from_held(batch);
+    pthread_mutex_unlock(&client->state);
+    free_batch(batch);
 }

@@ -187,6 +187,9 @@ void trajd_ring_drop(struct trajd_ring **ring); /* clears the pointer; NULL is f
 void trajd_batch_done(struct trajd_batch *batch);
 /* Gives the memory back (and says DONE, if that was not said); clears the pointer. NULL is fine. */
 void trajd_batch_release(struct trajd_batch **batch);
+/* For a batch that the program fetched ahead and never worked on, right before trajd_client_close: nothing is said of
+ * it, so it goes back undone with the session. Clears the pointer. */
+void trajd_batch_abandon(struct trajd_batch **batch);
 
 #ifdef __cplusplus
 }

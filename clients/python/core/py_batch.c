@@ -173,6 +173,16 @@ static PyObject *batch_release(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *batch_abandon(PyObject *object, PyObject *unused)
+{
+    struct batch_object *self = (struct batch_object *)object;
+    (void)unused;
+    if (self->lease != NULL)
+        trajd_lease_abandon(self->lease);
+    self->lease = NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *batch_live(PyObject *object, void *unused)
 {
     const struct batch_object *self = (const struct batch_object *)object;
@@ -212,6 +222,7 @@ static PyMethodDef batch_methods[] = {
     {"ring", batch_ring, METH_NOARGS, "The Ring that the batch lies in, or None."},
     {"done", batch_done, METH_NOARGS, "Counts it as worked on; the memory stays leased."},
     {"release", batch_release, METH_NOARGS, "Gives the memory back. BufferError while tensors of it live."},
+    {"abandon", batch_abandon, METH_NOARGS, "Right before close: it goes back as not worked on."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -17,6 +17,8 @@ struct trajd_lease;
 struct trajd_lease *trajd_lease_create(struct trajd_batch *batch); /* with one reference; NULL: no memory */
 struct trajd_lease *trajd_lease_hold(struct trajd_lease *lease);
 void trajd_lease_drop(struct trajd_lease *lease); /* the last one gives the memory back */
+/* The same, but nothing is said of the batch: it goes back undone with the session. */
+void trajd_lease_abandon(struct trajd_lease *lease);
 int64_t trajd_lease_count(const struct trajd_lease *lease);
 struct trajd_batch *trajd_lease_batch(const struct trajd_lease *lease);
 

@@ -30,6 +30,14 @@ void trajd_lease_drop(struct trajd_lease *lease)
     free(lease);
 }
 
+void trajd_lease_abandon(struct trajd_lease *lease)
+{
+    if (__atomic_sub_fetch(&lease->references, 1, __ATOMIC_ACQ_REL) != 0) /* as above */
+        return;
+    trajd_batch_abandon(&lease->batch);
+    free(lease);
+}
+
 int64_t trajd_lease_count(const struct trajd_lease *lease)
 {
     return __atomic_load_n(&lease->references, __ATOMIC_ACQUIRE); /* what was dropped before is over */

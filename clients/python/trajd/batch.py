@@ -74,9 +74,7 @@ class Batch(Mapping[str, Any]):
 
     __slots__ = ("_core", "_layout", "_view", "_feed", "_made", "__weakref__")
 
-    def __init__(self, core: "_core.Batch", layout: Layout, view: Callable[[int], Any], feed: "Feed") -> None:
-        if not isinstance(core, _core.Batch):
-            raise TypeError("batches are made by feeds")
+    def __init__(self, core: Any, layout: Layout, view: Callable[[int], Any], feed: "Feed") -> None:
         self._core, self._layout, self._view, self._feed = core, layout, view, feed
         self._made: Dict[Any, Any] = {}
 

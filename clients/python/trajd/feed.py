@@ -226,13 +226,13 @@ class Feed:
             return
         settings, resume = self._settings, self._resume
         self._running = None
-        if self._stage is not None:
-            self._stage.clear()
+        left = self._stage.leave() if self._stage is not None else []
         token = self._token_for(epoch)
         told = self._client.open(feed=settings.feed, spec=settings.spec, job=settings.job, shard=settings.shard,
                                  rank=settings.topology.rank, world=settings.topology.world_size,
                                  local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch,
                                  next=position if token is None else 0, resume=token, timeout_ms=self._timeout_ms())
+        left.clear()
         info = FeedInfo(**told)
         if resume is not None and self._strict:
             self._check(resume, info)
@@ -325,7 +325,7 @@ class Feed:
         """Ends the session. Batches that are held stay readable."""
         self._running = None
         if self._stage is not None:
-            self._stage.clear()
+            self._stage.end()
         self._client.close()
 
     def __enter__(self) -> "Feed":

@@ -11,6 +11,7 @@ from .styles import STYLES
 from .topology import Topology, resolve
 
 FRAMEWORKS = ("numpy", "torch")
+Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,11 @@ class Settings:
     def title(self) -> str:
         return self.feed if self.feed is not None else "(sent)"
 
-    def at(self, endpoint: str) -> "Settings":
-        return replace(self, endpoint=endpoint)
+    def found(self, config: Config, feed: Optional[str], overrides: Optional[Mapping[str, Any]]) -> "Settings":
+        """The same for the daemon of a configuration, which is started if need be."""
+        from . import launch
+        target = launch.resolve(config, feed, overrides, timeout=self.timeout)
+        return replace(self, endpoint=target.endpoint, feed=target.feed, spec=target.spec)
 
 
 def _choose_device(device: Optional[str], framework: Optional[str]) -> "tuple[str, str]":
@@ -72,6 +76,8 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
     if timeout is not None and timeout <= 0:
         raise ArgumentError(f"timeout {timeout}: seconds above 0, or None to wait")
     chosen_device, chosen_framework = _choose_device(device, framework)
+    if chosen_device != "cpu" and credit < 3:
+        raise ArgumentError(f"credit {credit}: at least 3 with device {chosen_device!r}, for a batch is copied ahead")
     topology = resolve(rank, world_size, local_ranks)
     shard = topology.world_size > 1 if mode is None else mode == "shard"
     if not shard:

@@ -1,0 +1,264 @@
+"""Batches on the GPU: each is copied on a stream of its own while the one before is worked on.
+
+The tensors belong to torch and are ordered with the stream that is current when the batch is asked for; they may outlive feed and
+daemon. Their batch in the ring is given back when its copy is over *and* the program has asked for the next one: only then is it
+worked on (DONE), so that what was copied ahead is never counted as done. The ring is registered with CUDA once, which makes the
+copies asynchronous; where that is refused they still are right.
+
+Holds up to three batches of credit: the one in use, the one ahead, and one whose copy is not over."""
+from __future__ import annotations
+
+import logging
+import warnings
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
+
+import numpy as np
+
+from . import _core, arrays
+from .batch import Layout
+from .errors import ArgumentError, Busy, DataError, DeviceError, Timeout
+
+log = logging.getLogger("trajd")
+
+_ALIGNMENT = 64
+_REGISTER_PORTABLE, _REGISTER_READ_ONLY = 1, 8  # cudaHostRegister's flags
+
+_TORCH_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
+                "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool"}
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """Where tensors of a slot come to lie in one block of `size` bytes."""
+
+    offsets: Tuple[int, ...]
+    size: int
+    whole: bool  # the slot's bytes from the first tensor to the last in one piece; else one copy a tensor
+
+
+def plan_copy(begin: int, span: int, places: Sequence[Tuple[int, int]]) -> CopyPlan:
+    """places: (address, bytes) of each tensor, all inside [begin, begin + span). One copy, unless most of it would be other
+    ranks' rows."""
+    if 2 * sum(size for _, size in places) >= span:
+        return CopyPlan(tuple(address - begin for address, _ in places), span, True)
+    offsets, end = [], 0
+    for _, size in places:
+        offsets.append(end)
+        end += -(-size // _ALIGNMENT) * _ALIGNMENT
+    return CopyPlan(tuple(offsets), end, False)
+
+
+class Event(Protocol):
+    def query(self) -> bool: ...
+    def synchronize(self) -> None: ...
+
+
+class Device(Protocol):
+    """What Stage needs of a GPU."""
+
+    def register(self, ring: "_core.Ring") -> bool: ...
+    def unregister(self, ring: "_core.Ring") -> None: ...
+    def copy(self, plan: CopyPlan, sources: Sequence[np.ndarray]) -> Tuple[Any, Event]: ...
+    def hand_over(self, block: Any, event: Event) -> None: ...
+    def view(self, block: Any, offset: int, size: int, dtype: str, shape: Sequence[int]) -> Any: ...
+    def settle(self) -> None: ...
+
+
+class CudaDevice:
+    def __init__(self, name: str) -> None:
+        self._torch = torch = arrays.import_torch()
+        if not torch.cuda.is_available():
+            raise DeviceError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here")
+        index = torch.device(name).index
+        index = torch.cuda.current_device() if index is None else index
+        if index >= torch.cuda.device_count():
+            raise DeviceError(f"device {name!r}: there are {torch.cuda.device_count()}")
+        self.device = torch.device("cuda", index)
+        self._stream = torch.cuda.Stream(self.device)
+
+    def register(self, ring: "_core.Ring") -> bool:
+        flags = _REGISTER_PORTABLE | (0 if ring.writable else _REGISTER_READ_ONLY)
+        with self._torch.cuda.device(self.device):
+            code = int(self._torch.cuda.cudart().cudaHostRegister(ring.base, ring.size_bytes, flags))
+            if code != 0:
+                log.warning("cudaHostRegister of a ring of %d bytes failed (%d): copies to %s wait for the host", ring.size_bytes, code,
+                            self.device)
+                try:  # the error would be reported by whatever torch does next
+                    self._torch.zeros(1, device=self.device)
+                except RuntimeError:
+                    pass
+        return code == 0
+
+    def unregister(self, ring: "_core.Ring") -> None:
+        with self._torch.cuda.device(self.device):
+            self._torch.cuda.cudart().cudaHostUnregister(ring.base)
+
+    def _from_host(self, source: np.ndarray) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a shared ring is not writeable: it is only read here
+            return self._torch.from_numpy(source)
+
+    def copy(self, plan: CopyPlan, sources: Sequence[np.ndarray]) -> Tuple[Any, Event]:
+        torch = self._torch
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            block = torch.empty(plan.size, dtype=torch.uint8, device=self.device)
+            for offset, source in zip((0,) if plan.whole else plan.offsets, sources):
+                block[offset:offset + source.size].copy_(self._from_host(source), non_blocking=True)
+            event = torch.cuda.Event()
+            event.record(self._stream)
+        return block, event
+
+    def hand_over(self, block: Any, event: Event) -> None:
+        stream = self._torch.cuda.current_stream(self.device)
+        stream.wait_event(event)
+        block.record_stream(stream)
+
+    def view(self, block: Any, offset: int, size: int, dtype: str, shape: Sequence[int]) -> Any:
+        kind = getattr(self._torch, _TORCH_NAMES[dtype], None)
+        if kind is None:
+            raise ArgumentError(f"torch {self._torch.__version__} has no type for {dtype}: let the feed deliver another dtype")
+        return block[offset:offset + size].view(kind).view(tuple(shape))
+
+    def settle(self) -> None:
+        self._stream.synchronize()
+
+
+def open_device(name: str) -> Device:
+    return CudaDevice(name)
+
+
+class DeviceBatch:
+    """What a Batch asks of its lease, for one that was copied: the ring's part is Stage's."""
+
+    def __init__(self, core: "_core.Batch") -> None:
+        self.epoch, self.position = core.epoch, core.position
+        self.row_begin, self.row_count = core.row_begin, core.row_count
+        self.ready_ns, self.sequence = core.ready_ns, core.sequence
+        self.released = False
+        self._held: Optional["_core.Batch"] = core
+
+    def done(self) -> None:
+        if self._held is not None:
+            self._held.done()
+
+    def forget(self) -> None:
+        self._held = None
+
+    def release(self) -> None:
+        self.released = True
+
+
+class _Copied:
+    def __init__(self, core: "_core.Batch", layout: Layout, device: Device) -> None:
+        tensors = [core.tensor(index) for index in range(len(layout.schema))]
+        hosts = [np.asarray(tensor).reshape(-1).view(np.uint8) for tensor in tensors]
+        slab = core.slab()
+        self.core = core
+        self._device = device
+        self._facts = [(host.size, tensor.dtype, tensor.shape) for host, tensor in zip(hosts, tensors)]
+        self._plan = plan_copy(slab.address, slab.shape[0], [(t.address, h.size) for t, h in zip(tensors, hosts)])
+        self._block, self.event = device.copy(self._plan, [np.asarray(slab)] if self._plan.whole else hosts)
+        self.batch = DeviceBatch(core)
+
+    def hand_over(self) -> Callable[[int], Any]:
+        self._device.hand_over(self._block, self.event)
+        device, block, plan, facts = self._device, self._block, self._plan, self._facts
+        return lambda index: device.view(block, plan.offsets[index], *facts[index])
+
+
+class Stage:
+    """Between the client and the program: takes batches one ahead and copies them."""
+
+    def __init__(self, name: str) -> None:
+        self._device = open_device(name)
+        self._rings: Dict[int, Tuple["_core.Ring", bool]] = {}
+        self._ahead: Optional[_Copied] = None
+        self._failure: Optional[DataError] = None  # of the one ahead, told when it is asked for
+        self._current: Optional[_Copied] = None
+        self._finishing: List[_Copied] = []  # worked on; their copies may not be over
+
+    def take(self, wait: Callable[[Optional[float]], Optional["_core.Batch"]], timeout: Optional[float],
+             lay_out: Callable[["_core.Batch"], Layout]) -> Optional[Tuple[Any, Callable[[int], Any]]]:
+        self._finish_current()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if self._ahead is None:
+            self._collect(wait_for_copies=True)
+            core = wait(timeout)
+            if core is None:
+                return None
+            self._ahead = self._begin(core, lay_out)
+        taken, self._ahead = self._ahead, None
+        self._current = taken
+        view = taken.hand_over()
+        self._collect(wait_for_copies=False)
+        self._look_ahead(wait, lay_out)
+        return taken.batch, view
+
+    def _begin(self, core: "_core.Batch", lay_out: Callable[["_core.Batch"], Layout]) -> _Copied:
+        ring = core.ring()
+        if ring is not None and ring.base not in self._rings:
+            self._drop_rings()  # another daemon's, or another feed's
+            self._rings[ring.base] = (ring, self._device.register(ring))
+        return _Copied(core, lay_out(core), self._device)
+
+    def _look_ahead(self, wait: Callable[[Optional[float]], Optional["_core.Batch"]],
+                    lay_out: Callable[["_core.Batch"], Layout]) -> None:
+        try:
+            core = wait(0.0)
+        except (Timeout, Busy):
+            return
+        except DataError as error:
+            self._failure = error
+            return
+        if core is not None:
+            self._ahead = self._begin(core, lay_out)
+
+    def _finish_current(self) -> None:
+        if self._current is not None:
+            self._current.core.done()
+            self._current.batch.forget()
+            self._finishing.append(self._current)
+            self._current = None
+
+    def _collect(self, wait_for_copies: bool) -> None:
+        """Gives back what is worked on and copied."""
+        kept = []
+        for copied in self._finishing:
+            if wait_for_copies:
+                copied.event.synchronize()
+            if copied.event.query():
+                copied.core.release()
+            else:
+                kept.append(copied)
+        self._finishing = kept
+
+    def _drop_rings(self) -> None:
+        if self._rings:
+            self._device.settle()
+        for ring, registered in self._rings.values():
+            if registered:
+                self._device.unregister(ring)
+        self._rings.clear()
+
+    def leave(self) -> "List[_Copied]":
+        """Before another epoch is opened: what is returned is dropped after that, for a release before would count as DONE."""
+        self._device.settle()
+        self._failure = None
+        left = [copied for copied in (self._ahead, self._current, *self._finishing) if copied is not None]
+        for copied in left:
+            copied.batch.forget()
+        self._ahead, self._current, self._finishing = None, None, []
+        return left
+
+    def end(self) -> None:
+        """Before the client is closed: what the program had is worked on, what is ahead is not."""
+        self._finish_current()
+        self._collect(wait_for_copies=True)
+        if self._ahead is not None:
+            self._device.settle()
+            self._ahead.core.abandon()
+        self.leave()
+        self._drop_rings()
