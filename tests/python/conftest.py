@@ -41,7 +41,11 @@ class Producer:
 
     def stop(self):
         self.process.stdin.close()
-        self.process.wait(30)
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:  # a process that the test forked has the pipe, too
+            self.process.terminate()
+            self.process.wait(30)
 
 
 @pytest.fixture

@@ -110,21 +110,20 @@ def test_a_state_of_one_goes_on_as_ranks(daemon, demo_file):
 def test_workers_that_share_checkpoint_together(daemon, demo_file):
     one = daemon(config(demo_file))
     workers = [trajd.connect(one.endpoint, feed="train", timeout=20) for _ in range(2)]
-    epochs = [feed.epoch(0) for feed in workers]
-    done = []
-    for epoch in (*epochs, *epochs, epochs[1]):
-        done += next(epoch).window_id.tolist()
+    first, second = (feed.epoch(0) for feed in workers)
+    done = ids_of([next(first)])
+    undone = next(second)
+    while (batch := next(first)).position < undone.position:
+        done += batch.window_id.tolist()
+    done += batch.window_id.tolist()
     state = workers[0].state_dict()
     assert "token" in state
-    assert workers[1].checkpoint() is not None
+    del batch, undone
     for feed in workers:
         feed.close()
-    # what the second was handed last is not DONE in the state of the first
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
-        feed.load_state_dict(state)
-        rest = ids_of(feed.epoch(0))
-        assert sorted(set(done) | set(rest)) == list(range(feed.info.window_count))
-        assert len(done) + len(rest) == feed.info.window_count + 32
+        feed.load_state_dict(json.loads(json.dumps(state)))
+        assert sorted(done + ids_of(feed.epoch(0))) == list(range(feed.info.window_count))
         with pytest.raises(trajd.StateError, match="share"):
             trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=20).load_state_dict(state)
 

@@ -216,6 +216,11 @@ class Stage:
         if core is not None:
             self._ahead = self._begin(core, lay_out)
 
+    def done(self) -> None:
+        """The batch that the program was handed last is worked on."""
+        if self._current is not None:
+            self._current.core.done()
+
     def _finish_current(self) -> None:
         if self._current is not None:
             self._current.core.done()

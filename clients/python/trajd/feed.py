@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from . import _core, arrays, episodes, job, styles
 from .batch import Batch, Layout
-from .errors import ArgumentError, Busy, StateError, Timeout
+from .errors import ArgumentError, Busy, Error, StateError, Timeout
 from .settings import Settings
 from .state import State, frontier, parse
 
@@ -198,7 +198,9 @@ class Feed:
         """In share: the batches that are DONE, over all workers of the job, as a token for a state or connect(resume=...). The batch
         that this worker was handed last is counted."""
         last = self._held[-1]() if self._held else None
-        if last is not None and not last.released:
+        if self._stage is not None:
+            self._stage.done()
+        elif last is not None and not last.released:
             last.done()
         return self._client.checkpoint(self._timeout_ms())
 
@@ -322,11 +324,25 @@ class Feed:
         return self._client.closed
 
     def close(self) -> None:
-        """Ends the session. Batches that are held stay readable."""
-        self._running = None
+        """Ends the session. Batches that are held stay readable, and count as worked on."""
+        self._running = self._opened_at = None
         if self._stage is not None:
             self._stage.end()
+        if self._info is not None and not self.closed:
+            self._leave()
         self._client.close()
+
+    def _leave(self) -> None:
+        """The session lives on for batches that are held. It must not take others for nobody: an OPEN that is refused leaves the
+        feed."""
+        held = [batch for batch in (ref() for ref in self._held) if batch is not None and not batch.released]
+        for batch in held:
+            batch.done()
+        self._held.clear()
+        try:
+            self._client.open(feed="(closing)", timeout_ms=1000)
+        except Error:
+            pass
 
     def __enter__(self) -> "Feed":
         return self

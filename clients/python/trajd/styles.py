@@ -173,6 +173,6 @@ def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
         _put(plan, key, Field(meta=name), style)
     for key in chosen.needs:
         if key not in plan:
-            names = ", ".join(tensor.name for _, tensor, _ in taken)
+            names = ", ".join(tensor.name for tensor in schema if tensor.role in ("obs", "action"))
             raise ArgumentError(f"style {style} needs {key}, which no output of this feed is (there are: {names})")
     return plan

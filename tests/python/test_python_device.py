@@ -1,0 +1,179 @@
+"""Batches that are copied to a device one ahead: when they are given back, and what counts as worked on. The GPU is played here, on
+host memory, by a device whose copies end when the test says so; tests/gpu/test_python_cuda.py has a real one."""
+import numpy as np
+import pytest
+
+import trajd
+from conftest import wait_for
+from trajd import cuda
+
+
+class HostEvent:
+    def __init__(self, device):
+        self.device, self.over = device, device.prompt
+
+    def query(self):
+        return self.over
+
+    def synchronize(self):
+        self.device.waits += not self.over
+        self.over = True
+
+
+class HostDevice:
+    def __init__(self, name):
+        self.name, self.prompt, self.waits, self.events, self.rings, self.handed = name, True, 0, [], [], 0
+
+    def register(self, ring):
+        self.rings.append(ring.base)
+        return True
+
+    def unregister(self, ring):
+        self.rings.remove(ring.base)
+
+    def copy(self, plan, sources):
+        block = np.zeros(plan.size, np.uint8)
+        for offset, source in zip((0,) if plan.whole else plan.offsets, sources):
+            block[offset:offset + source.size] = source
+        self.events.append(HostEvent(self))
+        return block, self.events[-1]
+
+    def hand_over(self, block, event):
+        self.handed += 1
+
+    def view(self, block, offset, size, dtype, shape):
+        kind = {"f32": np.float32, "i64": np.int64, "u8": np.uint8}[dtype]
+        return block[offset:offset + size].view(kind).reshape(shape)
+
+    def settle(self):
+        pass
+
+
+@pytest.fixture
+def device(monkeypatch):
+    made = []
+    monkeypatch.setattr(cuda, "open_device", lambda name: made.append(HostDevice(name)) or made[-1])
+    monkeypatch.setattr("trajd.arrays.import_torch", lambda: None)
+    return made
+
+
+def connect(one, **options):
+    return trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20, device="cuda:0", **options)
+
+
+def always_ahead(feed):
+    """The feed waits for the batch ahead, so that a slow machine has one, too."""
+    take = feed._next_core
+    feed._next_core = lambda timeout: take(0.9 if timeout == 0.0 else timeout)
+
+
+def done_of(feed):
+    return feed.status()["batches_done"]
+
+
+def check(batch):
+    expected = batch.window_id[:, None] + batch.epoch * 100000 + 0.25 * np.arange(3)
+    np.testing.assert_array_equal(batch["actions"], expected.astype(np.float32))
+
+
+def test_all_batches_and_their_values(producer, device):
+    feed = connect(producer(length=4001, payload=40))
+    kept, count = [], 0
+    for batch in feed.epoch(0):
+        check(batch)
+        count += batch.rows
+        kept.append(batch["actions"])  # belongs to the device: all may be kept
+    assert count == 4001 and len(kept) == 501 == device[0].handed
+    assert len(device[0].rings) == 1
+    np.testing.assert_array_equal(kept[3][:, 0], np.arange(24, 32))
+    assert feed.state_dict()["epoch"] == 1
+    feed.close()
+    assert device[0].rings == []
+
+
+def test_ranks_copy_their_rows_alone(producer, device):
+    one = producer(batch=64, payload=4000)
+    feed = connect(one, rank=0, world_size=1, mode="shard")
+    batch = next(feed.epoch(0))
+    assert batch.rows == 64
+    feed.close()
+    assert cuda.plan_copy(1000, 1000, [(1000, 400), (1400, 200)]).whole
+    packed = cuda.plan_copy(64, 10000, [(64, 100), (4096, 8), (9000, 0)])
+    assert packed == cuda.CopyPlan((0, 128, 192), 192, False)
+
+
+def test_what_is_ahead_is_not_done(producer, device):
+    one = producer()
+    feed = connect(one)
+    other = trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20)  # only asks
+    epoch = feed.epoch(0)
+    always_ahead(feed)
+    next(epoch), next(epoch)
+    assert feed._stage._ahead.core.position == 16
+    taken = feed.batch_count
+    wait_for(lambda: done_of(other) == taken - 1, what="DONE of those before")
+    state = feed.state_dict()
+    assert state["position"] == 8 * taken, "the batch in use counts, the one ahead does not"
+    feed.close()
+    with trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20) as again:
+        again.load_state_dict(state)
+        assert next(again.epoch(0)).position == 8 * taken
+    other.close()
+
+
+def test_memory_is_given_back_when_the_copy_is_over(producer, device):
+    feed = connect(producer(slots=8), credit=4)
+    epoch = feed.epoch(0)
+    device[0].prompt = False
+    always_ahead(feed)
+    for _ in range(3):
+        check(next(epoch))
+    stage = feed._stage
+    assert len(stage._finishing) >= 1 and all(not copied.core.released for copied in stage._finishing)
+    first = stage._finishing[0]
+    first.event.over = True
+    check(next(epoch))
+    assert first.core.released
+    for _ in range(20):  # with no copy ending by itself it waits for them, and never for credit
+        check(next(epoch))
+    assert device[0].waits > 0
+    feed.close()
+
+
+def test_another_epoch_leaves_what_is_ahead(producer, device):
+    feed = connect(producer(length=80))
+    epoch = feed.epoch(0)
+    next(epoch), next(epoch)
+    assert [batch.position for batch in feed.epoch(1)] == list(range(0, 80, 8))
+    assert [batch.position for batch in feed.epoch(0)] == list(range(0, 80, 8))
+    feed.close()
+
+
+def test_a_batch_ahead_that_cannot_be_made(producer, device):
+    feed = connect(producer(fail=24))
+    epoch, positions = feed.epoch(0), []
+    with pytest.raises(trajd.DataError, match="row 24"):
+        for batch in epoch:
+            positions.append(batch.position)
+    assert positions == [0, 8, 16] and next(epoch).position == 32
+    feed.close()
+
+
+def test_another_daemons_ring(producer, device):
+    one = producer()
+    feed = connect(one, mode="shard", rank=0, world_size=1)
+    epoch = feed.epoch(0)
+    seen = [next(epoch).position for _ in range(3)]
+    one.kill()
+    one.start()
+    seen += [batch.position for batch in epoch]
+    assert seen == list(range(0, 1000, 8)) and len(device[0].rings) == 1
+    feed.close()
+
+
+def test_without_a_gpu():
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(trajd.DeviceError, match="sees no CUDA device"):
+        cuda.CudaDevice("cuda:0")

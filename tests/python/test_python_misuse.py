@@ -1,0 +1,179 @@
+"""What bad use gets: an exception that says what to do."""
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import trajd
+from conftest import PACKAGE, wait_for
+
+
+def connect(one, **options):
+    return trajd.connect(str(one.endpoint), **{"spec": {"any": 1}, "timeout": 20, **options})
+
+
+def test_a_feed_that_does_not_exist(daemon, demo_file):
+    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {{dataset: demo, global_batch: 8, "
+                 "anchor: {clock: actions}, outputs: {actions: {at: 0}}}}")
+    with pytest.raises(trajd.NotFound, match="train"):
+        trajd.connect(one.endpoint, feed="trian", timeout=20).info
+    with pytest.raises(trajd.ArgumentError, match="outputs.*no such key|anchro"):
+        trajd.connect(one.endpoint, spec={"dataset": "demo", "anchro": {"clock": "actions"}, "outputs": {"actions": {"at": "0"}}},
+                      timeout=20).info
+
+
+def test_arguments():
+    for options, text in [(dict(feed="a", spec={}), "either"), (dict(), "either"), (dict(feed="a", mode="both"), "share or shard"),
+                          (dict(feed="a", style="lerobt"), "lerobot"), (dict(feed="a", credit=1), "at least 2"),
+                          (dict(feed="a", timeout=0), "seconds"), (dict(feed="a", device="gpu"), "cuda"),
+                          (dict(feed="a", device="cuda", framework="numpy"), "torch"), (dict(feed="a", framework="jax"), "numpy"),
+                          (dict(feed="a", device="cuda", credit=2), "at least 3"),
+                          (dict(feed="a", rank=2, world_size=2), "rank 2 of 2"), (dict(feed="a", rank=1), "together"),
+                          (dict(feed="a", rank=0, world_size=4, local_ranks=[1, 2]), "own rank 0")]:
+        with pytest.raises(trajd.ArgumentError, match=text):
+            trajd.connect("/nowhere", **options)
+    with pytest.raises(TypeError):
+        trajd.connect("/nowhere", feed="a", spede=1)
+
+
+def test_no_daemon(tmp_path, caplog):
+    with pytest.raises(trajd.Timeout, match="no daemon answers at .*feed.sock"):
+        trajd.connect(str(tmp_path), feed="train", timeout=0.2)
+    assert issubclass(trajd.Timeout, TimeoutError)
+
+
+def test_a_daemon_that_comes_late(producer, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("trajd.feed._FIRST_PATIENCE_S", 0.1)
+    begun = []
+    thread = threading.Thread(target=lambda: (wait_for(lambda: caplog.records), begun.append(producer())))
+    thread.start()
+    feed = trajd.connect(str(tmp_path), spec={"any": 1})
+    thread.join()
+    assert "waiting for it to be started" in caplog.text and len(feed) == 125
+    feed.close()
+
+
+def test_two_workers_with_one_rank(daemon, demo_file):
+    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {{dataset: demo, global_batch: 8, "
+                 "anchor: {clock: actions}, outputs: {actions: {at: 0}}}}")
+    first = trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=20)
+    first.epoch(0)
+    second = trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=2)
+    with pytest.raises(trajd.Error, match="rank"):
+        second.epoch(0)
+    first.close(), second.close()
+
+
+def test_no_batch_in_time(daemon, demo_file):
+    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {{dataset: demo, global_batch: 8, "
+                 "anchor: {clock: actions}, outputs: {actions: {at: 0}}}}")
+    with trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=1) as feed:
+        epoch = feed.epoch(0)
+        with pytest.raises(trajd.Timeout, match="no batch in 1 s"):
+            next(epoch)
+
+
+def test_after_fork(producer):
+    feed = connect(producer())
+    epoch = feed.epoch(0)
+    batch = next(epoch)
+    array = batch["actions"]
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = []
+        for call in (lambda: next(epoch), lambda: feed.epoch(1), feed.status):
+            try:
+                call()
+                told.append("nothing")
+            except trajd.ForkError as error:
+                told.append("ForkError" if "connect again here" in str(error) else str(error))
+        told.append(str(float(array.sum())))
+        feed.close()
+        del batch, array
+        os.write(writing, " ".join(told).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    assert said.split() == ["ForkError"] * 3 + [str(float(array.sum()))]
+    assert next(epoch).position == 8
+    feed.close()
+
+
+def test_a_left_epoch(producer):
+    feed = connect(producer())
+    left = feed.epoch(0)
+    next(left)
+    feed.epoch(1)
+    with pytest.raises(trajd.ArgumentError, match="epoch 0 was left"):
+        next(left)
+    feed.close()
+    for call in (lambda: feed.epoch(0), lambda: feed.epoch(1), feed.status):
+        with pytest.raises(trajd.Closed, match="closed"):
+            call()
+
+
+def test_two_threads_in_one_feed(producer):
+    feed = connect(producer(length=16, delay_us=300000))
+    epoch = feed.epoch(0)
+    problems = []
+
+    def ask():
+        try:
+            for _ in range(100):
+                feed.status()
+        except RuntimeError as error:
+            problems.append(str(error))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        list(epoch)
+    except RuntimeError as error:
+        problems.append(str(error))
+    thread.join()
+    assert problems and "one at a time" in problems[0]
+    feed.close()
+
+
+def test_feeds_are_not_pickled(producer):
+    feed = connect(producer())
+    with pytest.raises(TypeError, match="FeedDataset"):
+        pickle.dumps(feed)
+    feed.close()
+
+
+@pytest.mark.parametrize("where", ["connect", "next"])
+def test_interrupt(producer, tmp_path, where):
+    """Ctrl-C ends a wait at once, with the usual exception, and what Python's own handlers do is untouched."""
+    if where == "next":
+        producer(delay_us=1000000)
+    program = f"""
+import signal, sys, trajd
+if {where!r} == "connect":
+    print("waiting", flush=True)
+    trajd.connect({str(tmp_path / "none")!r}, feed="x")
+feed = trajd.connect({str(tmp_path)!r}, spec={{"a": 1}})
+print("waiting", flush=True)
+try:
+    for batch in feed.epoch(0): pass
+except KeyboardInterrupt:
+    feed.close()
+    raise
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(PACKAGE)}, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "waiting\n"
+    time.sleep(0.3)  # into the wait itself: before it, Python's own handler is what is tested
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert time.monotonic() - begin < 5
+    assert "KeyboardInterrupt" in said and process.returncode in (1, -signal.SIGINT), said
