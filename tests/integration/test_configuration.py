@@ -152,17 +152,17 @@ def test_ready_fd_is_written_and_closed(tmp_path, demo_file):
 
 
 def test_the_daemon_ends_after_its_last_worker(tmp_path, demo_file):
-    one = Daemon(tmp_path, "exit_idle: 1s\n" + GOOD.format(path=demo_file)).start()
+    one = Daemon(tmp_path, "exit_idle: 2s\n" + GOOD.format(path=demo_file)).start()
     client = one.client()
     client.open("train")
     client.next().release()
     begin = time.monotonic()
-    while time.monotonic() < begin + 1.5:  # longer than exit_idle: it is not idle
+    while time.monotonic() < begin + 2.5:  # longer than exit_idle: it is not idle
         assert one.process.poll() is None
         one.client().close()
     client.close()
     wait_for(lambda: one.process.poll() is not None, 10, "its end")
-    assert one.process.returncode == 0 and "no worker for 1 s (exit_idle)" in one.text()
+    assert one.process.returncode == 0 and "no worker for 2 s (exit_idle)" in one.text()
 
 
 def test_the_daemon_ends_if_nobody_ever_came(tmp_path, demo_file):

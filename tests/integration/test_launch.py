@@ -1,5 +1,4 @@
-"""Private daemons: who starts them, where, what is told when they do not start, and when they end. Each launching process is a
-real one, without anything of ours in it but launch.py."""
+"""Private daemons: who starts them, where, what is told when they do not start, and when they end."""
 import json
 import os
 import pathlib
@@ -12,15 +11,14 @@ import textwrap
 
 import pytest
 
-from conftest import PROGRAM, ROOT, wait_for
+from conftest import BUILD, PROGRAM, wait_for
 
-LAUNCH = ROOT / "clients" / "python" / "trajd" / "launch.py"
-PRELUDE = f"""
-import importlib.util, json, os, signal, sys, time
-spec = importlib.util.spec_from_file_location("launch", {str(LAUNCH)!r})
-launch = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(launch)
+PACKAGE = BUILD / "clients" / "python"
+PRELUDE = """
+import json, os, signal, sys, time
+from trajd import launch
 """
+pytestmark = pytest.mark.skipif(not list((PACKAGE / "trajd").glob("_core*")), reason="built without Python's headers")
 CONFIG = """\
 version: 1
 memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
@@ -46,19 +44,26 @@ class Node:
         self.runtime = folder / "runtime"
         self.config = folder / "square.yaml"
         self.write()
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAJD_", "SLURM_", "XDG_", "LD_PRELOAD"))}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAJD_", "SLURM_", "XDG_", "MASTER_"))}
         self.env.update(TRAJD_RUNTIME_DIR=str(self.runtime), TRAJD_PROGRAM=str(PROGRAM), XDG_CACHE_HOME=str(folder / "cache"),
-                        TRAJD_JOB="a")
+                        TRAJD_JOB="a", PYTHONPATH=str(PACKAGE))
 
-    def write(self, exit_idle="2s"):
+    def write(self, exit_idle="60s"):
         self.config.write_text(CONFIG.format(path=self.demo_file, exit_idle=exit_idle))
 
     def begin(self, code, **env):
         return subprocess.Popen([sys.executable, "-c", PRELUDE + textwrap.dedent(code)], env={**self.env, **env}, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
 
-    def run(self, code, **env):
+    def run(self, code, kill_at=(), **env):
+        """At each line of its output that is awaited all daemons are killed, then it is told to go on."""
         process = self.begin(code, **env)
+        for line in kill_at:
+            assert process.stdout.readline() == line + "\n", process.communicate()
+            for pid in self.daemons():
+                os.kill(pid, signal.SIGKILL)
+            process.stdin.write("on\n")
+            process.stdin.flush()
         out, err = process.communicate(timeout=120)
         return process.returncode, out, err
 
@@ -91,7 +96,7 @@ def node(demo_file):
         wait_for(lambda: not one.daemons(), 20, "the end of private daemons")
 
 
-def test_eight_ranks_start_one_daemon_that_outlives_its_starter_and_then_ends(node):
+def test_eight_ranks_start_one_daemon_that_outlives_its_starter(node):
     ranks = [node.begin(f"print(launch.ensure_daemon({str(node.config)!r}))") for _ in range(8)]
     results = [rank.communicate(timeout=120) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * 8, results
@@ -103,8 +108,16 @@ def test_eight_ranks_start_one_daemon_that_outlives_its_starter_and_then_ends(no
     assert str(log) in "".join(err for _, err in results) and "ready after" in log.read_text()
     for folder in (node.runtime / f"trajd-{os.geteuid()}", endpoint.parent, endpoint):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    wait_for(lambda: not node.daemons(), 20, "its end")
-    assert "no worker for 2 s (exit_idle)" in log.read_text()
+
+
+def test_it_ends_after_its_last_worker(node):
+    node.write(exit_idle="1s")
+    endpoint, _ = node.ensure()
+    wait_for(lambda: not node.daemons(), 30, "its end")
+    assert "no worker for 1 s (exit_idle)" in (pathlib.Path(endpoint).parent / "log").read_text()
+    node.config.write_text(node.config.read_text().replace("exit_idle: 1s\n", ""))
+    node.ensure()
+    assert b"exit_idle=60s" in pathlib.Path(f"/proc/{node.daemons()[0]}/cmdline").read_bytes()  # where the file says nothing
 
 
 def test_jobs_configurations_and_changes_have_daemons_of_their_own(node):
@@ -114,7 +127,7 @@ def test_jobs_configurations_and_changes_have_daemons_of_their_own(node):
     assert node.ensure(TRAJD_JOB="b")[0] != first
     assert node.ensure(TRAJD_JOB="", SLURM_JOB_ID="17", SLURM_STEP_ID="0")[0] != node.ensure(
         TRAJD_JOB="", SLURM_JOB_ID="17", SLURM_STEP_ID="1")[0]
-    node.write(exit_idle="3s")
+    node.write(exit_idle="61s")
     assert node.ensure()[0] != first  # never the old configuration
     assert len(node.daemons()) == 5
 
@@ -161,7 +174,8 @@ def test_mistakes_come_with_file_line_and_key_and_all_waiting_ranks_hear_them(no
 
 
 def test_a_program_that_is_not_there(node):
-    status, _, err = node.run(f"launch.ensure_daemon({str(node.config)!r})", TRAJD_PROGRAM="", PATH="/nowhere")
+    status, _, err = node.run(f"launch.__file__ = '/nowhere/launch.py'; launch.ensure_daemon({str(node.config)!r})", TRAJD_PROGRAM="",
+                              PATH="/nowhere")
     assert status == 1 and "neither in this package" in err, err
     status, _, err = node.run("launch.ensure_daemon('nowhere.yaml')")
     assert status == 1 and "nowhere.yaml" in err, err
@@ -171,12 +185,12 @@ def test_a_dict_is_a_configuration_relative_to_the_current_directory(node):
     (node.folder / "demo.hdf5").symlink_to(node.demo_file)
     code = """
         feed = {"dataset": "demo", "global_batch": 8, "anchor": {"clock": "actions"}, "outputs": {"actions": {"at": "0..3"}}}
-        config = {"memory": {"store": "64MiB", "rings": "64MiB", "reserve": 0}, "exit_idle": "1s",
+        config = {"memory": {"store": "64MiB", "rings": "64MiB", "reserve": 0}, 
                   "datasets": {"demo": {"path": "demo.hdf5", "layout": "demo"}}, "feeds": {"train": feed}}
         target = launch.resolve(config, overrides={"seed": 3, "anchor": {"clock": None, "rate": 5},
                                                    "outputs": {"obs/robot0_eef_pos": {"at": "-1..0"}}})
-        print(json.dumps(target))
-        print(json.dumps(launch.resolve(config, "train")))
+        print(json.dumps(target[:3]))
+        print(json.dumps(launch.resolve(config, "train")[:3]))
         try: launch.resolve(config, "tran")
         except launch.LaunchError as error: print(error)"""
     status, out, err = node.run(code)
@@ -211,3 +225,34 @@ def test_without_permission_to_write_the_cache_index_caches_are_private(node):
     (node.folder / "cache").write_text("in the way")
     endpoint, _ = node.ensure()
     assert any((pathlib.Path(endpoint).parent / "cache").iterdir())
+
+
+def test_a_daemon_that_dies_under_a_feed_is_started_again_and_nothing_repeats_or_is_lost(node):
+    status, out, err = node.run(f"""
+        import trajd
+        feed = trajd.open({str(node.config)!r}, mode="shard")
+        positions = []
+        for batch in feed.epoch(0):
+            positions.append(batch.position)
+            if len(positions) in (10, 40):
+                print("half", flush=True)
+                sys.stdin.readline()
+        assert positions == list(range(0, len(feed) * 8, 8)) and len(positions) > 50, positions
+        print(len(positions))""", kill_at=("half", "half"))
+    assert status == 0 and int(out.split()[-1]) > 50, err
+    assert err.count("private daemon") == 3
+
+
+def test_a_keeper_does_not_outlive_its_feed(node):
+    status, out, err = node.run(f"""
+        import threading, trajd
+        feed = trajd.open({str(node.config)!r})
+        assert "trajd-keeper" in [thread.name for thread in threading.enumerate()]
+        feed.close()
+        end = time.monotonic() + 10
+        while "trajd-keeper" in [thread.name for thread in threading.enumerate()]:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        try: trajd.open({str(node.config)!r}, mode="neither")
+        except trajd.ArgumentError: print("refused")""")
+    assert status == 0 and out == "refused\n", err

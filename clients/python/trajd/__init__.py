@@ -7,10 +7,9 @@
 from ._core import version as __version__
 from .batch import Batch, Explanation
 from .connect import connect, open
-from .errors import (ArgumentError, Busy, Closed, DataError, DeviceError, Error, ForkError, MemoryLimit, NotFound, ProtocolError,
-                     StateError, StorageError, SystemFailure, Timeout, Unsupported)
+from .errors import (ArgumentError, Busy, Closed, DataError, DeviceError, Error, ForkError, LaunchError, MemoryLimit, NotFound,
+                     ProtocolError, StateError, StorageError, SystemFailure, Timeout, Unsupported)
 from .feed import Epoch, Feed, FeedInfo
-from .launch import LaunchError
 
 __all__ = ["ArgumentError", "Batch", "Busy", "Closed", "DataError", "DeviceError", "Epoch", "Error", "Explanation", "Feed",
            "FeedInfo", "ForkError", "LaunchError", "MemoryLimit", "NotFound", "ProtocolError", "StateError", "StorageError", "SystemFailure",

@@ -41,7 +41,7 @@ def open(config: Union[str, "os.PathLike[str]", Mapping[str, Any]], *, feed: Opt
          overrides: Optional[Mapping[str, Any]] = None, timeout: Optional[float] = None, **options: Any) -> Feed:
     """A feed of the configuration `config` (a path, or what would stand in the file as a dict): from the daemon at $TRAJD_ENDPOINT
     if that is set, else from a private daemon of this user, node, job and configuration, which is started if it does not run and
-    ends a minute after its last worker.
+    ends a minute after its last worker. Should it die before, it is started again, and the feed goes on.
 
     feed         may be left out where the configuration has one
     overrides    merged into the feed's mapping (None removes a key): a sweep needs no files, and shares the daemon's data
@@ -49,4 +49,8 @@ def open(config: Union[str, "os.PathLike[str]", Mapping[str, Any]], *, feed: Opt
     The other options are those of connect."""
     from . import launch
     target = launch.resolve(config, feed, overrides, timeout=timeout)
-    return connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options)
+    options = dict(options, feed=target.feed, spec=target.spec, timeout=timeout)
+    if target.private is None:
+        return connect(target.endpoint, **options)
+    with launch.Keeper(target.private) as keeper:
+        return keeper.watch(connect(target.endpoint, **options))

@@ -92,6 +92,10 @@ class ForkError(Error, RuntimeError):
     status = "argument"
 
 
+class LaunchError(Error, RuntimeError):
+    """A private daemon could not be started; the message ends with what the daemon said."""
+
+
 # By the numbers of `enum trajd_status`; behind them the one for forks.
 _core.set_errors([Error, ArgumentError, NotFound, DataError, Unsupported, StorageError, MemoryLimit, ProtocolError, Timeout,
                   Closed, Busy, SystemFailure, DeviceError, Error, ForkError])

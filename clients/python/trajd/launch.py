@@ -12,6 +12,7 @@ import difflib
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import pathlib
 import shutil
@@ -20,21 +21,24 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
+import weakref
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
+
+from .errors import Error, LaunchError, Timeout
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 PRESETS = {"exit_idle": "60s", "memory.store": "50%", "memory.rings": "25%"}  # where the configuration says nothing
 TOLD_AFTER_S = 10.0  # of waiting
+LOOKED_AFTER_S = 1.0  # between looks at whether it lives
 LOG_LINES = 12
 
+log = logging.getLogger("trajd")
+
 _started: List["subprocess.Popen[bytes]"] = []  # this process's children, so that they are reaped
-
-
-class LaunchError(RuntimeError):
-    """A private daemon could not be started; the message ends with what the daemon said."""
 
 
 class Target(NamedTuple):
@@ -42,6 +46,7 @@ class Target(NamedTuple):
     endpoint: str
     feed: Optional[str]
     spec: Optional[str]
+    private: Optional["Private"] = None  # the daemon, if it is one of this job's own
 
 
 def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapping[str, Any]] = None, *,
@@ -60,20 +65,23 @@ def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapp
     if feed not in feeds:
         near = difflib.get_close_matches(feed, feeds, 1)
         raise LaunchError(f"{source.name}: no feed {feed} ({f'did you mean {near[0]}?' if near else 'there are: ' + ', '.join(feeds)})")
-    endpoint = os.environ.get("TRAJD_ENDPOINT") or _ensure(source, job, timeout)
+    endpoint, private = os.environ.get("TRAJD_ENDPOINT"), None
+    if not endpoint:
+        private = Private(source, job)
+        endpoint = private.ensure(timeout)
     if not overrides:
-        return Target(endpoint, feed, None)
-    return Target(endpoint, None, json.dumps(merge(feeds[feed], overrides)))
+        return Target(endpoint, feed, None, private)
+    return Target(endpoint, None, json.dumps(merge(feeds[feed], overrides)), private)
 
 
 def ensure_daemon(config: Config, *, job: Optional[str] = None, timeout: Optional[float] = None) -> str:
     """The endpoint of the private daemon for `config` (a path, or the same as a dict), started if there is none.
 
     Returns when it can serve. Processes of one job get the same one: `job` defaults to job_id(). In a dict, paths are
-    relative to the current directory. Raises LaunchError with the daemon's own words if it does not start, TimeoutError
-    after `timeout` seconds (None: indexing a large dataset for the first time may take long).
+    relative to the current directory. Raises LaunchError with the daemon's own words if it does not start, Timeout after
+    `timeout` seconds (None: indexing a large dataset for the first time may take long).
     """
-    return _ensure(_Source(config), job, timeout)
+    return Private(_Source(config), job).ensure(timeout)
 
 
 def job_id() -> str:
@@ -238,24 +246,78 @@ def _cache_folder(place: pathlib.Path) -> pathlib.Path:
 # ---- starting ----
 
 
-def _ensure(source: _Source, job: Optional[str], timeout: Optional[float]) -> str:
-    digest = source.digest(socket.gethostname(), "job " + job if job else job_id())
-    place = _make_private(private_folder() / f"{source.path.stem[:20]}-{digest}")
-    end = None if timeout is None else time.monotonic() + timeout
-    before = _read_attempt(place)
-    with _locked(place, end) as lock:
-        if _is_alive(place):
-            return str(place / "run")
-        attempt = _read_attempt(place)
-        if attempt and attempt[0] != (before or [""])[0] and attempt[1:] != ["ready"]:
-            raise _failure(source, place)  # somebody else's, while this process waited: it would be the same again
-        process = _start(source, place, lock)
-    with _locked(place, end):
-        if _is_alive(place):
-            return str(place / "run")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(5)
-        raise _failure(source, place, process.returncode)
+class Private:
+    """The private daemon of a configuration and a job, running or not."""
+
+    def __init__(self, source: _Source, job: Optional[str] = None):
+        digest = source.digest(socket.gethostname(), "job " + job if job else job_id())
+        self._source = source
+        self._place = _make_private(private_folder() / f"{source.path.stem[:20]}-{digest}")
+
+    def ensure(self, timeout: Optional[float] = None) -> str:
+        """Its endpoint, when it can serve: started here, or by whoever was first."""
+        place, source = self._place, self._source
+        end = None if timeout is None else time.monotonic() + timeout
+        before = _read_attempt(place)
+        with _locked(place, end) as lock:
+            if _is_alive(place):
+                return str(place / "run")
+            attempt = _read_attempt(place)
+            if attempt and attempt[0] != (before or [""])[0] and attempt[1:] != ["ready"]:
+                raise _failure(source, place)  # somebody else's, while this process waited: it would be the same again
+            process = _start(source, place, lock)
+        with _locked(place, end):
+            if _is_alive(place):
+                return str(place / "run")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+            raise _failure(source, place, process.returncode)
+
+    def is_gone(self) -> bool:
+        """True if it neither runs nor is being started."""
+        lock = os.open(self._place / "launch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return not _is_alive(self._place)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(lock)
+
+
+class Keeper:
+    """Starts a private daemon again that dies while a feed of this process reads from it: the feed then goes on where it was. Used
+    around connecting; watches, in a thread, until the feed is closed or gone."""
+
+    def __init__(self, private: Private):
+        self._private, self._over = private, threading.Event()
+        self._feed: Optional["weakref.ref[Any]"] = None
+
+    def __enter__(self) -> "Keeper":
+        threading.Thread(target=self._run, name="trajd-keeper", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None:
+            self._over.set()
+
+    def watch(self, feed: Any) -> Any:
+        self._feed = weakref.ref(feed)
+        return feed
+
+    def _is_over(self) -> bool:
+        feed = self._feed() if self._feed is not None else None
+        return self._feed is not None and (feed is None or feed.closed)
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOKED_AFTER_S) and not self._is_over():
+            if not self._private.is_gone():
+                continue
+            try:
+                self._private.ensure()
+            except Error as error:
+                log.error("the private daemon died and does not start again: %s", error)
+                return
 
 
 def _read_attempt(place: pathlib.Path) -> List[str]:
@@ -267,7 +329,7 @@ def _read_attempt(place: pathlib.Path) -> List[str]:
 
 @contextlib.contextmanager
 def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[int]:
-    """The lock, as a descriptor; TimeoutError at `end`. Says on standard error what is waited for if it takes long."""
+    """The lock, as a descriptor; Timeout at `end`. Says on standard error what is waited for if it takes long."""
     lock = os.open(place / "launch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         pause, tell_at = 0.002, time.monotonic() + TOLD_AFTER_S
@@ -277,7 +339,7 @@ def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[int]:
                 break
             now = time.monotonic()
             if end is not None and now >= end:
-                raise TimeoutError(f"the private daemon is not ready yet; its log: {place / 'log'}")
+                raise Timeout(f"the private daemon is not ready yet; its log: {place / 'log'}")
             if now >= tell_at:
                 tell_at = now + TOLD_AFTER_S
                 print(f"trajd: waiting for the private daemon: {(_tail(place) or ['(no word from it yet)'])[-1]}", file=sys.stderr, flush=True)
@@ -305,7 +367,7 @@ def _is_alive(place: pathlib.Path) -> bool:
 
 def _start(source: _Source, place: pathlib.Path, lock: int) -> "subprocess.Popen[bytes]":
     """Starts the daemon, which has the lock from then on: it is of a session of its own and survives this process."""
-    log = place / "log"
+    path = place / "log"
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{uuid.uuid4().hex}\n".encode(), 0)
     os.lseek(lock, 0, os.SEEK_END)
@@ -315,12 +377,12 @@ def _start(source: _Source, place: pathlib.Path, lock: int) -> "subprocess.Popen
         command += ["--preset", f"{key}={value}"]
     service = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID")
     with contextlib.suppress(FileNotFoundError):
-        log.unlink()  # others may still be reading the one before
-    with open(log, "xb") as out:
+        path.unlink()  # others may still be reading the one before
+    with open(path, "xb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", pass_fds=[lock],
                                    start_new_session=True, env={k: v for k, v in os.environ.items() if k not in service})
     _started[:] = [child for child in _started if child.poll() is None] + [process]
-    print(f"trajd: private daemon {process.pid} for {source.name}, log: {log}", file=sys.stderr, flush=True)
+    print(f"trajd: private daemon {process.pid} for {source.name}, log: {path}", file=sys.stderr, flush=True)
     return process
 
 
