@@ -177,7 +177,10 @@ static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct traj
                                             .dropped_count = trajd_mixture_plan_dropped_count(feeder->plan),
                                             .tail_short = feeder->spec->tail == TRAJD_TAIL_SHORT,
                                             .journal_directory = options->journal_directory,
-                                            .rank_timeout_ns = (uint64_t)feeder->spec->rank_timeout_ns};
+                                            .rank_timeout_ns = (uint64_t)feeder->spec->rank_timeout_ns,
+                                            .job_count = feeder->spec->job_count,
+                                            .slow_leaves = feeder->spec->slow_leaves,
+                                            .slow_after_ns = (uint64_t)feeder->spec->slow_after_ns};
 
     return options->server ? trajd_server_add_feed(options->server, &feed, &feeder->feed, error) : TRAJD_OK;
 }

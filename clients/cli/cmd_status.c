@@ -39,22 +39,36 @@ static void print_datasets(const struct trajd_yaml_node *list)
     }
 }
 
+/* What a job has done of its epoch. */
+static void print_job(const char *name, const struct trajd_yaml_node *job)
+{
+    const double all = number_of(job, "batches");
+    char progress[32];
+
+    snprintf(progress, sizeof progress, "%.0f of %.0f", all - number_of(job, "batches_left"), all);
+    printf("%-22s %-14s %-6s %8s %24s", name, text_of(job, "job"), text_of(job, "mode"), text_of(job, "epoch"), progress);
+}
+
+/* A line a feed, for the first of its jobs, and one for each other that reads the same slots: what was waited for it stands last. */
 static void print_feeds(const struct trajd_yaml_node *list, const struct trajd_yaml_node *producers)
 {
     printf("\n%-22s %-14s %-6s %8s %24s %18s %12s %9s\n", "feed", "job", "mode", "epoch", "batches done", "free/filling/ready",
            "us a batch", "stalled");
     for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
-        const struct trajd_yaml_node *slots = trajd_yaml_get(item, "slots");
+        const struct trajd_yaml_node *slots = trajd_yaml_get(item, "slots"), *jobs = trajd_yaml_get(item, "jobs");
         const struct trajd_yaml_node *producer = find_by(producers, "name", text_of(item, "name"));
-        const double made = number_of(producer, "batches"), all = number_of(item, "batches");
-        char progress[32], states[32];
+        const double made = number_of(producer, "batches");
+        char states[32];
 
-        snprintf(progress, sizeof progress, "%.0f of %.0f", all - number_of(item, "batches_left"), all);
         snprintf(states, sizeof states, "%s/%s/%s", text_of(slots, "free"), text_of(slots, "filling"), text_of(slots, "ready"));
-        printf("%-22s %-14s %-6s %8s %24s %18s %12.0f %7.1f s\n", text_of(item, "name"), text_of(item, "job"),
-               text_of(item, "mode"), text_of(item, "epoch"), progress, states,
+        print_job(text_of(item, "name"), item);
+        printf(" %18s %12.0f %7.1f s\n", states,
                made > 0 ? (number_of(producer, "load_ns") + number_of(producer, "resample_ns")) / made / 1e3 : 0,
                number_of(item, "stalled_seconds"));
+        for (const struct trajd_yaml_node *job = jobs && jobs->children ? jobs->children->next : NULL; job; job = job->next) {
+            print_job("", job);
+            printf(" %18s %12s %7.1f s\n", "", "", number_of(job, "stalled_by_seconds"));
+        }
     }
 }
 
@@ -78,7 +92,9 @@ static void print_trouble(const struct trajd_yaml_node *root)
     static const char *const names[] = {"batches_failed",      "handed_again",    "late_acks",        "late_publishes",
                                         "dead_sessions",       "resumed_sessions", "damaged_journals", "journals_refused",
                                         "dropped_messages",    "refused_connections", "floods",        "unsent_messages",
-                                        "refused_keys",        "failed_handshakes", "silent_sessions"};
+                                        "refused_keys",        "failed_handshakes", "silent_sessions",
+
+                                        "rank_timeouts",       "slow_jobs"};
     const char *before = "\nseen: ";
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

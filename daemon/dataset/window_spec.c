@@ -473,6 +473,44 @@ static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p, const st
     return status;
 }
 
+static enum trajd_status read_slow(struct trajd_spec_parser *p, const struct trajd_yaml_node *slow,
+                                   const struct trajd_yaml_node *after)
+{
+    static const char *const policies[] = {"block", "leave", NULL};
+    struct trajd_window_spec *spec = &p->owned->spec;
+    enum trajd_status status = TRAJD_OK;
+    int choice = 0;
+
+    if (slow)
+        status = trajd_yaml_choice(p->yaml, slow, policies, &choice, p->error);
+    spec->slow_leaves = choice == 1;
+    if (status || !after)
+        return status;
+    if (!spec->slow_leaves)
+        return trajd_yaml_error(p->yaml, after, p->error, "`after` is how long `slow: leave` waits");
+    status = trajd_yaml_duration(p->yaml, after, &spec->slow_after_ns, p->error);
+    if (!status && (spec->slow_after_ns < 1000000 || spec->slow_after_ns > MAX_NS))
+        return trajd_yaml_error(p->yaml, after, p->error, "%s: between 1ms and %lld s", after->value,
+                                (long long)(MAX_NS / 1000000000));
+    return status;
+}
+
+static enum trajd_status read_fan_out(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+{
+    static const char *const keys[] = {"jobs", "slow", "after", NULL};
+    const struct trajd_yaml_node *jobs;
+    enum trajd_status status;
+    int64_t count;
+
+    if (node->kind != TRAJD_YAML_MAPPING || !(jobs = trajd_yaml_get(node, "jobs")))
+        return trajd_yaml_error(p->yaml, node, p->error, "{jobs: N, slow: block|leave, after: 30s}");
+    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)) ||
+        (status = trajd_yaml_int(p->yaml, jobs, 1, 16, &count, p->error)))
+        return status;
+    p->owned->spec.job_count = (uint32_t)count;
+    return read_slow(p, trajd_yaml_get(node, "slow"), trajd_yaml_get(node, "after"));
+}
+
 static const struct {
     const char *key;
     enum trajd_status (*read)(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
@@ -483,6 +521,7 @@ static const struct {
     {"tail", read_word},                   {"seed", read_number},   {"slots", read_number},
     {"bad_rows", read_word},               {"resample", read_resample}, {"outputs", read_outputs},
     {"rank_timeout", read_rank_timeout},   {"statistics_from", read_statistics_from},
+    {"fan_out", read_fan_out},
 };
 #define FEED_KEY_COUNT (sizeof feed_keys / sizeof feed_keys[0])
 
@@ -540,6 +579,8 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const s
     spec->block_neighbours = 4;
     spec->slot_count = 4;
     spec->rank_timeout_ns = INT64_C(600) * 1000000000;
+    spec->job_count = 1;
+    spec->slow_after_ns = INT64_C(30) * 1000000000;
     spec->variant = "auto";
     status = trajd_spec_keep_string(&parser, feed_name, &spec->feed_name);
     if (!status)

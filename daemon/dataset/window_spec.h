@@ -93,6 +93,9 @@ struct trajd_window_spec {
     uint64_t seed;
     uint32_t slot_count;
     bool keep_bad_rows;           /* bad_rows: keep */
+    uint32_t job_count;           /* fan_out: that may read the same slots; 1: without */
+    bool slow_leaves;             /* fan_out: slow: leave; else block */
+    int64_t slow_after_ns;
     int64_t rank_timeout_ns;      /* shard: how long ranks wait for one that is away; 0: for ever */
     const char *variant;          /* resample.variant: "auto" or a kernel's name */
     uint32_t output_count;

@@ -26,17 +26,26 @@ enum trajd_status trajd_core_create(const struct trajd_core_options *options, st
     return TRAJD_OK;
 }
 
+static void free_slot(struct trajd_core_feed *feed, struct slot *slot)
+{
+    for (uint32_t j = 0; slot->shares && j < feed->options.job_count; j++)
+        free(slot->shares[j].parts);
+    free(slot->shares);
+    free(slot->ranges);
+}
+
 static void free_feed(struct trajd_core_feed *feed)
 {
-    trajd_journal_close(&feed->journal);
     if (feed->slots)
-        for (uint32_t i = 0; i < feed->options.slot_count; i++) {
-            free(feed->slots[i].parts);
-            free(feed->slots[i].ranges);
-        }
+        for (uint32_t i = 0; i < feed->options.slot_count; i++)
+            free_slot(feed, &feed->slots[i]);
+    for (uint32_t j = 0; feed->jobs && j < feed->options.job_count; j++) {
+        trajd_journal_close(&feed->jobs[j].journal);
+        free(feed->jobs[j].ranks);
+    }
+    free(feed->jobs);
     free(feed->slots);
     free(feed->members);
-    free(feed->job.ranks);
     free((char *)feed->options.name);
     free((char *)feed->options.instance_of);
     free((char *)feed->options.journal_directory);
@@ -77,10 +86,29 @@ static enum trajd_status check_options(const struct trajd_core_feed_options *opt
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: batch of %u, epoch of %llu windows",
                                options->name, options->global_batch,
                                (unsigned long long)options->epoch_length);
+    if (options->job_count > TRAJD_CORE_MAX_JOBS)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: fan_out: %u jobs (at most %u)",
+                               options->name, options->job_count, TRAJD_CORE_MAX_JOBS);
     if (options->tensor_count > TRAJD_WIRE_MAX_TENSORS)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: %u tensors (at most %u)",
                                options->name, options->tensor_count, TRAJD_WIRE_MAX_TENSORS);
     return TRAJD_OK;
+}
+
+static bool make_jobs(struct trajd_core_feed *feed)
+{
+    if (feed->options.job_count == 0)
+        feed->options.job_count = 1;
+    feed->jobs = calloc(feed->options.job_count, sizeof *feed->jobs);
+    for (uint32_t j = 0; feed->jobs && j < feed->options.job_count; j++) {
+        feed->jobs[j].feed = feed;
+        feed->jobs[j].index = j;
+        feed->jobs[j].life = ++feed->last_life;
+    }
+    for (uint32_t i = 0; feed->slots && i < feed->options.slot_count; i++)
+        if (!(feed->slots[i].shares = calloc(feed->options.job_count, sizeof *feed->slots[i].shares)))
+            return false;
+    return feed->jobs != NULL;
 }
 
 enum trajd_status trajd_core_add_feed(struct trajd_core *core, const struct trajd_core_feed_options *options,
@@ -102,7 +130,7 @@ enum trajd_status trajd_core_add_feed(struct trajd_core *core, const struct traj
     made->options.journal_directory = options->journal_directory ? strdup(options->journal_directory) : NULL;
     made->slots = calloc(options->slot_count, sizeof *made->slots);
     made->members = calloc(core->options.max_sessions, sizeof *made->members);
-    if (!made->options.name || !made->slots || !made->members ||
+    if (!make_jobs(made) || !made->options.name || !made->slots || !made->members ||
         (options->instance_of && !made->options.instance_of) ||
         (options->journal_directory && !made->options.journal_directory)) {
         free_feed(made);
@@ -120,12 +148,13 @@ enum trajd_status trajd_core_add_feed(struct trajd_core *core, const struct traj
 
 static void drop_leases(struct trajd_core_feed *feed)
 {
-    for (uint32_t i = 0; i < feed->ready.count; i++) {
-        const struct slot *slot = &feed->slots[feed->ready.slots[i]];
-        for (uint32_t p = 0; p < slot->part_count; p++)
-            if (slot->parts[p].state == PART_LEASED || slot->parts[p].state == PART_DONE)
-                trajd_session_find(feed->core, slot->parts[p].session)->held--;
-    }
+    for (uint32_t i = 0; i < feed->ready.count; i++)
+        for (uint32_t j = 0; j < feed->options.job_count; j++) {
+            const struct share *share = &feed->slots[feed->ready.slots[i]].shares[j];
+            for (uint32_t p = 0; p < share->part_count; p++)
+                if (share->parts[p].state == PART_LEASED || share->parts[p].state == PART_DONE)
+                    trajd_session_find(feed->core, share->parts[p].session)->held--;
+        }
 }
 
 void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **feed, uint64_t now_ns)
@@ -137,7 +166,7 @@ void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **fe
     drop_leases(removed);
     while (removed->member_count) {
         struct session *member = removed->members[0];
-        trajd_job_leave(removed, member, now_ns);
+        trajd_job_leave(member, now_ns);
         trajd_session_refuse(core, member, 0, TRAJD_ERR_CLOSED, "feed %s is closed", removed->options.name);
     }
     while (*link != removed)
@@ -177,68 +206,31 @@ struct trajd_core_feed *trajd_core_find_feed(struct trajd_core *core, struct tra
 bool trajd_feed_wants(const struct trajd_core_feed *feed)
 {
     const struct cursor *cursor = &feed->cursor;
-    const struct job *job = &feed->job;
+    uint64_t last = 0; /* epoch of any job */
+    bool is_read = false;
 
     if (feed->core->going_away || !cursor->active || !feed->member_count)
         return false;
-    if (job->phase != JOB_RUNNING && job->phase != JOB_ENDED)
+    for (uint32_t j = 0; j < feed->options.job_count; j++) {
+        const struct job *job = &feed->jobs[j];
+        if (!job->claims)
+            continue;
+        if (job->todo_count)
+            return true;
+        is_read |= job->phase == JOB_RUNNING || job->phase == JOB_ENDED;
+        last = job->epoch > last ? job->epoch : last;
+    }
+    if (!is_read)
         return false;
-    if (cursor->todo_next < cursor->todo_count)
+    if (cursor->epoch <= last && cursor->position < trajd_epoch_end(feed, cursor->begin))
         return true;
-    if (cursor->epoch == job->epoch && cursor->position < trajd_job_end(feed, job->begin))
-        return true;
-    return (cursor->epoch == job->epoch ? 0 : cursor->position) < trajd_job_end(feed, 0);
+    return (cursor->epoch <= last ? 0 : cursor->position) < trajd_epoch_end(feed, 0);
 }
 
 void trajd_feed_wake(struct trajd_core_feed *feed)
 {
     if (feed->filling.count + feed->ready.count < feed->options.slot_count && trajd_feed_wants(feed))
         feed->core->options.wake(feed->core->options.context, feed);
-}
-
-/* ---- who holds production up ---- */
-
-/* Every slot is READY and an epoch runs that has batches to come: consumers are waited for. */
-static bool is_stalled(const struct trajd_core_feed *feed)
-{
-    return feed->ready.count == feed->options.slot_count && feed->job.phase == JOB_RUNNING &&
-           feed->cursor.epoch == feed->job.epoch && trajd_feed_wants(feed);
-}
-
-static void blame_part(struct trajd_core_feed *feed, const struct slot *slot, uint32_t index,
-                       uint64_t elapsed_ns)
-{
-    const struct part *part = &slot->parts[index];
-    struct session *session = NULL;
-
-    if (part->state == PART_RELEASED || part->state == PART_VOID)
-        return;
-    if (part->state != PART_PENDING) {
-        session = trajd_session_find(feed->core, part->session);
-    } else if (feed->job.mode == TRAJD_WIRE_SHARD && slot->life == feed->cursor.life) {
-        session = feed->job.ranks[index].session;
-        if (!session) {
-            feed->absent_ns += elapsed_ns;
-            feed->absent_rank = index;
-        }
-    } else {
-        for (uint32_t i = 0; i < feed->member_count; i++) /* share: nobody has credit left */
-            feed->members[i]->stalled_ns += elapsed_ns;
-    }
-    if (session)
-        session->stalled_ns += elapsed_ns;
-}
-
-void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns)
-{
-    uint64_t elapsed_ns = now_ns > feed->accounted_ns ? now_ns - feed->accounted_ns : 0;
-
-    feed->accounted_ns = now_ns;
-    if (!elapsed_ns || !is_stalled(feed))
-        return;
-    feed->stalled_ns += elapsed_ns;
-    for (uint32_t p = 0; p < feed->slots[feed->ready.slots[0]].part_count; p++)
-        blame_part(feed, &feed->slots[feed->ready.slots[0]], p, elapsed_ns);
 }
 
 void trajd_core_tick(struct trajd_core *core, uint64_t now_ns)
@@ -248,8 +240,9 @@ void trajd_core_tick(struct trajd_core *core, uint64_t now_ns)
         trajd_feed_expire(feed, now_ns);
         if (!feed->member_count && !feed->idle_since_ns)
             feed->idle_since_ns = now_ns;
-        if (feed->journal)
-            trajd_journal_flush(feed->journal);
+        for (uint32_t j = 0; j < feed->options.job_count; j++)
+            if (feed->jobs[j].journal)
+                trajd_journal_flush(feed->jobs[j].journal);
     }
 }
 
@@ -298,30 +291,60 @@ bool trajd_core_session_info(const struct trajd_core *core, uint32_t index,
     return false;
 }
 
+/* The one that a feed without fan-out has. */
+static const struct job *first_job(const struct trajd_core_feed *feed)
+{
+    for (uint32_t j = 0; j < feed->options.job_count; j++)
+        if (feed->jobs[j].phase != JOB_NONE)
+            return &feed->jobs[j];
+    return &feed->jobs[0];
+}
+
+static void fill_job_info(const struct job *job, struct trajd_core_job_info *info)
+{
+    static const char *const phases[] = {"none", "gathering", "running", "ended"};
+
+    *info = (struct trajd_core_job_info){
+        .name = job->name,
+        .phase = phases[job->phase],
+        .mode = job->mode,
+        .world = job->world,
+        .members = job->member_count,
+        .epoch = job->epoch,
+        .batches = trajd_batches_from(job->feed, job->begin) * trajd_job_reader_count(job),
+        .batches_left = job->parts_left,
+        .stalled_ns = job->stalled_ns,
+        .absent_ns = job->absent_ns,
+        .absent_rank = job->absent_rank,
+    };
+}
+
+bool trajd_core_job_info(const struct trajd_core_feed *feed, uint32_t index, struct trajd_core_job_info *info)
+{
+    for (uint32_t j = 0; j < feed->options.job_count; j++) {
+        if (feed->jobs[j].phase == JOB_NONE || index--)
+            continue;
+        fill_job_info(&feed->jobs[j], info);
+        return true;
+    }
+    return false;
+}
+
 void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_feed_info *info)
 {
-    const struct job *job = &feed->job;
-
     *info = (struct trajd_core_feed_info){
         .feed_id = feed->id,
         .name = feed->options.name,
-        .job = job->name,
-        .mode = job->mode,
-        .world = job->world,
         .members = feed->member_count,
-        .running = job->phase == JOB_RUNNING,
-        .epoch = job->epoch,
+        .running = first_job(feed)->phase == JOB_RUNNING,
         .epoch_length = feed->options.epoch_length,
         .produced_epoch = feed->cursor.epoch,
         .cursor = feed->cursor.position,
-        .batches = trajd_batches_from(feed, job->begin) * trajd_job_reader_count(job),
-        .batches_left = job->parts_left,
         .slots_free = feed->options.slot_count - feed->filling.count - feed->ready.count,
         .slots_filling = feed->filling.count,
         .slots_ready = feed->ready.count,
         .stalled_ns = feed->stalled_ns,
-        .absent_ns = feed->absent_ns,
-        .absent_rank = feed->absent_rank,
         .idle_since_ns = feed->idle_since_ns,
     };
+    fill_job_info(first_job(feed), &info->job);
 }

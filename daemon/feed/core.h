@@ -22,7 +22,8 @@
 #include "proto/wire.h"
 
 #define TRAJD_CORE_MAX_SLOTS 480u  /* so that a journal's record fits one page */
-#define TRAJD_CORE_MAX_WORLD 4096u /* ranks of a shard job */
+#define TRAJD_CORE_MAX_WORLD 4096u /* ranks of a shard job; the j-th job's parts are numbered from j times that */
+#define TRAJD_CORE_MAX_JOBS 16u    /* that read the same slots */
 
 struct trajd_core;
 struct trajd_core_feed;
@@ -61,6 +62,9 @@ struct trajd_core_feed_options {
     uint64_t fingerprint, seed;
     uint64_t window_count, epoch_length, dropped_count;
     bool tail_short; /* what is left behind the last whole batch is a short one, else it is dropped */
+    uint32_t job_count; /* that may read the same slots; 0 is 1 */
+    bool slow_leaves;   /* a job that keeps others waiting for slow_after_ns leaves the feed; else they wait for it */
+    uint64_t slow_after_ns;
     const char *journal_directory; /* copied; NULL: DONE does not survive the daemon */
     uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: for ever */
     /* Only told in OPENED: */
@@ -123,7 +127,9 @@ void trajd_core_welcome(struct trajd_core *core, uint64_t session, const struct 
                         uint64_t now_ns);
 /* 0: no session has that token. For fd.sock. */
 uint64_t trajd_core_find_token(const struct trajd_core *core, const uint8_t token[TRAJD_WIRE_TOKEN_SIZE]);
-/* BYE, the end of file of fd.sock, or a HELLO that was not followed by a connection: the session and its
+/* BYE: the same as below, and nobody waits for its return. */
+void trajd_core_bye(struct trajd_core *core, uint64_t session, uint64_t now_ns);
+/* The end of file of fd.sock, or a HELLO that was not followed by a connection: the session and its
  * leases are gone, its memory can be written again. An unknown id is fine. */
 void trajd_core_end_session(struct trajd_core *core, uint64_t session, uint64_t now_ns);
 
@@ -174,6 +180,7 @@ struct trajd_core_stats {
     uint64_t damaged_journals; /* ignored: magic, version, size or checksum */
     uint64_t journals_refused; /* could not be made: DONE does not survive (directory, disk) */
     uint64_t rank_timeouts;    /* waits for a rank that were ended */
+    uint64_t slow_jobs;        /* dropped because others waited for them */
 };
 void trajd_core_get_stats(const struct trajd_core *core, struct trajd_core_stats *stats);
 
@@ -191,19 +198,29 @@ struct trajd_core_session_info {
 bool trajd_core_session_info(const struct trajd_core *core, uint32_t index,
                              struct trajd_core_session_info *info);
 
-struct trajd_core_feed_info {
-    uint32_t feed_id;
-    const char *name, *job;
+struct trajd_core_job_info {
+    const char *name, *phase; /* "gathering", "running", "ended"; "none": nobody has opened it yet */
     enum trajd_wire_mode mode;
     uint32_t world, members;
-    bool running; /* the job's epoch has begun and is not over */
-    uint64_t epoch, epoch_length;
-    uint64_t produced_epoch, cursor; /* position of the next fill */
-    uint64_t batches, batches_left;  /* of the epoch, times the ranks here in shard; left: not DONE */
-    uint32_t slots_free, slots_filling, slots_ready;
-    uint64_t stalled_ns;  /* production was wanted and no slot was FREE */
+    uint64_t epoch;
+    uint64_t batches, batches_left; /* of the epoch, times the ranks here in shard; left: not DONE */
+    uint64_t stalled_ns;  /* production stood still and parts of this job were waited for */
     uint64_t absent_ns;   /* the part of it for which no live session was to blame but a rank that is away */
     uint32_t absent_rank; /* the last such rank */
+};
+/* The index-th job on the feed, 0-based; false behind the last. */
+bool trajd_core_job_info(const struct trajd_core_feed *feed, uint32_t index, struct trajd_core_job_info *info);
+
+struct trajd_core_feed_info {
+    uint32_t feed_id;
+    const char *name;
+    uint32_t members; /* of all jobs */
+    struct trajd_core_job_info job; /* the first one */
+    bool running; /* its epoch has begun and is not over */
+    uint64_t epoch_length;
+    uint64_t produced_epoch, cursor; /* position of the next fill */
+    uint32_t slots_free, slots_filling, slots_ready;
+    uint64_t stalled_ns;  /* production was wanted and no slot was FREE */
     uint64_t idle_since_ns; /* no session has been on the feed since; 0: there is one */
 };
 void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_feed_info *info);

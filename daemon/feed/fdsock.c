@@ -266,7 +266,7 @@ enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t s
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(rights), &ring->fd, sizeof(int));
+    memcpy(CMSG_DATA(rights), &ring->share_fd, sizeof(int));
     if (sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof(words))
         return trajd_error_set(error, TRAJD_ERR_CLOSED, errno, "sending a ring's descriptor: %s",
                                strerror(errno));

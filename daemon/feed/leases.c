@@ -5,73 +5,91 @@
 
 /* A part that goes back is for somebody else while its epoch runs, and for nobody after, or if its rank has
  * gone past it. */
-static void give_back(struct trajd_core_feed *feed, const struct slot *slot, struct part *part)
+static void give_back(const struct place *place)
 {
-    bool is_current = slot->life == feed->cursor.life && slot->epoch == feed->job.epoch;
-    bool is_passed = is_current && feed->job.mode == TRAJD_WIRE_SHARD &&
-                     slot->position < feed->job.ranks[part - slot->parts].next;
+    struct job *job = place->job;
+    bool is_current = trajd_slot_share(place->slot, job) != NULL;
+    bool is_passed = is_current && job->mode == TRAJD_WIRE_SHARD &&
+                     place->slot->position < job->ranks[place->part_index].next;
 
-    *part = (struct part){.state = is_current && !is_passed ? PART_PENDING : PART_VOID};
-    feed->core->stats.handed_again += is_current && !is_passed;
-    feed->job.parts_left -= is_passed;
+    *place->part = (struct part){.state = is_current && !is_passed ? PART_PENDING : PART_VOID};
+    place->feed->core->stats.handed_again += is_current && !is_passed;
+    job->parts_left -= is_passed;
 }
 
-void trajd_lease_done(struct trajd_core_feed *feed, struct slot *slot, struct part *part,
-                      struct session *session)
+void trajd_lease_done(const struct place *place, struct session *session)
 {
+    struct job *job = place->job;
     uint32_t begin, count;
 
-    part->state = PART_DONE;
-    trajd_part_rows(&feed->job, slot->row_count, (uint32_t)(part - slot->parts), &begin, &count);
-    feed->core->stats.batches_done++;
-    feed->core->stats.windows_done += count;
+    place->part->state = PART_DONE;
+    trajd_part_rows(job, place->slot->row_count, place->part_index, &begin, &count);
+    place->feed->core->stats.batches_done++;
+    place->feed->core->stats.windows_done += count;
     session->batches_done++;
-    feed->job.parts_left--;
-    if (feed->journal && feed->job.mode == TRAJD_WIRE_SHARE)
-        trajd_journal_done(feed->journal, (slot->position - feed->job.begin) / feed->options.global_batch);
+    job->parts_left--;
+    if (job->journal && job->mode == TRAJD_WIRE_SHARE)
+        trajd_journal_done(job->journal,
+                           (place->slot->position - job->begin) / place->feed->options.global_batch);
 }
 
-void trajd_lease_release(struct trajd_core_feed *feed, uint32_t index, struct part *part,
-                         struct session *session)
+void trajd_lease_release(const struct place *place, struct session *session)
 {
-    struct slot *slot = &feed->slots[index];
-
     session->held--;
-    if (part->state == PART_LEASED && part->abandoned) {
-        give_back(feed, slot, part);
+    if (place->part->state == PART_LEASED && place->part->abandoned) {
+        give_back(place);
     } else {
-        if (part->state == PART_LEASED)
-            trajd_lease_done(feed, slot, part, session);
-        part->state = PART_RELEASED;
+        if (place->part->state == PART_LEASED)
+            trajd_lease_done(place, session);
+        place->part->state = PART_RELEASED;
     }
-    trajd_slot_settle(feed, index);
+    trajd_slot_settle(place->feed, place->index);
 }
 
-/* The part that the session holds under that lease, or NULL. */
-static struct part *find_part(struct trajd_core *core, const struct session *session,
-                              const struct trajd_wire_lease *lease, struct trajd_core_feed **feed,
-                              struct slot **slot)
+/* The part that the session holds under that lease; false: none. */
+static bool find_part(struct trajd_core *core, const struct session *session,
+                      const struct trajd_wire_lease *lease, struct place *place)
 {
-    struct part *part;
+    const uint32_t job_index = lease->part / TRAJD_CORE_MAX_WORLD;
 
-    *slot = trajd_slot_of_lease(core, lease, feed);
-    if (!*slot || (*slot)->state != SLOT_READY || (*slot)->generation != lease->generation ||
-        lease->part >= (*slot)->part_count)
-        return NULL;
-    part = &(*slot)->parts[lease->part];
-    if ((part->state != PART_LEASED && part->state != PART_DONE) || part->session != session->id)
-        return NULL;
-    return part;
+    *place = (struct place){.index = lease->slot, .part_index = lease->part % TRAJD_CORE_MAX_WORLD};
+    place->slot = trajd_slot_of_lease(core, lease, &place->feed);
+    if (!place->slot || place->slot->state != SLOT_READY || place->slot->generation != lease->generation ||
+        job_index >= place->feed->options.job_count ||
+        place->part_index >= place->slot->shares[job_index].part_count)
+        return false;
+    place->job = &place->feed->jobs[job_index];
+    place->part = &place->slot->shares[job_index].parts[place->part_index];
+    return (place->part->state == PART_LEASED || place->part->state == PART_DONE) &&
+           place->part->session == session->id;
+}
+
+/* The parts that a session holds on a feed, one after the other: what a call does with one may settle its slot.
+ * Begin with an all-zero place but for the feed. False: no more. */
+static bool next_held(struct place *place, const struct session *session)
+{
+    struct trajd_core_feed *feed = place->feed;
+    uint32_t index = place->index, j = place->job ? place->job->index : 0,
+             part = place->job ? place->part_index + 1 : 0;
+
+    for (; index < feed->options.slot_count; index++, j = part = 0)
+        for (; feed->slots[index].state == SLOT_READY && j < feed->options.job_count; j++, part = 0)
+            for (; part < feed->slots[index].shares[j].part_count; part++) {
+                struct part *found = &feed->slots[index].shares[j].parts[part];
+                if (found->session != session->id || (found->state != PART_LEASED && found->state != PART_DONE))
+                    continue;
+                *place = (struct place){feed, index, &feed->slots[index], &feed->jobs[j], part, found};
+                return true;
+            }
+    return false;
 }
 
 static void ack_done(struct trajd_core *core, struct session *session, const struct trajd_wire_lease *lease)
 {
-    struct trajd_core_feed *feed;
-    struct slot *slot;
-    struct part *part = find_part(core, session, lease, &feed, &slot);
+    struct place place;
 
-    if (part && part->state == PART_LEASED && !part->abandoned)
-        trajd_lease_done(feed, slot, part, session);
+    if (find_part(core, session, lease, &place) && place.part->state == PART_LEASED && !place.part->abandoned)
+        trajd_lease_done(&place, session);
     else
         core->stats.late_acks++;
 }
@@ -79,12 +97,10 @@ static void ack_done(struct trajd_core *core, struct session *session, const str
 static void ack_released(struct trajd_core *core, struct session *session,
                          const struct trajd_wire_lease *lease)
 {
-    struct trajd_core_feed *feed;
-    struct slot *slot;
-    struct part *part = find_part(core, session, lease, &feed, &slot);
+    struct place place;
 
-    if (part)
-        trajd_lease_release(feed, lease->slot, part, session);
+    if (find_part(core, session, lease, &place))
+        trajd_lease_release(&place, session);
     else
         core->stats.late_acks++;
 }
@@ -106,41 +122,30 @@ void trajd_core_ack(struct trajd_core *core, uint64_t session_id, const struct t
     for (uint32_t i = 0; i < ack->released.count; i++)
         ack_released(core, session, &ack->released.list[i]);
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        trajd_job_advance(feed);
+        trajd_feed_advance(feed);
 }
 
 void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *session)
 {
-    for (uint32_t i = 0; i < feed->ready.count; i++) {
-        struct slot *slot = &feed->slots[feed->ready.slots[i]];
-        for (uint32_t p = 0; p < slot->part_count; p++)
-            if (slot->parts[p].state == PART_LEASED && slot->parts[p].session == session->id)
-                slot->parts[p].abandoned = true;
-    }
-}
+    struct place place = {.feed = feed};
 
-static void void_feed(struct trajd_core_feed *feed, const struct session *session)
-{
-    for (uint32_t i = feed->ready.count; i-- > 0;) {
-        uint32_t index = feed->ready.slots[i];
-        struct slot *slot = &feed->slots[index];
-        for (uint32_t p = 0; p < slot->part_count; p++) {
-            struct part *part = &slot->parts[p];
-            if (part->session != session->id)
-                continue;
-            if (part->state == PART_LEASED)
-                give_back(feed, slot, part);
-            else if (part->state == PART_DONE)
-                *part = (struct part){.state = PART_VOID};
-        }
-        trajd_slot_settle(feed, index);
-    }
+    while (next_held(&place, session))
+        if (place.part->state == PART_LEASED)
+            place.part->abandoned = true;
 }
 
 void trajd_leases_void(struct trajd_core *core, struct session *session)
 {
-    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        void_feed(feed, session);
+    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next) {
+        struct place place = {.feed = feed};
+        while (next_held(&place, session)) {
+            if (place.part->state == PART_LEASED)
+                give_back(&place);
+            else
+                *place.part = (struct part){.state = PART_VOID};
+            trajd_slot_settle(feed, place.index);
+        }
+    }
     session->held = 0;
 }
 
@@ -154,66 +159,51 @@ static bool is_named(const struct trajd_wire_leases *leases, uint32_t ring, uint
     return false;
 }
 
-struct resend {
-    uint64_t seq;
-    struct trajd_core_feed *feed;
-    uint32_t slot, part;
-};
-
-static int compare_resends(const void *a, const void *b)
+static int compare_places(const void *a, const void *b)
 {
-    const struct resend *left = a, *right = b;
+    const struct place *left = a, *right = b;
 
-    return left->seq < right->seq ? -1 : left->seq > right->seq;
+    return left->part->seq < right->part->seq ? -1 : left->part->seq > right->part->seq;
 }
 
 /* One part that the daemon believes to be with the session. True if its BATCH has to be sent again. */
-static bool resume_part(struct trajd_core_feed *feed, uint32_t index, struct part *part,
-                        struct session *session, const struct trajd_wire_hello *hello)
+static bool resume_part(const struct place *place, struct session *session, const struct trajd_wire_hello *hello)
 {
-    struct slot *slot = &feed->slots[index];
-    uint32_t part_index = (uint32_t)(part - slot->parts);
-    bool is_held = is_named(&hello->held, feed->id, index, slot->generation, part_index);
+    struct part *part = place->part;
+    uint32_t number = place->job->index * TRAJD_CORE_MAX_WORLD + place->part_index;
+    bool is_held = is_named(&hello->held, place->feed->id, place->index, place->slot->generation, number);
 
     if (part->seq > hello->received) { /* whatever it holds under that lease, it had from an earlier BATCH */
         if (part->state == PART_LEASED && !part->abandoned)
             return true;
-        trajd_lease_release(feed, index, part, session);
+        trajd_lease_release(place, session);
         return false;
     }
     if (!is_held) {
-        trajd_lease_release(feed, index, part, session);
+        trajd_lease_release(place, session);
         return false;
     }
     if (part->state == PART_LEASED && !part->abandoned &&
-        is_named(&hello->done, feed->id, index, slot->generation, part_index))
-        trajd_lease_done(feed, slot, part, session);
+        is_named(&hello->done, place->feed->id, place->index, place->slot->generation, number))
+        trajd_lease_done(place, session);
     return false;
 }
 
 void trajd_leases_resume(struct trajd_core *core, struct session *session,
                          const struct trajd_wire_hello *hello)
 {
-    struct resend resends[TRAJD_WIRE_MAX_LEASES]; /* no session is granted more credit */
-    struct trajd_core_feed *feed;
-    struct slot *slot;
+    struct place resends[TRAJD_WIRE_MAX_LEASES], place; /* no session is granted more credit */
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < hello->held.count; i++)
-        core->stats.late_acks += !find_part(core, session, &hello->held.list[i], &feed, &slot);
-    for (feed = core->feeds; feed; feed = feed->next)
-        for (uint32_t i = feed->ready.count; i-- > 0;) {
-            uint32_t index = feed->ready.slots[i];
-            slot = &feed->slots[index];
-            for (uint32_t p = 0; slot->state == SLOT_READY && p < slot->part_count; p++) {
-                struct part *part = &slot->parts[p];
-                if (part->session != session->id || (part->state != PART_LEASED && part->state != PART_DONE))
-                    continue;
-                if (resume_part(feed, index, part, session, hello) && count < TRAJD_WIRE_MAX_LEASES)
-                    resends[count++] = (struct resend){part->seq, feed, index, p};
-            }
-        }
-    qsort(resends, count, sizeof resends[0], compare_resends);
+        core->stats.late_acks += !find_part(core, session, &hello->held.list[i], &place);
+    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next) {
+        place = (struct place){.feed = feed};
+        while (next_held(&place, session))
+            if (resume_part(&place, session, hello) && count < TRAJD_WIRE_MAX_LEASES)
+                resends[count++] = place;
+    }
+    qsort(resends, count, sizeof resends[0], compare_places);
     for (uint32_t i = 0; i < count; i++)
-        trajd_slot_send(resends[i].feed, resends[i].slot, resends[i].part, session);
+        trajd_slot_send(&resends[i], session);
 }

@@ -4,13 +4,10 @@
 #include "daemon/feed/state.h"
 #include "daemon/feed/token.h"
 
-static uint32_t count_others(const struct trajd_core_feed *feed, const struct session *session)
+/* Sessions of the job that are not the one that opens. */
+static uint32_t count_others(const struct job *job, const struct session *session)
 {
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < feed->member_count; i++)
-        count += feed->members[i] != session;
-    return count;
+    return job->member_count - (session->job == job);
 }
 
 enum verdict {
@@ -18,16 +15,20 @@ enum verdict {
     VERDICT_BEGIN,
     VERDICT_PAST, /* the epoch is over, the others are in the next one: the session has missed the end */
     VERDICT_REFUSED,
+    VERDICT_ELSEWHERE, /* others read the feed, and it is not where they are */
 };
 
-/* Ranks must agree: fresh ones on the position, others on the grid of batches that it lies on. */
-static bool agrees(const struct trajd_core_feed *feed, const struct session *session,
-                   const struct trajd_wire_open *open)
+/* Ranks must agree: fresh ones on the position, others on the grid of batches that it lies on. Where other jobs read
+ * the same slots, that is settled by the first of them. */
+static bool agrees(const struct job *job, const struct session *session, const struct trajd_wire_open *open)
 {
-    uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
+    uint64_t length = job->feed->options.epoch_length, batch = job->feed->options.global_batch;
 
-    for (uint32_t r = 0; r < feed->job.world; r++) {
-        const struct rank *other = &feed->job.ranks[r];
+    if (job->claims && trajd_job_has_rivals(job) && open->next != length &&
+        (open->next < job->claim_begin || (open->next - job->claim_begin) % batch))
+        return false;
+    for (uint32_t r = 0; r < job->world; r++) {
+        const struct rank *other = &job->ranks[r];
         uint64_t apart = other->next > open->next ? other->next - open->next : open->next - other->next;
         if (!other->session || other->session == session)
             continue;
@@ -39,10 +40,10 @@ static bool agrees(const struct trajd_core_feed *feed, const struct session *ses
     return true;
 }
 
-static enum verdict judge_join(struct trajd_core_feed *feed, struct session *session,
+static enum verdict judge_join(const struct job *job, struct session *session,
                                const struct trajd_wire_open *open, bool is_alone)
 {
-    const struct job *job = &feed->job;
+    const struct trajd_core_feed *feed = job->feed;
 
     if (job->mode == TRAJD_WIRE_SHARE) {
         if (open->next == 0 || open->next == job->asked || open->next == job->begin)
@@ -62,9 +63,9 @@ static enum verdict judge_join(struct trajd_core_feed *feed, struct session *ses
                              (unsigned long long)job->ranks[open->rank].session->pid);
         return VERDICT_REFUSED;
     }
-    if (is_alone && job->phase == JOB_RUNNING && open->next < trajd_rank_position(feed, open->rank))
+    if (is_alone && job->phase == JOB_RUNNING && open->next < trajd_rank_position(job, open->rank))
         return VERDICT_BEGIN; /* nobody is left to disagree with where the rank stands */
-    if ((job->phase == JOB_GATHERING && !agrees(feed, session, open)) ||
+    if ((job->phase == JOB_GATHERING && !agrees(job, session, open)) ||
         (job->phase == JOB_RUNNING && open->next > job->begin && open->next != feed->options.epoch_length &&
          (open->next - job->begin) % feed->options.global_batch)) {
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
@@ -76,10 +77,9 @@ static enum verdict judge_join(struct trajd_core_feed *feed, struct session *ses
 }
 
 /* An OPEN that does not fit the job which the others have: says what differs. */
-static void refuse_other_job(struct trajd_core_feed *feed, struct session *session,
-                             const struct trajd_wire_open *open)
+static void refuse_other_job(const struct job *job, struct session *session, const struct trajd_wire_open *open)
 {
-    const struct job *job = &feed->job;
+    const struct trajd_core_feed *feed = job->feed;
 
     if (open->mode != job->mode || open->world != job->world)
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
@@ -94,16 +94,15 @@ static void refuse_other_job(struct trajd_core_feed *feed, struct session *sessi
 }
 
 /* From a checkpoint everything begins anew, for a whole job: others of it come with the same one. */
-static enum verdict judge_resume(struct trajd_core_feed *feed, struct session *session,
+static enum verdict judge_resume(const struct job *job, struct session *session,
                                  const struct trajd_wire_open *open, bool is_alone)
 {
-    const struct job *job = &feed->job;
 
     if (is_alone)
         return VERDICT_BEGIN;
     if (open->epoch == job->epoch && job->token_check == trajd_token_check(open->resume.data, open->resume.size))
         return VERDICT_JOIN;
-    trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
+    trajd_session_refuse(job->feed->core, session, open->request, TRAJD_ERR_BUSY,
                          "resume: job \"%s\" is in epoch %llu, which did not begin from this checkpoint; its other "
                          "sessions have to leave first",
                          job->name, (unsigned long long)job->epoch);
@@ -112,86 +111,122 @@ static enum verdict judge_resume(struct trajd_core_feed *feed, struct session *s
 
 /* Ranks gather again after the daemon's death, and those here have nothing left of the epoch: it was over.
  * Only a rank that was told so can ask for the next one. */
-static bool is_gathered_behind(const struct trajd_core_feed *feed)
+static bool is_gathered_behind(const struct job *job)
 {
-    const struct job *job = &feed->job;
 
     if (job->phase != JOB_GATHERING)
         return false;
     for (uint32_t r = 0; r < job->world; r++)
-        if (job->ranks[r].session && trajd_batches_from(feed, job->ranks[r].next))
+        if (job->ranks[r].session && trajd_batches_from(job->feed, job->ranks[r].next))
             return false;
     return true;
 }
 
-static enum verdict judge(struct trajd_core_feed *feed, struct session *session,
-                          const struct trajd_wire_open *open)
+static enum verdict judge_epoch(const struct job *job, struct session *session, const struct trajd_wire_open *open)
 {
-    const struct job *job = &feed->job;
-    bool is_alone = count_others(feed, session) == 0;
+    bool is_alone = count_others(job, session) == 0;
 
-    if (!is_alone && !trajd_wire_text_equals(open->job, job->name)) {
-        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
-                             "feed %s is in use by job \"%s\"; one job reads a feed at a time",
-                             feed->options.name, job->name);
-        return VERDICT_REFUSED;
-    }
     if (!is_alone && !trajd_job_is(job, open)) {
-        refuse_other_job(feed, session, open);
+        refuse_other_job(job, session, open);
         return VERDICT_REFUSED;
     }
     if (open->resume.size)
-        return judge_resume(feed, session, open, is_alone);
+        return judge_resume(job, session, open, is_alone);
     if (trajd_job_is(job, open) && open->epoch == job->epoch)
-        return is_alone && open->fresh ? VERDICT_BEGIN : judge_join(feed, session, open, is_alone);
+        return is_alone && open->fresh ? VERDICT_BEGIN : judge_join(job, session, open, is_alone);
     if (!is_alone && open->epoch + 1 == job->epoch &&
-        (job->mode == TRAJD_WIRE_SHARE || !trajd_batches_from(feed, open->next)))
+        (job->mode == TRAJD_WIRE_SHARE || !trajd_batches_from(job->feed, open->next)))
         return VERDICT_PAST;
-    if (is_alone || job->phase == JOB_ENDED || (open->epoch == job->epoch + 1 && is_gathered_behind(feed)))
+    if (is_alone || job->phase == JOB_ENDED || (open->epoch == job->epoch + 1 && is_gathered_behind(job)))
         return VERDICT_BEGIN;
     trajd_session_refuse(
-        feed->core, session, open->request, TRAJD_ERR_BUSY,
+        job->feed->core, session, open->request, TRAJD_ERR_BUSY,
         "epoch: %llu, but job \"%s\" is in epoch %llu and not all of its sessions have seen the end",
         (unsigned long long)open->epoch, job->name, (unsigned long long)job->epoch);
     return VERDICT_REFUSED;
 }
 
-static void enter(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+/* The job's epoch can begin there: alone anywhere, beside others only where they are. */
+static bool has_place(const struct job *job, const struct trajd_wire_open *open, const struct start *start)
 {
+    if (!trajd_job_has_rivals(job))
+        return true;
+    if (trajd_job_goes_on(job, open) && !start->todo_count && start->begin % job->feed->options.global_batch == 0 &&
+        (open->mode == TRAJD_WIRE_SHARD || start->high == 0))
+        return true;
+    return trajd_job_can_attach(job, open->epoch, open, start);
+}
+
+/* The job of that name, or an entry for it: a free one, or that of a job which nobody is left of where nobody reads. */
+static struct job *find_entry(const struct trajd_core_feed *feed, const struct session *session,
+                              struct trajd_wire_text name)
+{
+    struct job *job = trajd_job_find(feed, name), *left = NULL;
+    uint32_t others = feed->member_count - (session->feed == feed);
+
+    for (uint32_t j = 0; !job && j < feed->options.job_count; j++) {
+        if (feed->jobs[j].phase == JOB_NONE)
+            job = &feed->jobs[j];
+        else if (!others && !left)
+            left = &feed->jobs[j];
+    }
+    return job ? job : left;
+}
+
+static enum verdict judge(const struct job *job, struct session *session, const struct trajd_wire_open *open,
+                          const struct start *start)
+{
+    enum verdict verdict = VERDICT_ELSEWHERE;
+
+    if (job)
+        verdict = judge_epoch(job, session, open);
+    return verdict == VERDICT_BEGIN && !has_place(job, open, start) ? VERDICT_ELSEWHERE : verdict;
+}
+
+static void enter(struct job *job, struct session *session, const struct trajd_wire_open *open)
+{
+    struct trajd_core_feed *feed = job->feed;
+
     session->feed = feed;
+    session->job = job;
     session->request = open->request;
     session->epoch = open->epoch;
     session->is_over = false;
     session->rank = open->rank;
     session->credit = open->credit < feed->options.max_credit ? open->credit : feed->options.max_credit;
     feed->members[feed->member_count++] = session;
+    job->member_count++;
     feed->idle_since_ns = 0;
 }
 
-static void join(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
+/* A rank that stands further on than the job believes: the parts up to there are nobody's any more. */
+static void pass(struct job *job, uint32_t rank, uint64_t next)
 {
-    struct job *job = &feed->job;
+    struct trajd_core_feed *feed = job->feed;
+
+    for (uint32_t i = 0; i < feed->options.slot_count; i++) {
+        const struct share *share = trajd_slot_share(&feed->slots[i], job);
+        job->parts_left -= share && feed->slots[i].position < next && share->parts[rank].state == PART_PENDING;
+    }
+    if (job->high < next)
+        job->parts_left -= trajd_batches_from(feed, job->high) - trajd_batches_from(feed, next);
+    trajd_rank_skip(job, rank, next);
+    job->ranks[rank].next = next;
+}
+
+static void join(struct session *session, const struct trajd_wire_open *open)
+{
+    struct job *job = session->job;
 
     session->joined = true;
     if (job->mode != TRAJD_WIRE_SHARD)
         return;
     job->ranks[open->rank].session = session;
     job->ranks[open->rank].fresh = open->fresh;
-    if (job->phase == JOB_GATHERING) {
+    if (job->phase == JOB_GATHERING)
         job->ranks[open->rank].next = open->next;
-    } else if (job->phase == JOB_RUNNING && open->next > trajd_rank_position(feed, open->rank)) {
-        uint64_t next = open->next, here = feed->cursor.epoch == job->epoch ? feed->cursor.position : next;
-        for (uint32_t i = 0; i < feed->options.slot_count; i++) {
-            const struct slot *slot = &feed->slots[i];
-            job->parts_left -= slot->state != SLOT_FREE && slot->life == feed->cursor.life &&
-                               slot->epoch == job->epoch && slot->position < next &&
-                               slot->parts[open->rank].state == PART_PENDING;
-        }
-        if (here < next)
-            job->parts_left -= trajd_batches_from(feed, here) - trajd_batches_from(feed, next);
-        trajd_rank_skip(feed, open->rank, next);
-        job->ranks[open->rank].next = next;
-    }
+    else if (job->phase == JOB_RUNNING && open->next > trajd_rank_position(job, open->rank))
+        pass(job, open->rank, open->next);
 }
 
 static bool check(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
@@ -258,43 +293,62 @@ static void leave(struct session *session, uint64_t now_ns)
 
     if (!left)
         return;
-    trajd_job_leave(left, session, now_ns);
-    trajd_job_advance(left);
+    trajd_job_leave(session, now_ns);
+    trajd_feed_advance(left);
 }
 
 void trajd_core_refuse_open(struct trajd_core *core, uint64_t session_id, uint64_t request,
                             const struct trajd_error *error, uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
+    struct trajd_core_feed *left;
 
     if (!session)
         return;
+    left = session->feed;
     leave(session, now_ns);
+    if (left)
+        trajd_feed_reap(left);
     trajd_core_send_error(core, session_id, request, error);
 }
 
 /* How well an OPEN would do there: 0 not at all, 1 by taking it from a job that nobody is left of, 2 nobody has it, 3
- * its job was there last, 4 its job is there. */
-static int rate(const struct trajd_core_feed *feed, const struct session *session, const struct trajd_wire_open *open)
+ * beside the jobs that read it, 4 its job was there last, 5 its job is there. */
+static int rate(struct trajd_core_feed *feed, const struct session *session, const struct trajd_wire_open *open,
+                const struct start *start)
 {
-    bool is_ours = feed->job.phase != JOB_NONE && trajd_wire_text_equals(open->job, feed->job.name);
+    const struct job *job = trajd_job_find(feed, open->job), *entry = find_entry(feed, session, open->job);
+    uint32_t others = feed->member_count - (session->feed == feed);
 
-    if (count_others(feed, session))
-        return is_ours ? 4 : 0;
-    if (is_ours)
-        return 3;
-    return feed->job.phase == JOB_NONE ? 2 : 1;
+    if (job && count_others(job, session))
+        return 5;
+    if (!others)
+        return job ? 4 : feed->jobs[0].phase == JOB_NONE ? 2 : 1;
+    if (job && trajd_job_is(job, open) && open->epoch == job->epoch && !open->fresh && !open->resume.size)
+        return 4; /* goes on where it stood */
+    if (!entry || !has_place(entry, open, start))
+        return 0;
+    return job ? 4 : 3;
 }
 
 struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t session_id,
                                           const struct trajd_wire_open *open, struct trajd_core_feed *feed)
 {
     const struct session *session = trajd_session_find(core, session_id);
+    const struct trajd_journal_state *token = NULL;
     struct trajd_core_feed *best = NULL;
     int best_rate = 0;
 
+    if (open->resume.size) {
+        if (trajd_token_decode(open->resume.data, open->resume.size, &core->resumed, NULL))
+            return feed; /* which says so */
+        token = &core->resumed;
+    }
+    trajd_job_plan(feed, open, token, &core->start);
     for (struct trajd_core_feed *other = core->feeds; other; other = other->next) {
-        int here = strcmp(trajd_core_family(other), trajd_core_family(feed)) == 0 ? rate(other, session, open) : 0;
+        int here = 0;
+        if (strcmp(trajd_core_family(other), trajd_core_family(feed)) == 0)
+            here = rate(other, session, open, &core->start);
         if (here && here >= best_rate) { /* the oldest of equals: it stands last */
             best = other;
             best_rate = here;
@@ -303,47 +357,95 @@ struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t sess
     return best;
 }
 
+/* What nobody comes back to: the job's entries on other instances, jobs that are over. */
+static void tidy(struct trajd_core *core, const struct job *job, struct trajd_core_feed *left)
+{
+    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next) {
+        struct job *other = trajd_job_find(feed, trajd_wire_text(job->name));
+        if (other && other != job && !other->member_count && trajd_job_has_rivals(other) &&
+            strcmp(trajd_core_family(feed), trajd_core_family(job->feed)) == 0)
+            trajd_job_drop(other);
+    }
+    if (left)
+        trajd_feed_reap(left);
+    trajd_feed_reap(job->feed);
+}
+
+static enum trajd_status refuse_elsewhere(struct trajd_core_feed *feed, struct session *session,
+                                          const struct trajd_wire_open *open)
+{
+    const struct job *other = &feed->jobs[0];
+
+    for (uint32_t j = 0; j < feed->options.job_count && !other->member_count; j++)
+        other = &feed->jobs[j];
+    trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
+                         "feed %s is in use by job \"%s\", which is elsewhere in it", feed->options.name, other->name);
+    return TRAJD_ERR_BUSY;
+}
+
+static enum trajd_status begin(struct job *job, struct session *session, const struct trajd_wire_open *open,
+                               const struct start *start)
+{
+    if (!trajd_job_size_ranks(job, open)) {
+        trajd_session_refuse(job->feed->core, session, open->request, TRAJD_ERR_MEMORY, "no memory for %u ranks",
+                             open->world);
+        return TRAJD_ERR_MEMORY;
+    }
+    if (job->phase == JOB_GATHERING && open->epoch != job->epoch) { /* those that gathered have missed it */
+        trajd_job_end_epoch(job);
+        trajd_job_detach(job);
+    }
+    trajd_job_begin(job, open, start);
+    return TRAJD_OK;
+}
+
+static void settle_in(struct job *job, struct session *session, const struct trajd_wire_open *open, bool is_past)
+{
+    enter(job, session, open);
+    if (!is_past)
+        join(session, open);
+    trajd_job_send_opened(session);
+    if (is_past)
+        trajd_job_tell_end(job, session, job->mode == TRAJD_WIRE_SHARE ? open->next : 0);
+    else if (job->phase == JOB_ENDED)
+        trajd_job_tell_end(job, session, job->begin);
+}
+
 enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
                                   const struct trajd_wire_open *open, struct trajd_core_feed *feed,
                                   uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
     const struct trajd_journal_state *token;
+    struct trajd_core_feed *left;
+    enum trajd_status status;
     enum verdict verdict;
+    struct job *job;
 
     if (!session)
         return TRAJD_ERR_CLOSED;
     session->last_message_ns = now_ns;
-    if (session->feed == feed && session->request == open->request && !core->going_away) {
-        trajd_job_send_opened(feed, session); /* it asked again because the answer was lost */
+    left = session->feed;
+    if (left == feed && session->request == open->request && !core->going_away) {
+        trajd_job_send_opened(session); /* it asked again because the answer was lost */
         return TRAJD_OK;
     }
     trajd_feed_account(feed, now_ns);
     leave(session, now_ns);
     if (!check(feed, session, open) || !read_token(feed, session, open, &token))
         return TRAJD_ERR_ARGUMENT;
-    verdict = judge(feed, session, open);
+    trajd_job_plan(feed, open, token, &core->start);
+    job = find_entry(feed, session, open->job);
+    verdict = judge(job, session, open, &core->start);
     if (verdict == VERDICT_REFUSED)
         return TRAJD_ERR_BUSY;
-    if (verdict == VERDICT_BEGIN && !trajd_job_size_ranks(&feed->job, open)) {
-        trajd_session_refuse(core, session, open->request, TRAJD_ERR_MEMORY, "no memory for %u ranks",
-                             open->world);
-        return TRAJD_ERR_MEMORY;
-    }
-    if (verdict == VERDICT_BEGIN) {
-        if (feed->job.phase == JOB_GATHERING && open->epoch != feed->job.epoch)
-            trajd_job_end_epoch(feed); /* those that gathered have missed it */
-        trajd_job_begin(feed, open, token);
-    }
-    enter(feed, session, open);
-    if (verdict != VERDICT_PAST)
-        join(feed, session, open);
-    trajd_job_send_opened(feed, session);
-    if (verdict == VERDICT_PAST)
-        trajd_job_tell_end(feed, session, feed->job.mode == TRAJD_WIRE_SHARE ? open->next : 0);
-    else if (feed->job.phase == JOB_ENDED)
-        trajd_job_tell_end(feed, session, feed->job.begin);
-    trajd_job_advance(feed);
+    if (verdict == VERDICT_ELSEWHERE)
+        return refuse_elsewhere(feed, session, open);
+    if (verdict == VERDICT_BEGIN && (status = begin(job, session, open, &core->start)))
+        return status;
+    settle_in(job, session, open, verdict == VERDICT_PAST);
+    tidy(core, job, left);
+    trajd_feed_advance(feed);
     trajd_feed_wake(feed);
     return TRAJD_OK;
 }

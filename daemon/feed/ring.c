@@ -2,10 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
+#endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
 #endif
@@ -45,10 +49,30 @@ static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes,
-                                    struct trajd_error *error)
+/* Sizes never change; and where workers only read, no new mapping can write (the kernel holds that against a worker
+ * that opens the memory again through /proc; one before Linux 5.1 only refuses the descriptor itself). */
+static enum trajd_status seal(struct trajd_ring *ring, bool writable, struct trajd_error *error)
 {
-    *ring = (struct trajd_ring){.fd = -1, .slot_count = slot_count, .slot_size_bytes = slot_size_bytes};
+    const int size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    char path[64];
+    if (writable || fcntl(ring->fd, F_ADD_SEALS, size | F_SEAL_FUTURE_WRITE) != 0)
+        if (fcntl(ring->fd, F_ADD_SEALS, size) != 0)
+            return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "sealing a ring: %s", strerror(errno));
+    ring->share_fd = ring->fd;
+    if (writable)
+        return TRAJD_OK;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", ring->fd);
+    ring->share_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (ring->share_fd < 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s, to hand a ring over read-only: %s", path,
+                               strerror(errno));
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes,
+                                    bool writable, struct trajd_error *error)
+{
+    *ring = (struct trajd_ring){.fd = -1, .share_fd = -1, .slot_count = slot_count, .slot_size_bytes = slot_size_bytes};
     enum trajd_status status = ring_size(slot_count, slot_size_bytes, &ring->size_bytes, error);
     if (status != TRAJD_OK)
         return status;
@@ -66,10 +90,9 @@ enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count
         goto fail;
     }
     ring->memory = memory;
-    if (fcntl(ring->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-        status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "sealing a ring: %s", strerror(errno));
+    status = seal(ring, writable, error);
+    if (status != TRAJD_OK)
         goto fail;
-    }
     return TRAJD_OK;
 fail:
     trajd_ring_destroy(ring);
@@ -94,10 +117,12 @@ void trajd_ring_destroy(struct trajd_ring *ring)
 {
     if (ring->memory != NULL)
         munmap(ring->memory, ring->size_bytes);
+    if (ring->share_fd >= 0 && ring->share_fd != ring->fd)
+        close(ring->share_fd);
     if (ring->fd >= 0)
         close(ring->fd);
     ring->memory = NULL;
-    ring->fd = -1;
+    ring->fd = ring->share_fd = -1;
 }
 
 void *trajd_ring_slot(const struct trajd_ring *ring, uint32_t slot)

@@ -3,13 +3,15 @@
 #ifndef TRAJD_FEED_RING_H
 #define TRAJD_FEED_RING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/error.h"
 #include "proto/ring_layout.h"
 
 struct trajd_ring {
-    int fd; /* -1: no ring */
+    int fd;       /* -1: no ring */
+    int share_fd; /* what is handed to workers: fd, or another one that can only be read */
     unsigned char *memory;
     uint64_t size_bytes;
     uint64_t slot_size_bytes;
@@ -18,10 +20,10 @@ struct trajd_ring {
 };
 
 /* Allocates and touches every page now, so that a full machine is an error here and not a SIGBUS later; then
- * seals the size. slot_size_bytes must be a multiple of TRAJD_RING_ALIGNMENT. TRAJD_ERR_MEMORY: overflow, or
+ * seals the size. writable: workers may write into slots; else nobody maps it writable from then on. slot_size_bytes must be a multiple of TRAJD_RING_ALIGNMENT. TRAJD_ERR_MEMORY: overflow, or
  * no room. */
 enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes,
-                                    struct trajd_error *error);
+                                    bool writable, struct trajd_error *error);
 /* Gives the ring its number and writes its header: before its descriptor is handed to anybody. */
 void trajd_ring_name(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id);
 /* The daemon's mapping and descriptor; workers keep theirs. An empty ring (fd -1) is fine. */

@@ -53,6 +53,9 @@ struct trajd_feed_options {
     uint64_t window_count, epoch_length, dropped_count; /* of the sampler */
     bool tail_short;                                    /* the last batch may have fewer rows */
     const char *journal_directory;                      /* NULL: DONE does not survive the daemon (share) */
+    uint32_t job_count; /* that may read the same slots, 0 is 1; with more the ring is handed over read-only */
+    bool slow_leaves;   /* a job that keeps the others waiting for slow_after_ns leaves the feed; else they wait */
+    uint64_t slow_after_ns;
     uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: for ever */
 };
 

@@ -69,9 +69,12 @@ static enum trajd_status enter_core(struct trajd_server *server, const struct tr
         .tail_short = options->tail_short,
         .journal_directory = options->journal_directory,
         .rank_timeout_ns = options->rank_timeout_ns,
+        .job_count = options->job_count,
+        .slow_leaves = options->slow_leaves,
+        .slow_after_ns = options->slow_after_ns,
         .ring_size_bytes = feed->lending->ring.size_bytes,
         .slot_size_bytes = feed->lending->ring.slot_size_bytes,
-        .writable = true, /* a slot has one reader, or readers of rows of their own */
+        .writable = options->job_count <= 1, /* then a slot has one reader, or readers of rows of their own */
         .tensor_count = options->schema->tensor_count,
         .tensors = feed->lending->tensors,
         .user = feed,
@@ -97,9 +100,9 @@ static void free_feed(struct trajd_feed *feed)
 static enum trajd_status make_ring(struct trajd_feed *feed, const struct trajd_feed_options *options,
                                    struct trajd_error *error)
 {
-    struct trajd_ring ring = {.fd = -1};
+    struct trajd_ring ring = {.fd = -1, .share_fd = -1};
     enum trajd_status status =
-        trajd_ring_create(&ring, options->slot_count, options->schema->slot_size_bytes, error);
+        trajd_ring_create(&ring, options->slot_count, options->schema->slot_size_bytes, options->job_count <= 1, error);
     if (status != TRAJD_OK)
         return status;
     struct trajd_wire_tensor *tensors = copy_schema(options->schema);

@@ -27,6 +27,13 @@ static void reply_error(struct trajd_server *server, const struct trajd_route *r
     reply(server, route, &message);
 }
 
+/* BYE: nobody waits for the session's return. */
+static void say_bye(struct trajd_server *server, struct trajd_peer *peer, uint64_t now_ns)
+{
+    trajd_core_bye(server->core, peer->session, now_ns);
+    trajd_server_end_session(server, peer, now_ns);
+}
+
 void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *peer, uint64_t now_ns)
 {
     trajd_core_end_session(server->core, peer->session, now_ns);
@@ -299,7 +306,7 @@ static bool handle_session_message(struct trajd_server *server, const struct tra
         else if (message->op == TRAJD_WIRE_CHECKPOINT)
             trajd_core_checkpoint(server->core, peer->session, message->checkpoint.request, now_ns);
         else if (message->op == TRAJD_WIRE_BYE)
-            trajd_server_end_session(server, peer, now_ns);
+            say_bye(server, peer, now_ns);
     }
     pthread_mutex_unlock(&server->mutex);
     if (request != 0)

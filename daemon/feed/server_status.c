@@ -70,8 +70,9 @@ static void append_totals(struct text *text, const struct trajd_server *server, 
            ",\"late_publishes\":%" PRIu64 ",\"dead_sessions\":%" PRIu64 ",\"resumed_sessions\":%" PRIu64,
            stats.late_publishes, stats.dead_sessions, stats.resumed_sessions);
     append(text,
-           ",\"damaged_journals\":%" PRIu64 ",\"journals_refused\":%" PRIu64 ",\"rank_timeouts\":%" PRIu64,
-           stats.damaged_journals, stats.journals_refused, stats.rank_timeouts);
+           ",\"damaged_journals\":%" PRIu64 ",\"journals_refused\":%" PRIu64 ",\"rank_timeouts\":%" PRIu64
+           ",\"slow_jobs\":%" PRIu64,
+           stats.damaged_journals, stats.journals_refused, stats.rank_timeouts, stats.slow_jobs);
     append(text, ",\"dropped_messages\":%" PRIu64 ",\"refused_connections\":%" PRIu64 ",\"floods\":%" PRIu64,
            __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED) + counters->malformed,
            counters->refused, counters->floods);
@@ -89,6 +90,18 @@ static void append_totals(struct text *text, const struct trajd_server *server, 
            (double)latency_below_ns(server, 0.5) * 1e-3, (double)latency_below_ns(server, 0.99) * 1e-3);
 }
 
+static void append_job(struct text *text, const struct trajd_core_job_info *info)
+{
+    append_string(text, "job", info->name);
+    append(text, ",\"phase\":\"%s\",\"mode\":\"%s\",\"world\":%u,\"members\":%u", info->phase,
+           info->mode == TRAJD_WIRE_SHARD ? "shard" : "share", info->world, info->members);
+    append(text, ",\"epoch\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"batches_left\":%" PRIu64, info->epoch, info->batches,
+           info->batches_left);
+    append(text, ",\"stalled_by_seconds\":%.6f,\"absent_seconds\":%.6f,\"absent_rank\":%u", (double)info->stalled_ns * 1e-9,
+           (double)info->absent_ns * 1e-9, info->absent_rank);
+}
+
+/* The first job's facts stand for the feed: most have one. */
 static void append_feed(struct text *text, const struct trajd_feed *feed)
 {
     struct trajd_core_feed_info info;
@@ -96,22 +109,23 @@ static void append_feed(struct text *text, const struct trajd_feed *feed)
     append(text, "{\"feed_id\":%u,", info.feed_id);
     append_string(text, "name", info.name != NULL ? info.name : "");
     append(text, ",");
-    append_string(text, "job", info.job != NULL ? info.job : "");
-    append(text, ",\"mode\":\"%s\",\"world\":%u,\"members\":%u,\"running\":%s",
-           info.mode == TRAJD_WIRE_SHARD ? "shard" : "share", info.world, info.members,
-           info.running ? "true" : "false");
-    append(text,
-           ",\"epoch\":%" PRIu64 ",\"epoch_length\":%" PRIu64 ",\"produced_epoch\":%" PRIu64
-           ",\"cursor\":%" PRIu64,
-           info.epoch, info.epoch_length, info.produced_epoch, info.cursor);
-    append(text, ",\"batches\":%" PRIu64 ",\"batches_left\":%" PRIu64, info.batches, info.batches_left);
+    append_job(text, &info.job);
+    append(text, ",\"running\":%s,\"sessions\":%u,\"epoch_length\":%" PRIu64, info.running ? "true" : "false", info.members,
+           info.epoch_length);
+    append(text, ",\"produced_epoch\":%" PRIu64 ",\"cursor\":%" PRIu64, info.produced_epoch, info.cursor);
     append(text,
            ",\"ring_bytes\":%" PRIu64
            ",\"slots\":{\"count\":%u,\"free\":%u,\"filling\":%u,\"ready\":%u,\"lent\":%u}",
            feed->lending->ring.size_bytes, feed->lending->ring.slot_count, info.slots_free, info.slots_filling,
            info.slots_ready, trajd_lending_count(feed->lending));
-    append(text, ",\"stalled_seconds\":%.6f,\"absent_seconds\":%.6f,\"absent_rank\":%u}",
-           (double)info.stalled_ns * 1e-9, (double)info.absent_ns * 1e-9, info.absent_rank);
+    append(text, ",\"stalled_seconds\":%.6f,\"jobs\":[", (double)info.stalled_ns * 1e-9);
+    struct trajd_core_job_info job;
+    for (uint32_t i = 0; trajd_core_job_info(feed->core, i, &job); i++) {
+        append(text, "%s{", i > 0 ? "," : "");
+        append_job(text, &job);
+        append(text, "}");
+    }
+    append(text, "]}");
 }
 
 static void append_session(struct text *text, struct trajd_server *server,

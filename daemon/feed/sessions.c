@@ -130,12 +130,12 @@ void trajd_core_welcome(struct trajd_core *core, uint64_t session_id, const stru
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
         trajd_feed_account(feed, now_ns);
     if (session->feed)
-        trajd_job_send_opened(session->feed, session);
+        trajd_job_send_opened(session);
     trajd_leases_resume(core, session, hello);
     if (session->feed && session->is_over)
-        trajd_job_send_end(session->feed, session);
+        trajd_job_send_end(session);
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        trajd_job_advance(feed);
+        trajd_feed_advance(feed);
 }
 
 /* Read once per lease that is gone: does anybody have to do work again? */
@@ -144,29 +144,49 @@ static bool has_undone(const struct trajd_core *core, const struct session *sess
     for (const struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
         for (uint32_t i = 0; i < feed->ready.count; i++) {
             const struct slot *slot = &feed->slots[feed->ready.slots[i]];
-            for (uint32_t p = 0; p < slot->part_count; p++)
-                if (slot->parts[p].state == PART_LEASED && slot->parts[p].session == session->id)
-                    return true;
+            for (uint32_t j = 0; j < feed->options.job_count; j++)
+                for (uint32_t p = 0; p < slot->shares[j].part_count; p++)
+                    if (slot->shares[j].parts[p].state == PART_LEASED &&
+                        slot->shares[j].parts[p].session == session->id)
+                        return true;
         }
     return false;
+}
+
+static void end_session(struct trajd_core *core, struct session *session, bool in_good_order, uint64_t now_ns)
+{
+    struct job *job = session->job;
+
+    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
+        trajd_feed_account(feed, now_ns);
+    core->stats.dead_sessions += session->held && has_undone(core, session);
+    trajd_leases_void(core, session);
+    if (job)
+        trajd_job_leave(session, now_ns);
+    if (job && !job->member_count)
+        job->said_bye = in_good_order;
+    session->id = 0;
+    core->session_count--;
+    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next) {
+        trajd_feed_reap(feed);
+        trajd_feed_advance(feed);
+    }
 }
 
 void trajd_core_end_session(struct trajd_core *core, uint64_t session_id, uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
 
-    if (!session)
-        return;
-    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        trajd_feed_account(feed, now_ns);
-    core->stats.dead_sessions += session->held && has_undone(core, session);
-    trajd_leases_void(core, session);
-    if (session->feed)
-        trajd_job_leave(session->feed, session, now_ns);
-    session->id = 0;
-    core->session_count--;
-    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        trajd_job_advance(feed);
+    if (session)
+        end_session(core, session, false, now_ns);
+}
+
+void trajd_core_bye(struct trajd_core *core, uint64_t session_id, uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+
+    if (session)
+        end_session(core, session, true, now_ns);
 }
 
 void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_t request, uint64_t now_ns)
@@ -183,12 +203,12 @@ void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_
                              "checkpoint: no epoch of a feed is open in this session");
         return;
     }
-    if (session->feed->job.mode != TRAJD_WIRE_SHARE) {
+    if (session->job->mode != TRAJD_WIRE_SHARE) {
         trajd_session_refuse(core, session, request, TRAJD_ERR_ARGUMENT,
                              "checkpoint: of a share job; under shard epoch and next window are all there is to keep");
         return;
     }
-    trajd_job_record(session->feed, &core->recorded);
+    trajd_job_record(session->job, &core->recorded);
     message.op = TRAJD_WIRE_CHECKPOINTED;
     message.checkpointed.request = request;
     message.checkpointed.token.data = token;

@@ -46,53 +46,98 @@ static uint32_t find_free(struct trajd_core_feed *feed)
     return UINT32_MAX;
 }
 
-/* Parts, and the rows of them: at most as many ranges as parts. */
-static bool size_parts(struct slot *slot, uint32_t count)
+static bool size_share(struct share *share, uint32_t count)
 {
-    if (count > slot->range_room) {
-        struct trajd_rows *ranges = realloc(slot->ranges, count * sizeof *ranges);
-        if (!ranges)
-            return false;
-        slot->ranges = ranges;
-        slot->range_room = count;
-    }
-    if (count > slot->part_room) {
-        struct part *parts = realloc(slot->parts, count * sizeof *parts);
+    if (count > share->part_room) {
+        struct part *parts = realloc(share->parts, count * sizeof *parts);
         if (!parts)
             return false;
-        slot->parts = parts;
-        slot->part_room = count;
+        share->parts = parts;
+        share->part_room = count;
     }
-    slot->part_count = count;
     return true;
 }
 
-/* A rank that stands further on does not need the part. */
-static void init_parts(const struct trajd_core_feed *feed, struct slot *slot)
+bool trajd_slots_make_room(const struct job *job, uint32_t count)
 {
-    bool is_now = feed->job.phase == JOB_RUNNING && slot->epoch == feed->job.epoch;
+    for (uint32_t i = 0; i < job->feed->options.slot_count; i++)
+        if (!size_share(&job->feed->slots[i].shares[job->index], count))
+            return false;
+    return true;
+}
 
-    for (uint32_t i = 0; i < slot->part_count; i++) {
-        slot->parts[i] = (struct part){.state = PART_PENDING};
-        if (feed->job.mode == TRAJD_WIRE_SHARD &&
-            (feed->job.ranks[i].is_remote || (is_now && slot->position < feed->job.ranks[i].next)))
-            slot->parts[i].state = PART_RELEASED;
+static uint32_t part_count(const struct job *job)
+{
+    return job->mode == TRAJD_WIRE_SHARD ? job->world : 1;
+}
+
+/* Parts, and the rows of them: at most as many ranges as ranks that are here. */
+static bool size_slot(const struct trajd_core_feed *feed, struct slot *slot)
+{
+    uint32_t range_count = 1;
+
+    for (uint32_t j = 0; j < feed->options.job_count; j++) {
+        const struct job *job = &feed->jobs[j];
+        if (job->phase == JOB_NONE)
+            continue;
+        if (!size_share(&slot->shares[j], part_count(job)))
+            return false;
+        range_count = job->local.count > range_count ? job->local.count : range_count;
+    }
+    if (range_count > slot->range_room) {
+        struct trajd_rows *ranges = realloc(slot->ranges, range_count * sizeof *ranges);
+        if (!ranges)
+            return false;
+        slot->ranges = ranges;
+        slot->range_room = range_count;
+    }
+    return true;
+}
+
+struct share *trajd_slot_share(const struct slot *slot, const struct job *job)
+{
+    struct share *share = &slot->shares[job->index];
+
+    return slot->state != SLOT_FREE && share->life == job->life && slot->epoch == job->epoch ? share : NULL;
+}
+
+void trajd_share_begin(const struct job *job, struct slot *slot)
+{
+    struct share *share = &slot->shares[job->index];
+    bool is_now = job->phase == JOB_RUNNING && slot->epoch == job->epoch;
+
+    share->life = job->life;
+    share->part_count = part_count(job);
+    for (uint32_t i = 0; i < share->part_count; i++) {
+        share->parts[i] = (struct part){.state = PART_PENDING};
+        if (job->mode == TRAJD_WIRE_SHARD &&
+            (job->ranks[i].is_remote || (is_now && slot->position < job->ranks[i].next)))
+            share->parts[i].state = PART_RELEASED;
     }
 }
 
-/* The rows that are read here. */
-static void init_ranges(const struct job *job, struct slot *slot)
+/* A job with ranks of this node alone shares its slots with no other: see trajd_job_can_attach. */
+static const struct job *find_local_job(const struct trajd_core_feed *feed, const struct slot *slot)
 {
-    const struct trajd_wire_ranks *local = &job->local;
+    for (uint32_t j = 0; j < feed->options.job_count; j++)
+        if (slot->shares[j].life && feed->jobs[j].local.count)
+            return &feed->jobs[j];
+    return NULL;
+}
+
+/* The rows that are read here. */
+static void init_ranges(const struct trajd_core_feed *feed, struct slot *slot)
+{
+    const struct job *job = find_local_job(feed, slot);
 
     slot->range_count = 0;
-    if (!local->count) {
+    if (!job) {
         slot->ranges[slot->range_count++] = (struct trajd_rows){0, slot->row_count};
         return;
     }
-    for (uint32_t i = 0; i < local->count; i++) {
+    for (uint32_t i = 0; i < job->local.count; i++) {
         struct trajd_rows rows, *last = slot->range_count ? &slot->ranges[slot->range_count - 1] : NULL;
-        trajd_part_rows(job, slot->row_count, local->list[i], &rows.begin, &rows.count);
+        trajd_part_rows(job, slot->row_count, job->local.list[i], &rows.begin, &rows.count);
         if (last && last->begin + last->count == rows.begin)
             last->count += rows.count;
         else if (rows.count)
@@ -100,21 +145,38 @@ static void init_ranges(const struct job *job, struct slot *slot)
     }
 }
 
-/* Moves on to the batch to produce next. */
-static uint64_t advance_cursor(struct trajd_core_feed *feed)
+/* Moves on to the batch to produce next. True: it is a new one; else it is left from what jobs had to do. */
+static bool advance_cursor(struct trajd_core_feed *feed, struct slot *slot)
 {
     struct cursor *cursor = &feed->cursor;
-    uint64_t position;
 
-    if (cursor->todo_next < cursor->todo_count)
-        return cursor->todo[cursor->todo_next++];
-    if (cursor->epoch == feed->job.epoch && cursor->position >= trajd_job_end(feed, feed->job.begin)) {
+    for (uint32_t j = 0; j < feed->options.job_count; j++)
+        if (feed->jobs[j].todo_count) {
+            slot->epoch = feed->jobs[j].epoch;
+            slot->position = feed->jobs[j].todo[0];
+            return false;
+        }
+    if (cursor->position >= trajd_epoch_end(feed, cursor->begin)) {
         cursor->epoch++;
-        cursor->position = 0;
+        cursor->position = cursor->begin = 0;
     }
-    position = cursor->position;
+    slot->epoch = cursor->epoch;
+    slot->position = cursor->position;
     cursor->position += feed->options.global_batch;
-    return position;
+    return true;
+}
+
+static void claim(struct trajd_core_feed *feed, struct slot *slot, bool is_new)
+{
+    for (uint32_t j = 0; j < feed->options.job_count; j++) {
+        struct job *job = &feed->jobs[j];
+        slot->shares[j].life = slot->shares[j].part_count = 0;
+        if (!trajd_job_claim(job, slot->epoch, slot->position, is_new))
+            continue;
+        trajd_share_begin(job, slot);
+        if (job->journal && job->mode == TRAJD_WIRE_SHARE && slot->epoch == job->epoch)
+            trajd_journal_produce(job->journal, (slot->position - job->begin) / feed->options.global_batch);
+    }
 }
 
 enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns, struct trajd_core_fill *fill)
@@ -122,26 +184,24 @@ enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
     uint32_t index = trajd_feed_wants(feed) ? find_free(feed) : UINT32_MAX;
     struct slot *slot;
     uint64_t rest;
+    bool is_new;
 
     trajd_feed_account(feed, now_ns);
     if (index == UINT32_MAX)
         return TRAJD_ERR_TIMEOUT;
     slot = &feed->slots[index];
-    if (!size_parts(slot, feed->job.mode == TRAJD_WIRE_SHARD ? feed->job.world : 1))
+    if (!size_slot(feed, slot))
         return TRAJD_ERR_MEMORY;
-    slot->position = advance_cursor(feed);
-    slot->epoch = feed->cursor.epoch;
+    is_new = advance_cursor(feed, slot);
     slot->life = feed->cursor.life;
     rest = feed->options.epoch_length - slot->position;
     slot->row_count = rest < feed->options.global_batch ? (uint32_t)rest : feed->options.global_batch;
     slot->generation++;
     slot->state = SLOT_FILLING;
     slot->published = false;
-    init_parts(feed, slot);
-    init_ranges(&feed->job, slot);
+    claim(feed, slot, is_new);
+    init_ranges(feed, slot);
     queue_push(&feed->filling, index);
-    if (feed->journal && feed->job.mode == TRAJD_WIRE_SHARE && slot->epoch == feed->job.epoch)
-        trajd_journal_produce(feed->journal, (slot->position - feed->job.begin) / feed->options.global_batch);
     *fill = (struct trajd_core_fill){index,       slot->row_count, slot->generation,  slot->life,
                                      slot->epoch, slot->position,  slot->range_count, slot->ranges};
     return TRAJD_OK;
@@ -162,9 +222,10 @@ void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index)
 
     if (slot->state != SLOT_READY)
         return;
-    for (uint32_t i = 0; i < slot->part_count; i++)
-        if (slot->parts[i].state != PART_RELEASED && slot->parts[i].state != PART_VOID)
-            return;
+    for (uint32_t j = 0; j < feed->options.job_count; j++)
+        for (uint32_t i = 0; i < slot->shares[j].part_count; i++)
+            if (slot->shares[j].parts[i].state != PART_RELEASED && slot->shares[j].parts[i].state != PART_VOID)
+                return;
     free_slot(feed, index);
 }
 
@@ -215,24 +276,15 @@ bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fi
         }
     }
     promote(feed, now_ns);
-    trajd_job_advance(feed);
+    trajd_feed_advance(feed);
     return true;
 }
 
 void trajd_slots_retire(struct trajd_core_feed *feed)
 {
     feed->cursor.life++;
-    for (uint32_t i = feed->ready.count; i-- > 0;) {
-        uint32_t index = feed->ready.slots[i];
-        struct slot *slot = &feed->slots[index];
-        for (uint32_t p = 0; p < slot->part_count; p++) {
-            if (slot->parts[p].state == PART_PENDING)
-                slot->parts[p].state = PART_VOID;
-            else if (slot->parts[p].state == PART_LEASED)
-                slot->parts[p].abandoned = true;
-        }
-        trajd_slot_settle(feed, index);
-    }
+    for (uint32_t j = 0; j < feed->options.job_count; j++)
+        trajd_job_detach(&feed->jobs[j]);
     for (uint32_t i = feed->filling.count; i-- > 0;) /* those published already wait for nobody now */
         if (feed->slots[feed->filling.slots[i]].published)
             free_slot(feed, feed->filling.slots[i]);
@@ -247,40 +299,41 @@ void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_in
     *count = (uint32_t)(row_count * ((uint64_t)part_index + 1) / world) - *begin;
 }
 
-void trajd_slot_send(struct trajd_core_feed *feed, uint32_t index, uint32_t part_index,
-                     struct session *session)
+void trajd_slot_send(const struct place *place, struct session *session)
 {
-    const struct slot *slot = &feed->slots[index];
+    const struct slot *slot = place->slot;
     struct trajd_wire_message message;
 
     message.op = TRAJD_WIRE_BATCH;
     message.batch = (struct trajd_wire_batch){
-        .seq = slot->parts[part_index].seq,
-        .feed_id = feed->id,
-        .ring = feed->id,
-        .slot = index,
+        .seq = place->part->seq,
+        .feed_id = place->feed->id,
+        .ring = place->feed->id,
+        .slot = place->index,
         .generation = slot->generation,
-        .part = part_index,
+        .part = place->job->index * TRAJD_CORE_MAX_WORLD + place->part_index,
         .epoch = slot->epoch,
         .position = slot->position,
         .ready_ns = slot->ready_ns,
         .error = trajd_wire_text(slot->failed ? slot->failure : NULL),
     };
-    trajd_part_rows(&feed->job, slot->row_count, part_index, &message.batch.row_begin,
+    trajd_part_rows(place->job, slot->row_count, place->part_index, &message.batch.row_begin,
                     &message.batch.row_count);
-    trajd_core_send(session, feed->core, &message);
+    trajd_core_send(session, place->feed->core, &message);
 }
 
-static void lease(struct trajd_core_feed *feed, uint32_t index, uint32_t part_index, struct session *session)
+static void lease(struct job *job, uint32_t index, uint32_t part_index, struct session *session)
 {
-    struct part *part = &feed->slots[index].parts[part_index];
+    struct slot *slot = &job->feed->slots[index];
+    struct part *part = &slot->shares[job->index].parts[part_index];
+    const struct place place = {job->feed, index, slot, job, part_index, part};
 
     *part = (struct part){PART_LEASED, false, session->id, ++session->seq};
     session->held++;
     session->batches_sent++;
-    session->turn = ++feed->core->turn;
-    feed->core->stats.batches_sent++;
-    trajd_slot_send(feed, index, part_index, session);
+    session->turn = ++job->feed->core->turn;
+    job->feed->core->stats.batches_sent++;
+    trajd_slot_send(&place, session);
 }
 
 static bool has_credit(const struct session *session)
@@ -289,13 +342,14 @@ static bool has_credit(const struct session *session)
 }
 
 /* Whoever holds least; among those, whoever was served longest ago. */
-static struct session *pick_session(const struct trajd_core_feed *feed)
+static struct session *pick_session(const struct job *job)
 {
+    const struct trajd_core_feed *feed = job->feed;
     struct session *best = NULL;
 
     for (uint32_t i = 0; i < feed->member_count; i++) {
         struct session *member = feed->members[i];
-        if (!has_credit(member))
+        if (member->job != job || !has_credit(member))
             continue;
         if (!best || member->held < best->held || (member->held == best->held && member->turn < best->turn))
             best = member;
@@ -304,48 +358,50 @@ static struct session *pick_session(const struct trajd_core_feed *feed)
 }
 
 /* Each rank gets its parts in order: its position is all that survives the daemon. */
-static void deliver_rank(struct trajd_core_feed *feed, uint32_t rank)
+static void deliver_rank(struct job *job, uint32_t rank)
 {
-    struct session *session = feed->job.ranks[rank].session;
+    const struct trajd_core_feed *feed = job->feed;
+    struct session *session = job->ranks[rank].session;
 
     for (uint32_t i = 0; session && i < feed->ready.count; i++) {
-        const struct slot *slot = &feed->slots[feed->ready.slots[i]];
-        if (slot->life != feed->cursor.life || slot->epoch != feed->job.epoch)
+        const struct share *share = trajd_slot_share(&feed->slots[feed->ready.slots[i]], job);
+        if (!share)
             continue;
-        if (slot->parts[rank].state == PART_LEASED && slot->parts[rank].abandoned)
+        if (share->parts[rank].state == PART_LEASED && share->parts[rank].abandoned)
             return; /* it comes again when its session has released it */
-        if (slot->parts[rank].state != PART_PENDING)
+        if (share->parts[rank].state != PART_PENDING)
             continue;
         if (!has_credit(session))
             return;
-        lease(feed, feed->ready.slots[i], rank, session);
+        lease(job, feed->ready.slots[i], rank, session);
     }
 }
 
 /* The oldest first: what a dead session left goes out before anything new. */
-static void deliver_shared(struct trajd_core_feed *feed)
+static void deliver_shared(struct job *job)
 {
+    const struct trajd_core_feed *feed = job->feed;
+
     for (uint32_t i = 0; i < feed->ready.count; i++) {
-        const struct slot *slot = &feed->slots[feed->ready.slots[i]];
+        const struct share *share = trajd_slot_share(&feed->slots[feed->ready.slots[i]], job);
         struct session *session;
-        if (slot->life != feed->cursor.life || slot->epoch != feed->job.epoch ||
-            slot->parts[0].state != PART_PENDING)
+        if (!share || share->parts[0].state != PART_PENDING)
             continue;
-        session = pick_session(feed);
+        session = pick_session(job);
         if (!session)
             return;
-        lease(feed, feed->ready.slots[i], 0, session);
+        lease(job, feed->ready.slots[i], 0, session);
     }
 }
 
-void trajd_slots_deliver(struct trajd_core_feed *feed)
+void trajd_slots_deliver(struct job *job)
 {
-    if (feed->core->going_away || feed->job.phase != JOB_RUNNING)
+    if (job->feed->core->going_away || job->phase != JOB_RUNNING)
         return;
-    if (feed->job.mode == TRAJD_WIRE_SHARE) {
-        deliver_shared(feed);
+    if (job->mode == TRAJD_WIRE_SHARE) {
+        deliver_shared(job);
         return;
     }
-    for (uint32_t r = 0; r < feed->job.world; r++)
-        deliver_rank(feed, r);
+    for (uint32_t r = 0; r < job->world; r++)
+        deliver_rank(job, r);
 }

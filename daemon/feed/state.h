@@ -1,9 +1,9 @@
-/* The core's insides, shared by core.c, slots.c, leases.c, jobs.c, absence.c, opens.c and sessions.c. Nobody
- * else includes this.
+/* The core's insides, shared by core.c, stalls.c, slots.c, leases.c, claims.c, starts.c, jobs.c, absence.c, opens.c
+ * and sessions.c. Nobody else includes this.
  *
- * Calls go one way: sessions, opens -> jobs -> leases -> slots -> trajd_core_send. What ends an epoch (a part
- * that is DONE) is told upwards by numbers (job.parts_left), looked at by trajd_job_advance at the end of
- * every public call. */
+ * Calls go one way: sessions, opens, absence -> jobs -> starts, claims -> leases -> slots -> trajd_core_send. What
+ * ends an epoch (a part that is DONE) is told upwards by numbers (job.parts_left), looked at by trajd_feed_advance at
+ * the end of every public call. */
 #ifndef TRAJD_FEED_STATE_H
 #define TRAJD_FEED_STATE_H
 
@@ -21,6 +21,13 @@ struct part {
     uint64_t seq;     /* of the BATCH that leased it */
 };
 
+/* What one job has of a slot. */
+struct share {
+    uint64_t life; /* of the job when the slot became its: parts of another life count for nothing any more */
+    uint32_t part_count, part_room;
+    struct part *parts; /* share: one; shard: one a rank */
+};
+
 struct slot {
     enum slot_state state;
     bool published; /* FILLING, and only waits for earlier ones to be READY */
@@ -28,8 +35,7 @@ struct slot {
     uint64_t generation; /* of this use, from 1 */
     uint64_t life, epoch, position;
     uint32_t row_count;
-    uint32_t part_count, part_room;
-    struct part *parts; /* share: one; shard: one a rank */
+    struct share *shares; /* by the jobs' indexes */
     uint32_t range_count, range_room;
     struct trajd_rows *ranges; /* that are produced */
     uint64_t ready_ns;
@@ -51,15 +57,16 @@ struct rank {
 };
 
 enum job_phase {
-    JOB_NONE,      /* no epoch yet */
+    JOB_NONE,      /* no epoch yet, or not on the feed any more: the entry is free */
     JOB_GATHERING, /* shard: not all ranks have opened the epoch */
     JOB_RUNNING,
     JOB_ENDED, /* every part is DONE; the next epoch may be produced ahead */
 };
 
-/* One job reads a feed at a time; several (fan-out) would make this an array and parts' numbers ranges of it.
- */
+/* Jobs read the same production: what it takes into slots is claimed for those that need it. */
 struct job {
+    struct trajd_core_feed *feed;
+    uint32_t index, member_count;
     char name[TRAJD_WIRE_MAX_NAME + 1];
     enum trajd_wire_mode mode;
     uint32_t world;
@@ -71,35 +78,64 @@ struct job {
     uint64_t token_check; /* of the checkpoint that the epoch began from, 0: of none */
     struct trajd_wire_ranks local; /* shard: those on this node; none: all */
     struct rank *ranks;  /* shard: world of them */
+    struct trajd_journal *journal;
+    char journal_job[TRAJD_WIRE_MAX_NAME + 1];
+
+    uint64_t life;      /* of its claims; ends when it begins elsewhere */
+    bool claims;        /* it is on the production: from claim_begin of its epoch on every batch is claimed */
+    uint64_t claim_begin;
+    uint64_t high;      /* position behind all that was claimed of the epoch */
+    uint32_t todo_count; /* below high, neither DONE nor in a slot: come before anything new */
+    uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
+
+    bool said_bye; /* its last session has gone in good order */
+    uint64_t away_since_ns; /* while it has no member */
+    uint64_t held_up_ns; /* it has kept others waiting for so long now */
+    uint64_t stalled_ns, absent_ns;
+    uint32_t absent_rank;
 };
 
-/* Where production stands. Batches that a journal found undone come first. */
+/* Where production stands. What jobs have to do below it comes first. */
 struct cursor {
     bool active;
     uint64_t life;
     uint64_t epoch;
+    uint64_t begin;    /* where the epoch's batches are counted from */
     uint64_t position; /* of the next new batch */
-    uint32_t todo_count, todo_next;
-    uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE]; /* positions */
 };
 
 struct trajd_core_feed {
     struct trajd_core *core;
     struct trajd_core_feed *next;
-    struct trajd_core_feed_options options; /* name and journal_directory are owned */
+    struct trajd_core_feed_options options; /* the texts are owned */
     uint32_t id;
-    struct job job;
+    struct job *jobs; /* options.job_count */
+    uint64_t last_life;
     struct cursor cursor;
-    struct trajd_journal *journal;
-    char journal_job[TRAJD_WIRE_MAX_NAME + 1];
     uint32_t member_count;
     struct session **members; /* room for max_sessions */
     struct slot *slots;
     struct slot_queue filling, ready;
     uint64_t idle_since_ns;
     uint64_t accounted_ns; /* stalls are accounted up to here */
-    uint64_t stalled_ns, absent_ns;
-    uint32_t absent_rank;
+    uint64_t stalled_ns;
+};
+
+/* A part, and where it is. */
+struct place {
+    struct trajd_core_feed *feed;
+    uint32_t index; /* of the slot */
+    struct slot *slot;
+    struct job *job;
+    uint32_t part_index;
+    struct part *part;
+};
+
+/* Where a job's epoch is to begin: batches below high are DONE, but for those to do. */
+struct start {
+    uint64_t asked, begin, high; /* positions */
+    uint32_t todo_count;
+    uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
 };
 
 struct session {
@@ -109,6 +145,7 @@ struct session {
     char client[TRAJD_WIRE_MAX_CLIENT + 1];
     uint64_t pid;
     struct trajd_core_feed *feed; /* the one it opened last, or NULL */
+    struct job *job;              /* there */
     bool joined;                  /* it has opened the epoch that the job is in */
     bool is_over;                 /* and that epoch, or the one it asked for, is over: `end` was sent */
     struct trajd_wire_epoch_end end;
@@ -131,8 +168,8 @@ struct trajd_core {
     struct session *sessions; /* max_sessions; session i's ids are i modulo that */
     struct trajd_core_feed *feeds;
     struct trajd_core_stats stats;
-    struct trajd_journal_state recalled, recorded,
-        resumed; /* room for one OPEN's work, too large for a stack frame to be nice */
+    struct trajd_journal_state recalled, recorded, resumed; /* room for one OPEN's work, too large for a stack */
+    struct start start;
 };
 
 /* sessions.c */
@@ -149,54 +186,78 @@ void trajd_session_refuse(struct trajd_core *core, struct session *session, uint
 struct slot *trajd_slot_of_lease(struct trajd_core *core, const struct trajd_wire_lease *lease,
                                  struct trajd_core_feed **feed);
 void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index); /* FREE if nobody needs it */
-void trajd_slots_retire(struct trajd_core_feed *feed); /* a new life: what was not leased is void */
-void trajd_slots_deliver(struct trajd_core_feed *feed);
-void trajd_slot_send(struct trajd_core_feed *feed, uint32_t index, uint32_t part_index,
-                     struct session *session);
+void trajd_slots_retire(struct trajd_core_feed *feed); /* production is to move: what was not leased is void */
+void trajd_slots_deliver(struct job *job);
+void trajd_slot_send(const struct place *place, struct session *session);
 void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index, uint32_t *begin,
                      uint32_t *count);
+/* The job's parts of a slot in use that count for its epoch; NULL: it has none. */
+struct share *trajd_slot_share(const struct slot *slot, const struct job *job);
+/* Parts of a job in every slot, for one that comes to what is there; false without memory. */
+bool trajd_slots_make_room(const struct job *job, uint32_t count);
+/* PENDING for the job, or RELEASED where a rank stands further on. */
+void trajd_share_begin(const struct job *job, struct slot *slot);
 
 /* leases.c: from LEASED on */
-void trajd_lease_done(struct trajd_core_feed *feed, struct slot *slot, struct part *part,
-                      struct session *session);
-void trajd_lease_release(struct trajd_core_feed *feed, uint32_t index, struct part *part,
-                         struct session *session);
+void trajd_lease_done(const struct place *place, struct session *session);
+void trajd_lease_release(const struct place *place, struct session *session);
 void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *session);
 void trajd_leases_void(struct trajd_core *core, struct session *session); /* it is dead */
 void trajd_leases_resume(struct trajd_core *core, struct session *session,
                          const struct trajd_wire_hello *hello);
 
+/* claims.c: where jobs stand on the production of a feed, and what they need of it */
+uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position);
+uint64_t trajd_epoch_end(const struct trajd_core_feed *feed,
+                         uint64_t begin); /* position behind the last batch */
+bool trajd_job_has_rivals(const struct job *job); /* another job of the feed has sessions */
+/* What is in slots, and what is to come, has all that the job needs from there on (of a free entry, too). */
+bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct trajd_wire_open *open,
+                          const struct start *start);
+void trajd_job_attach(struct job *job, const struct start *start);
+void trajd_job_move(struct job *job, const struct start *start); /* production begins there, for it alone */
+/* The epoch that was produced ahead is the one that begins. */
+void trajd_job_keep(struct job *job);
+void trajd_job_detach(struct job *job); /* needs nothing any more; a life ends */
+/* Does the job need that batch? Notes that it has been claimed. is_new: it lies at the cursor. */
+bool trajd_job_claim(struct job *job, uint64_t epoch, uint64_t position, bool is_new);
+void trajd_job_drop(struct job *job);               /* not on the feed any more; it has no members */
+void trajd_feed_reap(struct trajd_core_feed *feed); /* drops jobs that nobody comes back to, where others read */
+
+/* starts.c: journals and checkpoints */
+/* Where an OPEN wants its job to begin: as it says, from its checkpoint, or from what a journal keeps. */
+void trajd_job_plan(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                    const struct trajd_journal_state *token, struct start *start);
+void trajd_job_use_journal(struct job *job);
+/* What of a share job's epoch is DONE: of its journal, and of a checkpoint. */
+void trajd_job_record(const struct job *job, struct trajd_journal_state *state);
+
 /* jobs.c: epochs */
 bool trajd_job_is(const struct job *job,
-                  const struct trajd_wire_open *open); /* the same name, mode and world */
+                  const struct trajd_wire_open *open); /* the same name, mode, world, ranks here */
+struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire_text name);
 bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open); /* false without memory */
-/* `token`: the checkpoint to begin from, or NULL. */
-void trajd_job_begin(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
-                     const struct trajd_journal_state *token);
-/* What of a share job's epoch is DONE: of its journal, and of a checkpoint. */
-void trajd_job_record(const struct trajd_core_feed *feed, struct trajd_journal_state *state);
+bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open); /* with what was produced ahead */
+void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const struct start *start);
 uint32_t trajd_job_reader_count(const struct job *job); /* parts of a batch that are read here */
-void trajd_job_end_epoch(struct trajd_core_feed *feed);
+void trajd_job_end_epoch(struct job *job);
 /* An epoch whose batches were counted from `begin` is over for a session: notes and sends it. */
-void trajd_job_tell_end(struct trajd_core_feed *feed, struct session *session, uint64_t begin);
-uint64_t trajd_rank_position(const struct trajd_core_feed *feed,
-                             uint32_t rank); /* of its first part that is not DONE */
-void trajd_rank_skip(struct trajd_core_feed *feed, uint32_t rank,
-                     uint64_t next); /* it does not need what lies before */
-uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position);
-uint64_t trajd_job_end(const struct trajd_core_feed *feed,
-                       uint64_t begin); /* position behind the last batch */
-void trajd_job_leave(struct trajd_core_feed *feed, struct session *session, uint64_t now_ns);
-void trajd_job_advance(struct trajd_core_feed *feed); /* begins, ends, delivers, as far as things stand */
-void trajd_job_send_opened(struct trajd_core_feed *feed, struct session *session);
-void trajd_job_send_end(struct trajd_core_feed *feed, struct session *session); /* session->end */
+void trajd_job_tell_end(const struct job *job, struct session *session, uint64_t begin);
+uint64_t trajd_rank_position(const struct job *job, uint32_t rank); /* of its first part that is not DONE */
+void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next); /* it does not need what lies before */
+void trajd_job_leave(struct session *session, uint64_t now_ns);
+void trajd_feed_advance(struct trajd_core_feed *feed); /* begins, ends, delivers, as far as things stand */
+void trajd_job_send_opened(struct session *session);
+void trajd_job_send_end(struct session *session); /* session->end */
 
 /* absence.c */
 void trajd_feed_expire(struct trajd_core_feed *feed, uint64_t now_ns); /* ends waits that have lasted too long */
 
-/* core.c */
+/* stalls.c */
 void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns); /* stalls, before anything changes */
-bool trajd_feed_wants(const struct trajd_core_feed *feed);              /* there is something to produce */
+
+/* core.c */
+bool trajd_feed_wants(const struct trajd_core_feed *feed); /* there is something to produce */
 void trajd_feed_wake(struct trajd_core_feed *feed);
 
 #endif

@@ -232,7 +232,7 @@ static void daemon_start(struct daemon *daemon)
     zmq_setsockopt(daemon->router, ZMQ_LINGER, &no_linger, sizeof(no_linger));
     snprintf(endpoint, sizeof(endpoint), "ipc://%s/feed.sock", directory);
     assert_int_equal(zmq_bind(daemon->router, endpoint), 0);
-    assert_int_equal(trajd_ring_create(&daemon->ring, SLOTS, TRAJD_RING_ALIGNMENT, &error), TRAJD_OK);
+    assert_int_equal(trajd_ring_create(&daemon->ring, SLOTS, TRAJD_RING_ALIGNMENT, true, &error), TRAJD_OK);
     trajd_ring_name(&daemon->ring, RING, INSTANCE);
     for (uint32_t slot = 0; slot < SLOTS; slot++)
         trajd_ring_stamp(&daemon->ring, slot,

@@ -700,7 +700,7 @@ static void test_parts_and_loans(void **state)
     struct trajd_error error;
     struct trajd_ring ring;
     struct trajd_piece pieces[2];
-    assert_int_equal(trajd_ring_create(&ring, 3, 4096, &error), TRAJD_OK);
+    assert_int_equal(trajd_ring_create(&ring, 3, 4096, true, &error), TRAJD_OK);
     struct trajd_wire_tensor *tensors = calloc(2, sizeof(*tensors));
     tensors[0] = (struct trajd_wire_tensor){.dtype = TRAJD_I64, .rank = 1, .shape = {6}, .offset_bytes = 64};
     tensors[1] = (struct trajd_wire_tensor){.dtype = TRAJD_U8, .rank = 3, .shape = {6, 2, 5}, .offset_bytes = 128};

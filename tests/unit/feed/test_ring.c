@@ -35,7 +35,7 @@ static struct trajd_ring_terms terms_of(const struct trajd_ring *ring)
 static void make_ring(struct trajd_ring *ring)
 {
     struct trajd_error error;
-    assert_int_equal(trajd_ring_create(ring, 3, 8192, &error), TRAJD_OK);
+    assert_int_equal(trajd_ring_create(ring, 3, 8192, true, &error), TRAJD_OK);
     trajd_ring_name(ring, 7, INSTANCE);
 }
 
@@ -58,10 +58,10 @@ static void test_ring_refuses_impossible_sizes(void **state)
     (void)state;
     struct trajd_ring ring;
     struct trajd_error error;
-    assert_int_equal(trajd_ring_create(&ring, 0, 4096, &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_ring_create(&ring, 3, 4095, &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_ring_create(&ring, 480, UINT64_C(1) << 60, &error), TRAJD_ERR_MEMORY);
-    assert_int_equal(trajd_ring_create(&ring, 4, UINT64_C(1) << 61, &error), TRAJD_ERR_MEMORY);
+    assert_int_equal(trajd_ring_create(&ring, 0, 4096, true, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_ring_create(&ring, 3, 4095, true, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_ring_create(&ring, 480, UINT64_C(1) << 60, true, &error), TRAJD_ERR_MEMORY);
+    assert_int_equal(trajd_ring_create(&ring, 4, UINT64_C(1) << 61, true, &error), TRAJD_ERR_MEMORY);
     assert_int_equal(ring.fd, -1);
 }
 
