@@ -17,9 +17,9 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
     zmq_msg_init(&transport->frame);
     enum trajd_status status = TRAJD_OK;
     transport->context = zmq_ctx_new();
-    /* one I/O thread a door */
     if (transport->context == NULL ||
-        zmq_ctx_set(transport->context, ZMQ_IO_THREADS, options->remote.address != NULL ? 2 : 1) != 0)
+        zmq_ctx_set(transport->context, ZMQ_IO_THREADS,
+                    1 + (options->remote.address != NULL ? trajd_doors_remote_threads() : 0)) != 0)
         status = trajd_zmq_error(error, "zmq_ctx_new");
     if (status == TRAJD_OK)
         status = trajd_access_open(transport, error); /* before the first connection asks */

@@ -4,7 +4,7 @@
  * opens and closes sockets, transport_access.c says who may connect. One thread at a time: who passes it on does
  * so under a mutex; but for trajd_transport_wait, in which one thread may be at any time.
  *
- * The tcp door has an I/O thread of its own: what is encrypted and sent there holds no local worker up. A peer
+ * The tcp door has I/O threads of its own: what is encrypted and sent there holds no local worker up. A peer
  * that takes nothing for silence_ms is disconnected, and what was queued for it dropped. */
 #ifndef TRAJD_FEED_TRANSPORT_H
 #define TRAJD_FEED_TRANSPORT_H

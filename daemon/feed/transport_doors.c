@@ -49,6 +49,18 @@ enum trajd_status trajd_zmq_set(void *socket, const int (*options)[2], size_t co
     return TRAJD_OK;
 }
 
+int trajd_doors_remote_threads(void)
+{
+    const long wanted = sysconf(_SC_NPROCESSORS_ONLN) / 4;
+    return wanted < 1 ? 1 : wanted > 8 ? 8 : (int)wanted;
+}
+
+/* The I/O threads of a door: the first is the local one's, so that what is encrypted holds no local worker up. */
+static uint64_t threads_of(enum trajd_door index)
+{
+    return index == TRAJD_DOOR_LOCAL ? 1 : ((UINT64_C(1) << trajd_doors_remote_threads()) - 1) << 1;
+}
+
 static enum trajd_status open_router(struct trajd_transport *transport,
                                      const struct trajd_transport_options *options, enum trajd_door index,
                                      struct trajd_error *error)
@@ -64,7 +76,7 @@ static enum trajd_status open_router(struct trajd_transport *transport,
         {ZMQ_BACKLOG, 512},
     };
     const char *domain = index == TRAJD_DOOR_REMOTE ? TRAJD_REMOTE_DOMAIN : TRAJD_LOCAL_DOMAIN;
-    const uint64_t io_thread = UINT64_C(1) << index;
+    const uint64_t threads = threads_of(index);
     const int64_t max_frame_bytes =
         (int64_t)options->max_frame_bytes + (index == TRAJD_DOOR_REMOTE ? CURVE_OVERHEAD_BYTES : 0);
     door->router = zmq_socket(transport->context, ZMQ_ROUTER);
@@ -75,7 +87,7 @@ static enum trajd_status open_router(struct trajd_transport *transport,
     if (status != TRAJD_OK)
         return status;
     /* without a domain libzmq does not ask who may connect */
-    if (zmq_setsockopt(door->router, ZMQ_AFFINITY, &io_thread, sizeof(io_thread)) != 0 ||
+    if (zmq_setsockopt(door->router, ZMQ_AFFINITY, &threads, sizeof(threads)) != 0 ||
         zmq_setsockopt(door->router, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof(max_frame_bytes)) != 0 ||
         zmq_setsockopt(door->router, ZMQ_ZAP_DOMAIN, domain, strlen(domain)) != 0)
         return trajd_zmq_error(error, "zmq_setsockopt");

@@ -53,6 +53,8 @@ enum trajd_status trajd_zmq_set(void *socket, const int (*options)[2], size_t co
                                 struct trajd_error *error);
 enum trajd_status trajd_doors_open(struct trajd_transport *transport,
                                    const struct trajd_transport_options *options, struct trajd_error *error);
+/* I/O threads of the remote door, which encrypt; a connection is always one thread's. */
+int trajd_doors_remote_threads(void);
 void trajd_doors_close(struct trajd_transport *transport);
 /* Counts what came; closes a door while descriptors are short, and opens it again. */
 void trajd_doors_watch(struct trajd_transport *transport, uint64_t now_ns);

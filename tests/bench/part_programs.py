@@ -1,4 +1,4 @@
-"""Parts `handover`, `read`, `index`, `cpu`: the programs in this folder, and the figures in what they print."""
+"""Parts `handover`, `remote`, `read`, `index`, `cpu`: the programs in this folder, and the figures in what they print."""
 import re
 import statistics
 import subprocess
@@ -35,6 +35,15 @@ def handover(options):
     ratio = round(own["value"] / statistics.mean(bare), 2)
     own.update(ratio=ratio, ratio_to="bare message")
     judged(own, ratio, 1.2, "x")
+    return {"figures": figures}
+
+
+def remote(options):
+    text, figures = output_of(options, "bench_remote"), []
+    for size, table in re.findall(r"batches of (\d MiB|\d KiB).*?\n((?:  \S.*\n?)+)", text):
+        for way, us, rate, cpu_us, ratio in re.findall(rf"^  (\S.*?) {{2,}}{NUMBER} +\d+ +(\d+) +{NUMBER} +{NUMBER}x", table, re.M):
+            figures.append(figure(f"{size}, {way}", float(us), "us/batch", ratio=float(ratio), ratio_to="ipc, shared memory",
+                                  mb_per_s=int(rate), cpu_us=float(cpu_us)))
     return {"figures": figures}
 
 

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +22,7 @@
 #include "daemon/feed/lending.h"
 #include "proto/key_file.h"
 #include "proto/wire.h"
+#include "tests/integration/processes.h"
 #include "tests/integration/producer.h"
 #include "trajd.h"
 
@@ -588,14 +590,28 @@ static void test_an_end_with_bytes_under_way(void **state)
         peer_close(slow[i]);
 }
 
-static int raw_connect(void)
+static int raw_socket(int flags, int *result)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)atoi(strrchr(endpoint, ':') + 1)),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+    assert_true(fd >= 0);
+    *result = connect(fd, (struct sockaddr *)&address, sizeof(address));
     return fd;
+}
+
+static int raw_connect(void)
+{
+    int result, fd = raw_socket(0, &result);
+    assert_int_equal(result, 0);
+    return fd;
+}
+
+static int raw_connect_at_once(void) /* or not at all */
+{
+    int result;
+    return raw_socket(SOCK_NONBLOCK, &result);
 }
 
 static void test_garbage_and_silence_harm_nobody(void **state)
@@ -692,6 +708,45 @@ static void test_a_silent_worker_is_given_up_and_says_so(void **state)
     trajd_client_close(&client);
 }
 
+/* ---- a flood, against a process with few descriptors ---- */
+
+/* Held until a local worker has read an epoch: the tcp door rests, the other one stays open. */
+static void test_a_flood_of_connections_is_survived(void **state)
+{
+    enum { FLOOD = 400 };
+    (void)state;
+    char path[64], line[256], where[256];
+    int sockets[FLOOD];
+    uint32_t batches = 0;
+    snprintf(path, sizeof(path), "/tmp/trajd-flood-XXXXXX");
+    assert_non_null(mkdtemp(path));
+    struct process daemon =
+        process_start("fake_producer", path, "descriptors=256 sessions=16 length=400 tcp=127.0.0.1:0");
+    assert_true(process_read(&daemon, line, sizeof(line)));
+    snprintf(where, sizeof(where), "%s", line + strlen("REMOTE "));
+    endpoint = where;
+    assert_true(process_read(&daemon, line, sizeof(line)));
+    assert_string_equal(line, "READY");
+    for (uint32_t i = 0; i < FLOOD; i++)
+        sockets[i] = raw_connect_at_once();
+    struct process worker = process_start("fake_worker", path, "credit=4 timeout_ms=50000");
+    while (process_read(&worker, line, sizeof(line)) && line[0] == 'B')
+        batches++;
+    assert_string_equal(line, "E 0");
+    assert_int_equal(batches, 50);
+    assert_int_equal(process_wait(&worker), 0);
+    for (uint32_t i = 0; i < FLOOD; i++)
+        close(sockets[i]);
+    worker = process_start("fake_worker", where, "credit=4 timeout_ms=50000 epoch=1");
+    while (process_read(&worker, line, sizeof(line)) && line[0] == 'B')
+        batches++;
+    assert_string_equal(line, "E 1");
+    assert_int_equal(batches, 100);
+    assert_int_equal(process_wait(&worker), 0);
+    process_signal(&daemon, SIGTERM);
+    assert_int_equal(process_wait(&daemon), 0);
+}
+
 /* ---- lending alone ---- */
 
 static void test_parts_and_loans(void **state)
@@ -748,6 +803,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_garbage_and_silence_harm_nobody, start_insecurely, stop),
         cmocka_unit_test_setup_teardown(test_more_sessions_than_allowed, start_insecurely, stop),
         cmocka_unit_test_setup_teardown(test_a_silent_worker_is_given_up_and_says_so, start_insecurely, stop),
+        cmocka_unit_test(test_a_flood_of_connections_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
