@@ -50,7 +50,8 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
                            nearest ? nearest : "", nearest ? "? " : "", count, names[0]);
 }
 
-static void write_norm(const struct trajd_feeder *feeder, const struct trajd_window_plan *plan, uint32_t output_index, uint32_t first, uint32_t count, FILE *out)
+static void write_norm(const struct trajd_feeder *feeder, const struct trajd_window_plan *plan, uint32_t output_index,
+                       uint32_t first, uint32_t count, FILE *out)
 {
     const struct trajd_spec_output *spec = &plan->spec->outputs[output_index];
     const struct trajd_plan_output *output = &plan->outputs[output_index];
@@ -78,6 +79,34 @@ static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed, ui
                            feed->part_count);
 }
 
+/* Without a name: which there are, of all datasets. */
+static enum trajd_status list_outputs(const struct trajd_feeder *feeder, FILE *out)
+{
+    const struct trajd_mixture_plan *feed = trajd_feeder_plan(feeder);
+    const struct trajd_window_plan *plan = feed->parts[0];
+
+    fprintf(out, "{\"feed\":");
+    trajd_json_text(out, trajd_feeder_name(feeder));
+    fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\",\"datasets\":[", trajd_mixture_plan_norm_digest(feed));
+    for (uint32_t p = 0; p < feed->part_count; p++) {
+        fprintf(out, p ? "," : "");
+        trajd_json_text(out, feed->parts[p]->dataset->name);
+    }
+    fprintf(out, "],\"outputs\":[");
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        fprintf(out, "%s{\"name\":", o ? "," : "");
+        trajd_json_text(out, plan->outputs[o].name);
+        fprintf(out, ",\"features\":%u,\"picture\":%s,\"norm\":\"%s\",\"lacking\":[", trajd_statistics_output_features(plan, o),
+                trajd_statistics_is_picture(plan, o) ? "true" : "false", trajd_norm_name(plan->spec->outputs[o].norm_by));
+        for (uint32_t p = 0, before = 0; p < feed->part_count; p++)
+            if (trajd_window_plan_lacks(feed->parts[p], o))
+                fprintf(out, "%s%u", before++ ? "," : "", p);
+        fprintf(out, "]}");
+    }
+    fprintf(out, "]}");
+    return TRAJD_OK;
+}
+
 enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                           struct trajd_error *error)
 {
@@ -88,6 +117,8 @@ enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const str
     uint32_t index, permille, first, count;
     enum trajd_status status = check_dataset(feed, ask->window, error);
 
+    if (!status && !ask->name[0])
+        return list_outputs(feeder, out);
     if (!status)
         status = find_subject(plan, ask->name, &subject, &index, error);
     if (!status)
@@ -101,6 +132,8 @@ enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const str
     }
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_feeder_name(feeder));
+    fprintf(out, ",\"dataset\":");
+    trajd_json_text(out, plan->dataset->name);
     fprintf(out, ",\"name\":");
     trajd_json_text(out, ask->name);
     if (!found) {

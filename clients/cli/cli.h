@@ -24,6 +24,7 @@ int cli_recv(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_diff(int argc, char **argv);
+int cli_stats(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 
 /* "trajctl: MESSAGE" on stderr; returns CLI_FAILED. */

@@ -44,6 +44,8 @@ static bool set_option(struct cli_feed_arguments *arguments, const char *name, c
         {"--rank", &arguments->rank, NULL},         {"--world", &arguments->world, NULL},
         {"--window", &arguments->window, NULL},     {"--position", &arguments->position, NULL},
         {"--first", &arguments->next, NULL},        {"--output", NULL, &arguments->output},
+        {"--out", NULL, &arguments->out},           {"-o", NULL, &arguments->out},
+        {"--format", NULL, &arguments->format},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
         if (strcmp(table[i].name, name) != 0)

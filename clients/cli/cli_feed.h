@@ -11,6 +11,7 @@ struct cli_feed_arguments {
     const char *endpoint; /* NULL: $TRAJD_ENDPOINT, else the default */
     const char *key_file, *server_key; /* of a tcp:// endpoint */
     const char *feed, *job, *output;
+    const char *out, *format; /* of a file to write */
     uint64_t count, seconds, workers, credit, epoch, next, rank, world, window, position;
     bool json;
 };

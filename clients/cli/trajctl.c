@@ -22,6 +22,9 @@ static const struct cli_command commands[] = {
      "where a window's steps come from: source rows, times, weights, and why a step is masked"},
     {"diff", cli_diff, "ENDPOINT ENDPOINT FEED",
      "which episodes make the fingerprints of one feed differ on two daemons; exit status 1 where they do"},
+    {"stats", cli_stats,
+     "FEED [-o FILE] [--format trajd|openpi|lerobot] [--output NAME|stream:NAME] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
+     "mean, std, min, max and quantiles of a feed's outputs, computed once by the daemon; a file for other tools"},
     {"keygen", cli_keygen, "DIR [--client NAME]", "make the CURVE keys of a daemon, or of a remote worker"},
 };
 

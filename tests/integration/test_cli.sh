@@ -29,7 +29,7 @@ expect 0 'trajctl inspect .*FILE' --help
 expect 0 'trajctl bench FEED' help
 expect 0 '^trajctl [0-9]+\.[0-9]' --version
 expect 2 'no command is called "nope"' nope
-for command in inspect status recv bench explain diff; do
+for command in inspect status recv bench explain diff stats; do
     expect 2 "usage: trajctl $command" $command --nonsense
 done
 expect 2 'which feed' recv

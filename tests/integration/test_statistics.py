@@ -378,3 +378,31 @@ def test_questions_about_statistics(daemon, demo_file):
     with pytest.raises(Exception, match="feature 7 is beyond the last"):
         client.ask("statistics", "actions", first=7)
     client.close()
+
+
+def test_datasets_of_a_mixture_go_by_their_own(daemon, tmp_path, demo_file):
+    rng = np.random.default_rng(2)
+    for name, shift in (("a", 0), ("b", 100)):
+        write_robomimic(tmp_path / f"{name}.hdf5", {f"demo_{i}": rng.normal(size=(20, 3)) + shift for i in range(4)})
+    one = daemon(f"""
+datasets: {{a: {{path: {tmp_path}/a.hdf5, layout: robomimic}}, b: {{path: {tmp_path}/b.hdf5, layout: robomimic}}}}
+feeds:
+  both:
+    mix: {{a: 1, b: 3}}
+    global_batch: 8
+    anchor: {{clock: actions}}
+    outputs: {{actions: {{at: 0, norm: mean_std}}}}
+""")
+    client = one.client()
+    client.open("both")
+    assert client.ask("statistics")["datasets"] == ["a", "b"]
+    for number, shift in ((0, 0), (1, 100)):
+        while (answer := client.ask("statistics", "actions", window=number))["state"] == "computing":
+            time.sleep(0.005)
+        np.testing.assert_allclose(answer["mean"], shift, atol=1)
+        np.testing.assert_allclose(answer["norm"]["offset"], [-mean / std for mean, std in zip(answer["mean"], answer["std"])], rtol=1e-6)
+    with pytest.raises(Exception, match="dataset 2 is beyond the last"):
+        client.ask("statistics", "actions", window=2)
+    values = np.concatenate([arrays["actions"] for _, arrays in client.epoch()])
+    assert np.abs(values).max() < 6
+    client.close()

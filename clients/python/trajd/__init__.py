@@ -10,7 +10,8 @@ from .connect import connect, open
 from .errors import (ArgumentError, Busy, Closed, DataError, DeviceError, Error, ForkError, LaunchError, MemoryLimit, NotFound,
                      ProtocolError, StateError, StorageError, SystemFailure, Timeout, Unsupported)
 from .feed import Epoch, Feed, FeedInfo
+from .stats import Stats
 
 __all__ = ["ArgumentError", "Batch", "Busy", "Closed", "DataError", "DeviceError", "Epoch", "Error", "Explanation", "Feed",
-           "FeedInfo", "ForkError", "LaunchError", "MemoryLimit", "NotFound", "ProtocolError", "StateError", "StorageError", "SystemFailure",
-           "Timeout", "Unsupported", "__version__", "connect", "open"]
+           "FeedInfo", "ForkError", "LaunchError", "MemoryLimit", "NotFound", "ProtocolError", "StateError", "Stats", "StorageError",
+           "SystemFailure", "Timeout", "Unsupported", "__version__", "connect", "open"]

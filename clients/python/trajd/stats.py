@@ -1,0 +1,200 @@
+"""Statistics of a feed's outputs, and normalisation by them: numpy alone, no daemon, no compiled part; for the robot.
+
+    stats = Stats.load("stats.json")                # written by `trajctl stats FEED -o stats.json`
+    actions = stats.unnormalize("actions", policy(stats.normalize("obs/state", state)))
+
+Files of trajd, openpi (norm_stats.json) and LeRobot (stats.json) are read and written. The rules are the daemon's:
+
+    mean_std   (x - mean) / std
+    min_max    [min, max] onto [-1, 1]
+    q01_q99    [q01, q99] onto [-1, 1], nothing is clipped
+
+A feature is flat where std, or half its range, is at most 1e-6 of its greatest magnitude: its scale is 1 and its mean (min, q01)
+becomes 0. Features without figures are passed on. Scale and offset are rounded to float32, as the daemon has them.
+"""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Stats"]
+
+FIGURES = ("mean", "std", "min", "max", "q01", "q10", "q50", "q90", "q99")
+COUNTS = ("count", "nan", "infinite")
+RULES = ("mean_std", "min_max", "q01_q99")
+FORMATS = ("trajd", "openpi", "lerobot")
+FLAT = 1e-6
+
+
+def _numbers(value: Any) -> np.ndarray:
+    """Numbers of a list, however nested, as float64 [features]; null is NaN."""
+    flat: list[float] = []
+
+    def walk(item: Any) -> None:
+        if isinstance(item, (list, tuple)):
+            for one in item:
+                walk(one)
+        else:
+            flat.append(float("nan") if item is None else float(item))
+
+    walk(value)
+    return np.array(flat, dtype=np.float64)
+
+
+def _plain(values: np.ndarray) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _read_entry(name: str, entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"statistics of {name}: no mapping of figures")
+    found = {figure: _numbers(entry[figure]) for figure in FIGURES if figure in entry}
+    sizes = {len(values) for values in found.values()}
+    if len(sizes) != 1:
+        raise ValueError(f"statistics of {name}: {'no figures' if not sizes else f'figures of {sorted(sizes)} features'}")
+    features = sizes.pop()
+    for count in COUNTS:
+        if count in entry:  # LeRobot's is one number
+            found[count] = np.broadcast_to(_numbers(entry[count]), features).copy()
+    return found
+
+
+def _magnitude(figures: Mapping[str, np.ndarray], by: str) -> np.ndarray:
+    names = ("q01", "q99") if by == "q01_q99" else ("mean", "min", "max", "q01", "q99")
+    tables = [np.abs(figures[name]) for name in names if name in figures]
+    return np.maximum.reduce([np.where(np.isfinite(table), table, 0) for table in tables])
+
+
+def _scale_and_offset(figures: Mapping[str, np.ndarray], by: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """float32 [features] each: x * scale + offset."""
+    needs = {"mean_std": ("mean", "std"), "min_max": ("min", "max"), "q01_q99": ("q01", "q99")}[by]
+    missing = [need for need in needs if need not in figures]
+    if missing:
+        raise KeyError(f"statistics of {name} have no {' and no '.join(missing)}, which {by} needs (there are: {', '.join(figures)})")
+    low, high = figures[needs[0]], figures[needs[1]]
+    with np.errstate(all="ignore"):
+        centre, width, flat_centre = (low, high, low) if by == "mean_std" else (low + (high - low) / 2, (high - low) / 2, low)
+        scale, offset = (1 / width).astype(np.float32), (-centre / width).astype(np.float32)
+        flat = ~(width > FLAT * _magnitude(figures, by)) | ~np.isfinite(scale) | ~np.isfinite(offset)
+        scale[flat], offset[flat] = 1, (-flat_centre)[flat]
+    unknown = ~np.isfinite(offset)
+    scale[unknown], offset[unknown] = 1, 0
+    return scale, offset
+
+
+class Stats(Mapping[str, Mapping[str, np.ndarray]]):
+    """Figures by output: `stats["actions"]["mean"]` is float64 [features]. Of pictures, a feature is a channel."""
+
+    def __init__(self, figures: Mapping[str, Mapping[str, np.ndarray]],
+                 norms: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self._figures = {name: dict(entry) for name, entry in figures.items()}
+        self._norms = {name: dict(norm) for name, norm in (norms or {}).items()}
+
+    # ---- files ----
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Stats:
+        """Reads a file of trajd, openpi or LeRobot; which, is told by what is in it."""
+        document = json.loads(pathlib.Path(path).read_text())
+        if not isinstance(document, dict):
+            raise ValueError(f"{path}: no statistics: neither trajd's nor openpi's (norm_stats) nor a mapping of names as LeRobot's")
+        own = "trajd_statistics" in document
+        if own and document["trajd_statistics"] != 1:
+            raise ValueError(f"{path}: statistics of version {document['trajd_statistics']}; this reads 1")
+        entries = document["outputs"] if own else document.get("norm_stats", document)
+        try:
+            figures = {name: _read_entry(name, entry) for name, entry in entries.items()}
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{path}: {error}") from None
+        return cls(figures, {name: entry["norm"] for name, entry in entries.items() if own and "norm" in entry})
+
+    def save(self, path: str | os.PathLike[str], format: str = "trajd") -> None:
+        """Writes a file; format is trajd, openpi or lerobot. It is written beside its place and renamed."""
+        if format not in FORMATS:
+            raise ValueError(f"no format is called {format!r} (there are: {', '.join(FORMATS)})")
+        wanted = ("mean", "std", "q01", "q99") if format == "openpi" else FIGURES
+        entries: dict[str, Any] = {}
+        for name, entry in self._figures.items():
+            entries[name] = {figure: _plain(entry[figure]) for figure in wanted if figure in entry}
+            if format == "trajd":
+                entries[name].update({count: [int(value) for value in entry[count]] for count in COUNTS if count in entry})
+                if name in self._norms:
+                    entries[name]["norm"] = self._norms[name]
+            elif format == "lerobot" and "count" in entry:
+                entries[name]["count"] = [int(entry["count"].max())]
+        document = {"trajd": {"trajd_statistics": 1, "outputs": entries}, "openpi": {"norm_stats": entries}, "lerobot": entries}[format]
+        path = pathlib.Path(path)
+        handle, temporary = tempfile.mkstemp(prefix=path.name, dir=path.parent)
+        try:
+            with os.fdopen(handle, "w") as file:
+                json.dump(document, file, indent=1, allow_nan=False)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    # ---- a mapping of names ----
+
+    def __getitem__(self, name: str) -> Mapping[str, np.ndarray]:
+        if name not in self._figures:
+            raise KeyError(f"no statistics of {name} (there are: {', '.join(self._figures)})")
+        return self._figures[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._figures)
+
+    def __len__(self) -> int:
+        return len(self._figures)
+
+    # ---- normalising ----
+
+    def scale_and_offset(self, name: str, by: str | None = None,
+                         mask: Sequence[bool] | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """float32 [features] each: normalised = x * scale + offset. Without `by`: what the feed had in force when the file was
+        written; an output that it did not normalise is passed on. `mask`: False features are passed on unchanged."""
+        figures = self[name]
+        features = len(next(iter(figures.values())))
+        if by is None and mask is not None:
+            raise ValueError("mask: only with by=, the rule that it is of")
+        if by is None and name in self._norms:
+            norm = self._norms[name]
+            return np.array(norm["scale"], dtype=np.float32), np.array(norm["offset"], dtype=np.float32)
+        if by is None and not self._norms:
+            raise ValueError(f"the file does not say how {name} is normalised: say by={' or by='.join(map(repr, RULES))}")
+        if by is None:
+            return np.ones(features, np.float32), np.zeros(features, np.float32)
+        if by not in RULES:
+            raise ValueError(f"no rule is called {by!r} (there are: {', '.join(RULES)})")
+        scale, offset = _scale_and_offset(figures, by, name)
+        if mask is not None:
+            if len(mask) != features:
+                raise ValueError(f"mask: {len(mask)} words for {features} features of {name}")
+            keep = np.asarray(mask, dtype=bool)
+            scale, offset = np.where(keep, scale, np.float32(1)), np.where(keep, offset, np.float32(0))
+        return scale, offset
+
+    @staticmethod
+    def _check(name: str, x: Any, scale: np.ndarray) -> np.ndarray:
+        x = np.asarray(x)
+        if x.shape[-1:] != scale.shape and scale.shape != (1,):
+            raise ValueError(f"{name} has {len(scale)} features, and the last axis of x is {x.shape[-1] if x.ndim else 'missing'}")
+        return x
+
+    def normalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None) -> np.ndarray:
+        """x [..., features] as the daemon delivers it. float64 stays, all else becomes float32; the arithmetic is float64."""
+        scale, offset = self.scale_and_offset(name, by, mask)
+        x = self._check(name, x, scale)
+        return (x.astype(np.float64) * scale + offset).astype(np.float64 if x.dtype == np.float64 else np.float32)
+
+    def unnormalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None) -> np.ndarray:
+        """The inverse: x [..., features] normalised, back in the units of the recording. Types as in normalize."""
+        scale, offset = self.scale_and_offset(name, by, mask)
+        x = self._check(name, x, scale)
+        return ((x.astype(np.float64) - offset) / scale).astype(np.float64 if x.dtype == np.float64 else np.float32)

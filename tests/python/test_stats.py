@@ -1,0 +1,124 @@
+"""trajd.Stats against what a real daemon delivers, and files of trajctl, openpi and LeRobot. The module is loaded alone: it needs no compiled part."""
+import importlib.util
+import json
+import subprocess
+
+import h5py
+import numpy as np
+import pytest
+from daemons import BUILD, ROOT
+
+_spec = importlib.util.spec_from_file_location("trajd_stats_alone", ROOT / "clients/python/trajd/stats.py")
+_module = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_module)
+Stats = _module.Stats
+
+FEED = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: 32
+    anchor: {{clock: actions}}
+    tail: short
+    outputs:
+      obs/robot0_eef_pos: {{at: -1..0{norm}}}
+      actions:            {{at: 0..7{norm}}}
+      plain:              {{from: actions, at: 0}}
+"""
+RULES = ("mean_std", "min_max", "q01_q99")
+
+
+def trajctl(one, *arguments, status=0):
+    done = subprocess.run([BUILD / "clients/cli/trajctl", "stats", *arguments, "--endpoint", one.endpoint], capture_output=True, text=True,
+                          env=one.environment(), timeout=60)
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
+
+
+def batches(one):
+    client = one.client()
+    client.open("train")
+    arrays = [batch for _, batch in client.epoch()]
+    client.close()
+    return {name: np.concatenate([batch[name] for batch in arrays]) for name in arrays[0]}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_same_as_the_daemon(daemon, demo_file, tmp_path, rule):
+    one = daemon(FEED.format(path=demo_file, norm=""))
+    plain = batches(one)
+    trajctl(one, "train", "-o", tmp_path / "plain.json")
+    one.stop()
+    mask = [True] * 6 + [False]
+    norm = ", norm: {by: %s, mask: %s}" % (rule, json.dumps(mask))
+    one = daemon(FEED.format(path=demo_file, norm=norm).replace(norm, f", norm: {rule}", 1))
+    scaled = batches(one)
+    trajctl(one, "train", "-o", tmp_path / "stats.json")
+    stats, unscaled = Stats.load(tmp_path / "stats.json"), Stats.load(tmp_path / "plain.json")
+    assert sorted(stats) == ["actions", "obs/robot0_eef_pos", "plain"]
+    for name, given in (("actions", mask), ("obs/robot0_eef_pos", None)):
+        np.testing.assert_allclose(stats.unnormalize(name, scaled[name]), plain[name], rtol=2e-6, atol=2e-7)
+        np.testing.assert_allclose(stats.normalize(name, plain[name]), scaled[name], rtol=2e-6, atol=2e-6)
+        np.testing.assert_array_equal(stats.scale_and_offset(name), unscaled.scale_and_offset(name, by=rule, mask=given))
+        for figure in ("mean", "std", "min", "max", "q01", "q50", "q99", "count"):
+            np.testing.assert_array_equal(stats[name][figure], unscaled[name][figure])
+    assert np.array_equal(stats.normalize("plain", plain["plain"]), plain["plain"])
+
+
+def test_files_of_others(daemon, demo_file, tmp_path):
+    one = daemon(FEED.format(path=demo_file, norm=""))
+    for form in ("trajd", "openpi", "lerobot"):
+        trajctl(one, "train", "--format", form, "--out", tmp_path / form)
+    whole = Stats.load(tmp_path / "trajd")
+    document = json.loads((tmp_path / "openpi").read_text())
+    assert sorted(document["norm_stats"]["actions"]) == ["mean", "q01", "q99", "std"]
+    document = json.loads((tmp_path / "lerobot").read_text())
+    assert document["actions"]["count"] == [int(whole["actions"]["count"][0])] and document["actions"]["min"] == list(whole["actions"]["min"])
+    with h5py.File(demo_file) as file:
+        rows = np.concatenate([demo["actions"][:] for demo in file["data"].values()]).astype(np.float64)
+    np.testing.assert_allclose(whole["plain"]["mean"], rows.mean(0), rtol=1e-6, atol=1e-8)
+    for form in ("trajd", "openpi", "lerobot"):
+        loaded = Stats.load(tmp_path / form)
+        for again in ("trajd", "openpi", "lerobot"):
+            loaded.save(tmp_path / "again", format=again)
+            copy = Stats.load(tmp_path / "again")
+            np.testing.assert_array_equal(copy["actions"]["std"], whole["actions"]["std"])
+        np.testing.assert_array_equal(loaded.normalize("actions", rows, by="q01_q99"), whole.normalize("actions", rows, by="q01_q99"))
+    said = trajctl(one, "train", "--output", "stream:actions")
+    assert f"stream:actions: {len(rows)} of {len(rows)} rows" in said and len(said.splitlines()) == 9
+    assert "no output actins (did you mean actions" in trajctl(one, "train", "--output", "actins", status=1)
+    assert "no format is called" in trajctl(one, "train", "--format", "csv", status=2)
+    assert "No such file" in trajctl(one, "train", "-o", tmp_path / "nowhere" / "x", status=1)
+    assert json.loads(trajctl(one, "train", "--json"))["outputs"]["actions"]["source"] == "windows"
+
+
+def test_flat_features_and_unknown_ones():
+    figures = {"x": {"mean": np.array([0.1, 5, 0, 2e30, np.nan]), "std": np.array([0, 1e-6, 1e-30, 1e30, np.nan]), "min": np.array([0.1, 5, -1, 0, np.nan]),
+                     "max": np.array([0.1, 5.000001, 1, 4e30, np.nan])}}
+    scale, offset = Stats(figures).scale_and_offset("x", by="mean_std")
+    assert list(scale[:3]) == [1, 1, 1] and list(offset[:3]) == [np.float32(-0.1), -5, 0]
+    assert scale[3] == np.float32(1e-30) and offset[3] == -2 and (scale[4], offset[4]) == (1, 0)
+    x = np.array([[0.1, 5, 0, 0, 7]])
+    np.testing.assert_allclose(Stats(figures).normalize("x", x, by="mean_std"), [[0, 0, 0, -2, 7]], atol=1e-8)
+    assert Stats(figures).normalize("x", x.astype(np.float32), by="min_max").dtype == np.float32
+    np.testing.assert_allclose(Stats(figures).unnormalize("x", Stats(figures).normalize("x", x, by="min_max"), by="min_max"), x, atol=1e-6)
+
+
+def test_what_cannot_be(tmp_path):
+    stats = Stats({"x": {"mean": np.zeros(2), "std": np.ones(2)}})
+    for call, message in ((lambda: stats.normalize("y", [1, 2], by="mean_std"), "no statistics of y .there are: x"),
+                          (lambda: stats.normalize("x", [1, 2]), "does not say how x is normalised: say by='mean_std'"),
+                          (lambda: stats.normalize("x", [1, 2], by="min_max"), "no min and no max, which min_max needs"),
+                          (lambda: stats.normalize("x", [1, 2], by="minmax"), "no rule is called 'minmax'"),
+                          (lambda: stats.normalize("x", [1, 2, 3], by="mean_std"), "2 features, and the last axis of x is 3"),
+                          (lambda: stats.normalize("x", [1, 2], by="mean_std", mask=[True]), "1 words for 2 features"),
+                          (lambda: stats.normalize("x", [1, 2], mask=[True, True]), "only with by="),
+                          (lambda: stats.save(tmp_path / "s", format="yaml"), "no format is called 'yaml'")):
+        with pytest.raises((KeyError, ValueError), match=message):
+            call()
+    for text, message in (("[1]", "no statistics"), ('{"trajd_statistics": 2, "outputs": {}}', "version 2"), ('{"x": {"mean": [1], "std": [1, 2]}}', "figures of"),
+                          ('{"x": 1}', "statistics of x: no mapping"), ('{"x": {}}', "no figures")):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            Stats.load(tmp_path / "bad.json")
