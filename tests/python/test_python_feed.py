@@ -2,10 +2,12 @@
 import concurrent.futures
 import json
 
+import h5py
 import numpy as np
 import pytest
 
 import trajd
+from daemons import ROOT
 
 FEED = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
@@ -181,6 +183,51 @@ def test_episodes_and_status(daemon, demo_file):
     one = daemon(config(demo_file))
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         batch = next(feed.epoch(0))
-        assert batch.meta("language") == [None] * batch.rows
-        assert feed._episodes().items[0]["episode"] == "demo_0"
+        with pytest.raises(trajd.NotFound, match="no meta language"):
+            batch.meta("language")
+        told = feed.episodes()
+        assert told[0]["episode"] == "demo_0" and len(told) == 24
         assert feed.status()["feeds"]
+        told = batch.explain(3)
+        assert told["window_id"] == batch.window_id[3] and told["episode_index"] == batch.episode_index[3]
+        assert [len(output["items"]) for output in told["outputs"]] == [2, 1, 16]
+        item = told["outputs"][2]["items"][5]
+        assert item["mask"] == batch.mask("actions")[3, 5]
+        with h5py.File(demo_file) as file:
+            rows = file[f"data/{told['episode']}/actions"][:]
+        value = sum(weight * rows[row] for row, _, weight in item["sources"][0]["rows"])
+        np.testing.assert_allclose(batch["actions"][3, 5], value, rtol=1e-6)
+        assert f"{told['episode']}, anchor" in repr(told) and "actions[5] at" in repr(told)
+
+
+def test_texts_of_episodes(daemon, demo_file, tmp_path):
+    path = tmp_path / "language.hdf5"
+    path.write_bytes(demo_file.read_bytes())
+    with h5py.File(path, "r+") as file:
+        for number, name in enumerate(sorted(file["data"])):
+            file["data"][name].attrs["language"] = f"do {name}"
+    layout = (ROOT / "configs/layouts/demo.yaml").read_text()
+    (tmp_path / "spoken.yaml").write_text(layout + "\nmeta:\n  language: {attribute: \"@language\"}\n")
+    one = daemon(config(path).replace("layout: demo", "layout: ./spoken.yaml"))
+    for style, key in (("lerobot", "task"), ("raw", None)):
+        with trajd.connect(one.endpoint, feed="train", style=style, timeout=20) as feed:
+            batch = next(feed.epoch(0))
+            names = {item["episode_index"]: item["episode"] for item in feed.episodes()}
+            expected = [f"do {names[int(i)]}" for i in batch.episode_index]
+            assert (batch[key] if key else batch.meta("language")) == expected
+
+
+def test_statistics_of_the_feed(daemon, demo_file, tmp_path):
+    stats = pytest.importorskip("trajd.stats")
+    one = daemon(config(demo_file))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        told = feed.stats()
+        assert isinstance(told, stats.Stats) and set(told) == {"obs/robot0_eef_pos", "obs/robot0_gripper_qpos", "actions"}
+        values = [batch["actions"][~batch["actions_is_pad"]].astype(np.float64) for batch in feed.epoch(0)]
+        values = np.concatenate(values)
+        np.testing.assert_allclose(told["actions"]["mean"], values.mean(axis=0), atol=1e-5)
+        np.testing.assert_allclose(told["actions"]["std"], values.std(axis=0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(told["actions"]["max"], values.max(axis=0))
+        told.save(tmp_path / "stats.json")
+        np.testing.assert_array_equal(stats.Stats.load(tmp_path / "stats.json")["actions"]["mean"], told["actions"]["mean"])
+        assert set(feed.stats(["actions"])) == {"actions"}

@@ -1,7 +1,6 @@
 """Batch: what a feed hands out. A mapping of names to arrays whose first extent is this worker's rows."""
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from . import _core, arrays
@@ -37,7 +36,22 @@ class Explanation(Dict[str, Any]):
     """What the daemon says of one window: source file, rows, stamps, weights, and the reason of each masked step."""
 
     def __repr__(self) -> str:
-        return json.dumps(self, indent=2, ensure_ascii=False)
+        head = (f"window {self['window_id']}: {self['dataset']}, {self['file']}, episode {self['episode']}, anchor {self['anchor']} at "
+                f"{self['anchor_ns'] / 1e9:.6f} s")
+        lines = [head]
+        for output in self["outputs"]:
+            for item in output["items"]:
+                lines.append(f"  {output['name']}[{item['step']}] at {item['ns'] / 1e9:.6f} s: {self._say(output, item)}")
+        return "\n".join(lines)
+
+    @staticmethod
+    def _say(output: Mapping[str, Any], item: Mapping[str, Any]) -> str:
+        said = []
+        for source, part in zip(output["sources"], item["sources"]):
+            rows = " + ".join(f"{weight:.6g} * row {row}" for row, _, weight in part["rows"]) or output["edge"]
+            reason = f" ({part['reason']})" if part.get("reason") else ""
+            said.append(f"{source['stream']} {source['kind']} = {rows}{reason}")
+        return "; ".join(said)
 
 
 class Group(Mapping[str, Any]):
@@ -114,7 +128,10 @@ class Batch(Mapping[str, Any]):
 
     def _make(self, field: Field) -> Any:
         if field.meta is not None:
-            return self.meta(field.meta)
+            try:
+                return self.meta(field.meta)
+            except NotFound:  # a dataset without such texts
+                return [None] * self.rows
         parts = [self._tensor(source) for source in field.sources]
         for step in field.steps:
             if step == "stack":
@@ -179,15 +196,13 @@ class Batch(Mapping[str, Any]):
         return arrays.STEPS["is_pad"](self.mask(name))
 
     def meta(self, name: str) -> List[Optional[str]]:
-        """A text of each row's episode, such as "language"; None where its episode has none."""
-        episodes = self._feed._episodes()
-        datasets, indices = self.dataset_index.tolist(), self.episode_index.tolist()
-        return [episodes.meta(pair, name) for pair in zip(datasets, indices)]
+        """A text of each row's episode, such as "language"; None where its episode has none. NotFound: no layout has it."""
+        texts = self._feed._texts_of(name)
+        return [texts[place] for place in zip(self.dataset_index.tolist(), self.episode_index.tolist())]
 
     def explain(self, row: int) -> Explanation:
         """Where row `row` of this batch comes from; print it."""
-        window = int(self.window_id[row])
-        return Explanation(json.loads(self._feed._ask("explain", window=window)))
+        return self._feed.explain(int(self.window_id[row]))
 
     # ---- its life ----
 

@@ -4,34 +4,25 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .errors import NotFound
+Place = Tuple[int, int]  # dataset_index, episode_index
 
 
-class Episodes:
-    def __init__(self, fingerprint: str, items: List[Dict[str, Any]], datasets: List[str]) -> None:
-        self.fingerprint, self.items = fingerprint, items
-        number = {name: index for index, name in enumerate(datasets)}
-        self._by_index: Dict[Tuple[int, int], Dict[str, Any]] = {}
-        for item in items:
-            dataset = item["dataset"] if isinstance(item["dataset"], int) else number[item["dataset"]]
-            self._by_index[dataset, item["episode_index"]] = item
-
-    def meta(self, pair: Tuple[int, int], name: str) -> Optional[str]:
-        item = self._by_index.get(pair)
-        if item is None:
-            raise NotFound(f"episode {pair[1]} of dataset {pair[0]} is not one that the daemon tells of")
-        return item.get("meta", {}).get(name)
-
-
-def fetch(ask: Callable[..., str]) -> Episodes:
-    """All pages of the question "episodes"."""
+def fetch(ask: Callable[..., str], name: Optional[str] = None) -> Tuple[List[Dict[str, Any]], List[str]]:
+    """All pages of the question "episodes", with the text `name` of each; and the names of the datasets."""
     first: Optional[int] = 0
     items: List[Dict[str, Any]] = []
     while first is not None:
-        page = json.loads(ask("episodes", first=first))
+        page = json.loads(ask("episodes", name=name, first=first))
         items += page["items"]
         first = page["next"]
-    return Episodes(page["fingerprint"], items, [dataset["name"] for dataset in page["datasets"]])
+    return items, [dataset["name"] for dataset in page["datasets"]]
+
+
+def fetch_texts(ask: Callable[..., str], name: str) -> Dict[Place, Optional[str]]:
+    """The text `name` of each episode. NotFound: no layout of the feed's datasets has it."""
+    items, datasets = fetch(ask, name)
+    number = {dataset: index for index, dataset in enumerate(datasets)}
+    return {(number[item["dataset"]], item["episode_index"]): item["meta"].get(name) for item in items}
 
 
 def first_difference(ours: List[Dict[str, Any]], theirs: List[Dict[str, Any]]) -> str:

@@ -1,6 +1,7 @@
 """Feed: an open end of the daemon in this process. Epochs are iterators of batches; where it stands is a small dict."""
 from __future__ import annotations
 
+import json
 import logging
 import time
 import warnings
@@ -8,8 +9,8 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
-from . import _core, arrays, episodes, job, styles
-from .batch import Batch, Layout
+from . import _core, arrays, episodes, figures, job, styles
+from .batch import Batch, Explanation, Layout
 from .errors import ArgumentError, Busy, Error, StateError, Timeout
 from .settings import Settings
 from .state import State, frontier, parse
@@ -114,7 +115,7 @@ class Feed:
         self._opened_at: Optional[tuple] = None  # (epoch, position), while nothing was taken since
         self._running: Optional[Epoch] = None
         self._layout: Optional[Layout] = None
-        self._told: Optional[episodes.Episodes] = None
+        self._texts: Dict[str, Dict[episodes.Place, Optional[str]]] = {}
         self._held: "List[weakref.ref[Batch]]" = []
         self._compared = False
         self._stage: Any = None
@@ -239,10 +240,10 @@ class Feed:
         if resume is not None and self._strict:
             self._check(resume, info)
         if self._info is not None and info.fingerprint != self._info.fingerprint:
-            self._told = None
+            self._texts.clear()
         self._info, self._layout, self._opened_at = info, None, (epoch, position)
         if not self._compared:
-            job.compare_fingerprints(info.fingerprint, self._episodes)
+            job.compare_fingerprints(info.fingerprint, lambda: episodes.fetch(self._ask)[0])
             self._compared = True
 
     def _ask(self, what: str, **details: Any) -> str:
@@ -250,14 +251,41 @@ class Feed:
             self._open(self._epoch, self._position)
         return self._client.ask(what, timeout_ms=self._timeout_ms(), **details)
 
-    def _episodes(self) -> episodes.Episodes:
-        if self._told is None:
-            self._told = episodes.fetch(self._ask)
-        return self._told
+    def _texts_of(self, name: str) -> "Dict[episodes.Place, Optional[str]]":
+        if name not in self._texts:
+            self._texts[name] = episodes.fetch_texts(self._ask, name)
+        return self._texts[name]
+
+    def episodes(self) -> List[Dict[str, Any]]:
+        """What the daemon tells of each episode: dataset, file, name, rows, digest, texts, and why it is not used if it is not."""
+        return episodes.fetch(self._ask)[0]
+
+    def explain(self, window_id: int, output: Optional[str] = None) -> Explanation:
+        """Where a window comes from, of one output or of all: source file, rows, stamps, weights, and why steps are masked."""
+        told: Dict[str, Any] = {}
+        first: Optional[int] = 0
+        while first is not None:
+            page = json.loads(self._ask("explain", window=window_id, name=output, first=first))
+            if not told:
+                told = {**page, "outputs": []}
+            for part in page["outputs"]:
+                if told["outputs"] and told["outputs"][-1]["name"] == part["name"]:
+                    told["outputs"][-1]["items"] += part["items"]
+                else:
+                    told["outputs"].append(part)
+            first = page["next"]
+        del told["first"], told["next"]
+        return Explanation(told)
+
+    def stats(self, names: Optional[List[str]] = None) -> Any:
+        """trajd.Stats of outputs, computed by the daemon over this feed's windows (padding left out); all but pictures unless named.
+        The first time may take long: the daemon computes once, and keeps it."""
+        return figures.fetch(self._ask, names)
 
     def status(self) -> Dict[str, Any]:
         """The daemon's status: feeds, workers, rates, who waits for whom."""
-        return job.parse_status(self._client.status(self._timeout_ms()))
+        told: Dict[str, Any] = json.loads(self._client.status(self._timeout_ms()))
+        return told
 
     # ---- batches ----
 

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
-from .episodes import Episodes, first_difference
+from .episodes import first_difference
 from .errors import StateError
 
 if TYPE_CHECKING:
@@ -30,10 +29,6 @@ def _close_all() -> None:
             feed.close()
 
 
-def parse_status(text: str) -> Dict[str, Any]:
-    return json.loads(text)
-
-
 def _distributed() -> Any:
     distributed = getattr(sys.modules.get("torch"), "distributed", None)
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -41,7 +36,7 @@ def _distributed() -> Any:
     return distributed if distributed.get_world_size() > 1 else None
 
 
-def compare_fingerprints(fingerprint: int, tell_episodes: Callable[[], Episodes]) -> None:
+def compare_fingerprints(fingerprint: int, tell_episodes: Callable[[], List[Dict[str, Any]]]) -> None:
     """All ranks of torch.distributed see the same data, or all of them raise, naming an episode. A collective call."""
     distributed = _distributed()
     if distributed is None:
@@ -52,6 +47,6 @@ def compare_fingerprints(fingerprint: int, tell_episodes: Callable[[], Episodes]
     if other is None:
         return
     told = [None] * distributed.get_world_size()
-    distributed.all_gather_object(told, tell_episodes().items if distributed.get_rank() in (0, other) else None)
+    distributed.all_gather_object(told, tell_episodes() if distributed.get_rank() in (0, other) else None)
     raise StateError(f"ranks 0 and {other} see different data (fingerprints {prints[0]} and {prints[other]}): "
                      + first_difference(told[0], told[other]))  # type: ignore[arg-type]

@@ -1,0 +1,41 @@
+"""Statistics as the daemon tells them: computed once there, fetched page by page."""
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy as np
+
+_PAUSE_S = 0.1
+
+
+def _fetch_one(ask: Callable[..., str], name: str) -> Dict[str, Any]:
+    """All features of one output, its lists joined; waits while the daemon computes."""
+    told: Dict[str, Any] = {}
+    first: Optional[int] = 0
+    while first is not None:
+        page = json.loads(ask("statistics", name=name, first=first))
+        if page["state"] != "ready":
+            time.sleep(_PAUSE_S)
+            continue
+        first = page.pop("next")
+        norm = page.get("norm", {})
+        for part, whole in ((page, told), (norm, told.setdefault("norm", {}))):
+            for key, value in part.items():
+                if isinstance(value, list):
+                    whole.setdefault(key, []).extend(value)
+                elif key != "norm":
+                    whole[key] = value
+    return told
+
+
+def fetch(ask: Callable[..., str], names: Optional[List[str]] = None) -> Any:
+    """trajd.Stats of the outputs `names`; of all but pictures without."""
+    from .stats import Stats
+    if names is None:
+        names = [output["name"] for output in json.loads(ask("statistics"))["outputs"] if not output["picture"]]
+    told = {name: _fetch_one(ask, name) for name in names}
+    figures = {name: {key: np.array([np.nan if number is None else number for number in value], dtype=np.float64)
+                      for key, value in one.items() if isinstance(value, list)} for name, one in told.items()}
+    return Stats(figures, {name: one["norm"] for name, one in told.items() if one["norm"]})
