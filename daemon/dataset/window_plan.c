@@ -446,6 +446,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 static uint64_t hash_spec(const struct trajd_window_spec *spec)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    const uint64_t where = trajd_where_digest(spec);
     const uint64_t numbers[] = {(uint64_t)spec->rate.num, (uint64_t)spec->rate.den,
                                 (uint64_t)spec->anchor_rate.num, (uint64_t)spec->anchor_rate.den,
                                 spec->pad_before, spec->pad_after, spec->edge, spec->order,
@@ -456,6 +457,7 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     hash = hash_text(hash_text(hash, spec->filter), spec->anchor_clock);
     hash = hash_bytes(hash, &spec->split_begin, sizeof spec->split_begin);
     hash = hash_bytes(hash, &spec->split_end, sizeof spec->split_end);
+    hash = hash_bytes(hash, &where, spec->where_count ? sizeof where : 0);
     for (uint32_t o = 0; o < spec->output_count; o++) {
         const struct trajd_spec_output *output = &spec->outputs[o];
         const uint64_t fields[] = {output->at.in_time, (uint64_t)output->at.from, (uint64_t)output->at.to,

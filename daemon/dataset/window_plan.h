@@ -177,6 +177,10 @@ int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan, const struct 
 /* Rows of a bracket's streams in that episode, unclipped. */
 int64_t trajd_plan_row_count(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket,
                              const struct trajd_episode *episode);
+/* `where:` of a feed. Checked against the layout first: TRAJD_ERR_NOT_FOUND for a text that it does not name or no episode has. */
+enum trajd_status trajd_where_check(const struct trajd_window_spec *spec, const struct trajd_index *index, struct trajd_error *error);
+bool trajd_where_selects(const struct trajd_window_spec *spec, const struct trajd_index *index, const struct trajd_episode *episode);
+uint64_t trajd_where_digest(const struct trajd_window_spec *spec);
 /* The episodes' segments and the sampler. */
 enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan, struct trajd_error *error);
 /* Decides which pieces are converted when they are loaded: float64 rows that the feed only picks and never blends. */

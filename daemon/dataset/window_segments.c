@@ -173,7 +173,7 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
                                    plan->spec->filter, plan->dataset->name);
     }
     return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                           "no window is left of %u kept episodes after filter, split and pad", index->kept_count);
+                           "no window is left of %u kept episodes after filter, where, split and pad", index->kept_count);
 }
 
 enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan, struct trajd_error *error)
@@ -194,13 +194,15 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan, str
     plan->episodes = calloc(index->episode_count + 1, sizeof *plan->episodes);
     if (!segments || !plan->episodes)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
+    if (!status)
+        status = trajd_where_check(spec, index, error);
     for (uint32_t e = 0; e < index->episode_count && !status; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         int64_t begin, end;
         double place;
         bool skip;
 
-        if (episode->quarantine || (spec->filter && !is_listed(episode, spec->filter)))
+        if (episode->quarantine || (spec->filter && !is_listed(episode, spec->filter)) || !trajd_where_selects(spec, index, episode))
             continue;
         place = split_place(index, episode);
         if (place < spec->split_begin || place >= spec->split_end)

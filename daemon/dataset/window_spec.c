@@ -522,6 +522,7 @@ static const struct {
     {"bad_rows", read_word},               {"resample", read_resample}, {"outputs", read_outputs},
     {"rank_timeout", read_rank_timeout},   {"statistics_from", read_statistics_from},
     {"fan_out", read_fan_out},
+    {"where", trajd_spec_read_where},
 };
 #define FEED_KEY_COUNT (sizeof feed_keys / sizeof feed_keys[0])
 

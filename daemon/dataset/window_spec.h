@@ -71,6 +71,13 @@ struct trajd_spec_part {
     struct trajd_window_spec *spec;       /* the feed's, with what is said for this dataset alone; of a feed without `mix:` itself */
 };
 
+/* One key of `where:`. */
+struct trajd_spec_where {
+    const char *key;
+    uint32_t line, value_count;
+    const char *const *values;
+};
+
 struct trajd_window_spec {
     const char *feed_name;
     const char *dataset;          /* NULL with `mix:` */
@@ -80,6 +87,8 @@ struct trajd_window_spec {
     uint32_t part_count;          /* >= 1 */
     struct trajd_spec_part *parts;
     const char *filter;           /* mask key or NULL */
+    uint32_t where_count;         /* episodes by their texts (layout: meta), all keys */
+    const struct trajd_spec_where *wheres;
     double split_begin, split_end; /* episodes whose hash lies in [begin, end) of [0, 1) */
     uint32_t global_batch;
     struct trajd_rate rate;       /* num 0: steps are the anchor's */

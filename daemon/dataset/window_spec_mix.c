@@ -6,7 +6,7 @@
 
 #define MAX_WEIGHT 1000000
 
-static const char *const part_keys[] = {"weight", "streams", "filter", "split", "anchor", "pad", NULL};
+static const char *const part_keys[] = {"weight", "streams", "filter", "where", "split", "anchor", "pad", NULL};
 
 /* `streams: {OUTPUT: STREAM or [STREAM...]}`: what an output is made from in this dataset. */
 static enum trajd_status read_streams(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)

@@ -34,6 +34,8 @@ enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p, const struct 
 enum trajd_status trajd_spec_read_parts(struct trajd_spec_parser *p, const struct trajd_yaml_node *feed);
 /* A scalar's text, kept. */
 enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, const char **out);
+/* `where:`, in window_where.c. */
+enum trajd_status trajd_spec_read_where(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
 /* An output's `norm:`. */
 enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
                                        struct trajd_spec_output *output);

@@ -107,6 +107,37 @@ def test_texts_of_episodes(daemon, tmp_path):
         one.stop()
 
 
+def test_episodes_by_their_texts(daemon, tmp_path):
+    path, layout = tmp_path / "tasks.hdf5", tmp_path / "tasks.yaml"
+    tasks = ["open", "close", None, "open", "push"]
+    with h5py.File(path, "w") as file:
+        for number, task in enumerate(tasks):
+            file[f"data/demo_{number}/actions"] = [[float(number)]] * 4
+            if task:
+                file[f"data/demo_{number}"].attrs["task"] = task
+            file[f"data/demo_{number}"].attrs["hand"] = number % 2
+    layout.write_text("layout: tasks\nepisodes: {files: '*', groups: /data/demo_*}\nclocks: {actions: {rate: 20}}\n"
+                      "streams: {actions: {kind: previous}}\nmeta: {task: {attribute: '@task'}, hand: {attribute: '@hand'}}\n")
+    one = daemon(f"datasets: {{d: {{path: {path}, layout: {layout}}}}}")
+    spec = "{{dataset: d, global_batch: 4, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0}}}}{}}}"
+    prints = set()
+    for where, wanted in (("", {0, 1, 2, 3, 4}), (", where: {task: open}", {0, 3}), (", where: {task: [open, push]}", {0, 3, 4}),
+                          (", where: {task: open, hand: 1}", {3}), (", where: {hand: '0'}", {0, 2, 4})):
+        client = one.client()
+        prints.add(client.open(spec=spec.format(where)).fingerprint)
+        seen = {int(episode) for _, arrays in client.epoch() for episode in arrays["episode_index"]}
+        assert seen == wanted
+        client.close()
+    assert len(prints) == 5
+    client = one.client()
+    for where, message in (("task: shut", r'where.task: no episode has "shut" \(the first has "open"\)'),
+                           ("tusk: open", r"where.tusk: layout tasks has no such text \(did you mean task\?\)"),
+                           ("task: push, hand: 1", "no window is left")):
+        with pytest.raises(trajd.TrajdError, match=message):
+            client.open(spec=spec.format(f", where: {{{where}}}"))
+    client.close()
+
+
 def diff(*arguments):
     result = subprocess.run([BUILD / "clients/cli/trajctl", "diff", *arguments], text=True, capture_output=True, timeout=30,
                             env={key: value for key, value in os.environ.items() if key != "LD_PRELOAD"})

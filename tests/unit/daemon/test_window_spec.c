@@ -61,7 +61,7 @@ static void test_a_whole_feed_outlives_its_text(void **state)
     struct trajd_error error;
 
     (void)state;
-    assert_int_equal(parse("dataset: d\nfilter: train\nsplit: 0.25..1\nglobal_batch: 12\nrate: 29.97\nanchor: {rate: 15}\n"
+    assert_int_equal(parse("dataset: d\nfilter: train\nwhere: {language: [\"a b\", c], task: lift}\nsplit: 0.25..1\nglobal_batch: 12\nrate: 29.97\nanchor: {rate: 15}\n"
                            "pad: {before: 3, after: any, with: nan}\norder: blocked\nblock: {windows: 64, neighbours: 2}\n"
                            "tail: wrap\nseed: 9\nslots: 5\nbad_rows: keep\nresample: {variant: reference}\n"
                            "outputs:\n  x: {at: 0, max_age: 50ms, missing: zero, norm: {scale: [2, 3]}}\n"
@@ -70,6 +70,11 @@ static void test_a_whole_feed_outlives_its_text(void **state)
                      TRAJD_OK);
     assert_string_equal(spec->dataset, "d");
     assert_string_equal(spec->filter, "train");
+    assert_int_equal(spec->where_count, 2);
+    assert_string_equal(spec->wheres[0].key, "language");
+    assert_int_equal(spec->wheres[0].value_count, 2);
+    assert_string_equal(spec->wheres[0].values[0], "a b");
+    assert_string_equal(spec->wheres[1].values[0], "lift");
     assert_true(spec->split_begin == 0.25 && spec->split_end == 1);
     assert_int_equal(spec->rate.num, 30000);
     assert_int_equal(spec->anchor_rate.num, 15);
@@ -194,6 +199,11 @@ static void test_every_rule_is_told_with_its_line(void **state)
         {"dataset: d\noutputs:\n  action: {at: 0, lookahead: 2ms}", "reads ahead anyway"},
         {"dataset: d\npad: {before: -1}", "test:2: pad.before"},
         {"dataset: d\nsplit: 0..2", "test:2: split"},
+        {"dataset: d\nwhere: language", "test:2: where: {KEY: TEXT"},
+        {"dataset: d\nwhere: {}", "test:2: where"},
+        {"dataset: d\nwhere: {language: []}", "test:2: where.language: a text, or a list"},
+        {"dataset: d\nwhere: {language: {a: b}}", "test:2: where.language: a text, or a list"},
+        {"dataset: d\nwhere: {language: [[a]]}", "test:2: where.language"},
         {"dataset: d\nsplit: 0x..1", "0x is no number"},
         {"dataset: d\nsplit: ..1", "test:2: split"},
         {"dataset: [d]", "test:1: dataset"},
