@@ -27,13 +27,14 @@ struct trajd_mixture {
     struct part parts[];
 };
 
-/* What a run of positions keeps from one to the next. */
+/* What a run of positions keeps from one to the next: where the round and the passes begin, and no division while in them. */
 struct walk {
-    uint64_t round; /* whose slots are ready */
     bool is_ready;
+    uint64_t round, round_begin;
     struct trajd_permutation slots;
     bool has_order[TRAJD_MIXTURE_MAX_DATASETS];
-    struct trajd_sampler_order orders[TRAJD_MIXTURE_MAX_DATASETS];
+    uint64_t pass_begin[TRAJD_MIXTURE_MAX_DATASETS];
+    struct trajd_sampler_order orders[TRAJD_MIXTURE_MAX_DATASETS]; /* of the passes */
 };
 
 static enum trajd_status check_options(const struct trajd_mixture_options *options, struct trajd_error *error)
@@ -170,29 +171,39 @@ static void number(const struct trajd_mixture *mixture, uint32_t d, struct trajd
     window->dataset_index = d;
 }
 
+static void enter_round(const struct trajd_mixture *mixture, uint64_t round, struct walk *walk)
+{
+    const uint64_t words[] = {TRAJD_MIXTURE_VERSION, mixture->fingerprint, mixture->seed, PURPOSE_SLOTS, round};
+
+    trajd_permutation_make(&walk->slots, trajd_mix(words, sizeof words / sizeof words[0]), mixture->weight_sum);
+    walk->round = round;
+    walk->round_begin = round * mixture->weight_sum;
+    walk->is_ready = true;
+}
+
+static void enter_pass(const struct part *part, uint32_t d, uint64_t pass, struct walk *walk)
+{
+    trajd_sampler_order_make(part->sampler, pass, &walk->orders[d]);
+    walk->pass_begin[d] = pass * part->window_count;
+    walk->has_order[d] = true;
+}
+
 /* The window at an absolute position. */
 static void look_up(const struct trajd_mixture *mixture, uint64_t absolute, struct walk *walk, struct trajd_window *window)
 {
-    const uint64_t round = absolute / mixture->weight_sum;
     const struct part *part;
-    uint64_t slot, j, pass;
+    uint64_t slot, j;
     uint32_t d;
 
-    if (!walk->is_ready || walk->round != round) {
-        const uint64_t words[] = {TRAJD_MIXTURE_VERSION, mixture->fingerprint, mixture->seed, PURPOSE_SLOTS, round};
-        trajd_permutation_make(&walk->slots, trajd_mix(words, sizeof words / sizeof words[0]), mixture->weight_sum);
-        walk->round = round;
-        walk->is_ready = true;
-    }
-    slot = trajd_permutation_at(&walk->slots, absolute % mixture->weight_sum);
+    if (!walk->is_ready || absolute - walk->round_begin >= mixture->weight_sum)
+        enter_round(mixture, absolute / mixture->weight_sum, walk);
+    slot = trajd_permutation_at(&walk->slots, absolute - walk->round_begin);
     d = owner_of(mixture, slot);
     part = &mixture->parts[d];
-    j = round * part->weight + slot - part->first_slot;
-    pass = j / part->window_count;
-    if (!walk->has_order[d] || walk->orders[d].epoch != pass)
-        trajd_sampler_order_make(part->sampler, pass, &walk->orders[d]);
-    walk->has_order[d] = true;
-    trajd_sampler_order_at(part->sampler, &walk->orders[d], j % part->window_count, window);
+    j = walk->round * part->weight + slot - part->first_slot;
+    if (!walk->has_order[d] || j - walk->pass_begin[d] >= part->window_count)
+        enter_pass(part, d, j / part->window_count, walk);
+    trajd_sampler_order_at(part->sampler, &walk->orders[d], j - walk->pass_begin[d], window);
     number(mixture, d, window);
 }
 
@@ -205,9 +216,10 @@ void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint
     for (uint32_t d = 0; d < mixture->part_count; d++)
         walk.has_order[d] = false;
     for (uint32_t i = 0; i < count; i++) {
-        const uint64_t within = (position + i) % mixture->epoch_windows; /* beyond L only `wrap` asks */
+        const bool wrapped = position + i >= mixture->epoch_windows; /* only `wrap` asks there */
+        const uint64_t within = wrapped ? (position + i) % mixture->epoch_windows : position + i;
         look_up(mixture, epoch * mixture->epoch_windows + within, &walk, &windows[i]);
-        windows[i].wrapped = position + i >= mixture->epoch_windows;
+        windows[i].wrapped = wrapped;
     }
 }
 

@@ -4,7 +4,7 @@
     run.py --build build/release [PART...] [--rounds 5] [--seconds 2] [--out FILE.json]
            [--robomimic-python /path/to/python] [--torch-python /path/to/python] [--small-files]
 
-Parts, all by default: feed, start, handover, remote, read, index, cpu. Where ours and another's are compared they take turns, in one run;
+Parts, all by default: feed, start, handover, remote, read, index, cpu, mixture. Where ours and another's are compared they take turns, in one run;
 what is printed is the median, and in brackets how far the turns lie from each other. tests/bench/README.md says more.
 """
 import argparse
@@ -16,12 +16,14 @@ import shlex
 import sys
 
 import part_feed
+import part_mixture
 import part_programs
 import part_start
 from bench_daemon import ROOT, commit, cpu_name
 
 PARTS = {"feed": part_feed.run, "start": part_start.run, "handover": part_programs.handover, "remote": part_programs.remote,
-         "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu}
+         "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
+         "mixture": part_mixture.run}
 
 
 def number(value):

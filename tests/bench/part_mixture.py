@@ -1,0 +1,58 @@
+"""Part `mixture`: a feed of two datasets against a feed of one of them, in turns; and what the order of windows costs anywhere."""
+import re
+import subprocess
+import sys
+
+from bench_daemon import Daemon, ROOT, demo_dataset, figure, middle
+from part_programs import NUMBER, output_of
+
+OUTPUTS = """
+    global_batch: 256
+    slots: 16
+    anchor: {clock: actions}
+    pad: {before: 1, after: any, with: edge}
+    outputs:
+      obs/robot0_eef_pos: {at: -1..0}
+      obs/robot0_eef_quat: {at: -1..0}
+      obs/robot0_gripper_qpos: {at: -1..0}
+      obs/object: {at: -1..0}
+      actions: {at: -1..14}
+"""
+LAYOUT = ROOT / "configs/layouts/demo.yaml"
+
+
+def feeds(options):
+    first = demo_dataset(options.work)
+    second = options.work / "demo_2.hdf5"
+    if not second.exists():
+        subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", second, "--seed", "2"], check=True,
+                       stdout=subprocess.DEVNULL)
+    config = (f"memory: {{store: 512MiB, rings: 256MiB, reserve: 0}}\n"
+              f"datasets:\n  one: {{path: {first}, layout: {LAYOUT}}}\n  two: {{path: {second}, layout: {LAYOUT}}}\nfeeds:\n"
+              f"  alone:\n    dataset: one{OUTPUTS}  mixed:\n    mix: {{one: 7, two: 3}}\n    epoch: 100000{OUTPUTS}")
+    rates = {"alone": [], "mixed": []}
+    with Daemon(options.build, options.work / "mixture", config) as daemon:
+        for _ in range(options.rounds):
+            for feed, seen in rates.items():
+                seen.append(daemon.trajctl("bench", feed, "--seconds", max(1, round(options.seconds)), "--credit", 16)["windows_per_second"])
+    ratios = [mixed / alone for mixed, alone in zip(rates["mixed"], rates["alone"])]
+    return [figure("one dataset, a worker in C", middle(rates["alone"]), "windows/s"),
+            figure("a mixture of two, 7 : 3", middle(rates["mixed"]), "windows/s", ratio=middle(ratios, 3), ratio_to="one dataset")]
+
+
+def order(options):
+    figures, size = [], ""
+    for line in output_of(options, "bench_sampler").splitlines():
+        if memory := re.match(r"(\d+) windows in \d+ episodes: (\d+) KiB; a mixture of three of them: (\d+) KiB", line):
+            size = f"{float(memory[1]):.0e}".replace("+", "")
+            figures.append(figure(f"{size} windows, 10,000 episodes: memory of the sampler", int(memory[2]), "KiB"))
+            figures.append(figure(f"{size} windows x 3 datasets: memory of the mixture", int(memory[3]), "KiB"))
+        elif look_up := re.match(rf"(.+), position (\d+) +{NUMBER} ns one window +{NUMBER} us", line):
+            what = f"{size} windows, {look_up[1]}, position {float(look_up[2]):.0e}".replace("+", "")
+            figures.append(figure(f"{what}: to the first window", float(look_up[3]), "ns"))
+            figures.append(figure(f"{what}: a batch of 256", float(look_up[4]), "us"))
+    return figures
+
+
+def run(options):
+    return {"figures": feeds(options) + order(options)}
