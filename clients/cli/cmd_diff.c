@@ -13,7 +13,7 @@
 
 /* One daemon's list, a page at a time. */
 struct side {
-    const char *endpoint;
+    const char *endpoint, *key_file;
     struct trajd_client *client;
     struct trajd_question question;
     struct trajd_yaml *yaml;
@@ -40,7 +40,8 @@ static void advance(struct side *side)
 
 static bool open_side(struct side *side, const char *feed, struct trajd_error *error)
 {
-    const struct trajd_connect_options options = {.endpoint = side->endpoint, .client_name = "trajctl", .timeout_ms = 3000};
+    const struct trajd_connect_options options = {
+        .endpoint = side->endpoint, .client_name = "trajctl", .timeout_ms = 3000, .key_file = side->key_file};
 
     if (trajd_client_connect(&options, &side->client, error) != TRAJD_OK)
         return cli_fail("%s", error->message), false;
@@ -151,6 +152,10 @@ int cli_diff(int argc, char **argv)
     struct trajd_error error;
     int result = CLI_FAILED;
 
+    if (argc == 6 && strcmp(argv[4], "--key") == 0) { /* of whichever is tcp:// */
+        a.key_file = b.key_file = argv[5];
+        argc = 4;
+    }
     if (argc != 4 || argv[1][0] == '-' || argv[2][0] == '-' || argv[3][0] == '-') {
         cli_fail("two endpoints and a feed");
         return cli_usage("diff");

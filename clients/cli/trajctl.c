@@ -20,7 +20,7 @@ static const struct cli_command commands[] = {
     {"explain", cli_explain,
      "FEED --window ID | --position P [--epoch E] [--output NAME] [--first STEP] [--count N] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
      "where a window's steps come from: source rows, times, weights, and why a step is masked"},
-    {"diff", cli_diff, "ENDPOINT ENDPOINT FEED",
+    {"diff", cli_diff, "ENDPOINT ENDPOINT FEED [--key FILE]",
      "which episodes make the fingerprints of one feed differ on two daemons; exit status 1 where they do"},
     {"stats", cli_stats,
      "FEED [-o FILE] [--format trajd|openpi|lerobot] [--output NAME|stream:NAME] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
