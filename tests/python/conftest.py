@@ -13,9 +13,8 @@ if "daemons" not in sys.modules:
     sys.modules["daemons"] = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(sys.modules["daemons"])
 from daemons import *  # noqa: E402,F401,F403
-from daemons import BUILD  # noqa: E402
+from python_package import PACKAGE  # noqa: E402
 
-PACKAGE = BUILD / "clients" / "python"
 sys.path.insert(0, str(PACKAGE))
 if not list((PACKAGE / "trajd").glob("_core*")):
     collect_ignore_glob = ["test_*.py"]  # built without Python's headers

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import trajd
-from conftest import wait_for
+from daemons import wait_for
 from trajd import cuda
 
 

@@ -10,7 +10,8 @@ import time
 import pytest
 
 import trajd
-from conftest import PACKAGE, wait_for
+from daemons import wait_for
+from python_package import PACKAGE
 
 
 def connect(one, **options):

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 import trajd  # noqa: E402
 import trajd.torch  # noqa: E402
-from conftest import PACKAGE  # noqa: E402
+from python_package import PACKAGE  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 
