@@ -72,6 +72,23 @@ static void print_feeds(const struct trajd_yaml_node *list, const struct trajd_y
     }
 }
 
+/* A line for each dataset of a mixture: its share as it is said, and of what was made. */
+static void print_mixture(const struct trajd_yaml_node *producer)
+{
+    const struct trajd_yaml_node *datasets = trajd_yaml_get(producer, "datasets");
+    double made = 0;
+
+    if (!datasets || datasets->child_count < 2)
+        return;
+    for (const struct trajd_yaml_node *item = datasets->children; item; item = item->next)
+        made += number_of(item, "made");
+    printf("\n%-22s %-20s %12s %14s %10s %9s %9s\n", "mixture", "dataset", "weight", "windows", "episodes", "share", "made");
+    for (const struct trajd_yaml_node *item = datasets->children; item; item = item->next)
+        printf("%-22s %-20s %12s %14s %10s %7.2f %% %7.2f %%\n", text_of(producer, "name"), text_of(item, "name"), text_of(item, "weight"),
+               text_of(item, "windows"), text_of(item, "episodes"), 100 * number_of(item, "weight") / number_of(item, "of"),
+               made > 0 ? 100 * number_of(item, "made") / made : 0);
+}
+
 static void print_workers(const struct trajd_yaml_node *list, const struct trajd_yaml_node *feeds)
 {
     printf("\n%-20s %9s %-22s %5s %9s %12s %12s %12s\n", "worker", "pid", "feed", "rank", "holds", "batches", "stalled", "silent");
@@ -109,7 +126,7 @@ static void print_trouble(const struct trajd_yaml_node *root)
 
 static int print_readable(const char *json)
 {
-    const struct trajd_yaml_node *root, *datasets, *feeds, *workers, *latency;
+    const struct trajd_yaml_node *root, *datasets, *feeds, *producers, *workers, *latency;
     struct trajd_yaml *yaml;
     struct trajd_error error;
 
@@ -119,6 +136,7 @@ static int print_readable(const char *json)
     latency = trajd_yaml_get(root, "ready_to_sent_us");
     datasets = trajd_yaml_get(root, "datasets");
     feeds = trajd_yaml_get(root, "feeds");
+    producers = trajd_yaml_get(root, "producers");
     workers = trajd_yaml_get(root, "sessions");
     printf("trajd %s, instance %s: %s workers, %s batches DONE, %s batches/s, %s windows/s; ready to sent p50 %s us, p99 %s us\n",
            text_of(root, "version"), text_of(root, "instance"), text_of(root, "session_count"), text_of(root, "batches_done"),
@@ -127,7 +145,9 @@ static int print_readable(const char *json)
     if (datasets)
         print_datasets(datasets);
     if (feeds)
-        print_feeds(feeds, trajd_yaml_get(root, "producers"));
+        print_feeds(feeds, producers);
+    for (const struct trajd_yaml_node *item = producers ? producers->children : NULL; item; item = item->next)
+        print_mixture(item);
     if (workers)
         print_workers(workers, feeds);
     print_trouble(root);

@@ -1,5 +1,6 @@
 """Feeds of several datasets: three real files, against feeds of each of them alone."""
 import os
+import re
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from conftest import ROOT
+from conftest import BUILD, ROOT
 
 LAB_LAYOUT = """
 layout: lab
@@ -121,6 +122,9 @@ def test_windows_of_three_files_by_weight(daemon, folder, store):
         (name, weight, 10, len(rows)) for name, weight, rows in zip(NAMES, WEIGHTS, singles)]
     assert producer["datasets"][0]["resident"] == (store == "64MiB")
     assert sum(d["made"] for d in producer["datasets"]) >= 992
+    told = subprocess.run([BUILD / "clients/cli/trajctl", "status", "--endpoint", one.endpoint], capture_output=True, text=True,
+                          env=one.environment(), check=True).stdout
+    assert re.search(r"^mixed +other +2 +\d+ +\d+ +20.00 % +(19|20|21)\.\d\d %$", told, re.M), told
     client.close()
 
 
