@@ -243,6 +243,20 @@ def test_a_daemon_that_dies_under_a_feed_is_started_again_and_nothing_repeats_or
     assert err.count("private daemon") == 3
 
 
+def test_two_runs_of_one_terminal_are_two_jobs_of_one_daemon(node):
+    """Each gets every window of the epoch, whatever the other does."""
+    code = f"""
+        import trajd
+        feed = trajd.open({str(node.config)!r})
+        ids = [int(one) for batch in feed.epoch(0) for one in batch.window_id]
+        print(len(ids), len(set(ids)), feed.info.epoch_length)"""
+    runs = [node.begin(code, TRAJD_JOB="") for _ in range(2)]
+    results = [run.communicate(timeout=120) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], results
+    assert len({number for out, _ in results for number in out.split()}) == 1, results
+    assert len(node.daemons()) == 1
+
+
 def test_a_keeper_does_not_outlive_its_feed(node):
     status, out, err = node.run(f"""
         import threading, trajd

@@ -1,13 +1,12 @@
 """trajd.connect attaches to a daemon; trajd.open finds one, or starts a private one."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
+import os
+from typing import Any, Mapping, Optional, Union
 
 from .feed import Feed
 from .settings import make
-
-if TYPE_CHECKING:
-    import os
+from .topology import detect
 
 
 def connect(endpoint: Optional[str] = None, **options: Any) -> Feed:
@@ -46,11 +45,14 @@ def open(config: Union[str, "os.PathLike[str]", Mapping[str, Any]], *, feed: Opt
     feed         may be left out where the configuration has one
     overrides    merged into the feed's mapping (None removes a key): a sweep needs no files, and shares the daemon's data
 
-    The other options are those of connect."""
+    The other options are those of connect. Processes that are to share the batches of a job say mode= or job=; without, one that
+    is no rank of several is a job of its own."""
     from . import launch
     target = launch.resolve(config, feed, overrides, timeout=timeout)
     options = dict(options, feed=target.feed, spec=target.spec, timeout=timeout)
     if target.private is None:
         return connect(target.endpoint, **options)
+    if not {"job", "mode", "rank", "world_size", "resume"} & set(options) and detect().world_size == 1:
+        options["job"] = f"pid {os.getpid()}"  # two runs of one terminal are two jobs: they never share out one epoch by accident
     with launch.Keeper(target.private) as keeper:
         return keeper.watch(connect(target.endpoint, **options))

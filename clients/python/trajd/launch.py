@@ -382,7 +382,7 @@ def _start(source: _Source, place: pathlib.Path, lock: int) -> "subprocess.Popen
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", pass_fds=[lock],
                                    start_new_session=True, env={k: v for k, v in os.environ.items() if k not in service})
     _started[:] = [child for child in _started if child.poll() is None] + [process]
-    print(f"trajd: private daemon {process.pid} for {source.name}, log: {path}", file=sys.stderr, flush=True)
+    print(f"trajd: private daemon {process.pid} for {source.name} at {place / 'run'}, log: {path}", file=sys.stderr, flush=True)
     return process
 
 
