@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #define TALLY_BYTES (UINT64_C(64) << 20) /* of all tallies at once: more columns are counted in further sweeps */
+#define BLOCK_ROWS TRAJD_TALLY_TILE /* the columns of so many rows are counted in turn while these are in the processor's cache */
 #define SLICES_PER_THREAD 2
 
 /* What the pool's slices share. */
@@ -24,21 +25,38 @@ struct trajd_statistics *statistics_new(enum trajd_statistics_source source, uin
 
 /* ---- one chunk ---- */
 
-static void count_column(struct trajd_tally *tally, const struct statistics_lane *lane, uint32_t column)
+/* Rows [row, row + count) of a run, columns [begin, end) of those of all items that are the slice's and the lane's. */
+static void count_block(struct statistics_sweep *sweep, const struct statistics_lane *lane, const struct statistics_run *run,
+                        uint64_t row, uint64_t count, uint32_t begin, uint32_t end)
 {
     const uint32_t element = trajd_dtype_size(lane->dtype);
+    const uint32_t first = sweep->items[lane->item].first_column + lane->first_column;
 
-    for (uint32_t r = 0; r < lane->run_count; r++) {
+    for (uint32_t c = begin; c < end; c++) {
+        const struct trajd_tally_values values = {
+            .base = (const char *)run->base + row * lane->row_stride_bytes + (size_t)(c - first) * element,
+            .dtype = lane->dtype,
+            .row_count = count,
+            .row_stride_bytes = lane->row_stride_bytes,
+            .group = lane->group,
+            .group_stride_bytes = (uint64_t)lane->column_count * element,
+            .weights = run->weights ? run->weights + row : NULL};
+        if (!sweep->done[c - sweep->group_begin])
+            trajd_tally_add(&sweep->tallies[c - sweep->group_begin], &values);
+    }
+}
+
+static void count_lane(struct statistics_sweep *sweep, const struct statistics_lane *lane, uint32_t begin, uint32_t end)
+{
+    const uint32_t first = sweep->items[lane->item].first_column + lane->first_column, last = first + lane->column_count;
+    const uint32_t from = begin > first ? begin : first, to = end < last ? end : last;
+
+    for (uint32_t r = 0; r < lane->run_count && from < to; r++) {
         const struct statistics_run *run = &lane->runs[r];
-        const struct trajd_tally_values values = {.base = (const char *)run->base + (size_t)column * element,
-                                                  .dtype = lane->dtype,
-                                                  .row_count = run->row_count,
-                                                  .row_stride_bytes = lane->row_stride_bytes,
-                                                  .group = lane->group,
-                                                  .group_stride_bytes = (uint64_t)lane->column_count * element,
-                                                  .weights = run->weights};
-        if (run->base)
-            trajd_tally_add(tally, &values);
+        for (uint64_t row = 0; row < run->row_count && run->base; row += BLOCK_ROWS) {
+            const uint64_t left = run->row_count - row;
+            count_block(sweep, lane, run, row, left < BLOCK_ROWS ? left : BLOCK_ROWS, from, to);
+        }
     }
 }
 
@@ -51,13 +69,8 @@ static void count_slice(void *context, uint32_t slice)
     const uint32_t begin = sweep->group_begin + (uint32_t)(columns * slice / counting->slice_count);
     const uint32_t end = sweep->group_begin + (uint32_t)(columns * (slice + 1) / counting->slice_count);
 
-    for (uint32_t l = 0; l < sweep->lane_count; l++) {
-        const struct statistics_lane *lane = &sweep->lanes[l];
-        const uint32_t first = sweep->items[lane->item].first_column + lane->first_column;
-        for (uint32_t c = 0; c < lane->column_count; c++)
-            if (first + c >= begin && first + c < end && !sweep->done[first + c - sweep->group_begin])
-                count_column(&sweep->tallies[first + c - sweep->group_begin], lane, c);
-    }
+    for (uint32_t l = 0; l < sweep->lane_count; l++)
+        count_lane(sweep, &sweep->lanes[l], begin, end);
 }
 
 void statistics_count(struct statistics_sweep *sweep)

@@ -8,7 +8,7 @@
 
 #define LEVEL_BITS 11
 #define BINS (1u << LEVEL_BITS)
-#define TILE 512
+#define TILE TRAJD_TALLY_TILE
 #define NO_NODE 0xff
 
 const double trajd_tally_quantiles[TRAJD_TALLY_QUANTILES] = {0.01, 0.10, 0.50, 0.90, 0.99};

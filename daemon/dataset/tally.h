@@ -6,7 +6,7 @@
  * 1 sweep for bytes, 3 for 32-bit keys, 6 for 64-bit keys. Quantiles are then what numpy's default (linear interpolation between
  * the two order statistics around q (n - 1)) gives in double; the order statistics are the values themselves, without error.
  *
- * Mean and variance are formed in double, tile by tile of 512 values (two passes over a tile) and merged pairwise by count, so that their
+ * Mean and variance are formed in double, tile by tile of 256 values (two passes over a tile) and merged pairwise by count, so that their
  * error does not grow with the values' distance from 0. The order of additions is that of the values: results do not depend on threads.
  * NaN and infinite values are counted and left out of everything else; -0 counts as 0. */
 #ifndef TRAJD_DATASET_TALLY_H
@@ -21,6 +21,7 @@
 #define TRAJD_TALLY_QUANTILES 5 /* 0.01, 0.10, 0.50, 0.90, 0.99 */
 #define TRAJD_TALLY_RANKS (2 * TRAJD_TALLY_QUANTILES)
 #define TRAJD_TALLY_LEVELS 6
+#define TRAJD_TALLY_TILE 256
 
 /* What is known of one feature. Without a value (count 0) the figures are NaN. */
 struct trajd_feature_statistics {

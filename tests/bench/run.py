@@ -4,8 +4,8 @@
     run.py --build build/release [PART...] [--rounds 5] [--seconds 2] [--out FILE.json]
            [--robomimic-python /path/to/python] [--torch-python /path/to/python] [--small-files]
 
-Parts, all by default: feed, start, handover, remote, read, index, cpu, mixture. Where ours and another's are compared they take turns, in one run;
-what is printed is the median, and in brackets how far the turns lie from each other. tests/bench/README.md says more.
+Parts, all by default: feed, start, handover, remote, read, index, cpu, mixture, statistics. Where ours and another's are compared
+they take turns, in one run; what is printed is the median, and in brackets how far the turns lie from each other. tests/bench/README.md says more.
 """
 import argparse
 import datetime
@@ -19,11 +19,12 @@ import part_feed
 import part_mixture
 import part_programs
 import part_start
+import part_statistics
 from bench_daemon import ROOT, commit, cpu_name
 
 PARTS = {"feed": part_feed.run, "start": part_start.run, "handover": part_programs.handover, "remote": part_programs.remote,
          "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
-         "mixture": part_mixture.run}
+         "mixture": part_mixture.run, "statistics": part_statistics.run}
 
 
 def number(value):
