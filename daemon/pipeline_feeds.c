@@ -1,0 +1,216 @@
+#include "daemon/pipeline_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SPEC_PREFIX "spec:"
+#define INSTANCE_MARK '#' /* of the names of instances; no name of the configuration has one */
+
+static struct trajd_dataset *find_dataset(struct trajd_pipeline *pipeline, const char *name)
+{
+    for (uint32_t d = 0; d < pipeline->dataset_count; d++)
+        if (strcmp(pipeline->datasets[d]->name, name) == 0)
+            return pipeline->datasets[d];
+    return NULL;
+}
+
+static const char *state_directory(const struct trajd_config *config)
+{
+    return config->state ? config->state : getenv("STATE_DIRECTORY");
+}
+
+static uint64_t rings_left(struct trajd_pipeline *pipeline)
+{
+    uint64_t left = pipeline->config->rings_bytes;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
+        const uint64_t used = trajd_feeder_ring_bytes(pipeline->feeders[f]);
+        left = left > used ? left - used : 0;
+    }
+    pthread_mutex_unlock(&pipeline->mutex);
+    return left;
+}
+
+/* The feed of the configuration that a feed's `statistics_from:` names; NULL: none. */
+static const struct trajd_window_spec *find_statistics_spec(const struct trajd_pipeline *pipeline, const struct trajd_window_spec *spec)
+{
+    for (uint32_t f = 0; spec->statistics_from && f < pipeline->config->feed_count; f++)
+        if (strcmp(pipeline->config->feeds[f]->feed_name, spec->statistics_from) == 0)
+            return pipeline->config->feeds[f];
+    return NULL;
+}
+
+enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, const struct trajd_feed_source *source,
+                                    struct trajd_feeder **feeder, struct trajd_error *error)
+{
+    const char *name = source->name;
+    struct trajd_window_spec *spec = source->spec;
+    const struct trajd_window_spec *statistics_spec = find_statistics_spec(pipeline, spec);
+    struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
+    const struct trajd_feeder_options options = {.name = name,
+                                                 .instance_of = source->instance_of,
+                                                 .spec = spec,
+                                                 .owns_spec = source->text != NULL,
+                                                 .text = source->text,
+                                                 .datasets = datasets,
+                                                 .pool = pipeline->pool,
+                                                 .server = pipeline->server,
+                                                 .journal_directory = state_directory(pipeline->config),
+                                                 .max_credit = pipeline->config->max_credit,
+                                                 .rings_left_bytes = rings_left(pipeline),
+                                                 .statistician = pipeline->statistician,
+                                                 .statistics_spec = statistics_spec,
+                                                 .statistics_dataset =
+                                                     statistics_spec ? find_dataset(pipeline, statistics_spec->parts[0].dataset) : NULL,
+                                                 .log = pipeline->log};
+    enum trajd_status status;
+
+    for (uint32_t p = 0; p < spec->part_count; p++)
+        if (!(datasets[p] = find_dataset(pipeline, spec->parts[p].dataset)))
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: no dataset %s in this daemon's configuration", name,
+                                   spec->parts[p].dataset);
+    if (pipeline->feeder_count >= pipeline->config->max_feeds)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: %u feeds are open, and limits.feeds is %u", name,
+                               pipeline->feeder_count, pipeline->config->max_feeds);
+    status = trajd_feeder_create(&options, feeder, error);
+    if (status)
+        return status;
+    pthread_mutex_lock(&pipeline->mutex);
+    pipeline->is_idle[pipeline->feeder_count] = false;
+    pipeline->feeders[pipeline->feeder_count++] = *feeder;
+    pthread_mutex_unlock(&pipeline->mutex);
+    return TRAJD_OK;
+}
+
+/* ---- feeds that jobs send ---- */
+
+/* The same text is the same feed: workers of a job share it. */
+void trajd_pipeline_name_spec(const char *text, char *name, size_t size)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (; *text; text++)
+        hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
+    snprintf(name, size, SPEC_PREFIX "%016llx", (unsigned long long)hash);
+}
+
+/* With the mutex held. */
+struct trajd_feeder *trajd_pipeline_find_listed(struct trajd_pipeline *pipeline, const char *name)
+{
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
+        if (strcmp(trajd_feeder_name(pipeline->feeders[f]), name) == 0)
+            return pipeline->feeders[f];
+    return NULL;
+}
+
+struct trajd_feeder *trajd_pipeline_find_feeder(struct trajd_pipeline *pipeline, const char *name)
+{
+    struct trajd_feeder *found;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    found = trajd_pipeline_find_listed(pipeline, name);
+    pthread_mutex_unlock(&pipeline->mutex);
+    return found;
+}
+
+static enum trajd_status add_from_text(struct trajd_pipeline *pipeline, struct trajd_feed_source *source,
+                                       struct trajd_feeder **feeder, struct trajd_error *error)
+{
+    struct trajd_yaml *yaml = NULL;
+    enum trajd_status status = trajd_yaml_parse("spec", source->text, strlen(source->text), &yaml, error);
+
+    if (!status)
+        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), source->name, &source->spec, error);
+    trajd_yaml_destroy(&yaml);
+    if (!status)
+        status = trajd_pipeline_add_feeder(pipeline, source, feeder, error);
+    if (status && source->spec)
+        trajd_window_spec_destroy(&source->spec);
+    return status;
+}
+
+enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, const char *text, struct trajd_feeder **feeder,
+                                   struct trajd_error *error)
+{
+    char name[64];
+    struct trajd_feed_source source = {.name = name, .text = text};
+
+    trajd_pipeline_name_spec(text, name, sizeof name);
+    *feeder = trajd_pipeline_find_feeder(pipeline, name);
+    return *feeder ? TRAJD_OK : add_from_text(pipeline, &source, feeder, error);
+}
+
+/* ---- instances: jobs that are elsewhere than those which read a feed ---- */
+
+static bool is_instance(const struct trajd_feeder *feeder, const char *family)
+{
+    const char *name = trajd_feeder_name(feeder);
+    const size_t length = strlen(family);
+
+    return strncmp(name, family, length) == 0 && (!name[length] || name[length] == INSTANCE_MARK);
+}
+
+/* Any feeder of the family, which shows how the others are made; *name: one that is free. */
+static const struct trajd_feeder *find_family(struct trajd_pipeline *pipeline, const char *family, char *name, size_t size)
+{
+    const struct trajd_feeder *found = NULL;
+    uint32_t number = 1;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
+        if (is_instance(pipeline->feeders[f], family))
+            found = pipeline->feeders[f];
+    do
+        snprintf(name, size, "%s%c%u", family, INSTANCE_MARK, ++number);
+    while (trajd_pipeline_find_listed(pipeline, name));
+    pthread_mutex_unlock(&pipeline->mutex);
+    return found;
+}
+
+/* Looks at what would be refused first: who is told `busy` asks again and again. */
+enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, const char *family, struct trajd_feeder **feeder,
+                                       struct trajd_error *error)
+{
+    char name[160];
+    const struct trajd_feeder *model = find_family(pipeline, family, name, sizeof name);
+    const uint64_t left = rings_left(pipeline), wanted = model ? trajd_feeder_ring_bytes(model) : 0;
+    struct trajd_feed_source source = {.name = name, .instance_of = family};
+
+    if (!model)
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s: it has just been closed: try again", family);
+    if (wanted > left)
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "feed %s: other jobs read it and are elsewhere in it; a ring of its own for this one is %llu bytes, "
+                               "and memory.rings leaves %llu: raise memory.rings, or wait for the others",
+                               family, (unsigned long long)wanted, (unsigned long long)left);
+    if (pipeline->feeder_count >= pipeline->config->max_feeds)
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "feed %s: other jobs read it and are elsewhere in it; another production for this one would be "
+                               "feed %u, and limits.feeds is %u: raise limits.feeds, or wait for the others",
+                               family, pipeline->feeder_count + 1, pipeline->config->max_feeds);
+    source.text = trajd_feeder_text(model);
+    if (source.text)
+        return add_from_text(pipeline, &source, feeder, error);
+    source.spec = trajd_feeder_spec(model);
+    return trajd_pipeline_add_feeder(pipeline, &source, feeder, error);
+}
+
+enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipeline, const char *name, struct trajd_error *error)
+{
+    char names[256] = "";
+    size_t used = 0;
+
+    for (uint32_t f = 0; pipeline->feed_names[f] && used < sizeof names; f++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", f ? ", " : "", pipeline->feed_names[f]);
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no feed %s here (there are: %s)", name,
+                           used ? names : "none; send a specification");
+}
+
+/* Those of the configuration stay. */
+bool trajd_pipeline_may_close(const struct trajd_feeder *feeder)
+{
+    const char *name = trajd_feeder_name(feeder);
+
+    return strncmp(name, SPEC_PREFIX, sizeof SPEC_PREFIX - 1) == 0 || strchr(name, INSTANCE_MARK);
+}

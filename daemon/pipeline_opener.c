@@ -1,0 +1,181 @@
+#include "daemon/pipeline_parts.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Takes one idle feed that a job sent off the list, closed; NULL if there is none. With the mutex held: no OPEN can be answered with it
+ * meanwhile. */
+static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
+{
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
+        struct trajd_feeder *feeder = pipeline->feeders[f];
+        if (!pipeline->is_idle[f] || feeder == pipeline->lent)
+            continue;
+        pipeline->is_idle[f] = false;
+        if (!trajd_pipeline_may_close(feeder) || !trajd_feed_close_if_idle(trajd_feeder_feed(feeder)))
+            continue;
+        pipeline->feeders[f] = pipeline->feeders[--pipeline->feeder_count];
+        pipeline->is_idle[f] = pipeline->is_idle[pipeline->feeder_count];
+        return feeder;
+    }
+    return NULL;
+}
+
+static void serve_request(struct trajd_pipeline *pipeline, struct trajd_opener_request *request)
+{
+    struct trajd_feeder *feeder = NULL;
+    struct trajd_error error;
+    enum trajd_status status;
+
+    if (!request->spec && request->name && !request->is_instance)
+        feeder = trajd_pipeline_find_feeder(pipeline, request->name); /* asked for before the feeds of the config were up */
+    status = feeder                 ? TRAJD_OK
+             : request->is_instance ? trajd_pipeline_open_instance(pipeline, request->name ? request->name : "", &feeder, &error)
+             : request->spec        ? trajd_pipeline_open_spec(pipeline, request->spec, &feeder, &error)
+                                    : trajd_pipeline_unknown_feed(pipeline, request->name ? request->name : "", &error);
+    if (request->is_instance && feeder)
+        LOG(pipeline->log, INFO, "feed %s: opened for a job of its own", trajd_feeder_name(feeder));
+    if (status && status != TRAJD_ERR_BUSY) /* who is told so asks again soon */
+        LOG(pipeline->log, WARNING, "OPEN: %s", error.message);
+    trajd_server_answer(pipeline->server, request->request, feeder ? trajd_feeder_feed(feeder) : NULL,
+                        status ? &error : NULL);
+}
+
+static void *run_opener(void *context)
+{
+    struct trajd_pipeline *pipeline = context;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    for (;;) {
+        struct trajd_opener_request request;
+        struct trajd_feeder *idle = NULL;
+        while (!pipeline->stop && !pipeline->request_count && !(idle = take_idle(pipeline)))
+            pthread_cond_wait(&pipeline->asked, &pipeline->mutex);
+        if (pipeline->stop && !idle)
+            break;
+        if (idle) {
+            pthread_mutex_unlock(&pipeline->mutex);
+            LOG(pipeline->log, INFO, "feed %s: closed, nobody has read it for a while", trajd_feeder_name(idle));
+            trajd_feeder_destroy(&idle);
+            pthread_mutex_lock(&pipeline->mutex);
+            continue;
+        }
+        request = pipeline->requests[0];
+        memmove(pipeline->requests, pipeline->requests + 1, --pipeline->request_count * sizeof request);
+        pthread_mutex_unlock(&pipeline->mutex);
+        serve_request(pipeline, &request);
+        free(request.name);
+        free(request.spec);
+        pthread_mutex_lock(&pipeline->mutex);
+    }
+    pthread_mutex_unlock(&pipeline->mutex);
+    return NULL;
+}
+
+static enum trajd_status ask_opener(struct trajd_pipeline *pipeline, const struct trajd_opener_request *request,
+                                    struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    if (pipeline->stop) {
+        status = trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending");
+    } else if (pipeline->request_count == TRAJD_PIPELINE_MAX_REQUESTS) {
+        status = trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%d feeds wait to be opened: try again", TRAJD_PIPELINE_MAX_REQUESTS);
+    } else {
+        pipeline->requests[pipeline->request_count++] = *request;
+        pthread_cond_signal(&pipeline->asked);
+    }
+    pthread_mutex_unlock(&pipeline->mutex);
+    return status;
+}
+
+/* ---- what the server calls, on its thread ---- */
+
+/* A feed that is open already does not wait behind one that is being loaded. */
+static bool answer_at_once(struct trajd_pipeline *pipeline, uint64_t request, const char *name)
+{
+    struct trajd_feeder *feeder;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    feeder = trajd_pipeline_find_listed(pipeline, name);
+    if (feeder)
+        trajd_server_answer(pipeline->server, request, trajd_feeder_feed(feeder), NULL);
+    pthread_mutex_unlock(&pipeline->mutex);
+    return feeder != NULL;
+}
+
+void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char *name, const char *spec, size_t spec_length)
+{
+    struct trajd_pipeline *pipeline = context;
+    struct trajd_opener_request request = {.request = request_id,
+                                     .name = name ? strdup(name) : NULL,
+                                     .spec = spec ? strndup(spec, spec_length) : NULL};
+    struct trajd_error error;
+    char spec_name[64];
+
+    if (request.spec)
+        trajd_pipeline_name_spec(request.spec, spec_name, sizeof spec_name);
+    if (!request.spec || !answer_at_once(pipeline, request_id, spec_name)) {
+        if (ask_opener(pipeline, &request, &error) == TRAJD_OK)
+            return;
+        trajd_server_answer(pipeline->server, request_id, NULL, &error);
+    }
+    free(request.name);
+    free(request.spec);
+}
+
+void trajd_pipeline_on_open_instance(void *context, uint64_t request_id, const char *name)
+{
+    struct trajd_pipeline *pipeline = context;
+    struct trajd_opener_request request = {.request = request_id, .name = strdup(name), .is_instance = true};
+    struct trajd_error error;
+
+    if (ask_opener(pipeline, &request, &error) == TRAJD_OK)
+        return;
+    trajd_server_answer(pipeline->server, request_id, NULL, &error);
+    free(request.name);
+}
+
+void trajd_pipeline_on_feed_idle(void *context, struct trajd_feed *feed)
+{
+    struct trajd_pipeline *pipeline = context;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
+        if (trajd_feeder_feed(pipeline->feeders[f]) == feed)
+            pipeline->is_idle[f] = true;
+    pthread_cond_signal(&pipeline->asked);
+    pthread_mutex_unlock(&pipeline->mutex);
+}
+
+enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline, struct trajd_error *error)
+{
+    sigset_t all, before;
+    int failed;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    failed = pthread_create(&pipeline->opener, NULL, run_opener, pipeline);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "opener thread: %s", strerror(failed));
+    pthread_setname_np(pipeline->opener, "trajd-open");
+    pipeline->opener_running = true;
+    return TRAJD_OK;
+}
+
+void trajd_pipeline_stop_opener(struct trajd_pipeline *pipeline)
+{
+    pthread_mutex_lock(&pipeline->mutex);
+    pipeline->stop = true;
+    pthread_cond_signal(&pipeline->asked);
+    pthread_mutex_unlock(&pipeline->mutex);
+    if (pipeline->opener_running)
+        pthread_join(pipeline->opener, NULL);
+    for (uint32_t r = 0; r < pipeline->request_count; r++) {
+        free(pipeline->requests[r].name);
+        free(pipeline->requests[r].spec);
+    }
+}

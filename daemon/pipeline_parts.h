@@ -1,0 +1,93 @@
+/* What the files of the pipeline share: pipeline.c starts and ends it, pipeline_feeds.c makes feeders, pipeline_opener.c answers OPEN,
+ * pipeline_view.c tells what there is. */
+#ifndef TRAJD_DAEMON_PIPELINE_PARTS_H
+#define TRAJD_DAEMON_PIPELINE_PARTS_H
+
+#include <pthread.h>
+
+#include "daemon/asker.h"
+#include "daemon/feeder.h"
+#include "daemon/pipeline.h"
+
+#define TRAJD_PIPELINE_MAX_REQUESTS 64
+#define TRAJD_PIPELINE_MAX_FEEDERS (TRAJD_CONFIG_MAX_FEEDS + 1024)
+
+/* What the opener thread is asked: a feed for an OPEN. */
+struct trajd_opener_request {
+    uint64_t request;
+    char *name, *spec;
+    bool is_instance; /* another production of the feed `name` */
+};
+
+struct trajd_pipeline {
+    const struct trajd_config *config;
+    const struct trajd_log *log;
+    uint32_t dataset_count;
+    struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
+    struct trajd_pool *pool;
+    struct trajd_statistician *statistician;
+    struct trajd_server *server;
+    const char *feed_names[TRAJD_CONFIG_MAX_FEEDS + 1];
+
+    pthread_mutex_t mutex; /* guards what follows */
+    pthread_cond_t asked;
+    bool stop;
+    uint32_t feeder_count;
+    struct trajd_feeder *feeders[TRAJD_PIPELINE_MAX_FEEDERS];
+    bool is_idle[TRAJD_PIPELINE_MAX_FEEDERS]; /* the server said so: the opener closes it, if it still is */
+    uint32_t request_count;
+    struct trajd_opener_request requests[TRAJD_PIPELINE_MAX_REQUESTS];
+    struct trajd_feeder *lent; /* the asker looks at it: it is not destroyed */
+    pthread_t opener;
+    bool opener_running;
+    struct trajd_asker *asker;
+
+    uint64_t windows_before; /* of the status line; the main thread's own */
+    int64_t windows_at_ns;
+};
+
+/* ---- pipeline_feeds.c: by the main thread before READY, then by the opener alone ---- */
+
+/* Where a feed comes from. */
+struct trajd_feed_source {
+    const char *name, *instance_of;
+    struct trajd_window_spec *spec; /* the configuration's, or read from */
+    const char *text;               /* what a job sent */
+};
+
+/* Makes a feeder and lists it; with a text the feeder owns the spec, if it could be made. */
+enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, const struct trajd_feed_source *source,
+                                            struct trajd_feeder **feeder, struct trajd_error *error);
+/* The feed that a job sent as text, new or open already. */
+enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, const char *text, struct trajd_feeder **feeder,
+                                           struct trajd_error *error);
+/* Another production of the feed `family`, for a job that is elsewhere than those that read it. */
+enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, const char *family, struct trajd_feeder **feeder,
+                                               struct trajd_error *error);
+enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipeline, const char *name, struct trajd_error *error);
+/* The name of a feed sent as text. Any thread. */
+void trajd_pipeline_name_spec(const char *text, char *name, size_t size);
+/* NULL: there is none. The first with the mutex held, the second without. */
+struct trajd_feeder *trajd_pipeline_find_listed(struct trajd_pipeline *pipeline, const char *name);
+struct trajd_feeder *trajd_pipeline_find_feeder(struct trajd_pipeline *pipeline, const char *name);
+/* Feeds of the configuration stay, whoever reads them. */
+bool trajd_pipeline_may_close(const struct trajd_feeder *feeder);
+
+/* ---- pipeline_opener.c ---- */
+
+enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline, struct trajd_error *error);
+void trajd_pipeline_stop_opener(struct trajd_pipeline *pipeline);
+/* What the server calls, on its thread: feed/server.h. `context` is the pipeline. */
+void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char *name, const char *spec, size_t spec_length);
+void trajd_pipeline_on_open_instance(void *context, uint64_t request_id, const char *name);
+void trajd_pipeline_on_feed_idle(void *context, struct trajd_feed *feed);
+
+/* ---- pipeline_view.c ---- */
+
+/* What the server calls, on its thread: datasets and producers for the status document; returns its length, 0: it did not fit. */
+size_t trajd_pipeline_describe(void *context, char *json, size_t size);
+/* What the asker calls, on its thread: the feeder stays until it is taken back. */
+struct trajd_feeder *trajd_pipeline_lend_feeder(void *context, uint32_t feed_id);
+void trajd_pipeline_take_back(void *context, struct trajd_feeder *feeder);
+
+#endif
