@@ -1,24 +1,32 @@
 #!/bin/sh
 # gpu_bundle.sh [BUILD]: builds what a GPU machine runs and gathers it, with the libraries that such a machine lacks, in
-# BUILD/gpu_bundle, which can be copied anywhere. There: gpu_run.sh PROGRAM [ARGUMENT...]
+# BUILD/gpu_bundle, which can be copied anywhere. There:
+#   gpu_run.sh test_gpu_resample                    the kernels' tests
+#   gpu_run.sh bench_resample [ARGUMENT...]         their bench
+#   gpu_run.sh test_python_cuda.py                  the Python package on the GPU; a minute; with `cpu` behind it: without a GPU
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}
 bundle=$build/gpu_bundle
-programs="test_gpu_resample bench_resample"
+programs="test_gpu_resample bench_resample fake_producer"
 
 [ -f "$build/build.ninja" ] || cmake --preset release -B "$build"
-ninja -C "$build" $programs
+ninja -C "$build"
 rm -rf "$bundle"
 mkdir -p "$bundle"
 for program in $programs; do
     file=$(find "$build/tests" -type f -name "$program" -perm -u+x)
     strip -o "$bundle/$program" "$file"
     # the C library is the other machine's own
-    ldd "$file" | awk '$3 ~ /^\// {print $3}' | grep -Ev '/(libc|libm|libdl|librt|libpthread)\.so' |
+    ldd "$file" | awk '$3 ~ /^\// {print $3}' | grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv)\.so' |
         xargs -r -I{} cp -Lu {} "$bundle/"
 done
-cp tests/tools/gpu_run.sh "$bundle/"
+# the Python package with the daemon, as the wheel has them
+build/venv/bin/python clients/python/packaging/trajd_wheel.py --build "$build" --out "$bundle"
+build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index --no-deps --no-compile --target "$bundle/python" "$bundle"/trajd-*.whl
+rm "$bundle"/trajd-*.whl
+build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
+cp tests/gpu/test_python_cuda.py tests/tools/gpu_run.sh "$bundle/"
 git rev-parse --short HEAD >"$bundle/commit"
-git diff --quiet HEAD -- kernels tests/bench tests/gpu || echo "and changes" >>"$bundle/commit"
+git diff --quiet HEAD -- kernels daemon clients tests/bench tests/gpu || echo "and changes" >>"$bundle/commit"
 du -sh "$bundle"
