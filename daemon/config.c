@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/memory.h"
+#include "kernels/tuning.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define SECOND INT64_C(1000000000)
@@ -15,6 +16,7 @@ const struct trajd_config_key trajd_config_keys[] = {
     {NULL, "runtime", KEY_STRING, offsetof(struct trajd_config, runtime), 0, 0, 0},
     {NULL, "cache", KEY_STRING, offsetof(struct trajd_config, cache), 0, 0, 0},
     {NULL, "state", KEY_STRING, offsetof(struct trajd_config, state), 0, 0, 0},
+    {NULL, "tuning", KEY_STRING, offsetof(struct trajd_config, tuning), 0, 0, 0},
     {NULL, "group_access", KEY_BOOL, offsetof(struct trajd_config, group_access), 0, 0, false},
     {NULL, "feed_idle", KEY_DURATION, offsetof(struct trajd_config, feed_idle_ns), SECOND / 10, 86400 * SECOND, 60 * SECOND},
     {NULL, "exit_idle", KEY_DURATION, offsetof(struct trajd_config, exit_idle_ns), 0, 86400 * SECOND, 0},
@@ -350,7 +352,8 @@ static enum trajd_status resolve_path(struct trajd_config *config, const char *f
 
 static enum trajd_status resolve_paths(struct trajd_config *config, const char *file, struct trajd_error *error)
 {
-    const char **directories[] = {&config->runtime, &config->cache, &config->state, &config->listen_keys};
+    const char **directories[] = {&config->runtime, &config->cache, &config->state, &config->listen_keys,
+                                  &config->tuning};
     char *real = realpath(file, NULL);
     enum trajd_status status = TRAJD_OK;
 
@@ -387,6 +390,8 @@ enum trajd_status trajd_config_load(const char *path, const struct trajd_config_
         status = apply_values(config, values, value_count, error);
     if (!status)
         status = resolve_paths(config, path, error);
+    if (!status && config->tuning && trajd_tuning_load(config->tuning, &config->tuning_table, error))
+        status = trajd_error_prefix(error, "%s: tuning", path);
     if (status)
         trajd_config_destroy(&config);
     *out = config;
@@ -404,6 +409,7 @@ void trajd_config_destroy(struct trajd_config **out)
         trajd_window_spec_destroy(&config->feeds[f]);
     for (uint32_t i = 0; i < config->resolved_count; i++)
         free(config->resolved[i]);
+    trajd_tuning_destroy(&config->tuning_table);
     trajd_yaml_destroy(&config->yaml);
     free(config);
 }

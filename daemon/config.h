@@ -12,6 +12,8 @@
 #define TRAJD_CONFIG_MAX_DATASETS 64
 #define TRAJD_CONFIG_MAX_FEEDS 64
 
+struct trajd_tuning;
+
 struct trajd_config_dataset {
     const char *name;
     const char *path;
@@ -21,6 +23,7 @@ struct trajd_config_dataset {
 struct trajd_config {
     const char *runtime;          /* directory of the sockets; NULL: $RUNTIME_DIRECTORY, else /run/trajd/main */
     const char *cache;            /* directory of index caches; NULL: $CACHE_DIRECTORY, else none */
+    const char *tuning;           /* file of measured launch shapes of a GPU; NULL: none */
     const char *state;            /* directory of journals; NULL: $STATE_DIRECTORY, else none */
     bool group_access;            /* whoever is in the runtime directory's group may read feeds; else our uid and root alone */
     const char *listen_tcp;       /* "ADDRESS:PORT" for remote workers; NULL: local ones alone */
@@ -40,8 +43,9 @@ struct trajd_config {
     uint32_t dataset_count, feed_count;
     struct trajd_config_dataset datasets[TRAJD_CONFIG_MAX_DATASETS];
     struct trajd_window_spec *feeds[TRAJD_CONFIG_MAX_FEEDS];
+    struct trajd_tuning *tuning_table; /* what it holds; NULL: none */
     struct trajd_yaml *yaml;      /* owns all strings but the paths, which are */
-    char *resolved[2 * TRAJD_CONFIG_MAX_DATASETS + 4]; /* relative to the file's folder */
+    char *resolved[2 * TRAJD_CONFIG_MAX_DATASETS + 5]; /* relative to the file's folder */
     uint32_t resolved_count;
 };
 

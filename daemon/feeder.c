@@ -130,9 +130,10 @@ static enum trajd_status start_thread(struct trajd_feeder *feeder, struct trajd_
     return TRAJD_OK;
 }
 
-static enum trajd_status make_parts(struct trajd_feeder *feeder, struct trajd_dataset *const *datasets, struct trajd_error *error)
+static enum trajd_status make_parts(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
+                                    struct trajd_error *error)
 {
-    const struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(feeder->pool)};
+    const struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(feeder->pool), .tuning = options->tuning};
     enum trajd_status status = TRAJD_OK;
 
     feeder->parts = calloc(feeder->plan->part_count, sizeof *feeder->parts);
@@ -142,7 +143,7 @@ static enum trajd_status make_parts(struct trajd_feeder *feeder, struct trajd_da
         struct trajd_feeder_part *part = &feeder->parts[p];
         struct trajd_resample_request shape;
 
-        part->dataset = datasets[p];
+        part->dataset = options->datasets[p];
         part->plan = feeder->plan->parts[p];
         shape = part->plan->request;
         shape.window_count = feeder->spec->global_batch;
@@ -212,7 +213,7 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
     if (!status)
         status = check_ring(feeder, options, error);
     if (!status)
-        status = make_parts(feeder, options->datasets, error);
+        status = make_parts(feeder, options, error);
     if (!status && options->server)
         status = trajd_feeder_load_rows(feeder, error);
     if (!status)

@@ -26,6 +26,7 @@ struct trajd_feeder_options {
     bool owns_spec;
     const char *text;                     /* copied: what the specification was read from, if a job sent it; else NULL */
     struct trajd_dataset *const *datasets;/* [spec->part_count], of spec->parts; must outlive the feeder */
+    const struct trajd_tuning *tuning;    /* of the kernels, or NULL; must outlive the feeder */
     struct trajd_pool *pool;              /* shared with other feeders; NULL: the feeder's thread alone */
     struct trajd_server *server;          /* NULL: nothing is served, the plan is only made (--check) */
     const char *journal_directory;        /* or NULL */

@@ -54,6 +54,7 @@ enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, con
                                                  .owns_spec = source->text != NULL,
                                                  .text = source->text,
                                                  .datasets = datasets,
+                                                 .tuning = pipeline->config->tuning_table,
                                                  .pool = pipeline->pool,
                                                  .server = pipeline->server,
                                                  .journal_directory = state_directory(pipeline->config),

@@ -37,11 +37,14 @@ struct row {
 #define COMPUTE_CAPABILITY_MIN 80
 
 static const struct row table[] = {
-    /* bench_resample on an H200: the policy's batch 8 us, against 92 by cpu_rows. How a launch is cut is cuda/shape.c's. */
+    /* bench_resample on an H200: the policy's batch 4 us, against 92 by cpu_rows. How a launch is cut is cuda/shape.c's. */
     {"cuda", true, 0, 0, "goes to the GPU", true},
     {"cuda_steps", false, 0, 0, "was asked for by name", true},
     {"cuda_walk", false, 0, 0, "was asked for by name", true},
     {"cuda_direct", false, 0, 0, "was asked for by name", true},
+    {"cuda_narrow", false, 0, 0, "was asked for by name", true},
+    {"cuda_batch", false, 0, 0, "was asked for by name", true},
+    {"cuda_tile", false, 0, 0, "was asked for by name", true},
     /* bench_cpu 2 against bench_cpu 1: long and narrow 570 us for 1103, mean 671 for 1161, wide scaled 364 for 666. */
     {"cpu_rows", true, 2, 2 * SLICE_NS, "is worth more than one thread", false},
     /* bench_cpu 1: the policy's batch 92 us (rows) and 166 us (three clocks), images at memcpy's speed. */
@@ -92,8 +95,7 @@ void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_c
     *problem = (struct trajd_problem){.window_count = shape->window_count,
                                       .bracket_count = shape->bracket_count,
                                       .stream_count = shape->stream_count,
-                                      .row_count = row_count,
-                                      .has_window_rows = shape->window_rows != NULL};
+                                      .row_count = row_count};
     for (uint32_t b = 0; b < shape->bracket_count; b++) {
         const struct trajd_grid *grid = &shape->grids[shape->brackets[b].grid_index];
         if (grid->step_count > problem->step_count)
@@ -111,7 +113,7 @@ void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_c
 static bool serves(const struct row *row, const struct trajd_problem *problem, const struct trajd_device_facts *facts)
 {
     if (row->on_gpu)
-        return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN && !problem->has_window_rows;
+        return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN;
     return facts->cpu_threads >= row->min_threads && problem->cpu_ns >= row->min_cpu_ns;
 }
 

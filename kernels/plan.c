@@ -7,6 +7,7 @@
 
 #include "kernels/choose.h"
 #include "kernels/cuda/pack.h"
+#include "kernels/cuda/trials.h"
 #include "kernels/device.h"
 #include "kernels/pool.h"
 #include "kernels/resample_cpu.h"
@@ -34,6 +35,9 @@ static const struct {
     {"cuda_steps", TRAJD_CUDA_STEPS},
     {"cuda_walk", TRAJD_CUDA_WALK},
     {"cuda_direct", TRAJD_CUDA_DIRECT},
+    {"cuda_narrow", TRAJD_CUDA_NARROW},
+    {"cuda_batch", TRAJD_CUDA_BATCH},
+    {"cuda_tile", TRAJD_CUDA_TILE},
 };
 
 /* What a run is held against: the numbers of the shape's streams, none of its pointers. */
@@ -51,7 +55,7 @@ struct trajd_plan {
     struct trajd_device_facts facts;
     run_windows *run; /* NULL: on a GPU */
     int cuda_style;
-    char description[256];
+    char description[448];
     uint32_t window_count;
     uint32_t bracket_count;
     uint32_t stream_count;
@@ -89,14 +93,15 @@ static bool same_shape(const struct stream_shape *a, const struct stream_shape *
 
 static void describe_cuda(struct trajd_plan *plan, const struct trajd_resample_request *shape)
 {
+    const uint32_t launches = trajd_cuda_launch_count(shape);
     struct trajd_cuda_shape cut;
+    char why[128];
 
-    trajd_cuda_describe(shape, &plan->facts, plan->cuda_style, &cut);
+    trajd_cuda_describe(shape, &plan->facts, plan->cuda_style, &cut, why, sizeof why);
     snprintf(plan->description, sizeof plan->description,
-             "%s: %u windows x %u streams, %u launch%s of tiles of %u steps, %u threads, style %u: %s",
-             plan->choice.variant, shape->window_count, shape->stream_count, trajd_cuda_launch_count(shape),
-             trajd_cuda_launch_count(shape) == 1 ? "" : "es", cut.tile_steps, cut.thread_count, cut.style,
-             plan->choice.reason);
+             "%s: %u windows x %u streams, %u launch%s, %s of %u steps, %u threads, %s; %s", plan->choice.variant,
+             shape->window_count, shape->stream_count, launches, launches == 1 ? "" : "es",
+             trajd_cuda_style_name(cut.style), cut.tile_steps, cut.thread_count, why, plan->choice.reason);
 }
 
 static void describe(struct trajd_plan *plan, const struct trajd_problem *problem)

@@ -12,6 +12,7 @@ extern "C" {
 #endif
 
 struct trajd_pool;
+struct trajd_tuning;
 struct trajd_device_stream; /* device.h */
 
 /* What a plan runs on. Filled by the caller from what is there; plain numbers, so that a choice can be tested anywhere. */
@@ -20,6 +21,7 @@ struct trajd_device_facts {
     uint32_t sm_count;       /* multiprocessors; 0: no GPU is to be used */
     uint32_t compute_capability; /* 80, 90, ... */
     uint64_t l2_size_bytes;
+    const struct trajd_tuning *tuning; /* tuning.h: measured launch shapes; NULL: by rule */
 };
 
 /* The choice: opaque, made once per feed (per shape), immutable while it runs. */

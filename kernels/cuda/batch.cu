@@ -1,25 +1,51 @@
-/* The batch kernel: requests of many small streams, as a policy asks for them. Every element finds its own
- * target.
+/* Requests of many small streams, as a policy asks for them, in one launch: a warp a few targets of a stream.
  *
  * Math      resample.h.
- * Shapes    any; meant for few steps and features. A block serves a tile of shape.tile_steps targets of one
- * window, for all brackets and streams. Requires  addresses aligned to their elements. Moves     counts,
- * anchors, offsets; the window's stamps; two rows a target; output and mask once. Threads   warps share out
- * the brackets and stage their stamps; then each stream has warps of its own, and a thread goes from offset
- * to output by itself: four loads in a row, and those of all streams at the same time. Numerics  a from exact
- * integer differences; float or double, one rounding at the store. Chosen    shape.c: where there are no more
- * elements than threads, or few times as many.
+ * Shapes    any; meant for few steps and features. A group is a stream, or streams that share a mask; a task
+ * is steps_per_task steps of a group in one window, a unit a feature or a quaternion of a step. A warp serves
+ * a task. Requires  addresses aligned to their elements. Moves     counts, anchors, offsets; a window's first
+ * and last stamp and four around each target; two rows a target; output and mask once. Threads   a lane goes
+ * from offset to output by itself: four loads in a row, those of all tasks at the same time. The lanes of a
+ *           step agree on its mask by ballots. No shared memory, no barrier.
+ * Numerics  a from exact integer differences; float or double, one rounding at the store.
+ * Chosen    shape.c: where there are few units.
  */
 #include "kernels/cuda/windows.cuh"
 
-/* One element or quaternion. Returns the mask code of its target as far as this unit knows. */
 template <typename P>
-__device__ __forceinline__ uint32_t serve_unit(const P &problem, const trajd_cuda_stream &stream,
-                                               uint32_t window, const window_view &view, int64_t offset,
-                                               uint32_t unit, char *output, float *derivative)
+__device__ __forceinline__ window_view view_window(const P &problem, uint32_t bracket_index, uint32_t window)
 {
-    const bool wide = is_wide(stream.source_type);
+    const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
+    window_view view;
+
+    view.row_begin = window * bracket.dense_rows;
+    view.clock.row_count = bracket.dense_rows;
+    view.anchor = 0;
+    if (bracket.row_begin) {
+        view.row_begin = __ldg(bracket.row_begin + window);
+        view.clock.row_count = __ldg(bracket.row_count + window);
+        view.anchor = __ldg(bracket.anchor + window);
+    }
+    view.unit = bracket.unit;
+    view.clock.rate = bracket.rate;
+    view.clock.stamps_ns = bracket.stamps_ns ? bracket.stamps_ns + view.row_begin : NULL;
+    view.clock.first_ns = view.clock.last_ns = 0;
+    if (view.clock.stamps_ns && view.unit == TRAJD_GRID_NS && view.clock.row_count > 0) {
+        view.clock.first_ns = __ldg(view.clock.stamps_ns);
+        view.clock.last_ns = __ldg(view.clock.stamps_ns + view.clock.row_count - 1);
+    }
+    return view;
+}
+
+/* One feature or quaternion. Returns the mask code of its target as far as this unit knows. */
+template <typename STREAM>
+__device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t window, uint32_t place,
+                                               uint32_t step, const window_view &view, const target &target,
+                                               uint32_t unit)
+{
+    const bool wide = is_wide(source_type_of(stream));
     const char *rows = stream.base + view.row_begin * (int64_t)stream.row_stride_bytes;
+    char *output = stream.output + place * stream.window_stride_bytes + step * stream.step_stride_bytes;
     full_entry full;
     entry entry;
     bool nan;
@@ -28,94 +54,148 @@ __device__ __forceinline__ uint32_t serve_unit(const P &problem, const trajd_cud
         rows = (const char *)__ldg((const unsigned long long *)stream.bases + window);
         rows = rows ? rows + stream.first_column_bytes : NULL;
     }
-    const target target = find_target(view, offset);
     const uint32_t code = resolve_entry(stream, view.clock.row_count, target, rows, entry);
     resolve_full(stream, view, target, entry, full);
-    if (picks_rows(stream) && !stream.scale && stream.source_type == stream.output_type)
-        nan = copy_unit(stream, entry, element_size(stream.source_type), unit, output);
+    if (picks_rows(stream) && !stream.scale && source_type_of(stream) == output_type_of(stream))
+        nan = copy_unit(stream, entry, element_size(source_type_of(stream)), unit, output);
     else if (wide)
         nan = write_unit<double>(stream, entry, full, unit, output);
     else
         nan = write_unit<float>(stream, entry, full, unit, output);
-    if (derivative && wide)
-        write_derivative<double>(stream, entry, full, unit, derivative);
-    else if (derivative)
-        write_derivative<float>(stream, entry, full, unit, derivative);
+    if (stream.derivative) {
+        float *slopes = (float *)((char *)stream.derivative + place * stream.derivative_window_stride_bytes +
+                                  step * stream.derivative_step_stride_bytes);
+        if (wide)
+            write_derivative<double>(stream, entry, full, unit, slopes);
+        else
+            write_derivative<float>(stream, entry, full, unit, slopes);
+    }
     return nan ? max(code, (uint32_t)TRAJD_MASK_NAN) : code;
 }
 
-template <typename P>
-__device__ __forceinline__ void
-serve_stream(const P &problem, const trajd_cuda_stream &stream, uint32_t window, uint64_t first_step,
-             const team &team, const found_window *found, const int64_t *stages, uint32_t *masks)
+/* The largest code of some lanes; codes have three bits. */
+__device__ __forceinline__ uint32_t largest_code(uint32_t code, uint32_t lanes)
 {
-    const uint32_t here =
-        steps_here(problem.brackets[stream.bracket_index].step_count, first_step, problem.shape.tile_steps);
-    const uint32_t units = is_slerp(stream.kind) ? stream.feature_count / 4 : stream.feature_count;
-    const window_view view = view_of(problem, stream.bracket_index, found[stream.bracket_index], stages);
-    char *output =
-        stream.output + window * stream.window_stride_bytes + first_step * stream.step_stride_bytes;
-    char *slopes = (char *)stream.derivative + window * stream.derivative_window_stride_bytes +
-                   first_step * stream.derivative_step_stride_bytes;
-    const lane_place lane = place_lane(team, units);
+    uint32_t largest = 0;
 
-#pragma unroll 1
-    for (uint32_t unit = lane.vector; unit < units; unit += lane.vector_step)
-#pragma unroll 1
-        for (uint32_t t = lane.slot; t < here; t += lane.slots) {
-            uint32_t code = serve_unit(
-                problem, stream, window, view,
-                load_offset(problem, stream.bracket_index, window, first_step + t), unit,
-                output + t * stream.step_stride_bytes,
-                stream.derivative ? (float *)(slopes + t * stream.derivative_step_stride_bytes) : NULL);
-            if (code != TRAJD_MASK_VALID && stream.mask_slot != TRAJD_CUDA_NO_MASK)
-                atomicMax(masks + stream.mask_slot * problem.shape.tile_steps + t, code);
+#pragma unroll
+    for (uint32_t bit = 4; bit > 0; bit /= 2) {
+        const uint32_t have = __ballot_sync(0xffffffffu, code & bit) & lanes;
+        if (have) {
+            largest |= bit;
+            lanes = have;
         }
+    }
+    return largest;
 }
 
-template <typename P>
+/* What a lane does of a step: units unit, unit + 32, ... over the group's streams. */
+template <int SOURCE, int OUTPUT, typename P>
+__device__ __forceinline__ uint32_t serve_units(const P &problem, const trajd_cuda_group &group,
+                                                uint32_t window, uint32_t place, uint32_t step, uint32_t unit)
+{
+    uint32_t code = TRAJD_MASK_VALID, s = group.first_stream, before = 0, found_bracket = UINT32_MAX;
+    window_view view;
+    target target;
+
+#pragma unroll 1
+    for (; unit < group.unit_count; unit += 32) {
+        while (unit - before >= problem.streams[s].unit_count)
+            before += problem.streams[s++].unit_count;
+        const typed_stream<SOURCE, OUTPUT> &stream =
+            static_cast<const typed_stream<SOURCE, OUTPUT> &>(problem.streams[s]);
+        if (stream.bracket_index != found_bracket) {
+            const trajd_cuda_bracket &bracket = problem.brackets[stream.bracket_index];
+            const int64_t offset = __ldg(bracket.offsets + window * bracket.offsets_per_window + step);
+            found_bracket = stream.bracket_index;
+            view = view_window(problem, found_bracket, window);
+            target = find_target(view, offset);
+        }
+        code = max(code, serve_unit(stream, window, place, step, view, target, unit - before));
+    }
+    return code;
+}
+
+/* As in lean.cuh. */
+__device__ __forceinline__ void touch_parameters(const trajd_cuda_stream &stream,
+                                                 const trajd_cuda_bracket &bracket)
+{
+    asm volatile("" ::"l"(stream.base), "l"(stream.output), "l"(stream.mask), "l"(stream.max_age_ns),
+                 "l"(stream.derivative), "r"(stream.feature_count), "l"(bracket.stamps_ns),
+                 "l"(bracket.row_begin), "r"(bracket.unit));
+}
+
+template <int SOURCE, int OUTPUT, typename P>
 __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS_MIN)
     resample_batch(const __grid_constant__ P problem)
 {
-    extern __shared__ __align__(16) char memory[];
-    __shared__ found_window found[TRAJD_CUDA_BRACKETS_MAX];
-    int64_t *stages = (int64_t *)memory;
-    uint32_t *masks = (uint32_t *)(stages + problem.bracket_count * problem.shape.stage_rows);
-    const uint64_t first_step = (uint64_t)blockIdx.x * problem.shape.tile_steps;
-    const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
+    const uint32_t task = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t window = blockIdx.x;
+    uint32_t g = 0, code = TRAJD_MASK_VALID;
 
-#pragma unroll 1
-    for (uint64_t next = blockIdx.y; next < problem.window_count; next += gridDim.y) {
-        const uint32_t window = (uint32_t)next;
+    if (task >= problem.task_count)
+        return;
+    while (g + 1 < problem.group_count && problem.groups[g + 1].first_task <= task)
+        g++;
+    const trajd_cuda_group &group = problem.groups[g];
+    const uint32_t slot = lane * group.unit_reciprocal >> 16, unit = lane - slot * group.unit_count;
+    const uint32_t step = (task - group.first_task) * group.steps_per_task + slot;
+    const bool serves = slot < group.steps_per_task && step < group.step_count;
 
-        for (uint32_t i = threadIdx.x; i < problem.mask_count * problem.shape.tile_steps; i += blockDim.x)
-            masks[i] = TRAJD_MASK_VALID;
-        open_windows(problem, window, stages, found);
-        __syncthreads();
-#pragma unroll 1
-        for (uint32_t s = 0; s < problem.stream_count; s++) {
-            const trajd_cuda_stream &stream = problem.streams[s];
-            const uint32_t first_warp = stream.first_warp % warps;
-            if (warp >= first_warp && warp < first_warp + stream.warp_count)
-                serve_stream(problem, stream, window, first_step,
-                             {threadIdx.x - first_warp * 32, stream.warp_count * 32u}, found, stages, masks);
-        }
-        __syncthreads();
-        write_masks(problem, window, first_step, masks);
-        __syncthreads();
+    touch_parameters(problem.streams[group.first_stream],
+                     problem.brackets[problem.streams[group.first_stream].bracket_index]);
+    wait_for_earlier_launches();
+    const uint32_t place = place_of(problem, window);
+    if (serves)
+        code = serve_units<SOURCE, OUTPUT>(problem, group, window, place, step, unit);
+    __syncwarp();
+    const trajd_cuda_stream &stream = problem.streams[group.first_stream];
+    if (stream.mask_slot == TRAJD_CUDA_NO_MASK)
+        return;
+    const uint32_t width = min(group.unit_count, 32u);
+    const uint32_t lanes = (width < 32 ? (1u << width) - 1 : 0xffffffffu) << (slot * width);
+    code = largest_code(code, lanes);
+    if (serves && unit == 0) {
+        uint8_t *mask = stream.mask + place * stream.mask_window_stride_bytes + step;
+        *mask = (uint8_t)(stream.mask_continues ? max(code, (uint32_t)*mask) : code);
     }
+}
+
+/* The types that all streams have; 0: they differ, or others. */
+template <typename P> static void (*kernel_of(const struct trajd_cuda_problem *problem))(const P)
+{
+    const struct trajd_cuda_stream *first = &problem->streams[0];
+
+    for (int s = 1; s < problem->stream_count; s++)
+        if (first[s].source_type != first->source_type || first[s].output_type != first->output_type)
+            return resample_batch<0, 0, P>;
+    if (first->source_type == TRAJD_BF16 && first->output_type == TRAJD_BF16)
+        return resample_batch<TRAJD_BF16, TRAJD_BF16, P>;
+    if (first->source_type == TRAJD_F32 && first->output_type == TRAJD_F32)
+        return resample_batch<TRAJD_F32, TRAJD_F32, P>;
+    if (first->source_type == TRAJD_F32 && first->output_type == TRAJD_BF16)
+        return resample_batch<TRAJD_F32, TRAJD_BF16, P>;
+    return resample_batch<0, 0, P>;
 }
 
 extern "C" int trajd_cuda_launch_batch(const struct trajd_cuda_problem *problem, void *stream)
 {
-    dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1,
-              problem->window_count < TRAJD_CUDA_GRID_HEIGHT_MAX ? problem->window_count
-                                                                 : TRAJD_CUDA_GRID_HEIGHT_MAX);
-    uint32_t threads = problem->shape.thread_count, shared = trajd_cuda_shared_bytes(problem);
+    uint32_t threads = problem->shape.thread_count;
+    dim3 grid(problem->window_count, (problem->task_count - 1) / (threads / 32) + 1);
 
     if (has_few_streams(problem))
-        resample_batch<<<grid, threads, shared, (cudaStream_t)stream>>>(take_few_streams(problem));
-    else
-        resample_batch<<<grid, threads, shared, (cudaStream_t)stream>>>(*problem);
-    return (int)cudaGetLastError();
+        return launch_kernel(kernel_of<struct few_streams>(problem), take_few_streams(problem), grid, threads,
+                             0, problem->shape.overlaps, stream);
+    return launch_kernel(kernel_of<struct trajd_cuda_problem>(problem), *problem, grid, threads, 0,
+                         problem->shape.overlaps, stream);
+}
+
+static __global__ void do_nothing(const uint32_t)
+{
+    wait_for_earlier_launches();
+}
+
+extern "C" int trajd_cuda_launch_nothing(int overlaps, void *stream)
+{
+    return launch_kernel(do_nothing, (uint32_t)0, dim3(1), 32, 0, overlaps, stream);
 }

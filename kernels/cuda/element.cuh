@@ -42,6 +42,15 @@ template <typename E, int V> __device__ __forceinline__ vector_of<E, V> load_vec
     return loaded;
 }
 
+/* Rows may lie in shared or global memory. */
+template <typename E, int V> __device__ __forceinline__ vector_of<E, V> load_any(const char *address)
+{
+    vector_of<E, V> loaded;
+
+    loaded.raw = *(const typename raw_of<sizeof(E) * V>::type *)address;
+    return loaded;
+}
+
 template <typename E, int V>
 __device__ __forceinline__ void store_vector(char *address, const vector_of<E, V> &vector)
 {

@@ -78,9 +78,22 @@ __device__ __forceinline__ target find_target(const window_view &view, int64_t o
     return found;
 }
 
-/* The stream's row and mask code for a target inside the rows. */
-__device__ __forceinline__ uint32_t resolve_inside(const trajd_cuda_stream &stream, const target &target,
-                                                   int64_t &row, entry &out)
+/* past / width in float, from 1 to 2^64: a division within one unit of the last place, without its slow path.
+ */
+__device__ __forceinline__ float share_of(uint64_t past, uint64_t width)
+{
+    const float above = (float)past, below = (float)width;
+    float reciprocal;
+
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(below));
+    const float share = above * reciprocal;
+    return fmaf(fmaf(-share, below, above), reciprocal, share);
+}
+
+/* The stream's row and mask code for a target inside the rows. STREAM: whatever has a stream's rules. */
+template <typename STREAM>
+__device__ __forceinline__ uint32_t resolve_inside(const STREAM &stream, const target &target, int64_t &row,
+                                                   entry &out)
 {
     uint32_t code = TRAJD_MASK_VALID;
 
@@ -93,14 +106,15 @@ __device__ __forceinline__ uint32_t resolve_inside(const trajd_cuda_stream &stre
     if (stream.kind == TRAJD_KIND_NEAREST)
         row += target.past >= target.width - target.past;
     else if (stream.kind != TRAJD_KIND_PREVIOUS && stream.kind != TRAJD_KIND_MEAN) {
-        out.a = (float)target.past / (float)target.width;
+        out.a = share_of(target.past, target.width);
         out.next_bytes = (uint32_t)stream.row_stride_bytes;
     }
     return code;
 }
 
 /* Fills the stream's entry; returns its mask code so far: a NaN shows later. */
-__device__ __forceinline__ uint32_t resolve_entry(const trajd_cuda_stream &stream, int64_t row_count,
+template <typename STREAM>
+__device__ __forceinline__ uint32_t resolve_entry(const STREAM &stream, int64_t row_count,
                                                   const target &target, const char *rows, entry &out)
 {
     int64_t row = target.row;

@@ -89,7 +89,7 @@ __device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_s
 /* Streams are served side by side, each by the warps that the host gave it, so that their loads are in flight
  * together. */
 template <typename P>
-__device__ __forceinline__ void write_streams(const P &problem, uint32_t window, uint64_t first_step,
+__device__ __forceinline__ void write_streams(const P &problem, uint32_t place, uint64_t first_step,
                                               const tile_shared &shared)
 {
     const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
@@ -103,8 +103,8 @@ __device__ __forceinline__ void write_streams(const P &problem, uint32_t window,
         uint32_t here = steps_here(problem.brackets[stream.bracket_index].step_count, first_step,
                                    problem.shape.tile_steps);
         char *output =
-            stream.output + window * stream.window_stride_bytes + first_step * stream.step_stride_bytes;
-        char *derivative = (char *)stream.derivative + window * stream.derivative_window_stride_bytes +
+            stream.output + place * stream.window_stride_bytes + first_step * stream.step_stride_bytes;
+        char *derivative = (char *)stream.derivative + place * stream.derivative_window_stride_bytes +
                            first_step * stream.derivative_step_stride_bytes;
         uint32_t *mask = stream.mask_slot == TRAJD_CUDA_NO_MASK
                              ? NULL
@@ -125,9 +125,10 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
     const tile_shared shared = cut_shared(problem, memory);
     const uint64_t first_step = (uint64_t)blockIdx.x * problem.shape.tile_steps;
 
+    wait_for_earlier_launches();
 #pragma unroll 1
     for (uint64_t next = blockIdx.y; next < problem.window_count; next += gridDim.y) {
-        const uint32_t window = (uint32_t)next;
+        const uint32_t window = (uint32_t)next, place = place_of(problem, window);
         uint32_t bracket_index, step;
         bool has_target = locate_target(problem, first_step, threadIdx.x, bracket_index, step);
         int64_t offset = has_target ? load_offset(problem, bracket_index, window, first_step + step) : 0;
@@ -147,9 +148,9 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
                 offset = load_offset(problem, bracket_index, window, first_step + step);
         }
         __syncthreads();
-        write_streams(problem, window, first_step, shared);
+        write_streams(problem, place, first_step, shared);
         __syncthreads();
-        write_masks(problem, window, first_step, shared.masks);
+        write_masks(problem, place, first_step, shared.masks);
         __syncthreads();
     }
 }
@@ -159,11 +160,11 @@ extern "C" int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, 
     dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1,
               problem->window_count < TRAJD_CUDA_GRID_HEIGHT_MAX ? problem->window_count
                                                                  : TRAJD_CUDA_GRID_HEIGHT_MAX);
-    uint32_t threads = problem->shape.thread_count, shared = trajd_cuda_shared_bytes(problem);
+    uint32_t threads = problem->shape.thread_count, shared = (uint32_t)trajd_cuda_shared_bytes(problem);
 
     if (has_few_streams(problem))
-        resample_full<<<grid, threads, shared, (cudaStream_t)stream>>>(take_few_streams(problem));
-    else
-        resample_full<<<grid, threads, shared, (cudaStream_t)stream>>>(*problem);
-    return (int)cudaGetLastError();
+        return launch_kernel(resample_full<struct few_streams>, take_few_streams(problem), grid, threads,
+                             shared, problem->shape.overlaps, stream);
+    return launch_kernel(resample_full<struct trajd_cuda_problem>, *problem, grid, threads, shared,
+                         problem->shape.overlaps, stream);
 }

@@ -13,6 +13,32 @@
 #define QUATERNION_SQUARE_MAX 1e30
 #define QUATERNION_UNIT_SLACK 1e-5
 
+/* A stream whose types are known when the kernel is built; 0: not. */
+template <int SOURCE, int OUTPUT> struct typed_stream : trajd_cuda_stream {
+};
+
+__device__ __forceinline__ uint32_t source_type_of(const trajd_cuda_stream &stream)
+{
+    return stream.source_type;
+}
+
+__device__ __forceinline__ uint32_t output_type_of(const trajd_cuda_stream &stream)
+{
+    return stream.output_type;
+}
+
+template <int SOURCE, int OUTPUT>
+__device__ __forceinline__ uint32_t source_type_of(const typed_stream<SOURCE, OUTPUT> &stream)
+{
+    return SOURCE ? (uint32_t)SOURCE : stream.source_type;
+}
+
+template <int SOURCE, int OUTPUT>
+__device__ __forceinline__ uint32_t output_type_of(const typed_stream<SOURCE, OUTPUT> &stream)
+{
+    return OUTPUT ? (uint32_t)OUTPUT : stream.output_type;
+}
+
 __device__ __forceinline__ bool is_slerp(uint32_t kind)
 {
     return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
@@ -46,17 +72,16 @@ template <typename T> __device__ __forceinline__ T into_range(T value, T low, T 
     return result < low || result >= low + period ? low : result;
 }
 
-template <typename T>
-__device__ __forceinline__ T mean_value(const trajd_cuda_stream &stream, const char *row, int64_t count,
-                                        uint64_t d)
+template <typename T, typename STREAM>
+__device__ __forceinline__ T mean_value(const STREAM &stream, const char *row, int64_t count, uint64_t d)
 {
     double sum = 0;
     int64_t used = 0;
 
     if (count < 1)
-        return load_element<T>(stream.source_type, row, d);
+        return load_element<T>(source_type_of(stream), row, d);
     for (int64_t i = count - 1; i >= 0; i--) {
-        T value = load_element<T>(stream.source_type, row - i * (int64_t)stream.row_stride_bytes, d);
+        T value = load_element<T>(source_type_of(stream), row - i * (int64_t)stream.row_stride_bytes, d);
         if (!isnan(value)) {
             sum += (double)value;
             used++;
@@ -65,16 +90,17 @@ __device__ __forceinline__ T mean_value(const trajd_cuda_stream &stream, const c
     return used ? (T)(sum / (double)used) : nan_of<T>();
 }
 
-template <typename T>
-__device__ __forceinline__ T scalar_value(const trajd_cuda_stream &stream, const entry &entry,
-                                          const full_entry &full, uint64_t d, bool &nan)
+template <typename T, typename STREAM>
+__device__ __forceinline__ T scalar_value(const STREAM &stream, const entry &entry, const full_entry &full,
+                                          uint64_t d, bool &nan)
 {
     T value = stream.kind == TRAJD_KIND_MEAN ? mean_value<T>(stream, entry.row, full.mean_count, d)
-                                             : load_element<T>(stream.source_type, entry.row, d);
+                                             : load_element<T>(source_type_of(stream), entry.row, d);
 
     nan = isnan(value);
     if (full.blends) {
-        T next = load_element<T>(stream.source_type, entry.row + stream.row_stride_bytes, d), a = (T)full.a;
+        T next = load_element<T>(source_type_of(stream), entry.row + stream.row_stride_bytes, d),
+          a = (T)full.a;
         nan |= isnan(next);
         if (stream.kind == TRAJD_KIND_ANGLE)
             value += a * wrapped(next - value, (T)stream.angle_period);
@@ -108,11 +134,12 @@ __device__ __forceinline__ double sine_of(double angle)
     return sin(angle);
 }
 
-template <typename T> __device__ __forceinline__ double make_unit(T (&q)[4])
+template <typename T> __device__ __forceinline__ T make_unit(T (&q)[4])
 {
-    double square = (double)q[0] * q[0] + (double)q[1] * q[1] + (double)q[2] * q[2] + (double)q[3] * q[3];
-    T factor = square >= QUATERNION_SQUARE_MIN && square <= QUATERNION_SQUARE_MAX ? reciprocal_root((T)square)
-                                                                                  : nan_of<T>();
+    T square = q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3];
+    T factor = square >= (T)QUATERNION_SQUARE_MIN && square <= (T)QUATERNION_SQUARE_MAX
+                   ? reciprocal_root(square)
+                   : nan_of<T>();
 
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -120,13 +147,12 @@ template <typename T> __device__ __forceinline__ double make_unit(T (&q)[4])
     return square;
 }
 
-template <typename T>
-__device__ __forceinline__ void load_quaternion(const trajd_cuda_stream &stream, const char *row, uint64_t d,
-                                                T (&q)[4])
+template <typename T, typename STREAM>
+__device__ __forceinline__ void load_quaternion(const STREAM &stream, const char *row, uint64_t d, T (&q)[4])
 {
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        q[k] = load_element<T>(stream.source_type, row, d + k);
+        q[k] = load_element<T>(source_type_of(stream), row, d + k);
 }
 
 /* Unit quaternions, the shorter arc; below a small angle the chord, scaled to unit length like the arc. */
@@ -154,8 +180,8 @@ __device__ __forceinline__ void slerp(const T (&p)[4], const T (&q)[4], T a, T (
     make_unit(out);
 }
 
-template <typename T>
-__device__ __forceinline__ void quaternion_value(const trajd_cuda_stream &stream, const entry &entry,
+template <typename T, typename STREAM>
+__device__ __forceinline__ void quaternion_value(const STREAM &stream, const entry &entry,
                                                  const full_entry &full, uint64_t d, T (&out)[4], bool &nan)
 {
     T stored[4], p[4], q[4];
@@ -164,13 +190,13 @@ __device__ __forceinline__ void quaternion_value(const trajd_cuda_stream &stream
 #pragma unroll
     for (int k = 0; k < 4; k++)
         stored[k] = p[k];
-    double square = make_unit(p);
+    T square = make_unit(p);
     if (full.blends) {
         load_quaternion(stream, entry.row + stream.row_stride_bytes, d, q);
         make_unit(q);
         slerp(p, q, (T)full.a, out);
     } else {
-        bool unit = fabs(square - 1) <= QUATERNION_UNIT_SLACK;
+        bool unit = fabs(square - 1) <= (T)QUATERNION_UNIT_SLACK;
 #pragma unroll
         for (int k = 0; k < 4; k++)
             out[k] = unit ? stored[k] : p[k];
@@ -206,8 +232,8 @@ template <typename T> __device__ __forceinline__ void to_xyzw(uint32_t kind, T (
     }
 }
 
-template <typename T>
-__device__ __forceinline__ void write_derivative(const trajd_cuda_stream &stream, const entry &entry,
+template <typename T, typename STREAM>
+__device__ __forceinline__ void write_derivative(const STREAM &stream, const entry &entry,
                                                  const full_entry &full, uint32_t unit, float *out)
 {
     const char *row = entry.row - (full.interval_before ? stream.row_stride_bytes : 0);
@@ -229,27 +255,26 @@ __device__ __forceinline__ void write_derivative(const trajd_cuda_stream &stream
         for (int k = 0; k < 3; k++)
             out[(uint64_t)unit * 3 + k] = (float)(rates[k] * (T)full.per_second);
     } else {
-        T difference =
-            load_element<T>(stream.source_type, next, unit) - load_element<T>(stream.source_type, row, unit);
+        T difference = load_element<T>(source_type_of(stream), next, unit) -
+                       load_element<T>(source_type_of(stream), row, unit);
         if (stream.kind == TRAJD_KIND_ANGLE)
             difference = wrapped(difference, (T)stream.angle_period);
         out[unit] = (float)(difference * (T)full.per_second);
     }
 }
 
-template <typename T>
-__device__ __forceinline__ void write_normalised(const trajd_cuda_stream &stream, char *output, uint64_t d,
-                                                 T value)
+template <typename T, typename STREAM>
+__device__ __forceinline__ void write_normalised(const STREAM &stream, char *output, uint64_t d, T value)
 {
     if (stream.scale)
         value = value * (T)stream.scale[d] + (T)stream.offset[d];
-    store_element<T>(stream.output_type, output, d, value);
+    store_element<T>(output_type_of(stream), output, d, value);
 }
 
 /* One unit (element or quaternion) of one target. Returns whether a NaN was used. */
-template <typename T>
-__device__ __forceinline__ bool write_unit(const trajd_cuda_stream &stream, const entry &entry,
-                                           const full_entry &full, uint32_t unit, char *output)
+template <typename T, typename STREAM>
+__device__ __forceinline__ bool write_unit(const STREAM &stream, const entry &entry, const full_entry &full,
+                                           uint32_t unit, char *output)
 {
     bool nan = false;
 
@@ -272,17 +297,18 @@ __device__ __forceinline__ bool write_unit(const trajd_cuda_stream &stream, cons
 }
 
 /* Previous and nearest into the stream's own type: bytes. */
-__device__ __forceinline__ bool copy_unit(const trajd_cuda_stream &stream, const entry &entry,
-                                          uint32_t size_bytes, uint32_t unit, char *output)
+template <typename STREAM>
+__device__ __forceinline__ bool copy_unit(const STREAM &stream, const entry &entry, uint32_t size_bytes,
+                                          uint32_t unit, char *output)
 {
     const uint64_t zero = 0;
 
     copy_element(size_bytes, entry.row ? entry.row + (uint64_t)unit * size_bytes : (const char *)&zero,
                  output + (uint64_t)unit * size_bytes, 0);
     if (!entry.row && stream.edge == TRAJD_EDGE_NAN)
-        store_element<double>(stream.output_type, output, unit, nan_of<double>());
-    return entry.row && stream.source_type <= TRAJD_F64 &&
-           isnan(load_element<double>(stream.source_type, entry.row, unit));
+        store_element<double>(output_type_of(stream), output, unit, nan_of<double>());
+    return entry.row && source_type_of(stream) <= TRAJD_F64 &&
+           isnan(load_element<double>(source_type_of(stream), entry.row, unit));
 }
 
 __device__ __forceinline__ uint32_t element_size(uint32_t type)

@@ -15,30 +15,82 @@ extern "C" {
 #define TRAJD_CUDA_FULL_BLOCKS_MIN 2
 /* What a block gets without asking for more. */
 #define TRAJD_CUDA_SHARED_BYTES_MAX 48000u
+/* Of the streaming kernel, which asks. */
+#define TRAJD_CUDA_STREAM_BYTES_MAX 220000u
+#define TRAJD_CUDA_STAGES_MAX 4u
+#define TRAJD_CUDA_STAGE_HEAD_BYTES 32u
+#define TRAJD_CUDA_CHUNK_BYTES 2048u
+/* Of a step that the narrow kernel forms, on either side. */
+#define TRAJD_CUDA_NARROW_BYTES 128u
 
-/* Stamps that stand behind a staged window, so that four can be read from anywhere in it. */
-#define LEAN_STAGE_PADDING 4u
+#ifdef __CUDACC__
+#define TRAJD_CUDA_HOST_DEVICE __host__ __device__
+#else
+#define TRAJD_CUDA_HOST_DEVICE
+#endif
 
-/* Shared memory of one block, for the problem's shape. */
-static inline uint32_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *problem)
+/* Stamps and rows come in granules of 16 bytes, wherever they begin. */
+TRAJD_CUDA_HOST_DEVICE static inline uint32_t lean_stage_bytes(uint32_t stage_rows)
 {
-    uint32_t tile = problem->shape.tile_steps;
-    uint32_t stage = problem->bracket_count * problem->shape.stage_rows * 8u;
+    return stage_rows ? (stage_rows * 8u + 31u) / 16u * 16u : 0;
+}
 
-    if (problem->lean)
-        return tile * 16u + stage + 8u * LEAN_STAGE_PADDING;
-    if (problem->shape.style == TRAJD_CUDA_DIRECT)
-        return stage + problem->mask_count * tile * 4u;
-    return problem->stream_count * (tile * 40u + 4u) + stage + problem->mask_count * tile * 4u;
+TRAJD_CUDA_HOST_DEVICE static inline uint32_t lean_rows_bytes(uint32_t stage_rows, uint32_t row_stride_bytes)
+{
+    return (stage_rows * row_stride_bytes + 47u) / 16u * 16u;
+}
+
+/* Steps that a warp of the streaming kernel stores at once. */
+static inline uint32_t trajd_cuda_chunk_steps(const struct trajd_cuda_problem *problem)
+{
+    uint64_t step_bytes = problem->streams[0].step_stride_bytes,
+             chunk = TRAJD_CUDA_CHUNK_BYTES * problem->shape.vectors;
+
+    return step_bytes >= chunk ? 1 : (uint32_t)(chunk / step_bytes);
+}
+
+/* Shared memory of one block, for the problem's shape: 64 bits, since shapes that are too large are asked
+ * about, too. */
+static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *problem)
+{
+    const struct trajd_cuda_shape *shape = &problem->shape;
+    const struct trajd_cuda_stream *stream = &problem->streams[0];
+    uint64_t tile = shape->tile_steps, stage = lean_stage_bytes(shape->stage_rows);
+    uint64_t rows =
+        shape->prefetch & TRAJD_CUDA_STAGE_ROWS ? shape->stage_rows * stream->row_stride_bytes + 48u : 0;
+
+    switch (shape->style) {
+    case TRAJD_CUDA_STEPS:
+    case TRAJD_CUDA_WALK:
+        return tile * 16u + stage;
+    case TRAJD_CUDA_DIRECT:
+        return stage + rows;
+    case TRAJD_CUDA_NARROW:
+        return stage + tile * stream->step_stride_bytes + 32u + rows;
+    case TRAJD_CUDA_STREAM:
+        return shape->stages *
+                   (tile * 16u + shape->stage_rows * stream->row_stride_bytes + TRAJD_CUDA_STAGE_HEAD_BYTES) +
+               (8u - shape->producers) * 2u * trajd_cuda_chunk_steps(problem) * stream->step_stride_bytes;
+    case TRAJD_CUDA_BATCH:
+        return 0;
+    default:
+        return problem->stream_count * (tile * 40u + 4u) + problem->bracket_count * shape->stage_rows * 8ull +
+               problem->mask_count * tile * 4u;
+    }
 }
 
 /* Shares the warps of a block out over the streams of a problem, for its shape. */
 void trajd_cuda_share_warps(struct trajd_cuda_problem *problem);
 
-/* tile: problems that are lean. batch, full: any. */
+/* tile, direct, narrow, stream: problems that are lean. batch, full: any. */
 int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, void *stream);
+int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem, void *stream);
+int trajd_cuda_launch_narrow(const struct trajd_cuda_problem *problem, void *stream);
+int trajd_cuda_launch_stream(const struct trajd_cuda_problem *problem, uint32_t sm_count, void *stream);
 int trajd_cuda_launch_batch(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, void *stream);
+
+int trajd_cuda_launch_nothing(int overlaps, void *stream);
 
 #ifdef __cplusplus
 }

@@ -1,32 +1,131 @@
-/* The first half of tile.cu: from a window and its offsets to entries. Stamps only; rows are counted in 32
- * bits. */
+/* The first half of the kernels of one stream: from a window and its offsets to entries.
+ *
+ * Time here is the chain of dependent instructions and loads, so the ways that nearly all targets go (inside
+ * a staged or unstaged window of stamps) are straight, and all others one call away. */
 #ifndef TRAJD_KERNELS_CUDA_LEAN_CUH
 #define TRAJD_KERNELS_CUDA_LEAN_CUH
 
 #include <cuda_pipeline.h>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/values.cuh"
 
-/* One bracket and stream: a tenth of a trajd_cuda_problem, since a kernel waits for its parameters too. */
+/* One bracket and stream, in the order of use: a kernel waits for its parameters too. */
 struct lean_problem {
-    struct trajd_cuda_bracket bracket;
-    struct trajd_cuda_stream stream;
-    struct trajd_cuda_shape shape;
+    const int64_t *offsets;
+    uint64_t offsets_per_window;
+    const int64_t *stamps_ns; /* NULL: regular, or not asked */
+    const int64_t *row_begin; /* NULL: the dense problem */
+    const int64_t *row_count;
+    const int64_t *anchor;
+    const char *base;
+    const void *const *bases;
+    const uint32_t *window_rows;
+    int64_t dense_rows;
+    uint32_t row_stride_bytes;
+    uint32_t step_count;
+    uint32_t tile_steps;
+    uint32_t tiles_per_block;
+    uint32_t stage_rows;
+    uint32_t vector_count;
+    uint32_t lanes; /* threads that share a target, of the direct kernel, and 2^32 over them, rounded up */
+    uint32_t lanes_reciprocal;
+    uint8_t unit;
+    uint8_t kind;
+    uint8_t edge;
+    uint8_t prefetch;
+    uint8_t load_bytes;
+    uint8_t mask_continues;
+    uint8_t searches;       /* stamps are what targets are looked for in */
+    uint32_t zero;          /* for lane_zero */
+    uint64_t max_gap_width; /* a hole that is wider is one */
+    char *output;
+    uint64_t window_stride_bytes;
+    uint8_t *mask;
+    uint64_t mask_window_stride_bytes;
+    uint32_t step_stride_bytes;
+    uint32_t feature_count;
+    const float *scale;
+    const float *offset;
+    int64_t max_gap_ns;
+    int64_t max_age_ns;
+    uint64_t first_column_bytes;
+    struct trajd_rate rate;
 };
+
+static inline struct lean_problem lean_of(const struct trajd_cuda_problem *problem)
+{
+    const struct trajd_cuda_bracket *bracket = &problem->brackets[0];
+    const struct trajd_cuda_stream *stream = &problem->streams[0];
+    struct lean_problem lean = {};
+
+    lean.offsets = bracket->offsets;
+    lean.offsets_per_window = bracket->offsets_per_window;
+    lean.stamps_ns = bracket->stamps_ns;
+    lean.row_begin = bracket->row_begin;
+    lean.row_count = bracket->row_count;
+    lean.anchor = bracket->anchor;
+    lean.base = stream->base;
+    lean.bases = stream->bases;
+    lean.window_rows = problem->window_rows;
+    lean.dense_rows = bracket->dense_rows;
+    lean.row_stride_bytes = (uint32_t)stream->row_stride_bytes;
+    lean.step_count = bracket->step_count;
+    lean.tile_steps = problem->shape.tile_steps;
+    lean.tiles_per_block = problem->shape.tiles_per_block;
+    lean.stage_rows = problem->shape.stage_rows;
+    lean.vector_count = stream->vector_count;
+    lean.unit = (uint8_t)bracket->unit;
+    lean.kind = stream->kind;
+    lean.edge = stream->edge;
+    lean.prefetch = problem->shape.prefetch;
+    lean.load_bytes = stream->load_bytes;
+    lean.mask_continues = stream->mask_continues;
+    lean.searches = bracket->stamps_ns && bracket->unit == TRAJD_GRID_NS;
+    lean.max_gap_width = stream->max_gap_ns < 0 ? UINT64_MAX : (uint64_t)stream->max_gap_ns;
+    lean.output = stream->output;
+    lean.window_stride_bytes = stream->window_stride_bytes;
+    lean.mask = stream->mask;
+    lean.mask_window_stride_bytes = stream->mask_window_stride_bytes;
+    lean.step_stride_bytes = (uint32_t)stream->step_stride_bytes;
+    lean.feature_count = stream->feature_count;
+    lean.scale = stream->scale;
+    lean.offset = stream->offset;
+    lean.max_gap_ns = stream->max_gap_ns;
+    lean.max_age_ns = stream->max_age_ns;
+    lean.first_column_bytes = stream->first_column_bytes;
+    lean.rate = bracket->rate;
+    return lean;
+}
 
 /* A window as all threads of its blocks see it. */
 struct lean_window {
-    const int64_t *stamps_ns; /* in global memory */
+    const int64_t *stamps_ns; /* of local row 0, in global memory */
     const char *rows;         /* NULL: missing */
     int64_t row_count;
     int64_t anchor;
+    int64_t first_ns, last_ns; /* of windows that are searchable, as the next */
+    float rows_per_ns;
+    uint32_t place;       /* the window's row of the outputs */
+    uint32_t stage_shift; /* where the first stamp lies in the stage */
     bool staged;
+    bool plain;   /* its targets are searched by a guess and four stamps around it: in the stage, where the
+                     kernel has one */
     bool aligned; /* rows stand where vectors can be loaded; of streams with `bases` only the device can tell
                    */
 };
 
 #define PREFETCH_LINE_BYTES 128u
+
+/* Reads the parameters that the way to the output needs while the launch before this one still runs: a
+ * kernel's first read of a line of them is a trip to memory. */
+__device__ __forceinline__ void touch_parameters(const lean_problem &problem)
+{
+    asm volatile("" ::"l"(problem.offsets), "l"(problem.stamps_ns), "l"(problem.base),
+                 "r"(problem.row_stride_bytes), "r"(problem.vector_count), "l"(problem.output),
+                 "l"(problem.mask), "l"(problem.mask_window_stride_bytes), "l"(problem.scale),
+                 "l"(problem.max_age_ns), "l"(problem.max_gap_width));
+}
 
 /* This block's share of some bytes, on their way to the L2 while others are waited for. Beyond 4 GiB nothing
  * is asked. */
@@ -42,53 +141,96 @@ __device__ __forceinline__ void ask_for(const char *from, uint64_t size_bytes)
 
 __device__ __forceinline__ int64_t load_offset(const lean_problem &problem, uint32_t window, uint32_t step)
 {
-    return __ldg(problem.bracket.offsets + window * problem.bracket.offsets_per_window + step);
+    return __ldg(problem.offsets + window * problem.offsets_per_window + step);
+}
+
+/* Brings the 16-byte granules that hold some bytes to shared memory, by all threads of the block; returns
+ * where the first byte lies. What stands beside the bytes in their first and last granule is never looked at.
+ */
+__device__ __forceinline__ char *stage_bytes(char *stage, const char *from, uint32_t size_bytes)
+{
+    const uint32_t shift = (uint32_t)(uintptr_t)from & 15u, granules = (shift + size_bytes + 15u) / 16u;
+
+    from -= shift;
+    for (uint32_t i = threadIdx.x; i < granules; i += blockDim.x)
+        __pipeline_memcpy_async(stage + i * 16u, from + i * 16u, 16);
+    return stage + shift;
+}
+
+/* 0, which the compiler cannot see: what is loaded from an address that has it is kept in a register of each
+ * thread. It would move it to a uniform register at once, and so wait for it before the loads that follow are
+ * sent. */
+__device__ __forceinline__ uint32_t lane_zero(const lean_problem &problem)
+{
+    return threadIdx.x & problem.zero;
+}
+
+/* A load that is sent after all that stand before it. */
+__device__ __forceinline__ int64_t load_behind(const int64_t *address)
+{
+    int64_t value;
+
+    asm volatile("ld.global.nc.s64 %0, [%1];" : "=l"(value) : "l"(address));
+    return value;
 }
 
 /* Reads where the window stands and sends for its stamps, all of them where they fit. stage_wait must follow.
  */
-__device__ __forceinline__ lean_window open_window(const lean_problem &problem, uint32_t window,
-                                                   int64_t *stage)
+__device__ __forceinline__ lean_window open_window(const lean_problem &problem, uint32_t window, char *stage)
 {
-    const trajd_cuda_bracket &bracket = problem.bracket;
-    const trajd_cuda_stream &stream = problem.stream;
-    int64_t row_begin = window * bracket.dense_rows;
+    int64_t row_begin = window * problem.dense_rows;
     lean_window opened;
 
-    opened.row_count = bracket.dense_rows;
+    opened.row_count = problem.dense_rows;
     opened.anchor = 0;
-    opened.rows = stream.base;
-    if (stream.bases)
-        opened.rows = (const char *)__ldg((const unsigned long long *)stream.bases + window);
-    if (bracket.row_begin) {
-        row_begin = __ldg(bracket.row_begin + window);
-        opened.row_count = __ldg(bracket.row_count + window);
-        opened.anchor = __ldg(bracket.anchor + window);
+    opened.rows = problem.base;
+    opened.place = window;
+    opened.first_ns = opened.last_ns = 0;
+    opened.rows_per_ns = 0;
+    if (problem.bases)
+        opened.rows =
+            (const char *)__ldg((const unsigned long long *)problem.bases + window + lane_zero(problem));
+    if (problem.window_rows)
+        opened.place = __ldg(problem.window_rows + window + lane_zero(problem));
+    if (problem.row_begin) {
+        row_begin = __ldg(problem.row_begin + window);
+        opened.row_count = __ldg(problem.row_count + window);
+        opened.anchor = __ldg(problem.anchor + window);
     }
-    opened.stamps_ns = bracket.stamps_ns + row_begin;
-    opened.staged = opened.row_count <= problem.shape.stage_rows;
-    if (opened.staged) {
-        for (int32_t i = threadIdx.x; i < (int32_t)opened.row_count; i += blockDim.x)
-            __pipeline_memcpy_async(stage + i, opened.stamps_ns + i, sizeof *stage);
-        if (threadIdx.x < LEAN_STAGE_PADDING)
-            stage[max((int32_t)opened.row_count, 0) + threadIdx.x] = INT64_MAX;
-    }
-    if (!stream.bases)
-        opened.rows += row_begin * (int64_t)(uint32_t)stream.row_stride_bytes;
+    const int64_t *stamps = problem.stamps_ns + row_begin;
+    opened.stamps_ns = stamps;
+    opened.plain = problem.searches && opened.row_count > 0 && opened.row_count <= INT32_MAX;
+    opened.staged = opened.plain && opened.row_count <= problem.stage_rows;
+    opened.stage_shift = (uint32_t)(uintptr_t)stamps & 15u;
+    if (opened.staged)
+        stage_bytes(stage, (const char *)stamps, (uint32_t)opened.row_count * 8u);
+    else if (opened.plain && (problem.prefetch & TRAJD_CUDA_PREFETCH_STAMPS))
+        ask_for((const char *)stamps, opened.row_count * sizeof(int64_t));
+    if (!problem.bases)
+        opened.rows += row_begin * (int64_t)problem.row_stride_bytes;
     else if (opened.rows)
-        opened.rows += stream.first_column_bytes;
-    opened.aligned = ((uintptr_t)opened.rows & (stream.load_bytes - 1u)) == 0;
-    if (problem.shape.prefetch) {
-        if (!opened.staged)
-            ask_for((const char *)opened.stamps_ns, opened.row_count * sizeof(int64_t));
-        if (opened.rows)
-            ask_for(opened.rows, opened.row_count * (uint32_t)stream.row_stride_bytes);
+        opened.rows += problem.first_column_bytes;
+    opened.aligned = ((uintptr_t)opened.rows & (problem.load_bytes - 1u)) == 0;
+    if ((problem.prefetch & TRAJD_CUDA_PREFETCH_ROWS) && opened.rows)
+        ask_for(opened.rows, opened.row_count * problem.row_stride_bytes);
+    if (opened.plain) {
+        opened.first_ns = load_behind(stamps);
+        opened.last_ns = load_behind(stamps + (int32_t)opened.row_count - 1);
     }
+    opened.plain = opened.plain && opened.rows != NULL && opened.staged == (problem.stage_rows > 0);
     return opened;
 }
 
-__device__ __forceinline__ void stage_wait(const lean_window &window)
+__device__ __forceinline__ void set_rate(lean_window &window)
 {
+    if (window.plain)
+        window.rows_per_ns = __fdividef((float)((int32_t)window.row_count - 1),
+                                        (float)((uint64_t)window.last_ns - (uint64_t)window.first_ns));
+}
+
+__device__ __forceinline__ void stage_wait(lean_window &window)
+{
+    set_rate(window);    /* while the others come */
     if (window.staged) { /* the same for all threads of the block */
         __pipeline_commit();
         __pipeline_wait_prior(0);
@@ -96,84 +238,237 @@ __device__ __forceinline__ void stage_wait(const lean_window &window)
     }
 }
 
-/* The bracket of first <= x < last, from a guess by the mean rate and four stamps around it. In shared memory
- * a window is followed by stamps beyond all time; in global memory it may be shorter than four. */
-template <bool STAGED>
-__device__ __forceinline__ bracket_place search_near(const int64_t *stamps, int32_t last, int64_t first_ns,
-                                                     int64_t last_ns, int64_t x)
+/* What is rare: clocks that are regular or have few rows, grids of rows, streams that are missing. By all
+ * that is in memory, so that nothing need be kept for it. Returns an entry and its code in registers: x, y
+ * the row, z the share, w the code and whether there are two rows. */
+static __device__ __noinline__ uint4 find_elsewhere(const lean_problem &problem, uint32_t window,
+                                                    int64_t offset)
 {
-    float share = __fdividef((float)((uint64_t)x - (uint64_t)first_ns),
-                             (float)((uint64_t)last_ns - (uint64_t)first_ns));
-    int32_t start = max(min((int32_t)(share * (float)last) - 1, last - 3), 0);
-    int64_t at[4];
-
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        at[k] = STAGED ? stamps[start + k] : __ldg(stamps + min(start + k, last));
-    if (at[0] <= x && x < at[3]) {
-        bool second = at[1] <= x, third = at[2] <= x;
-        return {start + second + third,
-                third    ? at[2]
-                : second ? at[1]
-                         : at[0],
-                third    ? at[3]
-                : second ? at[2]
-                         : at[1]};
-    }
-    return x < at[0] ? search_by_quarters(stamps, 0, start, x)
-                     : search_by_quarters(stamps, min(start + 3, last), last, x);
-}
-
-template <bool STAGED>
-__device__ __forceinline__ target find_near(const int64_t *stamps, int64_t row_count, int64_t x)
-{
-    target found = {PLACE_BEFORE, true, x, 0, 0, 0};
-
-    if (row_count <= 0)
-        return found;
-    if (row_count > INT32_MAX) {
-        clock_view clock = {stamps, {0, 0}, row_count, stamps[0], stamps[row_count - 1]};
-        bracket_place place = search_stamps(clock, x);
-        found.place = place.row < 0 ? PLACE_BEFORE : x > clock.last_ns ? PLACE_AFTER : PLACE_INSIDE;
-        found.row = place.row;
-        found.past = (uint64_t)x - (uint64_t)place.before_ns;
-        found.width = (uint64_t)place.after_ns - (uint64_t)place.before_ns;
-        return found;
-    }
-    int32_t last = (int32_t)row_count - 1;
-    int64_t first_ns = STAGED ? stamps[0] : __ldg(stamps),
-            last_ns = STAGED ? stamps[last] : __ldg(stamps + last);
-    if (x >= last_ns && x >= first_ns) {
-        found.row = last;
-        found.past = (uint64_t)x - (uint64_t)last_ns;
-        found.place = found.past > 0 ? PLACE_AFTER : PLACE_INSIDE;
-    } else if (x >= first_ns) {
-        bracket_place place = search_near<STAGED>(stamps, last, first_ns, last_ns, x);
-        found.row = place.row;
-        found.past = (uint64_t)x - (uint64_t)place.before_ns;
-        found.width = (uint64_t)place.after_ns - (uint64_t)place.before_ns;
-        found.place = PLACE_INSIDE;
-    }
-    return found;
-}
-
-/* The entry of one target, and its mask code so far. */
-__device__ __forceinline__ entry make_entry(const lean_problem &problem, const lean_window &window,
-                                            const int64_t *stage, int64_t offset, uint32_t &code)
-{
-    const trajd_cuda_stream &stream = problem.stream;
-    int64_t x = (int64_t)((uint64_t)window.anchor + (uint64_t)offset);
-    target target;
+    const char *rows = problem.base;
+    int64_t row_begin = window * problem.dense_rows;
+    window_view view;
     entry made;
 
-    if (window.staged)
-        target = find_near<true>(stage, window.row_count, x);
+    view.clock.row_count = problem.dense_rows;
+    view.anchor = 0;
+    if (problem.row_begin) {
+        row_begin = problem.row_begin[window];
+        view.clock.row_count = problem.row_count[window];
+        view.anchor = problem.anchor[window];
+    }
+    view.clock.stamps_ns = problem.stamps_ns ? problem.stamps_ns + row_begin : NULL;
+    view.clock.rate = problem.rate;
+    if (problem.searches && view.clock.row_count > 0) {
+        view.clock.first_ns = view.clock.stamps_ns[0];
+        view.clock.last_ns = view.clock.stamps_ns[view.clock.row_count - 1];
+    }
+    if (problem.bases) {
+        rows = (const char *)problem.bases[window];
+        rows = rows ? rows + problem.first_column_bytes : NULL;
+    } else {
+        rows += row_begin * (int64_t)problem.row_stride_bytes;
+    }
+    view.row_begin = 0;
+    view.unit = problem.unit;
+    const target target = find_target(view, offset);
+    const uint32_t code = resolve_entry(problem, view.clock.row_count, target, rows, made);
+    return make_uint4((uint32_t)(uintptr_t)made.row, (uint32_t)((uintptr_t)made.row >> 32),
+                      __float_as_uint(made.a), code | (made.next_bytes ? 256u : 0u));
+}
+
+__device__ __forceinline__ entry make_rare_entry(const lean_problem &problem, uint32_t window, int64_t offset,
+                                                 uint32_t &code)
+{
+    const uint4 found = find_elsewhere(problem, window, offset);
+
+    code = found.w & 255u;
+    return {(const char *)((uint64_t)found.y << 32 | found.x), __uint_as_float(found.z),
+            found.w & 256u ? problem.row_stride_bytes : 0};
+}
+
+/* A target before the first or not before the last row of a plain window, or none. */
+__device__ __forceinline__ entry make_edge_entry(const lean_problem &problem, const lean_window &window,
+                                                 int64_t x, bool is_target, uint32_t &code)
+{
+    const bool before = x < window.first_ns, held = problem.max_age_ns >= 0;
+    const uint64_t past = (uint64_t)x - (uint64_t)window.last_ns;
+    const bool has_row = is_target && (problem.edge == TRAJD_EDGE_HOLD || (!before && (held || past == 0)));
+    const int32_t row = before ? 0 : (int32_t)window.row_count - 1;
+
+    if (!is_target)
+        code = TRAJD_MASK_BAD_STAMP;
+    else if (before)
+        code = TRAJD_MASK_BEFORE_START;
+    else if (past == 0)
+        code = TRAJD_MASK_VALID;
     else
-        target = find_near<false>(window.stamps_ns, window.row_count, x);
-    if (offset == TRAJD_NO_TARGET)
-        target.place = PLACE_NOWHERE;
-    code = resolve_entry(stream, window.row_count, target, window.rows, made);
+        code = !held                                 ? TRAJD_MASK_AFTER_END
+               : past > (uint64_t)problem.max_age_ns ? TRAJD_MASK_TOO_OLD
+                                                     : TRAJD_MASK_VALID;
+    return {has_row ? window.rows + (int64_t)row * problem.row_stride_bytes : NULL, -0.0f, 0};
+}
+
+/* Sent where it stands: the compiler would put it off until it is known to be needed. */
+template <bool STAGED> __device__ __forceinline__ int64_t load_stamp(const int64_t *stamps, int32_t row)
+{
+    int64_t value;
+
+    if (STAGED)
+        asm volatile("ld.shared.s64 %0, [%1];"
+                     : "=l"(value)
+                     : "r"((uint32_t)__cvta_generic_to_shared(stamps + row)));
+    else
+        asm volatile("ld.global.nc.s64 %0, [%1];" : "=l"(value) : "l"(stamps + row));
+    return value;
+}
+
+/* The entry of one target in a plain window, and its mask code so far. guess_offset: what of a row will be
+ * loaded, where it is asked for as soon as there is a guess. */
+template <bool STAGED>
+__device__ __forceinline__ entry make_plain_entry(const lean_problem &problem, const lean_window &window,
+                                                  const int64_t *stamps, int64_t offset,
+                                                  uint32_t guess_offset, uint32_t &code)
+{
+    const int64_t x = (int64_t)((uint64_t)window.anchor + (uint64_t)offset);
+
+    if (x < window.first_ns || x >= window.last_ns || offset == TRAJD_NO_TARGET)
+        return make_edge_entry(problem, window, x, offset != TRAJD_NO_TARGET, code);
+    const int32_t last = (int32_t)window.row_count - 1;
+    const float guess = (float)(x - window.first_ns) * window.rows_per_ns;
+    int32_t row = max(min((int32_t)guess, last - 2) - 1, 0);
+    if (!STAGED && (problem.prefetch & TRAJD_CUDA_PREFETCH_GUESS)) {
+        const char *guessed = window.rows + (int64_t)(row + 1) * problem.row_stride_bytes + guess_offset;
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(guessed));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(guessed + problem.row_stride_bytes));
+    }
+    const int64_t at0 = load_stamp<STAGED>(stamps, row), at1 = load_stamp<STAGED>(stamps, min(row + 1, last));
+    const int64_t at2 = load_stamp<STAGED>(stamps, min(row + 2, last)),
+                  at3 = load_stamp<STAGED>(stamps, min(row + 3, last));
+    const bool second = at1 <= x, third = at2 <= x;
+    int64_t low = third ? at2 : second ? at1 : at0, high = third ? at3 : second ? at2 : at1;
+
+    if (at0 <= x && x < at3) {
+        row += second + third;
+    } else { /* the clock drifted further than that: by halves */
+        int32_t above = x < at0 ? row : last;
+        row = x < at0 ? 0 : min(row + 3, last);
+#pragma unroll 1
+        while (above - row > 1) {
+            const int32_t middle = row + (above - row) / 2;
+            if (load_stamp<STAGED>(stamps, middle) <= x)
+                row = middle;
+            else
+                above = middle;
+        }
+        low = load_stamp<STAGED>(stamps, row);
+        high = load_stamp<STAGED>(stamps, above);
+    }
+    const uint64_t past = (uint64_t)x - (uint64_t)low, width = (uint64_t)high - (uint64_t)low;
+    const bool inside = past != 0 && past < width;
+    entry made = {NULL, -0.0f, 0};
+
+    /* stamps that are not ascending may give any place */
+    code = past == 0                       ? TRAJD_MASK_VALID
+           : past >= width                 ? TRAJD_MASK_BAD_STAMP
+           : width > problem.max_gap_width ? TRAJD_MASK_GAP
+                                           : TRAJD_MASK_VALID;
+    if (inside && problem.kind == TRAJD_KIND_LINEAR) {
+        made.a = share_of(past, width);
+        made.next_bytes = problem.row_stride_bytes;
+    } else if (inside && problem.kind == TRAJD_KIND_NEAREST) {
+        row += past >= width - past;
+    }
+    made.row = window.rows + (int64_t)row * problem.row_stride_bytes;
     return made;
+}
+
+/* The entry of one target in any window. */
+__device__ __forceinline__ entry make_entry(const lean_problem &problem, const lean_window &window,
+                                            const int64_t *stage, uint32_t window_index, int64_t offset,
+                                            uint32_t &code)
+{
+    if (!window.plain)
+        return make_rare_entry(problem, window_index, offset, code);
+    return window.staged ? make_plain_entry<true>(problem, window, stage, offset, 0, code)
+                         : make_plain_entry<false>(problem, window, window.stamps_ns, offset, 0, code);
+}
+
+/* A mask's byte, where streams before this one may have written it. */
+__device__ __forceinline__ void write_code(const lean_problem &problem, uint8_t *at, uint32_t code)
+{
+    *at = (uint8_t)(problem.mask_continues ? max(code, (uint32_t)*at) : code);
+}
+
+typedef tile_output<uint32_t, own_mask> lean_output;
+
+__device__ __forceinline__ team whole_block()
+{
+    return {threadIdx.x, blockDim.x};
+}
+
+/* Where a block's tile begins, and how many targets it has. */
+struct lean_tile {
+    uint32_t first_step;
+    uint32_t step_count;
+};
+
+/* step_count 0: beyond the last. */
+__device__ __forceinline__ lean_tile tile_at(const lean_problem &problem, uint32_t number)
+{
+    uint32_t first = number * problem.tile_steps, count = problem.step_count;
+
+    return {first, first < count ? min(count - first, problem.tile_steps) : 0};
+}
+
+__device__ __forceinline__ lean_output output_here(const lean_problem &problem, const lean_window &window,
+                                                   uint32_t first_step)
+{
+    return {
+        problem.output + window.place * problem.window_stride_bytes +
+            (uint64_t)first_step * problem.step_stride_bytes,
+        problem.step_stride_bytes,
+        {problem.mask ? problem.mask + window.place * problem.mask_window_stride_bytes + first_step : NULL}};
+}
+
+/* A tile by all threads of its block, element by element, whatever the window and the values are: what the
+ * fast ways leave to it, from nothing but memory. Writes output and mask again where they were written. */
+template <typename S, typename O>
+static __device__ __noinline__ void write_slowly(const lean_problem &problem, uint32_t first_step,
+                                                 uint32_t step_count)
+{
+    const uint32_t window = blockIdx.y, place = problem.window_rows ? problem.window_rows[window] : window;
+    uint8_t *mask =
+        problem.mask ? problem.mask + place * problem.mask_window_stride_bytes + first_step : NULL;
+    char *output = problem.output + place * problem.window_stride_bytes +
+                   (uint64_t)first_step * problem.step_stride_bytes;
+    uint32_t code;
+
+    for (uint32_t step = threadIdx.x; mask && step < step_count; step += blockDim.x) {
+        make_rare_entry(problem, window, load_offset(problem, window, first_step + step), code);
+        write_code(problem, mask + step, code);
+    }
+    __syncthreads();
+    for (uint64_t item = threadIdx.x; item < (uint64_t)step_count * problem.feature_count;
+         item += blockDim.x) {
+        const uint32_t step = (uint32_t)(item / problem.feature_count);
+        const uint32_t feature = (uint32_t)(item - (uint64_t)step * problem.feature_count);
+        const entry made =
+            make_rare_entry(problem, window, load_offset(problem, window, first_step + step), code);
+        char *to = output + (uint64_t)step * problem.step_stride_bytes;
+        vector_of<S, 1> low, high;
+
+        low.raw = high.raw = 0;
+        if (made.row && made.next_bytes) {
+            low = load_vector<S, 1>(made.row + (uint64_t)feature * sizeof(S));
+            high = load_vector<S, 1>(made.row + made.next_bytes + (uint64_t)feature * sizeof(S));
+            store_vector<O, 1>(to + (uint64_t)feature * sizeof(O),
+                               blend<S, O, 1>(problem, made.a, low, high, feature));
+        }
+        if (look_closer<S, O, 1>(problem.scale, problem.offset, problem.edge, made, feature,
+                                 to + (uint64_t)feature * sizeof(O)) &&
+            mask)
+            own_mask{mask}.mark(step);
+    }
 }
 
 #endif

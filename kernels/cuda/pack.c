@@ -1,15 +1,21 @@
 /* Which streams share a launch, and which path each takes: decided here once, so that kernels branch on a
  * byte. */
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/cuda/pack.h"
+#include "kernels/cuda/trials.h"
 
 _Static_assert(sizeof(struct trajd_cuda_problem) <= TRAJD_CUDA_PARAMETER_SIZE_MAX,
                "a problem is a kernel parameter");
 
 #define VECTOR_BYTES_MAX 16
 #define FEATURES_MAX (1u << 28) /* of vectors: a row's bytes then fit 32 bits */
+#define WARP 32u
+#define TASKS_UNCOUNTED (UINT64_C(1) << 40)
+#define ALONE_BYTES_MIN                                                                                      \
+    (UINT64_C(4) << 20) /* of output: a microsecond of writing, as much as another launch */
 
 static bool is_slerp(enum trajd_kind kind)
 {
@@ -111,6 +117,7 @@ static void pack_stream(const struct trajd_stream *in, uint8_t bracket_index, st
         .angle_period = in->angle_period,
         .angle_low = in->angle_low,
         .feature_count = in->feature_count,
+        .unit_count = is_slerp(in->kind) ? in->feature_count / 4 : in->feature_count,
         .bracket_index = bracket_index,
         .kind = (uint8_t)in->kind,
         .source_type = (uint8_t)in->source_type,
@@ -156,13 +163,12 @@ static void pack_mask(const struct trajd_stream *in, struct trajd_cuda_problem *
     out->mask_slot = (uint8_t)problem->mask_count++;
 }
 
-/* What tile.cu asks for. */
+/* What the kernels of one stream ask for. */
 static bool is_lean(const struct trajd_cuda_problem *problem)
 {
     const struct trajd_cuda_stream *only = &problem->streams[0];
 
-    return problem->stream_count == 1 && only->path != TRAJD_CUDA_FULL && !only->mask_continues &&
-           problem->brackets[0].rate.num == 0 && problem->brackets[0].unit == TRAJD_GRID_NS &&
+    return problem->stream_count == 1 && only->path != TRAJD_CUDA_FULL &&
            problem->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX && only->step_stride_bytes <= UINT32_MAX &&
            problem->step_count_max <= INT32_MAX;
 }
@@ -181,6 +187,49 @@ static void narrow_vectors(struct trajd_cuda_problem *problem)
     }
 }
 
+/* What the batch kernel's warps serve: task_count 0 where there are more tasks than can be counted. */
+static void group_streams(struct trajd_cuda_problem *problem)
+{
+    uint64_t tasks = 0;
+
+    problem->group_count = 0;
+    for (uint32_t s = 0; s < problem->stream_count; s++) {
+        const struct trajd_cuda_stream *stream = &problem->streams[s];
+        struct trajd_cuda_group *group = &problem->groups[problem->group_count];
+        uint64_t units = stream->unit_count;
+        uint32_t first = s;
+
+        while (stream->mask_slot != TRAJD_CUDA_NO_MASK && s + 1 < problem->stream_count &&
+               problem->streams[s + 1].mask_slot == stream->mask_slot)
+            units += problem->streams[++s].unit_count;
+        *group = (struct trajd_cuda_group){
+            .first_task = (uint32_t)tasks,
+            .unit_count = (uint32_t)units,
+            .step_count = problem->brackets[stream->bracket_index].step_count,
+            .first_stream = (uint16_t)first,
+            .steps_per_task = (uint16_t)(units < WARP ? WARP / units : 1),
+            .unit_reciprocal = (uint32_t)((65536 + units - 1) / units),
+        };
+        tasks += (group->step_count - 1) / group->steps_per_task + 1;
+        problem->group_count++;
+        if (tasks > INT32_MAX || units > INT32_MAX)
+            tasks = TASKS_UNCOUNTED;
+    }
+    problem->task_count = tasks >= TASKS_UNCOUNTED ? 0 : (uint32_t)tasks;
+}
+
+/* Large enough to be launched by itself, by the kernels of one stream. */
+static bool stands_alone(const struct trajd_resample_request *request, const struct trajd_stream *stream)
+{
+    const struct trajd_grid *grid = &request->grids[request->brackets[stream->bracket_index].grid_index];
+    uint64_t targets = (uint64_t)request->window_count * grid->step_count;
+    uint64_t bytes = (uint64_t)stream->feature_count * trajd_dtype_size(stream->output_type);
+
+    return path_of(stream) != TRAJD_CUDA_FULL && stream->step_stride_bytes <= UINT32_MAX &&
+           request->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX && grid->step_count <= INT32_MAX &&
+           bytes >= ALONE_BYTES_MIN / targets;
+}
+
 uint32_t trajd_cuda_pack(const struct trajd_resample_request *request, uint32_t first,
                          struct trajd_cuda_problem *problem)
 {
@@ -188,11 +237,15 @@ uint32_t trajd_cuda_pack(const struct trajd_resample_request *request, uint32_t 
     uint32_t s, b;
 
     problem->window_count = request->window_count;
+    problem->window_rows = request->window_rows;
     problem->bracket_count = problem->stream_count = problem->mask_count = 0;
     problem->step_count_max = 0;
     for (s = first; s < request->stream_count && problem->stream_count < TRAJD_CUDA_STREAMS_MAX; s++) {
         const struct trajd_stream *stream = &request->streams[s];
+        bool alone = stands_alone(request, stream);
 
+        if (alone && s > first)
+            break;
         for (b = 0; b < problem->bracket_count && sources[b] != stream->bracket_index; b++)
             ;
         if (b == TRAJD_CUDA_BRACKETS_MAX)
@@ -207,8 +260,13 @@ uint32_t trajd_cuda_pack(const struct trajd_resample_request *request, uint32_t 
         pack_stream(stream, (uint8_t)b, &problem->streams[problem->stream_count]);
         pack_mask(stream, problem);
         problem->stream_count++;
+        if (alone) {
+            s++;
+            break;
+        }
     }
     problem->lean = is_lean(problem);
+    group_streams(problem);
     if (!problem->lean)
         narrow_vectors(problem);
     return s;
@@ -250,7 +308,8 @@ enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
         .mask = dense->mask,
         .mask_window_stride_bytes = dense->step_count,
     };
-    struct trajd_resample_request request = {dense->window_count, 1, 1, 1, 1, &clock, &grid, &bracket, &out, NULL, 0};
+    struct trajd_resample_request request = {
+        dense->window_count, 1, 1, 1, 1, &clock, &grid, &bracket, &out, NULL, 0};
     enum trajd_status status = trajd_resample_check(&request, error);
 
     if (status != TRAJD_OK || request.window_count == 0)
@@ -266,12 +325,19 @@ enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
 }
 
 void trajd_cuda_describe(const struct trajd_resample_request *shape, const struct trajd_device_facts *facts,
-                         int style, struct trajd_cuda_shape *cut)
+                         int style, struct trajd_cuda_shape *cut, char *why, uint32_t why_size)
 {
     struct trajd_cuda_problem problem;
+    struct trajd_tuning_found found;
 
     trajd_cuda_pack(shape, 0, &problem);
     *cut = trajd_cuda_styled_shape_of(&problem, facts, 0, style);
+    if (style != TRAJD_CUDA_ANY_STYLE)
+        snprintf(why, why_size, "as was asked for");
+    else if (facts->tuning && trajd_tuning_find(facts->tuning, &problem, facts, 0, &found))
+        snprintf(why, why_size, "by %s:%u, %.2f us there", found.name, found.line, found.us);
+    else
+        snprintf(why, why_size, "by rule");
 }
 
 enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request,

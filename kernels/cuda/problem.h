@@ -66,6 +66,7 @@ struct trajd_cuda_stream {
     double angle_low;
     uint32_t feature_count;
     uint32_t vector_count; /* per step: D / V, of COPY bytes of a row over V. Of FULL: quaternions or D */
+    uint32_t unit_count;   /* per step: quaternions of slerp, else D */
     uint8_t bracket_index; /* in this problem */
     uint8_t kind;
     uint8_t source_type;
@@ -80,25 +81,54 @@ struct trajd_cuda_stream {
     uint8_t mask_continues; /* the mask was begun by an earlier launch: the larger code stays */
 };
 
-/* What threads do with a tile. */
+/* Which kernel, and what its threads do. The first five serve lean problems, the others any. */
 enum trajd_cuda_style {
-    TRAJD_CUDA_STEPS = 0, /* find all targets, then a thread goes from target to target */
+    TRAJD_CUDA_STEPS = 0, /* find all targets of a tile, then a thread goes from target to target */
     TRAJD_CUDA_WALK =
         1, /* the same along runs of targets, with the two rows in registers; vectors of 16 bytes only */
-    TRAJD_CUDA_DIRECT = 2, /* a thread a vector, which finds its target itself: no entries, a barrier less */
-    TRAJD_CUDA_STYLE_COUNT = 3,
+    TRAJD_CUDA_DIRECT =
+        2, /* a thread a few vectors of a target, which it finds itself: no entries, a barrier less */
+    TRAJD_CUDA_NARROW = 3, /* a thread a target with all its features, by way of shared memory */
+    TRAJD_CUDA_STREAM =
+        4, /* warps that find and load, warps that compute and store, side by side; from sm_90 on */
+    TRAJD_CUDA_BATCH = 5, /* a warp a few targets of a stream: many small streams together */
+    TRAJD_CUDA_TILE = 6,  /* a block a tile of targets of all streams */
+    TRAJD_CUDA_STYLE_COUNT = 7,
 };
 
-/* The launch's shape, chosen by trajd_cuda_choose and free of the problem's meaning: any value gives the same
- * result. */
+/* Bits of a shape's prefetch. */
+#define TRAJD_CUDA_PREFETCH_ROWS                                                                             \
+    1u /* blocks ask for their share of the window's rows before they know which they need */
+#define TRAJD_CUDA_PREFETCH_STAMPS 2u /* and of stamps that are not staged */
+#define TRAJD_CUDA_STAGE_ROWS 4u      /* direct, narrow: all rows of a staged window come to shared memory */
+#define TRAJD_CUDA_PREFETCH_GUESS                                                                            \
+    8u /* direct, narrow: rows where the mean rate has them, while the stamps are loaded */
+
+/* The launch's shape, chosen by shape.c and free of the problem's meaning: any value gives the same result.
+ */
 struct trajd_cuda_shape {
     uint32_t tile_steps;      /* targets of one window that a block serves */
     uint32_t thread_count;    /* a multiple of 32 */
-    uint32_t tiles_per_block; /* neighbouring tiles that a block serves in turn, its stamps staged once; of
-                                 lean problems */
-    uint32_t stage_rows; /* windows of at most this many rows have all their stamps staged in shared memory */
-    uint8_t prefetch; /* blocks ask for their share of the window's rows before they know which they need */
-    uint8_t style;    /* enum trajd_cuda_style; of lean problems */
+    uint32_t tiles_per_block; /* neighbouring tiles that a block serves in turn, its stamps staged once; steps
+                                 and walk. stream: blocks a multiprocessor holds */
+    uint32_t stage_rows; /* windows of at most this many rows have all their stamps staged in shared memory.
+                            stream: rows a stage has room for */
+    uint8_t prefetch;
+    uint8_t style;     /* enum trajd_cuda_style */
+    uint8_t vectors;   /* direct: of a target that a thread serves: 1, 2, 4 */
+    uint8_t producers; /* stream: of its eight warps */
+    uint8_t stages;    /* stream: 2 to 4 */
+    uint8_t overlaps;  /* made ready while the launch before it runs: from sm_90 on */
+};
+
+/* Streams that share a mask, or one by itself: what the batch kernel's warps serve. */
+struct trajd_cuda_group {
+    uint32_t first_task; /* over all groups of a window; a task is a warp's */
+    uint32_t unit_count; /* per step: features or quaternions, of all its streams */
+    uint32_t step_count;
+    uint16_t first_stream;
+    uint16_t steps_per_task;  /* 32 over unit_count, 1 at least */
+    uint32_t unit_reciprocal; /* 65536 over unit_count, rounded up */
 };
 
 struct trajd_cuda_problem {
@@ -106,9 +136,13 @@ struct trajd_cuda_problem {
     uint16_t bracket_count;
     uint16_t stream_count;
     uint16_t mask_count;
-    uint16_t lean; /* tile.cu serves it */
+    uint16_t lean; /* one stream that is moved by vectors */
     uint32_t step_count_max;
+    const uint32_t *window_rows; /* NULL: window w goes to row w */
     struct trajd_cuda_shape shape;
+    uint16_t group_count;
+    uint32_t task_count; /* of a window */
+    struct trajd_cuda_group groups[TRAJD_CUDA_STREAMS_MAX];
     struct trajd_cuda_bracket brackets[TRAJD_CUDA_BRACKETS_MAX];
     struct trajd_cuda_stream streams[TRAJD_CUDA_STREAMS_MAX];
 };

@@ -5,36 +5,45 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 
-static enum trajd_status launch(struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape,
-                                void *stream, struct trajd_error *error)
+#define OVERLAP_CAPABILITY_MIN 90 /* of the streaming kernel, too */
+
+static int launch_styled(struct trajd_cuda_problem *problem, const struct trajd_device_facts *facts,
+                         void *stream)
+{
+    switch (problem->shape.style) {
+    case TRAJD_CUDA_DIRECT:
+        return trajd_cuda_launch_direct(problem, stream);
+    case TRAJD_CUDA_NARROW:
+        return trajd_cuda_launch_narrow(problem, stream);
+    case TRAJD_CUDA_STREAM:
+        return trajd_cuda_launch_stream(problem, facts->sm_count, stream);
+    case TRAJD_CUDA_BATCH:
+        return trajd_cuda_launch_batch(problem, stream);
+    case TRAJD_CUDA_TILE:
+        trajd_cuda_share_warps(problem);
+        return trajd_cuda_launch_full(problem, stream);
+    default:
+        return trajd_cuda_launch_tile(problem, stream);
+    }
+}
+
+static enum trajd_status launch(struct trajd_cuda_problem *problem, const struct trajd_device_facts *facts,
+                                const struct trajd_cuda_shape *shape, void *stream, struct trajd_error *error)
 {
     int code;
 
     problem->shape = *shape;
-    if (!trajd_cuda_shape_fits(problem, &problem->shape))
+    if (!trajd_cuda_shape_fits(problem, shape) || (facts->compute_capability < OVERLAP_CAPABILITY_MIN &&
+                                                   (shape->overlaps || shape->style == TRAJD_CUDA_STREAM)))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "cuda: a shape of %u steps, %u threads and %u staged rows does not fit",
-                               problem->shape.tile_steps, problem->shape.thread_count,
-                               problem->shape.stage_rows);
-    trajd_cuda_share_warps(problem);
-    if (problem->lean)
-        code = trajd_cuda_launch_tile(problem, stream);
-    else if (problem->shape.style == TRAJD_CUDA_DIRECT)
-        code = trajd_cuda_launch_batch(problem, stream);
-    else
-        code = trajd_cuda_launch_full(problem, stream);
+                               "cuda: style %u with %u steps, %u threads and %u staged rows does not fit",
+                               shape->style, shape->tile_steps, shape->thread_count, shape->stage_rows);
+    code = launch_styled(problem, facts, stream);
     if (code != 0)
         return trajd_error_set(error, TRAJD_ERR_DEVICE, code,
                                "cuda: launching %u windows x %u streams, %u steps at most: CUDA error %d",
                                problem->window_count, problem->stream_count, problem->step_count_max, code);
     return TRAJD_OK;
-}
-
-/* Kernels write window w to row w. */
-static enum trajd_status refuse_rows(const struct trajd_resample_request *request, struct trajd_error *error)
-{
-    return request->window_rows ? trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "cuda: window_rows are for the CPU")
-                                : TRAJD_OK;
 }
 
 enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
@@ -47,11 +56,10 @@ enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
 
     if (status != TRAJD_OK || request->window_count == 0)
         return status;
-    status = refuse_rows(request, error);
     for (uint32_t s = 0; s < request->stream_count && status == TRAJD_OK;) {
         s = trajd_cuda_pack(request, s, &problem);
         chosen = shape ? *shape : trajd_cuda_shape_of(&problem, facts, 0);
-        status = launch(&problem, &chosen, stream, error);
+        status = launch(&problem, facts, &chosen, stream, error);
     }
     return status;
 }
@@ -60,14 +68,14 @@ enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *requ
                                        const struct trajd_device_facts *facts, int style, void *stream,
                                        struct trajd_error *error)
 {
-    enum trajd_status status = refuse_rows(request, error); /* the rest is checked by the plan */
+    enum trajd_status status = TRAJD_OK; /* checked by the plan */
     struct trajd_cuda_problem problem;
     struct trajd_cuda_shape shape;
 
     for (uint32_t s = 0; s < request->stream_count && status == TRAJD_OK;) {
         s = trajd_cuda_pack(request, s, &problem);
         shape = trajd_cuda_styled_shape_of(&problem, facts, 0, style);
-        status = launch(&problem, &shape, stream, error);
+        status = launch(&problem, facts, &shape, stream, error);
     }
     return status;
 }
@@ -84,5 +92,13 @@ enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *dense,
     if (status != TRAJD_OK || dense->window_count == 0)
         return status;
     chosen = shape ? *shape : trajd_cuda_shape_of(&problem, facts, dense->row_count);
-    return launch(&problem, &chosen, stream, error);
+    return launch(&problem, facts, &chosen, stream, error);
+}
+
+enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct trajd_error *error)
+{
+    int code = trajd_cuda_launch_nothing(overlaps, stream);
+
+    return code == 0 ? TRAJD_OK
+                     : trajd_error_set(error, TRAJD_ERR_DEVICE, code, "cuda: launching nothing: CUDA error %d", code);
 }

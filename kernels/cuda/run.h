@@ -56,9 +56,13 @@ enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem
                                        const struct trajd_cuda_shape *shape, void *stream,
                                        struct trajd_error *error);
 
-/* The shape that the first launch of a request of this shape would have, whose pointers may be NULL. */
+/* Launches a kernel that does nothing: the floor under all times, for benchmarks. overlaps: as in a shape. */
+enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct trajd_error *error);
+
+/* The shape that the first launch of a request of this shape would have, whose pointers may be NULL, and in a
+ * few words why. */
 void trajd_cuda_describe(const struct trajd_resample_request *shape, const struct trajd_device_facts *facts,
-                         int style, struct trajd_cuda_shape *cut);
+                         int style, struct trajd_cuda_shape *cut, char *why, uint32_t why_size);
 
 /* The shape that the first launch of such a run would have. */
 enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request,

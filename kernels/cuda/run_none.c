@@ -28,3 +28,9 @@ enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *requ
     (void)style;
     return trajd_cuda_run(request, facts, NULL, stream, error);
 }
+
+enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct trajd_error *error)
+{
+    (void)overlaps;
+    return trajd_cuda_run(NULL, NULL, NULL, stream, error);
+}

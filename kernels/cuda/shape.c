@@ -4,10 +4,11 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/run.h"
+#include "kernels/cuda/trials.h"
 
 #define WARP 32u
 #define THREADS 128u
-#define DIRECT_VECTORS_MAX (1u << 20)
+#define DIRECT_VECTORS_MAX (1u << 16) /* divided by a multiplication, exact below */
 
 /* Origin of all below: bench_resample on an NVIDIA H200; kernels/README.md has the table. */
 #define STAGE_ROWS 1024u /* 8 KB of stamps a window cost less than another trip to memory */
@@ -18,38 +19,70 @@
 #define SECTOR_BYTES 32u
 #define PREFETCH_BYTES_MIN (128u << 10) /* below, asking costs more than it hides */
 #define PREFETCH_BYTES_MAX (4u << 20)
-#define DIRECT_VECTORS 131071u
-#define NARROW_RUN_STEPS_PER_ROW 2u /* from here on, neighbouring targets mostly share their two rows */
-#define RUN_STEPS_PER_ROW 4u        /* the same for vectors of 8 bytes and more */
+#define DIRECT_VECTORS 524287u
+#define RUN_STEPS_PER_ROW 4u /* the same for vectors of 8 bytes and more */
 #define WIDE_LOAD_BYTES 8u
-#define RUN_TILES 4u
-#define RUN_BLOCKS_MIN 768u
-#define RUN_VECTORS_MAX 16u
-#define WIDE_VECTORS 32u
-#define FEW_BLOCKS 528u /* four a multiprocessor */
-#define MANY_VECTORS 448u
 #define WALK_OUTPUT_BYTES (32u << 20)
-#define BATCH_VECTORS_MAX 2048u
+#define BATCH_TASKS_MAX 64u
 #define BATCH_STEPS_MAX 32u
+
+static bool contiguous_steps(const struct trajd_cuda_stream *stream)
+{
+    return stream->step_stride_bytes ==
+           (uint64_t)stream->feature_count * trajd_dtype_size((enum trajd_dtype)stream->output_type);
+}
+
+/* The kernel serves the problem at all. */
+static bool style_serves(const struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape)
+{
+    const struct trajd_cuda_stream *stream = &problem->streams[0];
+    uint32_t out_size = trajd_dtype_size((enum trajd_dtype)stream->output_type);
+
+    switch (shape->style) {
+    case TRAJD_CUDA_STEPS:
+    case TRAJD_CUDA_WALK:
+        return problem->lean;
+    case TRAJD_CUDA_DIRECT:
+        return problem->lean && stream->path != TRAJD_CUDA_COPY;
+    case TRAJD_CUDA_NARROW:
+        return problem->lean && stream->path != TRAJD_CUDA_COPY && contiguous_steps(stream) &&
+               stream->step_stride_bytes <= TRAJD_CUDA_NARROW_BYTES &&
+               stream->row_stride_bytes <= TRAJD_CUDA_NARROW_BYTES;
+    case TRAJD_CUDA_STREAM:
+        return problem->lean && (stream->path == TRAJD_CUDA_BF16 || stream->path == TRAJD_CUDA_F32) &&
+               stream->load_bytes == 16 && stream->vector_width * out_size == 16 &&
+               contiguous_steps(stream) && stream->step_stride_bytes <= TRAJD_CUDA_STREAM_BYTES_MAX &&
+               stream->row_stride_bytes <= TRAJD_CUDA_STREAM_BYTES_MAX;
+    case TRAJD_CUDA_BATCH:
+        return problem->task_count > 0 && problem->window_count <= INT32_MAX &&
+               (problem->task_count - 1) / (shape->thread_count / WARP) < TRAJD_CUDA_GRID_HEIGHT_MAX;
+    default:
+        return shape->style == TRAJD_CUDA_TILE;
+    }
+}
 
 int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape)
 {
     struct trajd_cuda_problem shaped = *problem;
+    bool streams = shape->style == TRAJD_CUDA_STREAM;
     uint64_t tiles;
 
-    if (problem->lean && shape->style == TRAJD_CUDA_DIRECT &&
-        (uint64_t)shape->tile_steps * problem->streams[0].vector_count > DIRECT_VECTORS_MAX)
+    if (shape->thread_count < WARP || shape->thread_count > TRAJD_CUDA_THREADS_MAX ||
+        shape->thread_count % WARP != 0 || shape->tiles_per_block == 0 ||
+        shape->tiles_per_block > (streams ? 16 : 4096) || shape->tile_steps == 0 ||
+        shape->tile_steps > 4096 || shape->stage_rows > 4096 || !style_serves(problem, shape))
         return false;
-    if (shape->tiles_per_block == 0 || shape->tiles_per_block > 4096 ||
-        (shape->style == TRAJD_CUDA_DIRECT && shape->tiles_per_block > 1))
+    if (shape->style == TRAJD_CUDA_DIRECT &&
+        ((shape->vectors != 1 && shape->vectors != 2 && shape->vectors != 4) ||
+         (uint64_t)shape->tile_steps * problem->streams[0].vector_count > DIRECT_VECTORS_MAX))
         return false;
-    if (shape->tile_steps == 0 || shape->tile_steps > 4096 || shape->stage_rows > 4096)
+    if (streams && (shape->vectors < 1 || shape->vectors > 4 || shape->producers < 1 ||
+                    shape->producers > 4 || shape->stages < 2 || shape->stages > TRAJD_CUDA_STAGES_MAX))
         return false;
     shaped.shape = *shape;
     tiles = (problem->step_count_max - 1) / shape->tile_steps + 1;
-    return shape->thread_count >= WARP && shape->thread_count <= TRAJD_CUDA_THREADS_MAX &&
-           shape->thread_count % WARP == 0 && shape->style < TRAJD_CUDA_STYLE_COUNT && tiles <= INT32_MAX &&
-           trajd_cuda_shared_bytes(&shaped) <= TRAJD_CUDA_SHARED_BYTES_MAX;
+    return tiles <= INT32_MAX && trajd_cuda_shared_bytes(&shaped) <=
+                                     (streams ? TRAJD_CUDA_STREAM_BYTES_MAX : TRAJD_CUDA_SHARED_BYTES_MAX);
 }
 
 /* Vectors that a step has over all streams: a step's work. */
@@ -98,54 +131,48 @@ static bool wants_walk(const struct trajd_cuda_problem *problem)
     return stream->load_bytes >= WIDE_LOAD_BYTES && targets * stream->vector_count * 16 >= WALK_OUTPUT_BYTES;
 }
 
-static uint64_t run_steps_per_row(const struct trajd_cuda_stream *stream)
+/* Vectors of a step that a thread of the direct kernel serves. */
+static uint8_t vectors_a_thread(uint64_t vectors)
 {
-    return stream->load_bytes >= WIDE_LOAD_BYTES ? RUN_STEPS_PER_ROW : NARROW_RUN_STEPS_PER_ROW;
-}
-
-/* A block's threads for so many vectors of a tile. */
-static uint32_t threads_for(uint64_t vectors)
-{
-    return vectors > THREADS ? 2 * THREADS : THREADS;
+    return vectors < 2 ? 1 : vectors > 4 && vectors < 8 ? 4 : 2;
 }
 
 static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *problem, uint64_t row_count)
 {
-    struct trajd_cuda_shape shape = {0, THREADS, 1, STAGE_ROWS, 0, TRAJD_CUDA_STEPS};
-    uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
+    struct trajd_cuda_shape shape = {
+        .thread_count = THREADS, .tiles_per_block = 1, .style = TRAJD_CUDA_DIRECT, .vectors = 1};
+    uint64_t vectors = problem->streams[0].vector_count, steps = problem->step_count_max;
     uint64_t busy =
         problem->window_count * steps / BLOCKS_WANTED; /* larger tiles leave multiprocessors idle */
-    uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, blocks;
+    uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors;
 
-    shape.prefetch = wants_prefetch(problem, row_count);
-    if (row_count > STAGE_ROWS)
-        shape.stage_rows = 0;
-    if (vectors >= WIDE_VECTORS && steps <= row_count && row_count <= STAGE_ROWS)
-        busy = 0; /* wide rows that are hardly shared: small tiles */
-    shape.tile_steps = power_of_two(clamp(busy > filled ? busy : filled, TILE_STEPS_MIN, TILE_STEPS_MAX));
-    blocks = problem->window_count * ((steps - 1) / shape.tile_steps + 1);
-    if (vectors == 1 || (problem->window_count * steps * vectors <= DIRECT_VECTORS && vectors <= THREADS)) {
-        shape.style = TRAJD_CUDA_DIRECT;
-        shape.tile_steps = power_of_two(clamp(2 * THREADS / vectors, 1, TILE_STEPS_MAX));
-        shape.thread_count = threads_for((steps < shape.tile_steps ? steps : shape.tile_steps) * vectors);
-    } else if (row_count > 0 && steps >= run_steps_per_row(&problem->streams[0]) * row_count) {
-        if (wants_walk(problem))
-            shape.style = TRAJD_CUDA_WALK;
-        if (vectors <= RUN_VECTORS_MAX && blocks >= RUN_TILES * RUN_BLOCKS_MIN)
-            shape.tiles_per_block = RUN_TILES;
-    } else if (blocks <= FEW_BLOCKS && shape.tile_steps * vectors >= MANY_VECTORS) {
-        shape.thread_count = 2 * THREADS;
+    if (row_count > 0 && row_count <= STAGE_ROWS)
+        shape.stage_rows = (uint32_t)row_count;
+    else
+        shape.prefetch = TRAJD_CUDA_PREFETCH_STAMPS;
+    if (wants_prefetch(problem, row_count))
+        shape.prefetch |= TRAJD_CUDA_PREFETCH_ROWS;
+    if (problem->brackets[0].rate.num != 0 || problem->brackets[0].unit != TRAJD_GRID_NS ||
+        problem->window_count * steps * vectors > DIRECT_VECTORS) {
+        shape.style = row_count > 0 && steps >= RUN_STEPS_PER_ROW * row_count && wants_walk(problem)
+                          ? TRAJD_CUDA_WALK
+                          : TRAJD_CUDA_STEPS;
+        shape.tile_steps = power_of_two(clamp(busy > filled ? busy : filled, TILE_STEPS_MIN, TILE_STEPS_MAX));
+    } else {
+        shape.vectors = vectors_a_thread(vectors);
+        shape.tile_steps = clamp(THREADS / ((vectors - 1) / shape.vectors + 1), 1, 2 * TILE_STEPS_MAX);
     }
     return shape;
 }
 
 static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *problem)
 {
-    struct trajd_cuda_shape shape = {0, TRAJD_CUDA_THREADS_MAX, 1, STAGE_ROWS, 0, TRAJD_CUDA_DIRECT};
+    struct trajd_cuda_shape shape = {0, TRAJD_CUDA_THREADS_MAX, 1, STAGE_ROWS, 0, TRAJD_CUDA_BATCH, 1, 0, 0,
+                                     0};
     uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
 
-    if (steps * vectors > BATCH_VECTORS_MAX)
-        shape.style = TRAJD_CUDA_STEPS;
+    if (problem->task_count == 0 || problem->task_count > BATCH_TASKS_MAX)
+        shape.style = TRAJD_CUDA_TILE;
     shape.tile_steps =
         steps <= BATCH_STEPS_MAX
             ? (uint32_t)steps
@@ -157,15 +184,19 @@ static void make_fit(const struct trajd_cuda_problem *problem, struct trajd_cuda
 {
     if (shape->tile_steps > problem->step_count_max)
         shape->tile_steps = problem->step_count_max;
+    if (!style_serves(problem, shape))
+        shape->style = problem->lean ? TRAJD_CUDA_STEPS : TRAJD_CUDA_TILE;
     while (!trajd_cuda_shape_fits(problem, shape)) {
-        if (shape->stage_rows > 64)
+        if (shape->prefetch & TRAJD_CUDA_STAGE_ROWS)
+            shape->prefetch &= (uint8_t)~TRAJD_CUDA_STAGE_ROWS;
+        else if (shape->stage_rows > 64)
             shape->stage_rows /= 2;
         else if (shape->tile_steps > 1)
             shape->tile_steps /= 2;
         else if (shape->stage_rows > 0)
             shape->stage_rows = 0;
         else
-            shape->style = TRAJD_CUDA_STEPS;
+            shape->style = problem->lean ? TRAJD_CUDA_STEPS : TRAJD_CUDA_TILE;
     }
 }
 
@@ -174,10 +205,23 @@ struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_probl
                                                    int style)
 {
     struct trajd_cuda_shape shape = problem->lean ? lean_shape(problem, row_count) : full_shape(problem);
+    struct trajd_tuning_found found;
 
-    (void)facts; /* the numbers above are one device's; nothing in them has shown to depend on it yet */
-    if (style != TRAJD_CUDA_ANY_STYLE)
+    if (style == TRAJD_CUDA_ANY_STYLE && facts->tuning &&
+        trajd_tuning_find(facts->tuning, problem, facts, row_count, &found))
+        shape = found.shape;
+    if (style != TRAJD_CUDA_ANY_STYLE) {
         shape.style = (uint8_t)style;
+        shape.producers = 2;
+        shape.stages = 3;
+        if (style == TRAJD_CUDA_STREAM) {
+            shape.stage_rows = 16;
+            shape.tile_steps = 64;
+            shape.tiles_per_block = 2;
+            shape.vectors = 2;
+        }
+    }
+    shape.overlaps = facts->compute_capability >= 90;
     make_fit(problem, &shape);
     return shape;
 }

@@ -12,41 +12,10 @@
  * direct: a thread a vector, from offset to output. Barriers are passed by all. Numerics  a from exact
  * integer differences, float, one rounding at the store. Chosen    shape.c.
  */
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/lean.cuh"
 
-typedef tile_output<uint32_t, own_mask> lean_output;
-
-__device__ __forceinline__ team whole_block()
-{
-    return {threadIdx.x, blockDim.x};
-}
-
-/* Where a block's tile begins, and how many targets it has. */
-struct lean_tile {
-    uint32_t first_step;
-    uint32_t step_count;
-};
-
-/* step_count 0: beyond the last. */
-__device__ __forceinline__ lean_tile tile_at(const lean_problem &problem, uint32_t number)
-{
-    uint32_t first = number * problem.shape.tile_steps, count = problem.bracket.step_count;
-
-    return {first, first < count ? min(count - first, problem.shape.tile_steps) : 0};
-}
-
-__device__ __forceinline__ lean_output output_here(const trajd_cuda_stream &stream, uint32_t window,
-                                                   uint32_t first_step)
-{
-    return {stream.output + window * stream.window_stride_bytes +
-                (uint64_t)first_step * (uint32_t)stream.step_stride_bytes,
-            (uint32_t)stream.step_stride_bytes,
-            {stream.mask ? stream.mask + window * stream.mask_window_stride_bytes + first_step : NULL}};
-}
-
 template <typename S, typename O, int V> struct step_writer {
-    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries,
+    static __device__ __forceinline__ void write(const lean_problem &stream, const entry *entries,
                                                  uint32_t here, bool aligned, const lean_output &out)
     {
         if (aligned)
@@ -57,7 +26,7 @@ template <typename S, typename O, int V> struct step_writer {
 };
 
 template <typename S, typename O, int V> struct walk_writer {
-    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries,
+    static __device__ __forceinline__ void write(const lean_problem &stream, const entry *entries,
                                                  uint32_t here, bool aligned, const lean_output &out)
     {
         if (aligned)
@@ -68,7 +37,7 @@ template <typename S, typename O, int V> struct walk_writer {
 };
 
 template <int V> struct copy_writer {
-    static __device__ __forceinline__ void write(const trajd_cuda_stream &stream, const entry *entries,
+    static __device__ __forceinline__ void write(const lean_problem &stream, const entry *entries,
                                                  uint32_t here, bool aligned, const lean_output &out)
     {
         if (aligned)
@@ -88,9 +57,9 @@ __device__ __forceinline__ void find_entries(const lean_problem &problem, const 
         uint32_t code;
         if (step >= blockDim.x)
             offset = load_offset(problem, blockIdx.y, tile.first_step + step);
-        entries[step] = make_entry(problem, window, stage, offset, code);
+        entries[step] = make_entry(problem, window, stage, blockIdx.y, offset, code);
         if (out.mask.steps)
-            out.mask.steps[step] = (uint8_t)code;
+            write_code(problem, out.mask.steps + step, code);
     }
 }
 
@@ -100,102 +69,41 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
 {
     extern __shared__ __align__(16) char memory[];
     entry *entries = (entry *)memory;
-    int64_t *stage = (int64_t *)(entries + problem.shape.tile_steps);
-    const uint32_t first_tile = blockIdx.x * problem.shape.tiles_per_block;
+    const uint32_t first_tile = blockIdx.x * problem.tiles_per_block;
     lean_tile tile = tile_at(problem, first_tile);
+
+    touch_parameters(problem);
+    wait_for_earlier_launches();
     int64_t offset =
         threadIdx.x < tile.step_count ? load_offset(problem, blockIdx.y, tile.first_step + threadIdx.x) : 0;
-    const lean_window window = open_window(problem, blockIdx.y, stage);
+    char *staged = (char *)(entries + problem.tile_steps);
+    lean_window window = open_window(problem, blockIdx.y, staged);
+    const int64_t *stage = (const int64_t *)(staged + window.stage_shift);
 
     stage_wait(window);
 #pragma unroll 1
     for (uint32_t k = 1; tile.step_count > 0; k++) {
-        const lean_output out = output_here(problem.stream, blockIdx.y, tile.first_step);
+        const lean_output out = output_here(problem, window, tile.first_step);
         find_entries(problem, window, tile, stage, offset, entries, out);
         const lean_tile next =
-            k < problem.shape.tiles_per_block ? tile_at(problem, first_tile + k) : lean_tile{0, 0};
+            k < problem.tiles_per_block ? tile_at(problem, first_tile + k) : lean_tile{0, 0};
         if (threadIdx.x < next.step_count)
             offset = load_offset(problem, blockIdx.y, next.first_step + threadIdx.x);
         __syncthreads();
-        W::write(problem.stream, entries, tile.step_count, window.aligned, out);
+        W::write(problem, entries, tile.step_count, window.aligned, out);
         tile = next;
         if (tile.step_count > 0)
             __syncthreads();
     }
 }
 
-template <typename S, typename O, int V>
-__global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
-    resample_direct(const __grid_constant__ struct lean_problem problem)
-{
-    extern __shared__ __align__(16) char memory[];
-    int64_t *stage = (int64_t *)memory;
-    const lean_tile tile = tile_at(problem, blockIdx.x);
-    const trajd_cuda_stream &stream = problem.stream;
-    const uint32_t count = tile.step_count * stream.vector_count;
-    uint32_t step = threadIdx.x / stream.vector_count;
-    int64_t offset = threadIdx.x < count ? load_offset(problem, blockIdx.y, tile.first_step + step) : 0;
-    const lean_window window = open_window(problem, blockIdx.y, stage);
-    const lean_output out = output_here(stream, blockIdx.y, tile.first_step);
-    bool suspect = false;
-
-    stage_wait(window);
-#pragma unroll 1
-    for (uint32_t item = threadIdx.x; item < count; item += blockDim.x) {
-        uint32_t code;
-        if (item >= blockDim.x) { /* the first was begun before the stamps came */
-            step = item / stream.vector_count;
-            offset = load_offset(problem, blockIdx.y, tile.first_step + step);
-        }
-        const uint32_t vector = item - step * stream.vector_count;
-        const entry made = make_entry(problem, window, stage, offset, code);
-        vector_of<S, V> low, high;
-        low.raw = high.raw = {};
-        if (made.row && window.aligned) {
-            low = load_vector<S, V>(made.row + vector * (uint32_t)(V * sizeof(S)));
-            high = load_vector<S, V>(made.row + vector * (uint32_t)(V * sizeof(S)) + made.next_bytes);
-        }
-        if (vector == 0 && out.mask.steps)
-            out.mask.steps[step] = (uint8_t)code;
-        vector_of<O, V> value = blend<S, O, V>(stream, made.a, low, high, vector * V);
-        store_vector<O, V>(out.at(step) + vector * (uint32_t)(V * sizeof(O)), value);
-        suspect |= !made.row || !window.aligned || may_have_nan(value);
-    }
-    /* somewhere it is not as simple as that: all is looked at again, now that all masks are written */
-    if (!__syncthreads_or(suspect))
-        return;
-    for (uint32_t t = 0; t < tile.step_count; t++) {
-        uint32_t code;
-        const entry made =
-            make_entry(problem, window, stage, load_offset(problem, blockIdx.y, tile.first_step + t), code);
-        if (window.aligned) {
-            for (uint32_t vector = threadIdx.x; vector < stream.vector_count; vector += blockDim.x)
-                if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, made, vector,
-                                         out.at(t) + vector * (uint32_t)(V * sizeof(O))))
-                    out.mask.mark(t);
-        } else {
-            write_values<S, O, 1>(whole_block(), stream, stream.feature_count, &made, 1,
-                                  output_here(stream, blockIdx.y, tile.first_step + t));
-        }
-    }
-}
-
 typedef void lean_kernel(const struct lean_problem problem);
-
-template <typename S, typename O, int V> static lean_kernel *styled(uint32_t style)
-{
-    return style == TRAJD_CUDA_DIRECT ? resample_direct<S, O, V> : resample_tile<step_writer<S, O, V>>;
-}
 
 /* The widest vectors can walk too. */
 template <typename S, typename O, int V> static lean_kernel *widest(uint32_t style)
 {
-    return style == TRAJD_CUDA_WALK ? resample_tile<walk_writer<S, O, V>> : styled<S, O, V>(style);
-}
-
-template <typename S, typename O> static lean_kernel *narrow(uint32_t vector_width, uint32_t style)
-{
-    return vector_width == 2 ? styled<S, O, 2>(style) : styled<S, O, 1>(style);
+    return style == TRAJD_CUDA_WALK ? resample_tile<walk_writer<S, O, V>>
+                                    : resample_tile<step_writer<S, O, V>>;
 }
 
 template <typename H> static lean_kernel *half_kernel(uint32_t vector_width, uint32_t style)
@@ -204,15 +112,19 @@ template <typename H> static lean_kernel *half_kernel(uint32_t vector_width, uin
     case 8:
         return widest<H, H, 8>(style);
     case 4:
-        return styled<H, H, 4>(style);
+        return resample_tile<step_writer<H, H, 4>>;
+    case 2:
+        return resample_tile<step_writer<H, H, 2>>;
     default:
-        return narrow<H, H>(vector_width, style);
+        return resample_tile<step_writer<H, H, 1>>;
     }
 }
 
 template <typename S, typename O> static lean_kernel *float_kernel(uint32_t vector_width, uint32_t style)
 {
-    return vector_width == 4 ? widest<S, O, 4>(style) : narrow<S, O>(vector_width, style);
+    return vector_width == 4   ? widest<S, O, 4>(style)
+           : vector_width == 2 ? resample_tile<step_writer<S, O, 2>>
+                               : resample_tile<step_writer<S, O, 1>>;
 }
 
 static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, uint32_t style)
@@ -240,14 +152,12 @@ static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, uint32_t sty
 extern "C" int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, void *stream)
 {
     const struct trajd_cuda_stream *only = &problem->streams[0];
-    struct lean_problem lean = {problem->brackets[0], *only, problem->shape};
     lean_kernel *kernel = kernel_of(only->path, only->vector_width, problem->shape.style);
     uint64_t tiles = (problem->step_count_max - 1) / problem->shape.tile_steps + 1;
     dim3 grid((uint32_t)((tiles - 1) / problem->shape.tiles_per_block + 1), problem->window_count);
 
     if (!kernel)
         return (int)cudaErrorInvalidValue;
-    kernel<<<grid, problem->shape.thread_count, trajd_cuda_shared_bytes(problem), (cudaStream_t)stream>>>(
-        lean);
-    return (int)cudaGetLastError();
+    return launch_kernel(kernel, lean_of(problem), grid, problem->shape.thread_count,
+                         trajd_cuda_shared_bytes(problem), problem->shape.overlaps, stream);
 }

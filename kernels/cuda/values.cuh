@@ -97,8 +97,8 @@ __device__ __forceinline__ bool may_have_nan<__nv_bfloat16, 8>(const vector_of<_
 }
 
 /* Normalises and rounds. */
-template <typename O, int V>
-__device__ __forceinline__ vector_of<O, V> finish(const trajd_cuda_stream &stream, float (&values)[V],
+template <typename O, int V, typename STREAM>
+__device__ __forceinline__ vector_of<O, V> finish(const STREAM &stream, float (&values)[V],
                                                   uint32_t first_feature)
 {
     if (stream.scale) {
@@ -110,10 +110,9 @@ __device__ __forceinline__ vector_of<O, V> finish(const trajd_cuda_stream &strea
     return pack_vector<O, V>(values);
 }
 
-template <typename S, typename O, int V>
-__device__ __forceinline__ vector_of<O, V> blend(const trajd_cuda_stream &stream, float a,
-                                                 const vector_of<S, V> &low, const vector_of<S, V> &high,
-                                                 uint32_t first_feature)
+template <typename S, typename O, int V, typename STREAM>
+__device__ __forceinline__ vector_of<O, V> blend(const STREAM &stream, float a, const vector_of<S, V> &low,
+                                                 const vector_of<S, V> &high, uint32_t first_feature)
 {
     float values[V];
 
@@ -155,10 +154,9 @@ __device__ __noinline__ bool look_closer(const float *scale, const float *offset
     return nan;
 }
 
-template <typename S, typename O, int V, typename OUT>
-__device__ __forceinline__ void write_values(const team &team, const trajd_cuda_stream &stream,
-                                             uint32_t vector_count, const entry *entries, uint32_t step_count,
-                                             const OUT &out)
+template <typename S, typename O, int V, typename STREAM, typename OUT>
+__device__ __forceinline__ void write_values(const team &team, const STREAM &stream, uint32_t vector_count,
+                                             const entry *entries, uint32_t step_count, const OUT &out)
 {
     const lane_place lane = place_lane(team, vector_count);
 
@@ -194,54 +192,53 @@ __device__ __forceinline__ void write_values(const team &team, const trajd_cuda_
     }
 }
 
-/* The same along runs of neighbouring targets: while the row stays, so do its two vectors, as floats. */
-template <typename S, typename O, int V, typename OUT>
-__device__ __forceinline__ void walk_values(const team &team, const trajd_cuda_stream &stream,
-                                            uint32_t vector_count, const entry *entries, uint32_t step_count,
-                                            const OUT &out)
+/* The same, in the order of targets: while the row stays, so do its two vectors, as floats. */
+template <typename S, typename O, int V, typename STREAM, typename OUT>
+__device__ __forceinline__ void walk_values(const team &team, const STREAM &stream, uint32_t vector_count,
+                                            const entry *entries, uint32_t step_count, const OUT &out)
 {
     const lane_place lane = place_lane(team, vector_count);
-    const uint32_t run = (step_count + lane.slots - 1) / lane.slots, begin = lane.slot * run;
-    const uint32_t end = min(begin + run, step_count);
 
 #pragma unroll 1
     for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
-        const uint32_t from = vector * (uint32_t)(V * sizeof(S));
-        char *to = out.at(begin) + vector * (uint32_t)(V * sizeof(O));
+        const uint32_t from = vector * (uint32_t)(V * sizeof(S)), to = vector * (uint32_t)(V * sizeof(O));
         const char *row = NULL;
         uint32_t next_bytes = 0;
         float values[V], slopes[V];
-        bool suspect = true;
+        bool suspect = false;
 
 #pragma unroll
         for (int v = 0; v < V; v++)
             values[v] = slopes[v] = 0;
-#pragma unroll 1
-        for (uint32_t t = begin; t < end; t++, to += out.step_stride_bytes) {
+#pragma unroll 2
+        for (uint32_t t = lane.slot; t < step_count; t += lane.slots) {
             const entry at = entries[t];
-            if (at.row != row || at.next_bytes != next_bytes) {
+            suspect |= !at.row;
+            if (at.row && (at.row != row || at.next_bytes != next_bytes)) {
                 row = at.row;
                 next_bytes = at.next_bytes;
-                suspect = !row;
-                if (row) {
-                    vector_of<S, V> low = load_vector<S, V>(row + from);
-                    vector_of<S, V> high = load_vector<S, V>(row + from + next_bytes);
+                vector_of<S, V> low = load_vector<S, V>(row + from);
+                vector_of<S, V> high = load_vector<S, V>(row + from + next_bytes);
 #pragma unroll
-                    for (int v = 0; v < V; v++) {
-                        values[v] = as_float(low.elements[v]);
-                        slopes[v] = as_float(high.elements[v]) - values[v];
-                        suspect |= isnan(slopes[v]);
-                    }
+                for (int v = 0; v < V; v++) {
+                    values[v] = as_float(low.elements[v]);
+                    slopes[v] = as_float(high.elements[v]) - values[v];
+                    suspect |= isnan(slopes[v]);
                 }
             }
             float result[V];
 #pragma unroll
             for (int v = 0; v < V; v++)
                 result[v] = fmaf(at.a, slopes[v], values[v]);
-            store_streaming<O, V>(to, finish<O, V>(stream, result, vector * V));
-            if (suspect && look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, at, vector, to))
-                out.mask.mark(t);
+            store_streaming<O, V>(out.at(t) + to, finish<O, V>(stream, result, vector * V));
         }
+        if (!suspect)
+            continue;
+#pragma unroll 1
+        for (uint32_t t = lane.slot; t < step_count; t += lane.slots)
+            if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, entries[t], vector,
+                                     out.at(t) + to))
+                out.mask.mark(t);
     }
 }
 

@@ -6,7 +6,7 @@
 #include <cuda_pipeline.h>
 
 #include "kernels/cuda/full.cuh"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/launch.cuh"
 
 /* A bracket in the block's window, as its warps found it. */
 struct found_window {
@@ -104,8 +104,14 @@ __device__ __forceinline__ int64_t load_offset(const P &problem, uint32_t bracke
     return __ldg(bracket.offsets + window * bracket.offsets_per_window + step);
 }
 
+/* Where a window's results go. */
+template <typename P> __device__ __forceinline__ uint32_t place_of(const P &problem, uint32_t window)
+{
+    return problem.window_rows ? __ldg(problem.window_rows + window) : window;
+}
+
 template <typename P>
-__device__ __forceinline__ void write_masks(const P &problem, uint32_t window, uint64_t first_step,
+__device__ __forceinline__ void write_masks(const P &problem, uint32_t place, uint64_t first_step,
                                             const uint32_t *masks)
 {
     uint32_t begun = 0;
@@ -118,7 +124,7 @@ __device__ __forceinline__ void write_masks(const P &problem, uint32_t window, u
         begun = stream.mask_slot + 1u;
         uint32_t here = steps_here(problem.brackets[stream.bracket_index].step_count, first_step,
                                    problem.shape.tile_steps);
-        uint8_t *out = stream.mask + window * stream.mask_window_stride_bytes + first_step;
+        uint8_t *out = stream.mask + place * stream.mask_window_stride_bytes + first_step;
         for (uint32_t t = threadIdx.x; t < here; t += blockDim.x) {
             uint32_t code = masks[stream.mask_slot * problem.shape.tile_steps + t];
             out[t] = (uint8_t)(stream.mask_continues ? max(code, (uint32_t)out[t]) : code);
@@ -133,6 +139,10 @@ struct few_streams {
     uint16_t stream_count;
     uint16_t mask_count;
     struct trajd_cuda_shape shape;
+    uint16_t group_count;
+    uint32_t task_count;
+    const uint32_t *window_rows;
+    struct trajd_cuda_group groups[5];
     struct trajd_cuda_bracket brackets[3];
     struct trajd_cuda_stream streams[5];
 };
@@ -144,13 +154,18 @@ static inline bool has_few_streams(const struct trajd_cuda_problem *problem)
 
 static inline struct few_streams take_few_streams(const struct trajd_cuda_problem *problem)
 {
-    struct few_streams few = {problem->window_count,
-                              problem->bracket_count,
-                              problem->stream_count,
-                              problem->mask_count,
-                              problem->shape,
-                              {},
-                              {}};
+    struct few_streams few = {};
+
+    few.window_count = problem->window_count;
+    few.bracket_count = problem->bracket_count;
+    few.stream_count = problem->stream_count;
+    few.mask_count = problem->mask_count;
+    few.shape = problem->shape;
+    few.group_count = problem->group_count;
+    few.task_count = problem->task_count;
+    few.window_rows = problem->window_rows;
+    for (int g = 0; g < problem->group_count; g++)
+        few.groups[g] = problem->groups[g];
 
     for (int b = 0; b < problem->bracket_count; b++)
         few.brackets[b] = problem->brackets[b];

@@ -1,18 +1,22 @@
 // libs: trajd_kernels
-/* bench_resample budget|grid [OUT.json [ROW]]: the CUDA kernels over shapes and launch shapes, against
- * ceilings of the same run.
+/* bench_resample budget|grid|tune: the CUDA kernels over shapes and launch shapes, against floors and
+ * ceilings of the same run. tune writes a table of the best, too (kernels/tuning.h); grid with a table
+ * chooses by it, so that a table of one run is judged by another.
  *
  * Cold: every launch works on another set of buffers, stamps and rows and outputs, so many that they are
  * several times the L2. Hot: the same set each time. Both as one graph of many launches, replayed; the time
  * is that of a replay over its launches. Single: launches given one by one. Stamps are int64 with jitter on
  * every row, targets int64 per window, a mask is written. */
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "kernels/cuda/run.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/cuda/trials.h"
 #include "kernels/device.h"
 
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
@@ -23,11 +27,23 @@
 #define SAMPLES 9
 #define SAMPLE_US 700.0 /* of device time at least */
 #define STEP_NS 10000000
+#define TRIALS_MAX 1024u
+
+enum layout {
+    LAYOUT_DENSE,   /* the dense entry: stamps and targets of every window */
+    LAYOUT_OFFSETS, /* a request: windows of episodes, offsets around anchors, stamps */
+    LAYOUT_REGULAR, /* the same on a regular clock */
+    LAYOUT_ROWS,    /* row steps */
+    LAYOUT_POLICY,  /* the batch of a policy: five streams, three clocks */
+};
+
+static const char *const layout_names[] = {"dense", "offsets", "regular", "rows", "policy"};
 
 struct shape {
     uint32_t B, S, T, D;
     enum trajd_dtype source, output;
     enum trajd_kind kind;
+    enum layout layout;
     double budget_us; /* 0: none */
 };
 
@@ -51,8 +67,9 @@ struct bench {
     struct set sets[SETS_MAX];
     uint32_t set_count;
     uint64_t output_bytes, moved_bytes;
-    FILE *out;
+    FILE *out, *table;
     bool any_written;
+    bool wide; /* all candidates, and more of them at length */
     uint64_t random;
 };
 
@@ -202,8 +219,58 @@ static void make_batch(struct bench *b, struct set *set)
         b->output_bytes += (uint64_t)B * T * D * 2;
         b->moved_bytes += (uint64_t)B * T * D * 6;
     }
-    set->request =
-        (struct trajd_resample_request){B, 3, 2, 3, 5, set->clocks, set->grids, set->brackets, set->streams, NULL, 0};
+    set->request = (struct trajd_resample_request){
+        B, 3, 2, 3, 5, set->clocks, set->grids, set->brackets, set->streams, NULL, 0};
+}
+
+/* One stream: B windows, each an episode of S rows seen from its middle. */
+static void make_single(struct bench *b, const struct shape *shape, struct set *set)
+{
+    uint64_t rows = (uint64_t)shape->B * shape->S, targets = (uint64_t)shape->B * shape->T;
+    uint64_t row_bytes = (uint64_t)shape->D * trajd_dtype_size(shape->source);
+    uint64_t step_bytes = (uint64_t)shape->D * trajd_dtype_size(shape->output);
+    bool by_rows = shape->layout == LAYOUT_ROWS;
+    int64_t unit = by_rows ? 1 : STEP_NS, *host = (int64_t *)b->host;
+
+    *set = (struct set){.is_batch = true};
+    if (shape->layout == LAYOUT_REGULAR)
+        set->clocks[0].rate = (struct trajd_rate){30000, 301};
+    else if (!by_rows)
+        set->clocks[0].stamps_ns = take_copy(b, draw_stamps(b, shape->B, shape->S), rows * 8);
+    for (uint32_t t = 0; t < shape->T; t++)
+        host[t] = ((int64_t)t - shape->T / 2) * unit * shape->S / shape->T + (by_rows ? 0 : STEP_NS / 3);
+    set->grids[0] = (struct trajd_grid){by_rows ? TRAJD_GRID_ROWS : TRAJD_GRID_NS, shape->T,
+                                        take_copy(b, host, shape->T * 8ull), 0};
+    for (uint32_t w = 0; w < shape->B; w++) {
+        host[w] = (int64_t)w * shape->S;
+        host[shape->B + w] = shape->S;
+        host[2 * shape->B + w] = shape->S / 2 * unit + (by_rows ? 0 : (int64_t)draw(b, STEP_NS));
+    }
+    host = take_copy(b, host, 24ull * shape->B);
+    set->brackets[0] = (struct trajd_bracket){0, 0, host, host + shape->B, host + 2 * shape->B};
+    set->streams[0] = (struct trajd_stream){
+        .kind = shape->kind,
+        .source_type = shape->source,
+        .output_type = shape->output,
+        .feature_count = shape->D,
+        .row_stride_bytes = row_bytes,
+        .base = take_rows(b, rows * row_bytes),
+        .max_gap_ns = -1,
+        .max_age_ns = -1,
+        .mean_width = by_rows ? 8 : (int64_t)STEP_NS * 8,
+        .angle_period = 6.283185307179586,
+        .angle_low = NAN,
+        .output = take(b, targets * step_bytes),
+        .window_stride_bytes = step_bytes * shape->T,
+        .step_stride_bytes = step_bytes,
+        .mask = take(b, targets),
+        .mask_window_stride_bytes = shape->T,
+    };
+    b->output_bytes = targets * step_bytes;
+    b->moved_bytes = (2ull * shape->T < shape->S ? 2ull * targets * row_bytes : rows * row_bytes) + targets +
+                     (set->clocks[0].stamps_ns ? rows * 8 : 0) + b->output_bytes;
+    set->request = (struct trajd_resample_request){
+        .window_count = shape->B, .clock_count = 1, .grid_count = 1, .bracket_count = 1, .stream_count = 1};
 }
 
 static void make_sets(struct bench *b, const struct shape *shape)
@@ -213,10 +280,12 @@ static void make_sets(struct bench *b, const struct shape *shape)
     b->used_bytes = b->set_count = 0;
     do {
         struct set *set = &b->sets[b->set_count++];
-        if (shape->B)
+        if (shape->layout == LAYOUT_DENSE)
             make_dense(b, shape, set);
-        else
+        else if (shape->layout == LAYOUT_POLICY)
             make_batch(b, set);
+        else
+            make_single(b, shape, set);
         if (set->is_batch) { /* the lists lie in the set */
             set->request.clocks = set->clocks;
             set->request.grids = set->grids;
@@ -335,6 +404,20 @@ static double time_copy_gb_s(struct bench *b)
     return 2.0 * (double)half / sample.median_us / 1000;
 }
 
+static double time_nothing_us(struct bench *b, int overlaps)
+{
+    struct trajd_device_graph *graph;
+    struct sample sample;
+
+    must(trajd_device_graph_begin(b->stream, &bench_error));
+    for (uint32_t i = 0; i < 100; i++)
+        must(trajd_cuda_run_nothing(overlaps, trajd_device_stream_handle(b->stream), &bench_error));
+    must(trajd_device_graph_end(b->stream, &graph, &bench_error));
+    time_graph(b, graph, 100, &sample);
+    trajd_device_graph_destroy(&graph);
+    return sample.median_us;
+}
+
 static void print_sample(struct bench *b, const char *name, const struct sample *sample)
 {
     fprintf(b->out, "\"%s\":[", name);
@@ -345,108 +428,192 @@ static void print_sample(struct bench *b, const char *name, const struct sample 
 
 static void print_launch_shape(struct bench *b, const struct trajd_cuda_shape *shape)
 {
-    fprintf(b->out, "\"tile\":%u,\"threads\":%u,\"tiles\":%u,\"stage\":%u,\"prefetch\":%u,\"style\":%u",
-            shape->tile_steps, shape->thread_count, shape->tiles_per_block, shape->stage_rows,
-            shape->prefetch, shape->style);
+    fprintf(
+        b->out,
+        "\"style\":%u,\"tile\":%u,\"threads\":%u,\"tiles\":%u,\"stage\":%u,\"prefetch\":%u,\"vectors\":%u,"
+        "\"producers\":%u,\"stages\":%u,\"overlaps\":%u",
+        shape->style, shape->tile_steps, shape->thread_count, shape->tiles_per_block, shape->stage_rows,
+        shape->prefetch, shape->vectors, shape->producers, shape->stages, shape->overlaps);
 }
 
-/* Tiles beyond the first that holds all targets, and what a family has no use for, are left out. */
-static bool is_candidate(const struct shape *shape, const struct trajd_cuda_shape *try, uint32_t smaller_tile)
+static void pack_set(const struct set *set, struct trajd_cuda_problem *problem)
 {
-    uint32_t T = shape->B ? shape->T : 16, S = shape->B ? shape->S : 400;
-
-    if ((smaller_tile >= T) || (try->stage_rows && S > 1024))
-        return false;
-    if (!shape->B)
-        return !try->prefetch && try->style != TRAJD_CUDA_WALK && try->tiles_per_block == 1;
-    if (try->style == TRAJD_CUDA_WALK)
-        return T >= 2 * S && try->tile_steps >= 32;
-    if (try->tiles_per_block > 1 || (S <= 1024 && !try->stage_rows && try->thread_count != 64))
-        return false; /* short clocks unstaged: never won, and are tried at one size to see so */
-    return try->style == TRAJD_CUDA_STEPS || (uint64_t)try->tile_steps * shape->D <= 4096;
+    if (set->is_batch)
+        trajd_cuda_pack(&set->request, 0, problem);
+    else
+        must(trajd_cuda_pack_dense(&set->dense, problem, &bench_error));
 }
 
-static uint32_t list_candidates(const struct shape *shape, bool wide, struct trajd_cuda_shape *list,
-                                uint32_t limit)
+static double quick_us(struct bench *b, const struct trajd_cuda_shape *shape)
 {
-    static const uint32_t wide_tiles[] = {4, 8, 16, 32, 64, 128, 256}, wide_threads[] = {64, 128, 256};
-    static const uint32_t few_tiles[] = {4, 16, 64}, few_threads[] = {128, 256}, runs[] = {1, 2, 4, 8};
-    const uint32_t *tiles = wide ? wide_tiles : few_tiles, *threads = wide ? wide_threads : few_threads;
-    uint32_t tile_count = wide ? 7 : 3, thread_count = wide ? 3 : 2, count = 0;
+    struct trajd_device_graph *graph;
+    float elapsed_us = 0;
 
-    for (uint32_t i = 0; i < tile_count; i++)
-        for (uint32_t k = 0; k < thread_count; k++)
-            for (uint32_t flags = 0; flags < 16 * TRAJD_CUDA_STYLE_COUNT; flags++) {
-                struct trajd_cuda_shape try = {
-                    tiles[i],       threads[k],           runs[flags >> 2 & 3], flags & 1 ? 1024 : 0,
-                    flags >> 1 & 1, (uint8_t)(flags >> 4)};
-                if (count < limit && is_candidate(shape, &try, i > 0 ? tiles[i - 1] : 0))
-                    list[count++] = try;
-            }
-    return count;
+    must(trajd_device_graph_begin(b->stream, &bench_error));
+    for (uint32_t i = 0; i < b->set_count; i++)
+        launch(b, &b->sets[i], shape);
+    must(trajd_device_graph_end(b->stream, &graph, &bench_error));
+    for (int i = 0; i < 2; i++) {
+        must(trajd_device_timer_start(b->stream, &bench_error));
+        must(trajd_device_graph_replay_async(graph, b->stream, &bench_error));
+        must(trajd_device_timer_stop(b->stream, &elapsed_us, &bench_error));
+    }
+    trajd_device_graph_destroy(&graph);
+    return (double)elapsed_us / b->set_count;
+}
+
+static int by_us(const void *a, const void *b)
+{
+    return by_value(&((const struct trajd_tuning_trial *)a)->us, &((const struct trajd_tuning_trial *)b)->us);
+}
+
+/* All candidates once, the best of them at length. Returns the number of those. */
+static uint32_t time_candidates(struct bench *b, const struct shape *shape, uint32_t keep,
+                                struct trajd_tuning_trial *trials, struct sample *samples)
+{
+    struct trajd_cuda_problem problem;
+    uint32_t count;
+
+    pack_set(&b->sets[0], &problem);
+    count = trajd_tuning_candidates(&problem, &b->facts, shape->layout == LAYOUT_DENSE ? shape->S : 0,
+                                    b->wide, trials, TRIALS_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        trials[i].us = quick_us(b, &trials[i].shape);
+    qsort(trials, count, sizeof *trials, by_us);
+    if (keep > count)
+        keep = count;
+    for (uint32_t i = 0; i < keep; i++)
+        time_shape(b, &trials[i].shape, COLD, &samples[i]);
+    return keep;
 }
 
 static struct trajd_cuda_shape chosen_shape(struct bench *b, const struct shape *shape);
 
-static void bench_shape(struct bench *b, const struct shape *shape, bool wide)
+static void print_shape(const struct trajd_cuda_shape *shape)
 {
-    struct trajd_cuda_shape list[512], chosen, best_shape;
-    struct sample sample, cold, hot, single, write;
-    uint32_t count = list_candidates(shape, wide, list, ARRAY_LEN(list));
-    double best_us = 1e30;
+    printf("style %u t%u/%u*%u s%u p%u v%u %u:%u ", shape->style, shape->tile_steps, shape->thread_count,
+           shape->tiles_per_block, shape->stage_rows, shape->prefetch, shape->vectors, shape->producers,
+           shape->stages);
+}
 
-    make_sets(b, shape);
-    chosen = best_shape = chosen_shape(b, shape);
-    time_shape(b, &chosen, COLD, &cold);
-    time_shape(b, &chosen, HOT, &hot);
-    time_single(b, &chosen, &single);
-    time_write(b, &write);
+static void print_trials(struct bench *b, const struct trajd_tuning_trial *trials,
+                         const struct sample *samples, uint32_t count)
+{
+    fprintf(b->out, ",\"candidates\":[");
+    for (uint32_t i = 0; i < count; i++) {
+        fprintf(b->out, "%s\n {", i ? "," : "");
+        print_launch_shape(b, &trials[i].shape);
+        fprintf(b->out, ",");
+        print_sample(b, "cold_us", &samples[i]);
+        fprintf(b->out, "}");
+    }
+    fprintf(b->out, "]");
+}
+
+/* Every candidate, measured once. */
+static void print_quick(struct bench *b, const struct trajd_tuning_trial *trials, uint32_t count)
+{
+    fprintf(b->out, ",\"quick\":[");
+    for (uint32_t i = 0; i < count; i++) {
+        fprintf(b->out, "%s\n {", i ? "," : "");
+        print_launch_shape(b, &trials[i].shape);
+        fprintf(b->out, ",\"us\":%.3f}", trials[i].us);
+    }
+    fprintf(b->out, "]");
+}
+
+/* The best time of each style, quickly measured: what pictures of crossovers are made of. */
+static void print_styles(struct bench *b, const struct trajd_tuning_trial *trials, uint32_t count)
+{
+    double best[TRAJD_CUDA_STYLE_COUNT] = {0};
+    bool any = false;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (best[trials[i].shape.style] == 0 || trials[i].us < best[trials[i].shape.style])
+            best[trials[i].shape.style] = trials[i].us;
+    fprintf(b->out, ",\"styles\":{");
+    for (uint32_t k = 0; k < TRAJD_CUDA_STYLE_COUNT; k++)
+        if (best[k] > 0) {
+            fprintf(b->out, "%s\"%u\":%.4f", any ? "," : "", k, best[k]);
+            any = true;
+        }
+    fprintf(b->out, "}");
+}
+
+static void print_row(struct bench *b, const struct shape *shape, const struct trajd_cuda_shape *chosen,
+                      const struct sample samples[5])
+{
+    static const char *const names[] = {"cold_us", "hot_us", "single_us", "alone_us", "write_us"};
+
     fprintf(b->out,
-            "%s\n{\"B\":%u,\"S\":%u,\"T\":%u,\"D\":%u,\"source\":\"%s\",\"output\":\"%s\",\"kind\":%d,",
+            "%s\n{\"B\":%u,\"S\":%u,\"T\":%u,\"D\":%u,\"source\":\"%s\",\"output\":\"%s\",\"kind\":%d,"
+            "\"layout\":\"%s\",",
             b->any_written ? "," : "", shape->B, shape->S, shape->T, shape->D,
-            trajd_dtype_name(shape->source), trajd_dtype_name(shape->output), shape->kind);
+            trajd_dtype_name(shape->source), trajd_dtype_name(shape->output), shape->kind,
+            layout_names[shape->layout]);
     b->any_written = true;
     fprintf(b->out, "\"moved_bytes\":%llu,\"output_bytes\":%llu,\"sets\":%u,\"budget_us\":%.1f,\"chosen\":{",
             (unsigned long long)b->moved_bytes, (unsigned long long)b->output_bytes, b->set_count,
             shape->budget_us);
-    print_launch_shape(b, &chosen);
-    fprintf(b->out, "},");
-    print_sample(b, "cold_us", &cold);
-    fprintf(b->out, ",");
-    print_sample(b, "hot_us", &hot);
-    fprintf(b->out, ",");
-    print_sample(b, "single_us", &single);
-    fprintf(b->out, ",");
-    print_sample(b, "write_us", &write);
-    fprintf(b->out, ",\"candidates\":[");
-    for (uint32_t i = 0, printed = 0; i < count; i++) {
-        struct trajd_cuda_problem fake = {.stream_count = shape->B ? 1 : 5,
-                                          .bracket_count = shape->B ? 1 : 3,
-                                          .mask_count = shape->B ? 1 : 5,
-                                          .lean = shape->B != 0,
-                                          .step_count_max = 1};
-        if (!trajd_cuda_shape_fits(&fake, &list[i]))
-            continue;
-        time_shape(b, &list[i], COLD, &sample);
-        if (sample.median_us < best_us) {
-            best_us = sample.median_us;
-            best_shape = list[i];
-        }
-        fprintf(b->out, "%s\n {", printed++ ? "," : "");
-        print_launch_shape(b, &list[i]);
+    print_launch_shape(b, chosen);
+    fprintf(b->out, "}");
+    for (int i = 0; i < 5; i++) {
         fprintf(b->out, ",");
-        print_sample(b, "cold_us", &sample);
-        fprintf(b->out, "}");
+        print_sample(b, names[i], &samples[i]);
     }
-    fprintf(b->out, "]}");
-    printf("%5u %5u %5u %5u %5s %d | %7.2f hot %7.2f single %7.2f write %7.2f | best %7.2f t%u/%u*%u s%u p%u "
-           "%u | chosen "
-           "t%u/%u*%u s%u p%u %u | %.2f TB/s\n",
-           shape->B, shape->S, shape->T, shape->D, trajd_dtype_name(shape->source), shape->kind,
-           cold.median_us, hot.median_us, single.median_us, write.median_us, best_us, best_shape.tile_steps,
-           best_shape.thread_count, best_shape.tiles_per_block, best_shape.stage_rows, best_shape.prefetch,
-           best_shape.style, chosen.tile_steps, chosen.thread_count, chosen.tiles_per_block,
-           chosen.stage_rows, chosen.prefetch, chosen.style, (double)b->moved_bytes / best_us / 1e6);
+}
+
+static void bench_shape(struct bench *b, const struct shape *shape)
+{
+    static struct trajd_tuning_trial trials[TRIALS_MAX];
+    static struct sample kept[TRIALS_MAX];
+    struct trajd_cuda_shape chosen, alone, *best;
+    struct sample samples[5];
+    struct trajd_cuda_problem problem;
+    uint32_t count, all, best_at = 0;
+
+    make_sets(b, shape);
+    chosen = alone = chosen_shape(b, shape);
+    alone.overlaps = 0;
+    time_shape(b, &chosen, COLD, &samples[0]);
+    time_shape(b, &chosen, HOT, &samples[1]);
+    time_single(b, &chosen, &samples[2]);
+    time_shape(b, &alone, COLD, &samples[3]);
+    time_write(b, &samples[4]);
+    print_row(b, shape, &chosen, samples);
+    count = time_candidates(b, shape, b->wide ? 12 : 4, trials, kept);
+    pack_set(&b->sets[0], &problem);
+    all = trajd_tuning_candidates(&problem, &b->facts, shape->layout == LAYOUT_DENSE ? shape->S : 0, b->wide,
+                                  NULL, TRIALS_MAX);
+    print_trials(b, trials, kept, count);
+    print_styles(b, trials, all);
+    if (b->wide)
+        print_quick(b, trials, all);
+    fprintf(b->out, "}");
+    for (uint32_t i = 1; i < count; i++)
+        if (kept[i].median_us < kept[best_at].median_us)
+            best_at = i;
+    best = &trials[best_at].shape;
+    if (b->table)
+        trajd_tuning_print_row(b->table, &problem, shape->S, kept[best_at].median_us, best);
+    printf("%5u %5u %5u %5u %5s %-7s %d | %7.2f hot %7.2f single %7.2f alone %7.2f write %7.2f | ", shape->B,
+           shape->S, shape->T, shape->D, trajd_dtype_name(shape->source), layout_names[shape->layout],
+           shape->kind, samples[0].median_us, samples[1].median_us, samples[2].median_us,
+           samples[3].median_us, samples[4].median_us);
+    printf("best %7.2f ", kept[best_at].median_us);
+    print_shape(best);
+    printf("| chosen ");
+    print_shape(&chosen);
+    printf("| %.2f TB/s\n", (double)b->moved_bytes / samples[0].median_us / 1e6);
+    if (b->wide)
+        for (uint32_t style = 0; style < TRAJD_CUDA_STYLE_COUNT; style++)
+            for (uint32_t i = 0, shown = 0; i < all && shown < 3; i++)
+                if (trials[i].shape.style == style) {
+                    printf("      quick %7.2f ", trials[i].us);
+                    print_shape(&trials[i].shape);
+                    printf("\n");
+                    shown++;
+                }
     fflush(stdout);
 }
 
@@ -466,23 +633,24 @@ static struct trajd_cuda_shape chosen_shape(struct bench *b, const struct shape 
 static void bench_budget(struct bench *b, const char *only)
 {
     static const struct shape shapes[] = {
-        {32, 100, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, 3.0},
-        {32, 500, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, 4.0},
-        {64, 4096, 1024, 32, TRAJD_BF16, TRAJD_BF16, 0, 5.8},
-        {256, 500, 250, 16, TRAJD_BF16, TRAJD_BF16, 0, 4.0},
-        {1024, 300, 50, 14, TRAJD_BF16, TRAJD_BF16, 0, 4.5},
-        {64, 400, 16, 7, TRAJD_BF16, TRAJD_BF16, 0, 2.0},
-        {256, 100, 2048, 256, TRAJD_BF16, TRAJD_BF16, 0, 65},
-        {0, 0, 0, 0, TRAJD_BF16, TRAJD_BF16, 0, 4.0},
-        {1, 2, 1, 1, TRAJD_BF16, TRAJD_BF16, 0, 0},
+        {32, 100, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, LAYOUT_DENSE, 3.0},
+        {32, 500, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, LAYOUT_DENSE, 4.0},
+        {64, 4096, 1024, 32, TRAJD_BF16, TRAJD_BF16, 0, LAYOUT_DENSE, 5.8},
+        {256, 500, 250, 16, TRAJD_BF16, TRAJD_BF16, 0, LAYOUT_DENSE, 4.0},
+        {1024, 300, 50, 14, TRAJD_BF16, TRAJD_BF16, 0, LAYOUT_DENSE, 4.5},
+        {64, 400, 16, 7, TRAJD_BF16, TRAJD_BF16, 0, LAYOUT_DENSE, 2.0},
+        {256, 100, 2048, 256, TRAJD_BF16, TRAJD_BF16, 0, LAYOUT_DENSE, 66},
+        {256, 400, 16, 7, TRAJD_BF16, TRAJD_BF16, 0, LAYOUT_POLICY, 4.0},
+        {1, 2, 1, 1, TRAJD_BF16, TRAJD_BF16, 0, LAYOUT_DENSE, 0},
     };
 
+    b->wide = true;
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         if (!only || strtoul(only, NULL, 10) == i)
-            bench_shape(b, &shapes[i], true);
+            bench_shape(b, &shapes[i]);
 }
 
-static void bench_grid(struct bench *b)
+static void bench_dense_grid(struct bench *b)
 {
     static const uint32_t windows[] = {4, 32, 256, 1024},
                           lengths[][2] = {{100, 16},  {100, 256},   {500, 50},
@@ -495,13 +663,39 @@ static void bench_grid(struct bench *b)
         for (size_t l = 0; l < ARRAY_LEN(lengths); l++)
             for (size_t d = 0; d < ARRAY_LEN(features); d++)
                 for (size_t t = 0; t < ARRAY_LEN(types); t++) {
-                    enum trajd_kind kind = (w + l + d + t) % 5 == 4 ? TRAJD_KIND_NEAREST : TRAJD_KIND_LINEAR;
-                    struct shape shape = {windows[w],  lengths[l][0], lengths[l][1], features[d],
-                                          types[t][0], types[t][1],   kind,          0};
+                    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR, TRAJD_KIND_LINEAR,
+                                                            TRAJD_KIND_LINEAR, TRAJD_KIND_NEAREST,
+                                                            TRAJD_KIND_PREVIOUS};
+                    struct shape shape = {windows[w],
+                                          lengths[l][0],
+                                          lengths[l][1],
+                                          features[d],
+                                          types[t][0],
+                                          types[t][1],
+                                          kinds[(w + l + d + t) % 5],
+                                          LAYOUT_DENSE,
+                                          0};
                     uint64_t bytes = (uint64_t)shape.B * (shape.S + shape.T) * shape.D * 4;
                     if (t == (w + l) % 3 || bytes > (300ull << 20))
                         continue; /* two of the three pairs of types each */
-                    bench_shape(b, &shape, false);
+                    bench_shape(b, &shape);
+                }
+}
+
+/* Requests of one stream: every kind, on stamps, regular clocks and grids of rows. */
+static void bench_kinds(struct bench *b)
+{
+    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR, TRAJD_KIND_PREVIOUS, TRAJD_KIND_SLERP_XYZW,
+                                            TRAJD_KIND_ANGLE, TRAJD_KIND_MEAN};
+    static const uint32_t windows[] = {32, 256}, lengths[][2] = {{400, 16}, {500, 250}};
+
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++)
+        for (size_t w = 0; w < ARRAY_LEN(windows); w++)
+            for (size_t l = 0; l < ARRAY_LEN(lengths); l++)
+                for (enum layout layout = LAYOUT_OFFSETS; layout <= LAYOUT_ROWS; layout++) {
+                    enum trajd_dtype type = (w + l) % 2 ? TRAJD_F32 : TRAJD_BF16;
+                    bench_shape(b, &(struct shape){windows[w], lengths[l][0], lengths[l][1], 8, type, type,
+                                                   kinds[k], layout, 0});
                 }
 }
 
@@ -523,14 +717,71 @@ static void open_bench(struct bench *b)
     must(trajd_device_stream_wait(b->stream, &bench_error));
 }
 
+/* The commit that the bundle was built from; beside the program. */
+static void read_commit(const char *program, char *commit, size_t size)
+{
+    char path[512];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%.*s/commit",
+             strrchr(program, '/') ? (int)(strrchr(program, '/') - program) : 1,
+             strrchr(program, '/') ? program : ".");
+    file = fopen(path, "r");
+    if (!file || !fgets(commit, (int)size, file))
+        snprintf(commit, size, "unknown");
+    commit[strcspn(commit, "\n")] = 0;
+    if (file)
+        fclose(file);
+}
+
+/* Floors and ceilings of this run. */
+static void print_head(struct bench *b, const char *program, const char *what)
+{
+    const struct trajd_device_info *info = trajd_device_info(b->device);
+    double copy_gb_s = time_copy_gb_s(b), nothing_us = time_nothing_us(b, 0),
+           overlapped_us = time_nothing_us(b, 1);
+    char commit[64], date[32];
+    time_t now = time(NULL);
+
+    read_commit(program, commit, sizeof commit);
+    strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
+    printf("%s, CUDA %u, commit %s, copy %.0f GB/s both ways, an empty kernel %.2f us, overlapped %.2f us\n"
+           "    B     S     T     D  type kind | cold us\n",
+           info->name, info->driver_version, commit, copy_gb_s, nothing_us, overlapped_us);
+    fprintf(b->out,
+            "{\"device\":\"%s\",\"driver\":%u,\"sm_count\":%u,\"commit\":\"%s\",\"date\":\"%s\",\"command\":"
+            "\"bench_resample "
+            "%s\",\"copy_gb_s\":%.0f,\"empty_us\":%.3f,\"empty_overlapped_us\":%.3f,\"rows\":[",
+            info->name, info->driver_version, info->sm_count, commit, date, what, copy_gb_s, nothing_us,
+            overlapped_us);
+    if (b->table)
+        fprintf(b->table,
+                "trajd-tuning 1\norigin compute %u %s, %u multiprocessors, driver %u, %s, commit %s, "
+                "bench_resample %s\n",
+                info->compute_capability, info->name, info->sm_count, info->driver_version, date, commit,
+                what);
+}
+
+static FILE *open_file(const char *path, const char *mode)
+{
+    FILE *file = fopen(path, mode);
+
+    if (!file) {
+        perror(path);
+        exit(1);
+    }
+    return file;
+}
+
 int main(int argc, char **argv)
 {
     static struct bench b = {.random = 1};
-    const struct trajd_device_info *info;
-    double copy_gb_s;
+    const char *what = argc > 1 ? argv[1] : "", *last = argc > 3 ? argv[3] : NULL;
+    struct trajd_tuning *tuning = NULL;
 
-    if (argc < 2 || (strcmp(argv[1], "budget") != 0 && strcmp(argv[1], "grid") != 0)) {
-        fprintf(stderr, "bench_resample budget|grid [OUT.json [ROW]]\n");
+    if (strcmp(what, "budget") != 0 && strcmp(what, "grid") != 0 && (strcmp(what, "tune") != 0 || !last)) {
+        fprintf(stderr,
+                "bench_resample budget [OUT.json [ROW]] | grid [OUT.json [TABLE]] | tune OUT.json TABLE\n");
         return 2;
     }
     if (trajd_device_count() == 0) {
@@ -538,23 +789,20 @@ int main(int argc, char **argv)
         return 77;
     }
     open_bench(&b);
-    b.out = fopen(argc > 2 ? argv[2] : "/dev/null", "w");
-    if (!b.out) {
-        perror(argv[2]);
-        return 1;
+    b.out = open_file(argc > 2 ? argv[2] : "/dev/null", "w");
+    if (strcmp(what, "tune") == 0)
+        b.table = open_file(last, "w");
+    else if (strcmp(what, "grid") == 0 && last)
+        must(trajd_tuning_load(last, &tuning, &bench_error));
+    b.facts.tuning = tuning;
+    print_head(&b, argv[0], what);
+    if (strcmp(what, "budget") != 0) {
+        bench_dense_grid(&b);
+        bench_kinds(&b);
     }
-    info = trajd_device_info(b.device);
-    copy_gb_s = time_copy_gb_s(&b);
-    printf("%s, CUDA %u, copy %.0f GB/s both ways\n    B     S     T     D  type kind | cold us\n",
-           info->name, info->driver_version, copy_gb_s);
-    fprintf(b.out,
-            "{\"device\":\"%s\",\"driver\":%u,\"sm_count\":%u,\"command\":\"bench_resample "
-            "%s\",\"copy_gb_s\":%.0f,\"rows\":[",
-            info->name, info->driver_version, info->sm_count, argv[1], copy_gb_s);
-    if (strcmp(argv[1], "budget") == 0)
-        bench_budget(&b, argc > 3 ? argv[3] : NULL);
-    else
-        bench_grid(&b);
+    if (strcmp(what, "grid") != 0)
+        bench_budget(&b, b.table ? NULL : last);
     fprintf(b.out, "\n]}\n");
-    return fclose(b.out) ? 1 : 0;
+    trajd_tuning_destroy(&tuning);
+    return (b.table && fclose(b.table)) || fclose(b.out) ? 1 : 0;
 }

@@ -37,7 +37,7 @@ def mann_whitney(old, new):
 
 
 def key(row):
-    return tuple(row[k] for k in ("B", "S", "T", "D", "source", "output", "kind"))
+    return tuple(row[k] for k in ("B", "S", "T", "D", "source", "output", "kind")) + (row.get("layout", "dense"),)
 
 
 def compare(old_path, new_path, threshold):
@@ -68,6 +68,8 @@ def regret(path):
         loss = median(row["cold_us"]) / median(best) - 1
         losses.append((0 if loss < 0 or overlap(row["cold_us"], best) else loss, key(row)))
     losses.sort()
+    if not losses:
+        sys.exit(f"{path}: no shapes")
     for loss, shape in losses[-5:]:
         print(f"{100 * loss:5.1f}% {shape}")
     p99 = losses[min(len(losses) - 1, math.ceil(0.99 * len(losses)) - 1)][0]

@@ -6,23 +6,18 @@ import json
 import math
 import sys
 
-STYLES = {0: "s steps", 1: "w walk", 2: "d direct"}
+STYLES = {0: "s steps", 1: "w walk", 2: "d direct", 3: "n narrow", 5: "b batch"}
 LINES = 16
 
 
 def best_by_style(row):
-    best = {}
-    for candidate in row["candidates"]:
-        times = sorted(candidate["cold_us"])
-        time = times[len(times) // 2]
-        best[candidate["style"]] = min(time, best.get(candidate["style"], time))
-    return best
+    return {int(style): time for style, time in row["styles"].items() if int(style) in STYLES}
 
 
 def main(path, *shape):
     b, s, d, source, output = int(shape[0]), int(shape[1]), int(shape[2]), shape[3], shape[4]
     rows = [r for r in json.load(open(path))["rows"]
-            if (r["B"], r["D"], r["source"], r["output"]) == (b, d, source, output) and s in (0, r["S"])]
+            if (r["B"], r["D"], r["source"], r["output"]) == (b, d, source, output) and s in (0, r["S"]) and r["layout"] == "dense"]
     rows.sort(key=lambda r: r["B"] * r["T"])
     points = [(r, best_by_style(r)) for r in rows]
     if not points:

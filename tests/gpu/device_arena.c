@@ -29,7 +29,8 @@ static double draw_double(struct arena *arena)
 /* Bytes at an address that is a multiple of `alignment` and, by chance, of no more. */
 static void *take(struct arena *arena, uint64_t bytes, uint64_t alignment)
 {
-    uint64_t start = (arena->used_bytes + GAP_BYTES + 15) / 16 * 16 + (draw(arena, 2) ? 0 : alignment);
+    uint64_t start = (arena->used_bytes + GAP_BYTES + 15) / 16 * 16 +
+                     (draw(arena, 2) || arena->spec.packed ? 0 : alignment);
 
     start = (start + alignment - 1) / alignment * alignment;
     if (start + bytes + GAP_BYTES > arena->size_bytes)
@@ -172,9 +173,10 @@ static void make_source(struct arena *arena, uint32_t s, char *device)
     const void **host_bases;
     char **device_bases, *base;
 
-    stream->first_column = draw(arena, 2) ? 0 : (uint32_t)draw(arena, 3);
-    stream->row_stride_bytes =
-        (stream->first_column + stream->feature_count + (draw(arena, 2) ? 0 : draw(arena, 3))) * size;
+    stream->first_column = draw(arena, 2) || spec->packed ? 0 : (uint32_t)draw(arena, 3);
+    stream->row_stride_bytes = (stream->first_column + stream->feature_count +
+                                (draw(arena, 2) || spec->packed ? 0 : draw(arena, 3))) *
+                               size;
     base = take(arena, rows * stream->row_stride_bytes, size);
     fill_rows(arena, stream, base, rows);
     stream->base = base;
@@ -232,22 +234,23 @@ static void make_outputs(struct arena *arena, uint32_t s)
                    (stream->kind == TRAJD_KIND_LINEAR || stream->kind == TRAJD_KIND_ANGLE ||
                     trajd_kind_is_slerp(stream->kind));
 
-    stream->step_stride_bytes = (stream->feature_count + (draw(arena, 2) ? 0 : draw(arena, 3))) * size;
-    stream->window_stride_bytes =
-        stream->step_stride_bytes * steps + (draw(arena, 2) ? 0 : draw(arena, 3)) * size;
-    stream->output = take(arena, stream->window_stride_bytes * arena->spec.windows, size);
+    stream->step_stride_bytes =
+        (stream->feature_count + (draw(arena, 2) || arena->spec.packed ? 0 : draw(arena, 3))) * size;
+    stream->window_stride_bytes = stream->step_stride_bytes * steps +
+                                  (draw(arena, 2) || arena->spec.packed ? 0 : draw(arena, 3)) * size;
+    stream->output = take(arena, stream->window_stride_bytes * arena->output_rows, size);
     if (s > 0 && can_join(arena, s) && draw(arena, 2)) {
         stream->mask = stream[-1].mask;
         stream->mask_window_stride_bytes = stream[-1].mask_window_stride_bytes;
         stream->mask_joins_previous = 1;
     } else if (draw(arena, 4)) {
         stream->mask_window_stride_bytes = steps + draw(arena, 3);
-        stream->mask = take(arena, stream->mask_window_stride_bytes * arena->spec.windows, 1);
+        stream->mask = take(arena, stream->mask_window_stride_bytes * arena->output_rows, 1);
     }
-    if (derives && draw(arena, 3) == 0) {
+    if (derives && !arena->spec.packed && draw(arena, 3) == 0) {
         stream->derivative_step_stride_bytes = (slopes + draw(arena, 3)) * sizeof(float);
         stream->derivative_window_stride_bytes = stream->derivative_step_stride_bytes * steps;
-        stream->derivative = take(arena, stream->derivative_window_stride_bytes * arena->spec.windows, 4);
+        stream->derivative = take(arena, stream->derivative_window_stride_bytes * arena->output_rows, 4);
     }
 }
 
@@ -279,6 +282,28 @@ static void choose_types(struct arena *arena, struct trajd_stream *stream)
     } while (!pair_exists(stream->kind, stream->source_type, stream->output_type));
 }
 
+static uint64_t row_of(const struct arena *arena, uint32_t w)
+{
+    return arena->window_rows ? arena->window_rows[w] : w;
+}
+
+/* Ascending, some rows left out. */
+static void make_window_rows(struct arena *arena)
+{
+    const uint32_t windows = arena->spec.windows;
+    uint32_t next = 0;
+
+    arena->output_rows = windows;
+    if (!arena->spec.window_rows)
+        return;
+    arena->window_rows = take(arena, windows * sizeof *arena->window_rows, 4);
+    for (uint32_t w = 0; w < windows; w++) {
+        next += (uint32_t)draw(arena, 3);
+        arena->window_rows[w] = next++;
+    }
+    arena->output_rows = next + draw(arena, 2);
+}
+
 static void draw_sizes(struct arena *arena)
 {
     static const uint32_t features[] = {1, 2, 3, 4, 7, 8, 14, 16, 31, 32, 33, 64, 100, 130};
@@ -299,6 +324,7 @@ void arena_create(struct arena *arena, const struct arena_spec *spec, char *memo
     *arena = (struct arena){
         .spec = *spec, .memory = memory, .size_bytes = size_bytes, .random = spec->seed, .ascending = true};
     draw_sizes(arena);
+    make_window_rows(arena);
     for (uint32_t b = 0; b < arena->spec.brackets; b++)
         make_bracket(arena, b, b == 0 || draw(arena, 2) ? arena->spec.steps : 1 + (uint32_t)draw(arena, 20));
     for (uint32_t s = 0; s < arena->spec.streams; s++) {
@@ -315,11 +341,17 @@ void arena_create(struct arena *arena, const struct arena_spec *spec, char *memo
     for (uint32_t s = 0; s < arena->spec.streams; s++)
         make_outputs(arena, s);
     arena->used_bytes += GAP_BYTES;
-    arena->request =
-        (struct trajd_resample_request){arena->spec.windows,  arena->spec.brackets, arena->spec.brackets,
-                                        arena->spec.brackets, arena->spec.streams,  arena->clocks,
-                                        arena->grids,         arena->brackets,      arena->streams,
-                                        NULL,                 0};
+    arena->request = (struct trajd_resample_request){arena->spec.windows,
+                                                     arena->spec.brackets,
+                                                     arena->spec.brackets,
+                                                     arena->spec.brackets,
+                                                     arena->spec.streams,
+                                                     arena->clocks,
+                                                     arena->grids,
+                                                     arena->brackets,
+                                                     arena->streams,
+                                                     arena->window_rows,
+                                                     (uint32_t)arena->output_rows};
 }
 
 static const void *moved(const struct arena *arena, const void *pointer, char *device)
@@ -355,6 +387,7 @@ void arena_view(const struct arena *arena, char *device, struct arena_view *view
     view->request.grids = view->grids;
     view->request.brackets = view->brackets;
     view->request.streams = view->streams;
+    view->request.window_rows = moved(arena, arena->window_rows, device);
 }
 
 /* What the arithmetic of one rounding may differ by: a unit of the output, and float32's of the largest
@@ -402,7 +435,7 @@ static bool compare_stream(const struct arena *arena, uint32_t s, char *result, 
     for (uint32_t w = 0; w < arena->spec.windows; w++)
         for (uint32_t t = 0; t < steps; t++)
             for (uint32_t d = 0; d < stream->feature_count; d++) {
-                char *wanted = (char *)stream->output + w * stream->window_stride_bytes +
+                char *wanted = (char *)stream->output + row_of(arena, w) * stream->window_stride_bytes +
                                t * stream->step_stride_bytes + (uint64_t)d * size;
                 char *got = result + (wanted - arena->memory);
                 if (arena->ascending && memcmp(wanted, got, size) != 0) {
@@ -433,7 +466,8 @@ static bool compare_slopes(const struct arena *arena, uint32_t s, char *result, 
     for (uint32_t w = 0; stream->derivative && w < arena->spec.windows; w++)
         for (uint32_t t = 0; t < steps; t++)
             for (uint32_t d = 0; d < slopes; d++) {
-                char *wanted = (char *)stream->derivative + w * stream->derivative_window_stride_bytes +
+                char *wanted = (char *)stream->derivative +
+                               row_of(arena, w) * stream->derivative_window_stride_bytes +
                                t * stream->derivative_step_stride_bytes + (uint64_t)d * sizeof(float);
                 char *got = result + (wanted - arena->memory);
                 float x, y;
@@ -458,7 +492,7 @@ static bool compare_mask(const struct arena *arena, uint32_t s, char *result, ch
 
     for (uint32_t w = 0; stream->mask && w < arena->spec.windows; w++)
         for (uint32_t t = 0; t < steps; t++) {
-            const uint8_t *wanted = stream->mask + w * stream->mask_window_stride_bytes + t;
+            const uint8_t *wanted = stream->mask + row_of(arena, w) * stream->mask_window_stride_bytes + t;
             char *got = result + ((const char *)wanted - arena->memory);
             if ((uint8_t)*got > TRAJD_MASK_TOO_OLD || (arena->ascending && *wanted != (uint8_t)*got)) {
                 snprintf(text, text_size, "streams[%u] kind %d: mask (%u, %u) is %u, not %u", s, stream->kind,

@@ -31,6 +31,8 @@ struct arena_spec {
     enum trajd_dtype source, output; /* NONE: drawn */
     int stamps;                      /* -1: drawn */
     int unit;                        /* -1: drawn */
+    bool packed;                     /* rows and steps follow each other, at addresses of 16 bytes */
+    bool window_rows;                /* outputs have more rows than there are windows */
 };
 
 struct arena {
@@ -45,6 +47,8 @@ struct arena {
     struct trajd_stream streams[ARENA_STREAMS_MAX];
     uint64_t device_bases[ARENA_STREAMS_MAX]; /* offset of the array that holds device addresses; 0: none */
     double largest[ARENA_STREAMS_MAX];        /* of a stream's source, times its largest scale */
+    uint64_t output_rows;
+    uint32_t *window_rows;                    /* NULL: none */
     struct trajd_resample_request request;    /* in host addresses */
 };
 

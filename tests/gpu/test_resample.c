@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "gpu/device_arena.h"
-#include "kernels/cuda/run.h"
+#include "kernels/cuda/pack.h"
 #include "kernels/device.h"
 
 #define ARENA_BYTES (32u << 20)
@@ -23,6 +23,7 @@ struct fixture {
     struct trajd_device_facts facts;
     char *memory, *result, *on_device;
     uint64_t problem_count;
+    uint32_t shape_count[TRAJD_CUDA_STYLE_COUNT];
 };
 
 static void must(enum trajd_status status, const struct trajd_error *error)
@@ -104,6 +105,7 @@ static void test_random_requests(void **state)
     for (uint64_t i = 0; i < f->problem_count; i++) {
         struct arena_spec spec = any;
         spec.seed = 1000003 * (i + 1);
+        spec.window_rows = i % 3 == 0;
         check_problem(f, &spec, NULL);
     }
 }
@@ -153,6 +155,7 @@ static void test_many_streams(void **state)
     for (uint64_t i = 0; i < 20; i++) {
         struct arena_spec spec = any;
         spec.seed = 31 * (i + 1);
+        spec.window_rows = i % 2;
         spec.streams = ARENA_STREAMS_MAX - (uint32_t)(i % 5);
         spec.brackets = 1 + (uint32_t)(i % ARENA_BRACKETS_MAX);
         spec.rows = 40;
@@ -161,7 +164,23 @@ static void test_many_streams(void **state)
     }
 }
 
-/* A shape is about speed: every one gives the same. */
+/* A shape is about speed: every one that fits gives the same. */
+static void check_shape(struct fixture *f, const struct arena_spec *spec,
+                        const struct trajd_cuda_shape *shape)
+{
+    struct trajd_cuda_problem problem;
+    struct arena arena;
+
+    arena_create(&arena, spec, f->memory, ARENA_BYTES, f->on_device);
+    for (uint32_t s = 0; s < arena.spec.streams;) {
+        s = trajd_cuda_pack(&arena.request, s, &problem);
+        if (!trajd_cuda_shape_fits(&problem, shape))
+            return;
+    }
+    f->shape_count[shape->style]++;
+    check_problem(f, spec, shape);
+}
+
 static void test_every_shape(void **state)
 {
     static const uint32_t tiles[] = {1, 3, 16, 64, 200}, threads[] = {32, 96, 256}, stages[] = {0, 16, 700};
@@ -171,18 +190,98 @@ static void test_every_shape(void **state)
     for (size_t a = 0; a < 5; a++)
         for (size_t b = 0; b < 3; b++)
             for (size_t c = 0; c < 3; c++)
-                for (uint8_t flags = 0; flags < 2 * TRAJD_CUDA_STYLE_COUNT; flags++) {
-                    struct trajd_cuda_shape shape = {
-                        tiles[a],  threads[b], flags >> 1 == TRAJD_CUDA_DIRECT ? 1 : 1 + (uint32_t)(seed % 3),
-                        stages[c], flags & 1,  flags >> 1};
+                for (uint32_t i = 0; i < 8 * TRAJD_CUDA_STYLE_COUNT; i++) {
+                    const struct trajd_cuda_shape shape = {.tile_steps = tiles[a],
+                                                           .thread_count = threads[b],
+                                                           .tiles_per_block = 1 + (uint32_t)(seed % 3),
+                                                           .stage_rows = stages[c],
+                                                           .prefetch = (uint8_t)(i % 8 | (seed & 8)),
+                                                           .style = (uint8_t)(i / 8),
+                                                           .vectors = (uint8_t)(1u << seed % 3),
+                                                           .producers = (uint8_t)(1 + seed % 4),
+                                                           .stages = (uint8_t)(2 + seed % 3),
+                                                           .overlaps = f->facts.compute_capability >= 90};
                     struct arena_spec spec = any;
                     spec.seed = ++seed * 104729;
                     spec.streams = 1 + (uint32_t)(seed % 4 == 0);
                     spec.kind = seed % 3 == 0 ? -1 : TRAJD_KIND_LINEAR;
                     spec.unit = seed % 7 == 0 ? -1 : TRAJD_GRID_NS;
                     spec.stamps = (int)(seed % (ARENA_DRIFT + 1));
-                    check_problem(f, &spec, &shape);
+                    if (shape.style == TRAJD_CUDA_NARROW && seed % 2)
+                        spec.features = 1 + (uint32_t)(seed % 20);
+                    spec.window_rows = seed % 5 == 0;
+                    if (shape.style <= TRAJD_CUDA_NARROW)
+                        spec.streams = 1;
+                    check_shape(f, &spec, &shape);
                 }
+    for (int style = 0; style < TRAJD_CUDA_STYLE_COUNT; style++)
+        assert_true(style == TRAJD_CUDA_STREAM || f->shape_count[style] > 20);
+}
+
+/* Every split of warps and number of stages, at sizes that divide nothing: values, masks, canaries, and that
+ * it ends. */
+static void test_streaming(void **state)
+{
+    static const uint32_t features[] = {8, 16, 24, 128, 136, 1000}, steps[] = {1, 31, 130, 700};
+    struct fixture *f = *state;
+    uint64_t seed = 9;
+
+    if (f->facts.compute_capability < 90)
+        skip();
+    for (uint8_t producers = 1; producers <= 4; producers++)
+        for (uint8_t stages = 2; stages <= 4; stages++)
+            for (uint32_t i = 0; i < 24; i++) {
+                struct arena_spec spec = {.seed = ++seed * 15485863,
+                                          .windows = 1 + (uint32_t)(seed % 7),
+                                          .rows = 1 + (uint32_t)(seed * 31 % 150),
+                                          .steps = steps[i / 6],
+                                          .features = features[i % 6],
+                                          .streams = 1,
+                                          .brackets = 1,
+                                          .kind = seed % 5 ? TRAJD_KIND_LINEAR : TRAJD_KIND_NEAREST,
+                                          .source = seed % 3 ? TRAJD_BF16 : TRAJD_F32,
+                                          .output = seed % 3 ? TRAJD_BF16 : TRAJD_F32,
+                                          .stamps = (int)(seed % ARENA_STAMPS_COUNT),
+                                          .unit = seed % 6 ? TRAJD_GRID_NS : TRAJD_GRID_ROWS,
+                                          .packed = true};
+                const struct trajd_cuda_shape shape = {.tile_steps = seed % 2 ? 32 : 17,
+                                                       .thread_count = 256,
+                                                       .tiles_per_block = 1 + (uint32_t)(seed % 2),
+                                                       .stage_rows = (uint32_t)(seed % 4) * 4,
+                                                       .style = TRAJD_CUDA_STREAM,
+                                                       .vectors = (uint8_t)(1 + seed % 4),
+                                                       .producers = producers,
+                                                       .stages = stages,
+                                                       .overlaps = 1};
+                check_shape(f, &spec, &shape);
+            }
+    assert_true(f->shape_count[TRAJD_CUDA_STREAM] > 200);
+    /* blocks that go round their stages many times */
+    for (uint8_t producers = 1; producers <= 4; producers++)
+        for (uint8_t stages = 2; stages <= 4; stages++) {
+            struct arena_spec spec = {.seed = ++seed,
+                                      .windows = 100,
+                                      .rows = 50,
+                                      .steps = 701,
+                                      .features = 8,
+                                      .streams = 1,
+                                      .brackets = 1,
+                                      .kind = TRAJD_KIND_LINEAR,
+                                      .source = TRAJD_BF16,
+                                      .output = TRAJD_BF16,
+                                      .stamps = ARENA_JITTER,
+                                      .packed = true};
+            const struct trajd_cuda_shape shape = {.tile_steps = 7,
+                                                   .thread_count = 256,
+                                                   .tiles_per_block = 2,
+                                                   .stage_rows = 8,
+                                                   .style = TRAJD_CUDA_STREAM,
+                                                   .vectors = 1,
+                                                   .producers = producers,
+                                                   .stages = stages,
+                                                   .overlaps = 1};
+            check_shape(f, &spec, &shape);
+        }
 }
 
 static void test_more_windows_than_a_grid_is_high(void **state)
@@ -291,8 +390,13 @@ static void test_dense_equals_windows(void **state)
                                       .output = TRAJD_BF16,
                                       .stamps = ARENA_JITTER,
                                       .unit = TRAJD_GRID_NS};
-            struct trajd_cuda_shape shape = {(uint32_t)(shaped * 17 + 4), 128,        1,
-                                             shaped % 2 ? 1024 : 0,       shaped > 1, (uint8_t)(shaped % 3)};
+            struct trajd_cuda_shape shape = {.tile_steps = (uint32_t)(shaped * 17 + 4),
+                                             .thread_count = 128,
+                                             .tiles_per_block = 1,
+                                             .stage_rows = shaped % 2 ? 1024 : 0,
+                                             .prefetch = (uint8_t)(shaped % 4),
+                                             .style = (uint8_t)(shaped % 3),
+                                             .vectors = (uint8_t)(1u << shaped % 3)};
             struct trajd_error error = {0};
             struct trajd_dense_problem dense;
             struct arena_view view;
@@ -406,7 +510,8 @@ static void test_beyond_32_bits(void **state)
 /* Through the plan, as the daemon runs it: by itself, and every style by name. */
 static void test_plans_run_on_streams(void **state)
 {
-    static const char *const names[] = {"auto", "cuda", "cuda_steps", "cuda_walk", "cuda_direct"};
+    static const char *const names[] = {"auto",        "cuda",        "cuda_steps", "cuda_walk",
+                                        "cuda_direct", "cuda_narrow", "cuda_batch", "cuda_tile"};
     struct fixture *f = *state;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -450,7 +555,7 @@ static void test_wrong_requests_are_refused(void **state)
                               .output = TRAJD_F32,
                               .stamps = 0,
                               .unit = 0};
-    struct trajd_cuda_shape none = {0, 0, 0, 0, 0, 0};
+    struct trajd_cuda_shape none = {0};
     void *stream = trajd_device_stream_handle(f->stream);
     struct trajd_dense_problem dense = {
         .window_count = 1, .row_count = 1, .step_count = 1, .feature_count = 1};
@@ -509,6 +614,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(test_stamps_that_are_not_ascending, &fixture),
         cmocka_unit_test_prestate(test_many_streams, &fixture),
         cmocka_unit_test_prestate(test_every_shape, &fixture),
+        cmocka_unit_test_prestate(test_streaming, &fixture),
         cmocka_unit_test_prestate(test_more_windows_than_a_grid_is_high, &fixture),
         cmocka_unit_test_prestate(test_repeats_bit_for_bit, &fixture),
         cmocka_unit_test_prestate(test_same_times_are_the_identity, &fixture),

@@ -24,6 +24,8 @@ feeds:
 """
 
 MISTAKES = [
+    ("feeds:", "tuning: nowhere.tuning\nfeeds:", r"trajd.yaml: tuning: .*nowhere.tuning: No such file"),
+    ("feeds:", "tuning: trajd.yaml\nfeeds:", r"tuning: .*trajd.yaml:1: the first line is not trajd-tuning 1"),
     ("global_batch: 8", "global_bach: 8", r"trajd.yaml:11: feeds.train.*global_bach.*global_batch"),
     ("  train:", "  ../train:", r"feeds.../train: a name is 1 to 64 letters"),
     ("global_batch: 8", "global_batch: 0", r"trajd.yaml:11: feeds.train.global_batch: "),

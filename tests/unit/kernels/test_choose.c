@@ -87,23 +87,6 @@ static void test_names(void **state)
                         "variant cuda does not exist or cannot serve this (auto, cpu_rows, reference)");
 }
 
-/* The kernels on the GPU write window w to row w. */
-static void test_rows_of_windows_stay_on_the_cpu(void **state)
-{
-    const struct trajd_device_facts gpu = {.cpu_threads = 4, .sm_count = 132, .compute_capability = 90};
-    struct trajd_problem problem = problem_of(256, 2, 7, TRAJD_KIND_LINEAR);
-    struct trajd_choice choice;
-    struct trajd_error error;
-
-    (void)state;
-    assert_int_equal(trajd_choose(&problem, &gpu, NULL, &choice, &error), TRAJD_OK);
-    assert_string_equal(choice.variant, "cuda");
-    problem.has_window_rows = 1;
-    assert_int_equal(trajd_choose(&problem, &gpu, NULL, &choice, &error), TRAJD_OK);
-    assert_string_equal(choice.variant, "cpu_rows");
-    assert_int_equal(trajd_choose(&problem, &gpu, "cuda", &choice, &error), TRAJD_ERR_ARGUMENT);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,7 +94,6 @@ int main(void)
         cmocka_unit_test(test_little_work_stays_on_one_thread),
         cmocka_unit_test(test_slices_cover_the_windows),
         cmocka_unit_test(test_names),
-        cmocka_unit_test(test_rows_of_windows_stay_on_the_cpu),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,9 +49,8 @@ static void fill(struct fixture *f, uint32_t streams, uint32_t brackets, uint32_
                                               .window_stride_bytes = 16ull * steps,
                                               .max_gap_ns = -1,
                                               .max_age_ns = -1};
-    f->request = (struct trajd_resample_request){64,        1,        brackets,    brackets,  streams,
-                                                 &f->clock, f->grids, f->brackets, f->streams,
-                                                 NULL,      0};
+    f->request = (struct trajd_resample_request){
+        64, 1, brackets, brackets, streams, &f->clock, f->grids, f->brackets, f->streams, NULL, 0};
 }
 
 static struct trajd_cuda_problem pack(const struct fixture *f)
@@ -180,7 +179,12 @@ static void test_every_shape_fits(void **state)
 
 static void test_shapes_that_do_not_fit(void **state)
 {
-    const struct trajd_cuda_shape good = {16, 128, 1, 512, 0, TRAJD_CUDA_STEPS};
+    const struct trajd_cuda_shape good = {.tile_steps = 16,
+                                          .thread_count = 128,
+                                          .tiles_per_block = 1,
+                                          .stage_rows = 512,
+                                          .style = TRAJD_CUDA_STEPS,
+                                          .vectors = 1};
     struct trajd_cuda_problem problem;
     struct trajd_cuda_shape bad;
     struct fixture f;
@@ -201,6 +205,69 @@ static void test_shapes_that_do_not_fit(void **state)
     assert_false(trajd_cuda_shape_fits(&problem, &bad));
     bad = good, bad.style = TRAJD_CUDA_STYLE_COUNT;
     assert_false(trajd_cuda_shape_fits(&problem, &bad));
+    bad = good, bad.style = TRAJD_CUDA_DIRECT, bad.vectors = 3;
+    assert_false(trajd_cuda_shape_fits(&problem, &bad));
+    bad = good, bad.style = TRAJD_CUDA_NARROW;
+    assert_true(trajd_cuda_shape_fits(&problem, &bad));
+    f.streams[0].step_stride_bytes = 18; /* steps that do not follow each other */
+    problem = pack(&f);
+    assert_false(trajd_cuda_shape_fits(&problem, &bad));
+}
+
+/* A task is a warp's: its steps fill it, and streams that share a mask are in one. */
+static void test_groups(void **state)
+{
+    struct trajd_cuda_problem problem;
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 3, 1, 16);
+    problem = pack(&f);
+    assert_int_equal(problem.group_count, 3);
+    assert_int_equal(problem.groups[0].steps_per_task, 4); /* of 8 units */
+    assert_int_equal(problem.groups[2].first_task, 8);
+    assert_int_equal(problem.task_count, 12);
+    for (uint32_t s = 0; s < 3; s++) {
+        f.streams[s].mask = (uint8_t *)memory;
+        f.streams[s].mask_joins_previous = s == 2;
+    }
+    problem = pack(&f);
+    assert_int_equal(problem.group_count, 2);
+    assert_int_equal(problem.groups[1].first_stream, 1);
+    assert_int_equal(problem.groups[1].unit_count, 16);
+    assert_int_equal(problem.task_count, 4 + 8);
+    f.streams[0].kind = TRAJD_KIND_SLERP_XYZW;
+    assert_int_equal(pack(&f).groups[0].unit_count, 2);
+    for (uint32_t units = 1; units <= 40; units++) {
+        f.streams[0].kind = TRAJD_KIND_LINEAR;
+        f.streams[0].feature_count = units;
+        problem = pack(&f);
+        for (uint32_t lane = 0; lane < 32; lane++)
+            assert_int_equal(lane * problem.groups[0].unit_reciprocal >> 16, lane / units);
+    }
+}
+
+/* Streams that write megabytes have launches of their own, in order, and continue masks. */
+static void test_large_streams_stand_alone(void **state)
+{
+    struct trajd_cuda_problem problem;
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 3, 1, 1000);
+    f.streams[1].feature_count = 128;
+    f.streams[1].row_stride_bytes = f.streams[1].step_stride_bytes = 256;
+    f.streams[1].window_stride_bytes = 256000;
+    for (uint32_t s = 0; s < 3; s++) {
+        f.streams[s].mask = (uint8_t *)memory;
+        f.streams[s].mask_joins_previous = s > 0;
+    }
+    assert_int_equal(trajd_cuda_launch_count(&f.request), 3);
+    assert_int_equal(trajd_cuda_pack(&f.request, 0, &problem), 1);
+    assert_int_equal(trajd_cuda_pack(&f.request, 1, &problem), 2);
+    assert_int_equal(problem.lean, 1);
+    assert_int_equal(problem.streams[0].mask_continues, 1);
+    assert_int_equal(trajd_cuda_pack(&f.request, 2, &problem), 3);
 }
 
 static void test_the_gpu_is_chosen_where_there_is_one(void **state)
@@ -236,7 +303,7 @@ static void test_a_plan_says_how_a_launch_is_cut(void **state)
     fill(&f, 5, 3, 16);
     assert_int_equal(trajd_plan_create(&f.request, &h200, "auto", &plan, &error), TRAJD_OK);
     assert_int_equal(trajd_plan_is_cuda(plan), 1);
-    assert_non_null(strstr(trajd_plan_describe(plan), "tiles of 16 steps"));
+    assert_non_null(strstr(trajd_plan_describe(plan), "batch of 16 steps, 256 threads, by rule"));
     assert_int_equal(trajd_plan_run(plan, &f.request, NULL, &error), TRAJD_ERR_ARGUMENT);
     trajd_plan_destroy(&plan);
 }
@@ -272,6 +339,8 @@ int main(void)
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_every_shape_fits),
         cmocka_unit_test(test_shapes_that_do_not_fit),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_large_streams_stand_alone),
         cmocka_unit_test(test_the_gpu_is_chosen_where_there_is_one),
         cmocka_unit_test(test_a_plan_says_how_a_launch_is_cut),
         cmocka_unit_test(test_dense_problems_are_checked),

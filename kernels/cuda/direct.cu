@@ -1,0 +1,145 @@
+/* One stream on one bracket, moved by vectors, where there is little to do: a thread goes from offset to
+ * output by itself.
+ *
+ * Math      resample.h.
+ * Shapes    those of tile.cu, vectors of two bytes and more.
+ * Requires  addresses aligned to their elements.
+ * Moves     what tile.cu moves.
+ * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). Then shape.vectors
+ * vectors of a target a thread, `lanes` apart, so that neighbouring threads have neighbouring vectors; all
+ * loads of a thread are under way before the first is used. Barriers are passed by all. Numerics  a from
+ * exact integer differences, float, one rounding at the store. Chosen    shape.c: where a barrier more costs
+ * more than targets that are searched by several threads.
+ */
+#include "kernels/cuda/lean.cuh"
+
+template <typename S, typename O, int V, int K, bool STAGED>
+__global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
+    resample_direct(const __grid_constant__ struct lean_problem problem)
+{
+    extern __shared__ __align__(16) char memory[];
+    const lean_tile tile = tile_at(problem, blockIdx.x);
+    const uint32_t count = tile.step_count * problem.lanes;
+    uint32_t step = problem.lanes == 1 ? threadIdx.x : __umulhi(threadIdx.x, problem.lanes_reciprocal);
+    bool suspect = false;
+
+    touch_parameters(problem);
+    wait_for_earlier_launches();
+    int64_t offset = threadIdx.x < count ? load_offset(problem, blockIdx.y, tile.first_step + step) : 0;
+    lean_window window = open_window(problem, blockIdx.y, memory);
+    const lean_output out = output_here(problem, window, tile.first_step);
+    if (STAGED && (problem.prefetch & TRAJD_CUDA_STAGE_ROWS) && window.plain)
+        window.rows = stage_bytes(memory + lean_stage_bytes(problem.stage_rows), window.rows,
+                                  (uint32_t)window.row_count * problem.row_stride_bytes);
+    const int64_t *stamps = STAGED ? (const int64_t *)(memory + window.stage_shift) : window.stamps_ns;
+
+    stage_wait(window);
+    if (!window.plain || !window.aligned) { /* the same for all threads of the block, as here above */
+        write_slowly<S, O>(problem, tile.first_step, tile.step_count);
+        return;
+    }
+#pragma unroll 1
+    for (uint32_t item = threadIdx.x; item < count; item += blockDim.x) {
+        uint32_t code;
+        if (item >= blockDim.x) { /* the first was begun before the stamps came */
+            step = problem.lanes == 1 ? item : __umulhi(item, problem.lanes_reciprocal);
+            offset = load_offset(problem, blockIdx.y, tile.first_step + step);
+        }
+        const uint32_t lane = item - step * problem.lanes;
+        entry made =
+            make_plain_entry<STAGED>(problem, window, stamps, offset, lane * (uint32_t)(V * sizeof(S)), code);
+        vector_of<S, V> low[K], high[K];
+
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            const uint32_t vector = lane + k * problem.lanes;
+            low[k].raw = high[k].raw = {};
+            if (made.row && (K == 1 || vector < problem.vector_count)) {
+                low[k] = load_any<S, V>(made.row + vector * (uint32_t)(V * sizeof(S)));
+                high[k] = load_any<S, V>(made.row + vector * (uint32_t)(V * sizeof(S)) + made.next_bytes);
+            }
+        }
+        if (lane == 0 && out.mask.steps)
+            write_code(problem, out.mask.steps + step, code);
+        suspect |= !made.row && problem.edge == TRAJD_EDGE_NAN;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            const uint32_t vector = lane + k * problem.lanes;
+            if (K > 1 && vector >= problem.vector_count)
+                break;
+            const vector_of<O, V> value = blend<S, O, V>(problem, made.a, low[k], high[k], vector * V);
+            store_vector<O, V>(out.at(step) + vector * (uint32_t)(V * sizeof(O)), value);
+            suspect |= may_have_nan(value);
+        }
+    }
+    if (__syncthreads_or(suspect)) /* now that all masks are written */
+        write_slowly<S, O>(problem, tile.first_step, tile.step_count);
+}
+
+typedef void lean_kernel(const struct lean_problem problem);
+
+template <typename S, typename O, int V, bool STAGED> static lean_kernel *several(uint32_t vectors)
+{
+    return vectors == 4   ? resample_direct<S, O, V, 4, STAGED>
+           : vectors == 2 ? resample_direct<S, O, V, 2, STAGED>
+                          : resample_direct<S, O, V, 1, STAGED>;
+}
+
+template <typename H, bool STAGED> static lean_kernel *half_kernel(uint32_t vector_width, uint32_t vectors)
+{
+    switch (vector_width) {
+    case 8:
+        return several<H, H, 8, STAGED>(vectors);
+    case 4:
+        return several<H, H, 4, STAGED>(vectors);
+    case 2:
+        return several<H, H, 2, STAGED>(vectors);
+    default:
+        return several<H, H, 1, STAGED>(vectors);
+    }
+}
+
+template <typename S, typename O, bool STAGED>
+static lean_kernel *float_kernel(uint32_t vector_width, uint32_t vectors)
+{
+    return vector_width == 4   ? several<S, O, 4, STAGED>(vectors)
+           : vector_width == 2 ? several<S, O, 2, STAGED>(vectors)
+                               : several<S, O, 1, STAGED>(vectors);
+}
+
+template <bool STAGED> static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, uint32_t vectors)
+{
+    switch (path) {
+    case TRAJD_CUDA_BF16:
+        return half_kernel<__nv_bfloat16, STAGED>(vector_width, vectors);
+    case TRAJD_CUDA_F16:
+        return half_kernel<__half, STAGED>(vector_width, vectors);
+    case TRAJD_CUDA_F32:
+        return float_kernel<float, float, STAGED>(vector_width, vectors);
+    case TRAJD_CUDA_F32_BF16:
+        return float_kernel<float, __nv_bfloat16, STAGED>(vector_width, vectors);
+    case TRAJD_CUDA_BF16_F32:
+        return float_kernel<__nv_bfloat16, float, STAGED>(vector_width, vectors);
+    default:
+        return NULL;
+    }
+}
+
+extern "C" int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem, void *stream)
+{
+    struct lean_problem lean = lean_of(problem);
+    const struct trajd_cuda_stream *only = &problem->streams[0];
+    lean_kernel *kernel = lean.stage_rows > 0
+                              ? kernel_of<true>(only->path, only->vector_width, problem->shape.vectors)
+                              : kernel_of<false>(only->path, only->vector_width, problem->shape.vectors);
+    dim3 grid((problem->step_count_max - 1) / lean.tile_steps + 1, problem->window_count);
+
+    if (!kernel)
+        return (int)cudaErrorInvalidValue;
+    lean.lanes = (lean.vector_count - 1) / problem->shape.vectors + 1;
+    /* exact: items and lanes are below 2^16 */
+    lean.lanes_reciprocal =
+        lean.lanes > 1 ? (uint32_t)(((UINT64_C(1) << 32) + lean.lanes - 1) / lean.lanes) : 0;
+    return launch_kernel(kernel, lean, grid, problem->shape.thread_count, trajd_cuda_shared_bytes(problem),
+                         problem->shape.overlaps, stream);
+}

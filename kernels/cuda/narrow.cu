@@ -1,0 +1,160 @@
+/* One stream on one bracket whose steps are a few dozen bytes: a thread a target with all its features.
+ *
+ * Math      resample.h.
+ * Shapes    steps of at most TRAJD_CUDA_NARROW_BYTES bytes that follow each other in the output; else as
+ * tile.cu. Requires  addresses aligned to their elements. Moves     what tile.cu moves; with
+ * TRAJD_CUDA_STAGE_ROWS all rows of the window, asked for before it is known which are used: a trip to memory
+ * less. Threads   all bring stamps (and rows) to shared memory; then a thread finds its target and forms its
+ * step there; then all write the tile, 16 bytes at a time wherever the output begins and whatever D is.
+ * Barriers are passed by all. Numerics  a from exact integer differences, float, one rounding at the store.
+ * Chosen    shape.c: narrow steps, where one search serves all features and stores are whole sectors.
+ */
+#include "kernels/cuda/lean.cuh"
+
+#define VECTORS_IN_FLIGHT 4u
+
+/* One step; returns whether there may be a NaN in it. */
+template <typename S, typename O, int V>
+__device__ __forceinline__ bool form_step(const lean_problem &problem, const entry &made, char *to)
+{
+    bool suspect = false;
+
+#pragma unroll 1
+    for (uint32_t first = 0; first < problem.vector_count; first += VECTORS_IN_FLIGHT) {
+        vector_of<S, V> low[VECTORS_IN_FLIGHT], high[VECTORS_IN_FLIGHT];
+#pragma unroll
+        for (uint32_t k = 0; k < VECTORS_IN_FLIGHT; k++) {
+            low[k].raw = high[k].raw = {};
+            if (made.row && first + k < problem.vector_count) {
+                low[k] = load_any<S, V>(made.row + (first + k) * (uint32_t)(V * sizeof(S)));
+                high[k] =
+                    load_any<S, V>(made.row + (first + k) * (uint32_t)(V * sizeof(S)) + made.next_bytes);
+            }
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < VECTORS_IN_FLIGHT; k++) {
+            if (first + k >= problem.vector_count)
+                break;
+            const vector_of<O, V> value = blend<S, O, V>(problem, made.a, low[k], high[k], (first + k) * V);
+            store_vector<O, V>(to + (first + k) * (uint32_t)(V * sizeof(O)), value);
+            suspect |= may_have_nan(value);
+        }
+    }
+    return suspect || (!made.row && problem.edge == TRAJD_EDGE_NAN);
+}
+
+/* `size_bytes` bytes of elements of at least two that lie in `stage` as they shall in memory, to the 16-byte
+ * granule. */
+__device__ __forceinline__ void write_bytes(const char *stage, char *to, uint32_t size_bytes)
+{
+    const uint32_t shift = (uint32_t)(uintptr_t)to & 15u, end = shift + size_bytes;
+
+    to -= shift;
+    for (uint32_t at = threadIdx.x * 16u; at < end; at += blockDim.x * 16u) {
+        if (at >= shift && at + 16u <= end) {
+            *(uint4 *)(to + at) = *(const uint4 *)(stage + at);
+        } else {
+            for (uint32_t k = max(at, shift); k < min(at + 16u, end); k += 2u)
+                *(uint16_t *)(to + k) = *(const uint16_t *)(stage + k);
+        }
+    }
+}
+
+template <typename S, typename O, int V, bool STAGED>
+__global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
+    resample_narrow(const __grid_constant__ struct lean_problem problem)
+{
+    extern __shared__ __align__(16) char memory[];
+    const lean_tile tile = tile_at(problem, blockIdx.x);
+    const uint32_t step_bytes = problem.step_stride_bytes;
+    char *results = memory + lean_stage_bytes(problem.stage_rows);
+    bool suspect = false;
+
+    touch_parameters(problem);
+    wait_for_earlier_launches();
+    int64_t offset =
+        threadIdx.x < tile.step_count ? load_offset(problem, blockIdx.y, tile.first_step + threadIdx.x) : 0;
+    lean_window window = open_window(problem, blockIdx.y, memory);
+    const lean_output out = output_here(problem, window, tile.first_step);
+    const int64_t *stamps = STAGED ? (const int64_t *)(memory + window.stage_shift) : window.stamps_ns;
+
+    if (STAGED && (problem.prefetch & TRAJD_CUDA_STAGE_ROWS)) {
+        char *rows = results;
+        results += lean_rows_bytes(problem.stage_rows, problem.row_stride_bytes);
+        if (window.plain)
+            window.rows =
+                stage_bytes(rows, window.rows, (uint32_t)window.row_count * problem.row_stride_bytes);
+    }
+    stage_wait(window);
+    if (!window.plain || !window.aligned) { /* the same for all threads of the block, as here above */
+        write_slowly<S, O>(problem, tile.first_step, tile.step_count);
+        return;
+    }
+    char *first = results + ((uint32_t)(uintptr_t)out.first & 15u);
+#pragma unroll 1
+    for (uint32_t step = threadIdx.x; step < tile.step_count; step += blockDim.x) {
+        uint32_t code;
+        if (step >= blockDim.x)
+            offset = load_offset(problem, blockIdx.y, tile.first_step + step);
+        const entry made = make_plain_entry<STAGED>(problem, window, stamps, offset, 0, code);
+        suspect |= form_step<S, O, V>(problem, made, first + step * step_bytes);
+        if (out.mask.steps)
+            write_code(problem, out.mask.steps + step, code);
+    }
+    if (__syncthreads_or(suspect))
+        write_slowly<S, O>(problem, tile.first_step, tile.step_count);
+    else
+        write_bytes(results, out.first, tile.step_count * step_bytes);
+}
+
+typedef void lean_kernel(const struct lean_problem problem);
+
+template <typename S, typename O, int V> static lean_kernel *staged(bool is_staged)
+{
+    return is_staged ? resample_narrow<S, O, V, true> : resample_narrow<S, O, V, false>;
+}
+
+template <typename H> static lean_kernel *half_kernel(uint32_t vector_width, bool is_staged)
+{
+    return vector_width == 8   ? staged<H, H, 8>(is_staged)
+           : vector_width == 4 ? staged<H, H, 4>(is_staged)
+           : vector_width == 2 ? staged<H, H, 2>(is_staged)
+                               : staged<H, H, 1>(is_staged);
+}
+
+template <typename S, typename O> static lean_kernel *float_kernel(uint32_t vector_width, bool is_staged)
+{
+    return vector_width == 4   ? staged<S, O, 4>(is_staged)
+           : vector_width == 2 ? staged<S, O, 2>(is_staged)
+                               : staged<S, O, 1>(is_staged);
+}
+
+static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, bool is_staged)
+{
+    switch (path) {
+    case TRAJD_CUDA_BF16:
+        return half_kernel<__nv_bfloat16>(vector_width, is_staged);
+    case TRAJD_CUDA_F16:
+        return half_kernel<__half>(vector_width, is_staged);
+    case TRAJD_CUDA_F32:
+        return float_kernel<float, float>(vector_width, is_staged);
+    case TRAJD_CUDA_F32_BF16:
+        return float_kernel<float, __nv_bfloat16>(vector_width, is_staged);
+    case TRAJD_CUDA_BF16_F32:
+        return float_kernel<__nv_bfloat16, float>(vector_width, is_staged);
+    default:
+        return NULL;
+    }
+}
+
+extern "C" int trajd_cuda_launch_narrow(const struct trajd_cuda_problem *problem, void *stream)
+{
+    lean_kernel *kernel =
+        kernel_of(problem->streams[0].path, problem->streams[0].vector_width, problem->shape.stage_rows > 0);
+    dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1, problem->window_count);
+
+    if (!kernel)
+        return (int)cudaErrorInvalidValue;
+    return launch_kernel(kernel, lean_of(problem), grid, problem->shape.thread_count,
+                         trajd_cuda_shared_bytes(problem), problem->shape.overlaps, stream);
+}

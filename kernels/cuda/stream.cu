@@ -1,0 +1,269 @@
+/* One stream whose output is hundreds of megabytes: warps that find and load beside warps that compute and
+ * store.
+ *
+ * Math      resample.h.
+ * Shapes    steps that follow each other in the output, rows and steps of 16-byte vectors, bf16 or f32 as
+ * they are stored. Requires  sm_90. Moves     what tile.cu moves. Threads   a persistent grid; a block goes
+ * through neighbouring tiles. shape.producers of its eight warps find the targets of a tile, every one of its
+ * own, write their entries to one of shape.stages stages and send for the rows between the first and the last
+ * in one bulk load, which completes on the stage's barrier. The other warps wait for it, form a share of the
+ * steps each, a chunk at a time, in one of two buffers, and send each chunk off by a bulk store. Stages are
+ * handed back by a second barrier. Rows that do not fit a stage are read from memory. Numerics  a from exact
+ * integer differences, float, one rounding at the store. Chosen    shape.c.
+ */
+#include "kernels/cuda/bulk.cuh"
+#include "kernels/cuda/lean.cuh"
+
+#define WARPS 8u
+
+struct stream_problem {
+    struct lean_problem lean;
+    uint64_t tile_count; /* over all windows */
+    uint32_t tiles_per_window;
+    uint32_t producers;
+    uint32_t stages;
+    uint32_t stage_row_bytes;
+    uint32_t chunk_steps;
+};
+
+/* What a stage's consumers are told. */
+struct stage_head {
+    const char *staged_from; /* what the first staged byte was loaded from */
+    char *output;            /* of the tile's first step */
+    uint8_t *mask;
+    uint32_t step_count;
+    uint16_t staged;
+    uint16_t aligned;
+};
+
+struct stage_view {
+    stage_head *head;
+    entry *entries;
+    char *rows;
+};
+
+__device__ __forceinline__ stage_view stage_at(const stream_problem &problem, char *memory, uint32_t stage)
+{
+    const uint32_t entries = problem.lean.tile_steps * (uint32_t)sizeof(entry);
+    char *at = memory + stage * (entries + problem.stage_row_bytes + TRAJD_CUDA_STAGE_HEAD_BYTES);
+
+    return {(stage_head *)at, (entry *)(at + TRAJD_CUDA_STAGE_HEAD_BYTES),
+            at + TRAJD_CUDA_STAGE_HEAD_BYTES + entries};
+}
+
+/* Which stage is next, and how often the ring was gone round, modulo 2. */
+struct ring_place {
+    uint32_t stage;
+    uint32_t phase;
+};
+
+__device__ __forceinline__ void advance(ring_place &place, uint32_t stages)
+{
+    if (++place.stage == stages) {
+        place.stage = 0;
+        place.phase ^= 1;
+    }
+}
+
+/* One tile: entries and head of its stage, and the rows on their way. By one warp. */
+__device__ __forceinline__ void fill_stage(const stream_problem &problem, uint64_t number,
+                                           const stage_view &stage, uint64_t *full)
+{
+    const lean_problem &lean = problem.lean;
+    const uint32_t window_index = (uint32_t)(number / problem.tiles_per_window), lane = threadIdx.x % 32;
+    const lean_tile tile =
+        tile_at(lean, (uint32_t)(number - (uint64_t)window_index * problem.tiles_per_window));
+    int64_t offset = lane < tile.step_count ? load_offset(lean, window_index, tile.first_step + lane) : 0;
+    lean_window window = open_window(lean, window_index, NULL);
+    uint32_t lowest = UINT32_MAX, highest = 0;
+    bool all_near = window.aligned && window.rows;
+    const lean_output out = output_here(lean, window, tile.first_step);
+
+    set_rate(window);
+    for (uint32_t step = lane; step < tile.step_count; step += 32) {
+        uint32_t code;
+        if (step >= 32)
+            offset = load_offset(lean, window_index, tile.first_step + step);
+        const entry made = make_entry(lean, window, NULL, window_index, offset, code);
+        stage.entries[step] = made;
+        if (out.mask.steps)
+            write_code(lean, out.mask.steps + step, code);
+        const uint64_t begin = (uint64_t)(made.row - window.rows) / 16u;
+        all_near &= made.row != NULL && begin >> 31 == 0;
+        lowest = min(lowest, (uint32_t)begin);
+        highest = max(highest, (uint32_t)begin + made.next_bytes / 16u + lean.vector_count);
+    }
+    lowest = __reduce_min_sync(0xffffffffu, lowest);
+    highest = __reduce_max_sync(0xffffffffu, highest);
+    all_near =
+        __all_sync(0xffffffffu, all_near) && (uint64_t)(highest - lowest) * 16u <= problem.stage_row_bytes;
+    if (lane == 0)
+        *stage.head = {window.rows + (uint64_t)lowest * 16u,
+                       out.first,
+                       out.mask.steps,
+                       tile.step_count,
+                       all_near,
+                       window.aligned};
+    __syncwarp();
+    if (lane == 0 && all_near) {
+        barrier_arrive_expecting(full, (highest - lowest) * 16u);
+        bulk_load(stage.rows, window.rows + (uint64_t)lowest * 16u, (highest - lowest) * 16u, full);
+    } else if (lane == 0) {
+        barrier_arrive(full);
+    }
+}
+
+/* Steps [begin, end) of a tile, in shared memory. By one warp. */
+template <typename S, typename O, int V>
+__device__ __forceinline__ void form_chunk(const lean_problem &lean, const stage_view &stage,
+                                           uint32_t vector_count, uint32_t begin, uint32_t end, char *buffer)
+{
+    const lane_place lane = place_lane({threadIdx.x % 32, 32}, vector_count);
+    const stage_head head = *stage.head;
+
+#pragma unroll 1
+    for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
+        const uint32_t from = vector * (uint32_t)(V * sizeof(S)), to = vector * (uint32_t)(V * sizeof(O));
+        const char *row = NULL;
+        uint32_t next_bytes = 0;
+        float values[V], slopes[V];
+        bool suspect = false;
+
+#pragma unroll
+        for (int v = 0; v < V; v++)
+            values[v] = slopes[v] = 0;
+#pragma unroll 4
+        for (uint32_t t = begin + lane.slot; t < end; t += lane.slots) {
+            const entry at = stage.entries[t];
+            suspect |= !at.row;
+            if (at.row && (at.row != row || at.next_bytes != next_bytes)) {
+                const char *rows = head.staged ? stage.rows + (at.row - head.staged_from) : at.row;
+                row = at.row;
+                next_bytes = at.next_bytes;
+                const vector_of<S, V> low = load_any<S, V>(rows + from),
+                                      high = load_any<S, V>(rows + from + next_bytes);
+#pragma unroll
+                for (int v = 0; v < V; v++) {
+                    values[v] = as_float(low.elements[v]);
+                    slopes[v] = as_float(high.elements[v]) - values[v];
+                    suspect |= isnan(slopes[v]);
+                }
+            }
+            float result[V];
+#pragma unroll
+            for (int v = 0; v < V; v++)
+                result[v] = fmaf(at.a, slopes[v], values[v]);
+            store_vector<O, V>(buffer + (t - begin) * lean.step_stride_bytes + to,
+                               finish<O, V>(lean, result, vector * V));
+        }
+        if (!suspect)
+            continue;
+#pragma unroll 1
+        for (uint32_t t = begin + lane.slot; t < end; t += lane.slots)
+            if (look_closer<S, O, V>(lean.scale, lean.offset, lean.edge, stage.entries[t], vector,
+                                     buffer + (t - begin) * lean.step_stride_bytes + to))
+                own_mask{head.mask}.mark(t);
+    }
+}
+
+/* A consumer's share of a tile; `turn` counts its chunks over all tiles. */
+template <typename S, typename O, int V>
+__device__ __forceinline__ void serve_stage(const stream_problem &problem, const stage_view &stage,
+                                            uint32_t consumer, char *buffers, uint32_t &turn)
+{
+    const lean_problem &lean = problem.lean;
+    const uint32_t count = stage.head->step_count, consumers = WARPS - problem.producers;
+    const uint32_t share = (count + consumers - 1) / consumers, end = min(count, (consumer + 1) * share);
+    const uint32_t chunk_bytes = problem.chunk_steps * lean.step_stride_bytes;
+
+    for (uint32_t begin = consumer * share; begin < end; begin += problem.chunk_steps, turn++) {
+        const uint32_t stop = min(end, begin + problem.chunk_steps);
+        char *buffer = buffers + (turn & 1) * chunk_bytes;
+        if (threadIdx.x % 32 == 0)
+            bulk_wait_but_one();
+        __syncwarp();
+        if (stage.head->aligned)
+            form_chunk<S, O, V>(lean, stage, lean.vector_count, begin, stop, buffer);
+        else
+            form_chunk<S, O, 1>(lean, stage, lean.feature_count, begin, stop, buffer);
+        bulk_fence();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0)
+            bulk_store(stage.head->output + (uint64_t)begin * lean.step_stride_bytes, buffer,
+                       (stop - begin) * lean.step_stride_bytes);
+    }
+}
+
+template <typename S, typename O, int V>
+__global__ void __launch_bounds__(WARPS * 32, 3)
+    resample_stream(const __grid_constant__ struct stream_problem problem)
+{
+#if __CUDA_ARCH__ >= 900
+    extern __shared__ __align__(128) char memory[];
+    __shared__ uint64_t full[TRAJD_CUDA_STAGES_MAX], empty[TRAJD_CUDA_STAGES_MAX];
+    const uint32_t warp = threadIdx.x / 32;
+    const uint64_t first = problem.tile_count * blockIdx.x / gridDim.x;
+    const uint32_t count = (uint32_t)(problem.tile_count * (blockIdx.x + 1) / gridDim.x - first);
+
+    if (threadIdx.x < problem.stages) {
+        barrier_init(&full[threadIdx.x], 1);
+        barrier_init(&empty[threadIdx.x], WARPS - problem.producers);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    wait_for_earlier_launches();
+    ring_place place = {0, 0};
+    if (warp < problem.producers) {
+        for (uint32_t k = 0; k < count; k++) {
+            /* of others' tiles, too: a barrier's phases are only told apart by who has seen each of them */
+            barrier_wait(&empty[place.stage], place.phase ^ 1);
+            if (k % problem.producers == warp)
+                fill_stage(problem, first + k, stage_at(problem, memory, place.stage), &full[place.stage]);
+            advance(place, problem.stages);
+        }
+    } else {
+        const uint32_t consumer = warp - problem.producers;
+        char *buffers = (char *)stage_at(problem, memory, problem.stages).head +
+                        consumer * 2 * problem.chunk_steps * problem.lean.step_stride_bytes;
+        uint32_t turn = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            barrier_wait(&full[place.stage], place.phase);
+            serve_stage<S, O, V>(problem, stage_at(problem, memory, place.stage), consumer, buffers, turn);
+            __syncwarp();
+            if (threadIdx.x % 32 == 0)
+                barrier_arrive(&empty[place.stage]);
+            advance(place, problem.stages);
+        }
+        if (threadIdx.x % 32 == 0)
+            bulk_wait_all();
+    }
+#endif
+}
+
+extern "C" int trajd_cuda_launch_stream(const struct trajd_cuda_problem *problem, uint32_t sm_count,
+                                        void *stream)
+{
+    const struct trajd_cuda_shape *shape = &problem->shape;
+    void (*kernel)(const struct stream_problem) = problem->streams[0].path == TRAJD_CUDA_BF16
+                                                      ? resample_stream<__nv_bfloat16, __nv_bfloat16, 8>
+                                                      : resample_stream<float, float, 4>;
+    uint32_t shared_bytes = (uint32_t)trajd_cuda_shared_bytes(problem);
+    struct stream_problem whole = {};
+    uint64_t blocks = (uint64_t)sm_count * shape->tiles_per_block;
+    cudaError_t code;
+
+    whole.lean = lean_of(problem);
+    whole.lean.stage_rows = 0; /* of stamps: they are read where they lie */
+    whole.tiles_per_window = (problem->step_count_max - 1) / shape->tile_steps + 1;
+    whole.tile_count = (uint64_t)whole.tiles_per_window * problem->window_count;
+    whole.producers = shape->producers;
+    whole.stages = shape->stages;
+    whole.stage_row_bytes = shape->stage_rows * whole.lean.row_stride_bytes;
+    whole.chunk_steps = trajd_cuda_chunk_steps(problem);
+    code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+    if (code != cudaSuccess)
+        return (int)code;
+    return launch_kernel(kernel, whole,
+                         dim3((uint32_t)(blocks < whole.tile_count ? blocks : whole.tile_count)), WARPS * 32,
+                         shared_bytes, shape->overlaps, stream);
+}

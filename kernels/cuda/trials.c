@@ -1,0 +1,193 @@
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/trials.h"
+
+#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define STAGE_ROWS_MAX 1024u
+#define BATCH_TASKS_MAX                                                                                      \
+    16u /* of one stream: beyond, searches of one target by many lanes cost more than a barrier */
+#define STREAM_BYTES_MIN                                                                                     \
+    (UINT64_C(16) << 20) /* of output: below, the other families take a few microseconds */
+
+struct list {
+    const struct trajd_cuda_problem *problem;
+    const struct trajd_device_facts *facts;
+    uint64_t row_count;
+    bool wide;
+    struct trajd_tuning_trial *trials;
+    uint32_t limit, count;
+};
+
+/* Appends a shape that fits, and whose tile is not larger than the smallest that holds all targets needs to
+ * be. */
+static void try_shape(struct list *list, struct trajd_cuda_shape shape)
+{
+    const uint32_t steps = list->problem->step_count_max;
+
+    if (shape.tile_steps > steps) {
+        if (shape.tile_steps / 2 >= steps)
+            return;
+        shape.tile_steps = steps;
+    }
+    shape.overlaps = list->facts->compute_capability >= 90;
+    if (!trajd_cuda_shape_fits(list->problem, &shape) || list->count == list->limit)
+        return;
+    if (list->trials)
+        list->trials[list->count] = (struct trajd_tuning_trial){.shape = shape};
+    list->count++;
+}
+
+/* Staged, or not, with what may be asked for before it is known to be needed. */
+static void try_ways(struct list *list, struct trajd_cuda_shape shape)
+{
+    const bool short_clock = list->row_count > 0 && list->row_count <= STAGE_ROWS_MAX;
+
+    if (short_clock) {
+        shape.stage_rows = (uint32_t)list->row_count;
+        for (uint8_t rows = 0; rows < 2; rows++) {
+            shape.prefetch = rows ? TRAJD_CUDA_PREFETCH_ROWS : 0;
+            try_shape(list, shape);
+        }
+        if (shape.style == TRAJD_CUDA_NARROW || shape.style == TRAJD_CUDA_DIRECT) {
+            shape.prefetch = TRAJD_CUDA_STAGE_ROWS;
+            try_shape(list, shape);
+        }
+    }
+    if (short_clock && !list->wide)
+        return;
+    shape.stage_rows = 0;
+    for (uint8_t prefetch = 0; prefetch < 4; prefetch++) {
+        shape.prefetch = prefetch;
+        try_shape(list, shape);
+        shape.prefetch = TRAJD_CUDA_PREFETCH_GUESS | TRAJD_CUDA_PREFETCH_STAMPS;
+        if (prefetch == TRAJD_CUDA_PREFETCH_STAMPS && shape.style == TRAJD_CUDA_DIRECT)
+            try_shape(list, shape);
+    }
+}
+
+static void try_tiles(struct list *list)
+{
+    static const uint32_t wide[] = {8, 16, 32, 64, 128, 256}, few[] = {16, 64};
+    const uint32_t *tiles = list->wide ? wide : few;
+    const size_t count = list->wide ? ARRAY_LEN(wide) : ARRAY_LEN(few);
+
+    for (size_t i = 0; i < count; i++)
+        for (uint32_t threads = 128; threads <= 256; threads *= 2) {
+            struct trajd_cuda_shape shape = {.tile_steps = tiles[i],
+                                             .thread_count = threads,
+                                             .tiles_per_block = 1,
+                                             .style = TRAJD_CUDA_STEPS,
+                                             .vectors = 1};
+            try_ways(list, shape);
+            if (list->problem->step_count_max < 2 * list->row_count || tiles[i] < 32)
+                continue;
+            shape.style = TRAJD_CUDA_WALK;
+            shape.stage_rows = list->row_count <= STAGE_ROWS_MAX ? (uint32_t)list->row_count : 0;
+            try_shape(list, shape);
+            shape.tiles_per_block = 4;
+            try_shape(list, shape);
+        }
+}
+
+/* Blocks whose threads have one item or two each. */
+static void try_direct(struct list *list)
+{
+    const uint64_t vectors = list->problem->streams[0].vector_count;
+
+    for (uint8_t k = 1; k <= 4; k *= 2)
+        for (uint32_t threads = list->wide ? 64 : 128; threads <= 256; threads *= 2)
+            for (uint32_t items = 1; items <= 2; items++) {
+                const uint64_t lanes = (vectors - 1) / k + 1;
+                if ((k > 1 && vectors < k) || lanes > items * threads || lanes * 4096 < items * threads)
+                    continue;
+                try_ways(list, (struct trajd_cuda_shape){.tile_steps = (uint32_t)(items * threads / lanes),
+                                                         .thread_count = threads,
+                                                         .tiles_per_block = 1,
+                                                         .style = TRAJD_CUDA_DIRECT,
+                                                         .vectors = k});
+            }
+}
+
+static void try_narrow(struct list *list)
+{
+    for (uint32_t threads = 32; threads <= 256; threads *= 2)
+        for (uint32_t items = 1; items <= 2; items++)
+            if (threads >= 64 || items * threads >= list->problem->step_count_max)
+                try_ways(list, (struct trajd_cuda_shape){.tile_steps = items * threads,
+                                                         .thread_count = threads,
+                                                         .tiles_per_block = 1,
+                                                         .style = TRAJD_CUDA_NARROW,
+                                                         .vectors = 1});
+}
+
+static void try_stream(struct list *list)
+{
+    const struct trajd_cuda_stream *stream = &list->problem->streams[0];
+    const uint64_t bytes =
+        stream->step_stride_bytes * list->problem->step_count_max * list->problem->window_count;
+
+    if (list->facts->compute_capability < 90 || bytes < STREAM_BYTES_MIN)
+        return;
+    for (uint8_t producers = 1; producers <= 4; producers++)
+        for (uint8_t stages = 2; stages <= TRAJD_CUDA_STAGES_MAX; stages++)
+            for (uint32_t tile = 32; tile <= 64; tile *= 2)
+                for (uint32_t blocks = 1; blocks <= 3; blocks++)
+                    for (uint8_t chunk = 1; chunk <= 4; chunk *= 2)
+                        if (list->wide || (blocks == 2 && stages == 3 && tile == 64 && chunk == 2))
+                            try_shape(list, (struct trajd_cuda_shape){.tile_steps = tile,
+                                                                      .thread_count = 256,
+                                                                      .tiles_per_block = blocks,
+                                                                      .stage_rows = 16,
+                                                                      .style = TRAJD_CUDA_STREAM,
+                                                                      .vectors = chunk,
+                                                                      .producers = producers,
+                                                                      .stages = stages});
+}
+
+/* Kernels of any request. */
+static void try_general(struct list *list)
+{
+    static const uint32_t tiles[] = {8, 16, 32, 64, 128};
+
+    for (uint32_t threads = 64; threads <= 256; threads *= 2) {
+        try_shape(list, (struct trajd_cuda_shape){.tile_steps = 16,
+                                                  .thread_count = threads,
+                                                  .tiles_per_block = 1,
+                                                  .style = TRAJD_CUDA_BATCH,
+                                                  .vectors = 1});
+        for (size_t i = 0; i < ARRAY_LEN(tiles) && threads > 64; i++)
+            for (uint32_t staged = 0; staged <= (list->row_count <= STAGE_ROWS_MAX); staged++)
+                try_shape(list,
+                          (struct trajd_cuda_shape){.tile_steps = tiles[i],
+                                                    .thread_count = threads,
+                                                    .tiles_per_block = 1,
+                                                    .stage_rows = staged ? (uint32_t)list->row_count : 0,
+                                                    .style = TRAJD_CUDA_TILE,
+                                                    .vectors = 1});
+    }
+}
+
+uint32_t trajd_tuning_candidates(const struct trajd_cuda_problem *problem,
+                                 const struct trajd_device_facts *facts, uint64_t row_count, int wide,
+                                 struct trajd_tuning_trial *trials, uint32_t limit)
+{
+    struct list list = {problem, facts, row_count, wide, trials, limit, 0};
+
+    if (problem->lean && problem->task_count > 0 && problem->task_count <= BATCH_TASKS_MAX)
+        try_shape(&list, (struct trajd_cuda_shape){.tile_steps = 16,
+                                                   .thread_count = 128,
+                                                   .tiles_per_block = 1,
+                                                   .style = TRAJD_CUDA_BATCH,
+                                                   .vectors = 1});
+    if (problem->lean) {
+        try_tiles(&list);
+        try_direct(&list);
+        try_narrow(&list);
+        try_stream(&list);
+    } else {
+        try_general(&list);
+    }
+    return list.count;
+}

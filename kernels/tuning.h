@@ -1,0 +1,42 @@
+/* Measured launch shapes: a table that the tuner (bench_resample tune) writes on a GPU and that the daemon
+ * loads, so that a new GPU needs no release. Text, a version line, then lines of two kinds:
+ *
+ *   trajd-tuning 1
+ *   origin compute 90 NVIDIA H200, 132 multiprocessors, driver 13000, 2026-11-21, commit 1234567,
+ * bench_resample tune row path bf16 search 1 B 32 S 100 T 256 D 128 us 3.04 style direct tile 16 threads 128
+ * tiles 1 stage 100 prefetch 1 vectors 2 producers 0 stages 0 (one line)
+ *
+ * A row is of the origin before it: what was measured to be the best for B windows of S rows resampled to T
+ * steps of D features. It serves GPUs of its origin's compute capability. Immutable after loading; any thread
+ * may read. */
+#ifndef TRAJD_KERNELS_TUNING_H
+#define TRAJD_KERNELS_TUNING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct trajd_tuning;
+
+/* A range-checked parse of any bytes. TRAJD_ERR_ARGUMENT: "NAME:LINE: what". The caller destroys. */
+enum trajd_status trajd_tuning_parse(const char *name, const char *text, size_t size,
+                                     struct trajd_tuning **tuning, struct trajd_error *error);
+
+/* The same for a file of at most 4 MiB. */
+enum trajd_status trajd_tuning_load(const char *path, struct trajd_tuning **tuning,
+                                    struct trajd_error *error);
+
+uint32_t trajd_tuning_row_count(const struct trajd_tuning *tuning);
+
+/* Clears the caller's pointer. NULL is fine. */
+void trajd_tuning_destroy(struct trajd_tuning **tuning);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
