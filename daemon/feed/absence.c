@@ -73,7 +73,7 @@ static void send_away(struct job *job, enum trajd_status status, const char *rea
         if (member->job != job)
             continue;
         trajd_job_leave(member, now_ns);
-        trajd_session_refuse(feed->core, member, 0, status, "%s", reason);
+        trajd_session_send_away(feed->core, member, status, reason);
     }
 }
 

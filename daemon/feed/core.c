@@ -1,6 +1,7 @@
 /* The core as a whole: making and ending it, its feeds, the account of stalls, what status shows. */
 #include "daemon/feed/core.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,13 +162,15 @@ void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **fe
 {
     struct trajd_core_feed *removed = *feed;
     struct trajd_core_feed **link = &core->feeds;
+    char reason[TRAJD_WIRE_MAX_NAME + 32];
 
     *feed = NULL;
+    snprintf(reason, sizeof reason, "feed %s is closed", removed->options.name);
     drop_leases(removed);
     while (removed->member_count) {
         struct session *member = removed->members[0];
         trajd_job_leave(member, now_ns);
-        trajd_session_refuse(core, member, 0, TRAJD_ERR_CLOSED, "feed %s is closed", removed->options.name);
+        trajd_session_send_away(core, member, TRAJD_ERR_CLOSED, reason);
     }
     while (*link != removed)
         link = &(*link)->next;

@@ -11,19 +11,18 @@
 uint64_t trajd_rank_position(const struct job *job, uint32_t rank)
 {
     const struct trajd_core_feed *feed = job->feed;
-    uint64_t position = job->ranks[rank].next;
+    const uint64_t next = job->ranks[rank].next; /* it has gone past all that lies before, leased or not */
+    uint64_t position = job->high > next ? job->high : next;
 
     if (job->phase == JOB_ENDED)
         return feed->options.epoch_length;
     if (job->phase != JOB_RUNNING)
-        return position;
-    if (job->high > position)
-        position = job->high;
+        return next;
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {
         const struct slot *slot = &feed->slots[i];
         const struct share *share = trajd_slot_share(slot, job);
         if (share && (share->parts[rank].state == PART_PENDING || share->parts[rank].state == PART_LEASED) &&
-            slot->position < position)
+            slot->position >= next && slot->position < position)
             position = slot->position;
     }
     return position < feed->options.epoch_length ? position : feed->options.epoch_length;
@@ -258,12 +257,14 @@ bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open)
     return true;
 }
 
-bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open)
+bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open, const struct start *start)
 {
     const struct cursor *cursor = &job->feed->cursor;
 
     if (!trajd_job_is(job, open) || job->phase != JOB_ENDED || open->epoch != job->epoch + 1 || !job->claims ||
-        open->resume.size)
+        open->resume.size || start->todo_count || start->begin % job->feed->options.global_batch)
+        return false;
+    if (open->mode == TRAJD_WIRE_SHARE && start->high)
         return false;
     return cursor->epoch >= open->epoch ||
            (cursor->epoch == job->epoch && cursor->position >= trajd_epoch_end(job->feed, cursor->begin));
@@ -274,6 +275,7 @@ static void name_epoch(struct job *job, const struct trajd_wire_open *open, cons
     for (uint32_t i = 0; i < job->feed->member_count; i++)
         if (job->feed->members[i]->job == job)
             job->feed->members[i]->joined = false;
+    job->past_token = trajd_job_is(job, open) && open->epoch == job->epoch + 1 ? job->token_check : 0;
     trajd_wire_text_copy(open->job, job->name, sizeof job->name);
     job->mode = open->mode;
     job->world = open->world;
@@ -300,17 +302,17 @@ static void take_place(struct job *job, const struct start *start, bool goes_on)
 void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const struct start *start)
 {
     struct trajd_core_feed *feed = job->feed;
-    bool goes_on = trajd_job_goes_on(job, open) && !start->todo_count &&
-                   (open->mode == TRAJD_WIRE_SHARD || (start->begin == 0 && start->high == 0));
+    bool goes_on = trajd_job_goes_on(job, open, start);
 
     if (!goes_on)
         trajd_job_detach(job);
     if (!goes_on && !trajd_job_has_rivals(job)) {
-        trajd_slots_retire(feed);
+        trajd_slots_retire(job);
         feed->cursor.active = false;
     }
     name_epoch(job, open, start);
     if (job->mode == TRAJD_WIRE_SHARD) {
+        trajd_journal_close(&job->journal); /* of the share job whose entry this was: it may return elsewhere */
         job->phase = JOB_GATHERING;
         for (uint32_t r = 0; r < job->world; r++)
             job->ranks[r].away_since_ns = feed->accounted_ns;

@@ -97,11 +97,14 @@ static void refuse_other_job(const struct job *job, struct session *session, con
 static enum verdict judge_resume(const struct job *job, struct session *session,
                                  const struct trajd_wire_open *open, bool is_alone)
 {
+    const uint64_t check = trajd_token_check(open->resume.data, open->resume.size);
 
     if (is_alone)
         return VERDICT_BEGIN;
-    if (open->epoch == job->epoch && job->token_check == trajd_token_check(open->resume.data, open->resume.size))
+    if (open->epoch == job->epoch && job->token_check == check)
         return VERDICT_JOIN;
+    if (open->epoch + 1 == job->epoch && job->past_token == check)
+        return VERDICT_PAST; /* the others had little left to do */
     trajd_session_refuse(job->feed->core, session, open->request, TRAJD_ERR_BUSY,
                          "resume: job \"%s\" is in epoch %llu, which did not begin from this checkpoint; its other "
                          "sessions have to leave first",
@@ -113,7 +116,6 @@ static enum verdict judge_resume(const struct job *job, struct session *session,
  * Only a rank that was told so can ask for the next one. */
 static bool is_gathered_behind(const struct job *job)
 {
-
     if (job->phase != JOB_GATHERING)
         return false;
     for (uint32_t r = 0; r < job->world; r++)
@@ -149,12 +151,8 @@ static enum verdict judge_epoch(const struct job *job, struct session *session, 
 /* The job's epoch can begin there: alone anywhere, beside others only where they are. */
 static bool has_place(const struct job *job, const struct trajd_wire_open *open, const struct start *start)
 {
-    if (!trajd_job_has_rivals(job))
-        return true;
-    if (trajd_job_goes_on(job, open) && !start->todo_count && start->begin % job->feed->options.global_batch == 0 &&
-        (open->mode == TRAJD_WIRE_SHARD || start->high == 0))
-        return true;
-    return trajd_job_can_attach(job, open->epoch, open, start);
+    return !trajd_job_has_rivals(job) || trajd_job_goes_on(job, open, start) ||
+           trajd_job_can_attach(job, open->epoch, open, start);
 }
 
 /* The job of that name, or an entry for it: a free one, or that of a job which nobody is left of where nobody reads. */
@@ -331,6 +329,14 @@ static int rate(struct trajd_core_feed *feed, const struct session *session, con
     return job ? 4 : 3;
 }
 
+/* The OPEN that was granted, because the answer was lost. */
+static bool asks_again(const struct session *session, const struct trajd_wire_open *open,
+                       const struct trajd_core_feed *feed)
+{
+    return session && session->feed && session->request == open->request &&
+           strcmp(trajd_core_family(session->feed), trajd_core_family(feed)) == 0;
+}
+
 struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t session_id,
                                           const struct trajd_wire_open *open, struct trajd_core_feed *feed)
 {
@@ -339,6 +345,8 @@ struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t sess
     struct trajd_core_feed *best = NULL;
     int best_rate = 0;
 
+    if (asks_again(session, open, feed))
+        return session->feed;
     if (open->resume.size) {
         if (trajd_token_decode(open->resume.data, open->resume.size, &core->resumed, NULL))
             return feed; /* which says so */
@@ -357,18 +365,15 @@ struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t sess
     return best;
 }
 
-/* What nobody comes back to: the job's entries on other instances, jobs that are over. */
-static void tidy(struct trajd_core *core, const struct job *job, struct trajd_core_feed *left)
+/* The job is about to be on this feed: nobody comes back to where it was, whose journal it takes along. */
+static void drop_elsewhere(const struct trajd_core_feed *here, struct trajd_wire_text name)
 {
-    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next) {
-        struct job *other = trajd_job_find(feed, trajd_wire_text(job->name));
-        if (other && other != job && !other->member_count && trajd_job_has_rivals(other) &&
-            strcmp(trajd_core_family(feed), trajd_core_family(job->feed)) == 0)
-            trajd_job_drop(other);
+    for (struct trajd_core_feed *feed = here->core->feeds; feed; feed = feed->next) {
+        struct job *job = trajd_job_find(feed, name);
+        if (feed != here && job && !job->member_count &&
+            strcmp(trajd_core_family(feed), trajd_core_family(here)) == 0)
+            trajd_job_drop(job);
     }
-    if (left)
-        trajd_feed_reap(left);
-    trajd_feed_reap(job->feed);
 }
 
 static enum trajd_status refuse_elsewhere(struct trajd_core_feed *feed, struct session *session,
@@ -425,15 +430,17 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
     if (!session)
         return TRAJD_ERR_CLOSED;
     session->last_message_ns = now_ns;
+    session->sent_away.status = TRAJD_OK;
     left = session->feed;
-    if (left == feed && session->request == open->request && !core->going_away) {
-        trajd_job_send_opened(session); /* it asked again because the answer was lost */
+    if (left == feed && asks_again(session, open, feed) && !core->going_away) {
+        trajd_job_send_opened(session);
         return TRAJD_OK;
     }
     trajd_feed_account(feed, now_ns);
     leave(session, now_ns);
     if (!check(feed, session, open) || !read_token(feed, session, open, &token))
         return TRAJD_ERR_ARGUMENT;
+    drop_elsewhere(feed, open->job);
     trajd_job_plan(feed, open, token, &core->start);
     job = find_entry(feed, session, open->job);
     verdict = judge(job, session, open, &core->start);
@@ -444,7 +451,9 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
     if (verdict == VERDICT_BEGIN && (status = begin(job, session, open, &core->start)))
         return status;
     settle_in(job, session, open, verdict == VERDICT_PAST);
-    tidy(core, job, left);
+    if (left)
+        trajd_feed_reap(left);
+    trajd_feed_reap(feed);
     trajd_feed_advance(feed);
     trajd_feed_wake(feed);
     return TRAJD_OK;

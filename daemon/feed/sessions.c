@@ -44,6 +44,13 @@ void trajd_core_send_error(struct trajd_core *core, uint64_t session_id, uint64_
     trajd_core_send(session, core, &message);
 }
 
+void trajd_session_send_away(struct trajd_core *core, struct session *session, enum trajd_status status,
+                             const char *reason)
+{
+    trajd_error_set(&session->sent_away, status, 0, "%s", reason);
+    trajd_core_send_error(core, session->id, 0, &session->sent_away);
+}
+
 uint64_t trajd_core_find_token(const struct trajd_core *core, const uint8_t token[TRAJD_WIRE_TOKEN_SIZE])
 {
     for (uint32_t i = 0; i < core->options.max_sessions; i++)
@@ -132,6 +139,8 @@ void trajd_core_welcome(struct trajd_core *core, uint64_t session_id, const stru
     if (session->feed)
         trajd_job_send_opened(session);
     trajd_leases_resume(core, session, hello);
+    if (session->sent_away.status)
+        trajd_core_send_error(core, session->id, 0, &session->sent_away);
     if (session->feed && session->is_over)
         trajd_job_send_end(session);
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)

@@ -145,15 +145,27 @@ static void init_ranges(const struct trajd_core_feed *feed, struct slot *slot)
     }
 }
 
+/* What the job has to do below the cursor; the rest comes with it. */
+static bool find_todo(const struct job *job, uint64_t *position)
+{
+    const struct cursor *cursor = &job->feed->cursor;
+
+    for (uint32_t i = 0; i < job->todo_count; i++)
+        if (job->epoch < cursor->epoch || job->todo[i] < cursor->position) {
+            *position = job->todo[i];
+            return true;
+        }
+    return false;
+}
+
 /* Moves on to the batch to produce next. True: it is a new one; else it is left from what jobs had to do. */
 static bool advance_cursor(struct trajd_core_feed *feed, struct slot *slot)
 {
     struct cursor *cursor = &feed->cursor;
 
     for (uint32_t j = 0; j < feed->options.job_count; j++)
-        if (feed->jobs[j].todo_count) {
+        if (find_todo(&feed->jobs[j], &slot->position)) {
             slot->epoch = feed->jobs[j].epoch;
-            slot->position = feed->jobs[j].todo[0];
             return false;
         }
     if (cursor->position >= trajd_epoch_end(feed, cursor->begin)) {
@@ -280,11 +292,15 @@ bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fi
     return true;
 }
 
-void trajd_slots_retire(struct trajd_core_feed *feed)
+void trajd_slots_retire(struct job *job)
 {
+    struct trajd_core_feed *feed = job->feed;
+
     feed->cursor.life++;
+    trajd_job_detach(job);
     for (uint32_t j = 0; j < feed->options.job_count; j++)
-        trajd_job_detach(&feed->jobs[j]);
+        if (&feed->jobs[j] != job && feed->jobs[j].phase != JOB_NONE)
+            trajd_job_drop(&feed->jobs[j]);
     for (uint32_t i = feed->filling.count; i-- > 0;) /* those published already wait for nobody now */
         if (feed->slots[feed->filling.slots[i]].published)
             free_slot(feed, feed->filling.slots[i]);

@@ -76,6 +76,7 @@ struct job {
     uint64_t begin;      /* where batches are counted from */
     uint64_t parts_left; /* not DONE */
     uint64_t token_check; /* of the checkpoint that the epoch began from, 0: of none */
+    uint64_t past_token;  /* the same of the epoch before */
     struct trajd_wire_ranks local; /* shard: those on this node; none: all */
     struct rank *ranks;  /* shard: world of them */
     struct trajd_journal *journal;
@@ -149,6 +150,7 @@ struct session {
     bool joined;                  /* it has opened the epoch that the job is in */
     bool is_over;                 /* and that epoch, or the one it asked for, is over: `end` was sent */
     struct trajd_wire_epoch_end end;
+    struct trajd_error sent_away; /* why it is on no feed any more, until it opens one: said again if it is resumed */
     uint64_t request; /* of its last OPEN that was granted */
     uint64_t epoch;   /* that it named */
     uint32_t rank;
@@ -182,11 +184,16 @@ void trajd_session_refuse(struct trajd_core *core, struct session *session, uint
                           enum trajd_status status, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* It has left its feed, not by its own will: says why. */
+void trajd_session_send_away(struct trajd_core *core, struct session *session, enum trajd_status status,
+                             const char *reason);
+
 /* slots.c: the life of a slot, and who is sent what */
 struct slot *trajd_slot_of_lease(struct trajd_core *core, const struct trajd_wire_lease *lease,
                                  struct trajd_core_feed **feed);
 void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index); /* FREE if nobody needs it */
-void trajd_slots_retire(struct trajd_core_feed *feed); /* production is to move: what was not leased is void */
+/* Production is to move, for this job: what was not leased is void, and jobs that nobody is left of are dropped. */
+void trajd_slots_retire(struct job *job);
 void trajd_slots_deliver(struct job *job);
 void trajd_slot_send(const struct place *place, struct session *session);
 void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index, uint32_t *begin,
@@ -237,7 +244,8 @@ bool trajd_job_is(const struct job *job,
                   const struct trajd_wire_open *open); /* the same name, mode, world, ranks here */
 struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire_text name);
 bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open); /* false without memory */
-bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open); /* with what was produced ahead */
+/* With what was produced ahead, whose batches are counted from 0. */
+bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open, const struct start *start);
 void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const struct start *start);
 uint32_t trajd_job_reader_count(const struct job *job); /* parts of a batch that are read here */
 void trajd_job_end_epoch(struct job *job);
