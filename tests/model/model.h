@@ -8,6 +8,8 @@
 
 #define MODEL_WORKERS 5
 #define MODEL_SLOTS 6
+#define MODEL_JOBS 2
+#define MODEL_FEEDS 3 /* the feed and its instances */
 #define MODEL_BATCHES 64
 #define MODEL_QUEUE 160
 #define MODEL_PACKET 1024
@@ -55,6 +57,7 @@ struct worker {
     bool knows_epoch;     /* by itself, not from its supervisor */
     bool has_left;        /* it may hold leases that an OPEN left */
     bool joined;          /* OPENED has named `epoch` */
+    bool resumes;         /* opens from the checkpoint */
     enum worker_state resumes_as;
     struct trajd_wire_open last_open;
     uint64_t ends;
@@ -70,53 +73,88 @@ struct worker {
 /* Who has what, by what was sent. */
 struct book {
     bool open, done, abandoned;
-    uint32_t worker;
-    uint64_t session, generation, seq, epoch, position;
+    uint32_t part; /* of the job, counted among the ranks that are here */
+    uint64_t session, seq, epoch, position;
+    struct trajd_wire_lease lease;
 };
 
-struct model {
-    uint64_t seed, random;
+/* What all jobs share: the daemon, its feeds, time. */
+struct world {
+    uint64_t random;
     uint64_t now_ns, instance, serial;
     struct trajd_core *core;
-    struct trajd_core_feed *feed;
+    uint32_t feed_count;
+    struct trajd_core_feed *feeds[MODEL_FEEDS];
     struct trajd_core_feed_options options;
-    enum trajd_wire_mode mode;
-    uint32_t worker_count, parts;
-    struct worker workers[MODEL_WORKERS];
-    uint32_t fill_count;
-    struct trajd_core_fill fills[MODEL_SLOTS];
-    uint64_t generations[MODEL_SLOTS];
-    struct book books[MODEL_SLOTS][MODEL_WORKERS];
-    /* the run: one passage through an epoch */
-    bool has_run;
-    uint64_t epoch, begin;
-    uint8_t done[MODEL_WORKERS][MODEL_BATCHES], delivered[MODEL_WORKERS][MODEL_BATCHES];
+    uint32_t fill_count[MODEL_FEEDS];
+    struct trajd_core_fill fills[MODEL_FEEDS][MODEL_SLOTS];
+    uint64_t generations[MODEL_FEEDS][MODEL_SLOTS];
     uint64_t done_total, core_done;
-    uint32_t ends_to_check;
-    struct {
-        uint32_t worker;
-        struct trajd_wire_epoch_end end;
-    } ends[MODEL_QUEUE];
+    uint32_t job_count;
+    struct model *jobs; /* MODEL_JOBS */
     bool failed;
     size_t trace_length;
     char trace[1 << 20];
 };
 
-/* model.c: the daemon's side and the books */
+/* A job: its workers, and the books of its run. */
+struct model {
+    struct world *world;
+    uint32_t index; /* of the job */
+    char name[2];
+    uint64_t seed;
+    enum trajd_wire_mode mode;
+    uint32_t worker_count, parts;
+    uint32_t ranks;  /* of the job's world; parts of them are here */
+    bool has_remote; /* every second rank is on another node */
+    struct worker workers[MODEL_WORKERS];
+    struct book books[MODEL_FEEDS][MODEL_SLOTS][MODEL_JOBS][MODEL_WORKERS];
+    /* the run: one passage through an epoch */
+    bool has_run;
+    uint64_t epoch, begin;
+    uint8_t done[MODEL_WORKERS][MODEL_BATCHES], delivered[MODEL_WORKERS][MODEL_BATCHES];
+    uint32_t ends_to_check;
+    struct {
+        uint32_t worker;
+        struct trajd_wire_epoch_end end;
+    } ends[MODEL_QUEUE];
+    /* a checkpoint, and whether the job has been stopped to begin from it */
+    bool returns;
+    uint32_t token_size;
+    uint8_t token[MODEL_PACKET];
+    uint64_t token_epoch, token_begin;
+    uint8_t token_done[MODEL_BATCHES];
+};
+
+/* books.c: they are kept by what is sent and said, and hold it against what must be */
+uint32_t model_rank(const struct model *model, uint32_t index);
+uint64_t model_frontier(const struct model *model, uint32_t rank); /* first position that is not DONE */
+uint64_t model_epoch_begin(const struct model *model, uint64_t epoch);
+void books_note_batch(struct model *model, uint32_t index, const struct trajd_wire_batch *batch);
+void books_note_checkpoint(struct model *model, const struct trajd_wire_checkpointed *checkpointed);
+void books_ack(struct model *model, struct worker *worker, const struct trajd_wire_ack *ack);
+void books_resume(struct model *model, struct worker *worker, const struct trajd_wire_hello *hello);
+void books_abandon(struct model *model, const struct worker *worker, uint64_t up_to); /* seq */
+void books_close(struct model *model, const struct worker *worker); /* its session is over */
+void books_believe_rank(struct model *model, uint32_t index, uint64_t next);
+void books_check_unread(struct model *model, uint32_t feed, uint32_t slot);
+void books_check(struct model *model);
+
+/* model.c: the daemon's side */
 void model_fail(struct model *model, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void model_trace(struct model *model, const char *format, ...) __attribute__((format(printf, 2, 3)));
 uint64_t model_random(struct model *model, uint64_t limit);
-void model_start_daemon(struct model *model);
-void model_kill_daemon(struct model *model);
+void model_start_daemon(struct world *world);
+void model_kill_daemon(struct world *world);
 void model_receive(struct model *model, uint32_t index); /* the daemon takes one message of worker index */
 void model_acknowledge(struct model *model, uint32_t index, const struct trajd_wire_ack *ack);
 void model_end_session(struct model *model, uint32_t index);
-void model_take(struct model *model);
-void model_publish(struct model *model);
-void model_tick(struct model *model);
-void model_check(struct model *model);
-uint64_t model_frontier(const struct model *model, uint32_t rank); /* first position that is not DONE */
-uint64_t model_epoch_begin(const struct model *model, uint64_t epoch);
+void model_checkpoint(struct model *model, uint32_t index);
+void world_take(struct world *world, uint32_t feed);
+void world_publish(struct world *world, uint32_t feed);
+void world_tick(struct world *world);
+void world_check(struct world *world);
+uint64_t world_random(struct world *world, uint64_t limit);
 bool queue_push(struct queue *queue, const struct trajd_wire_message *message);
 struct packet *queue_pop(struct queue *queue);
 

@@ -1,4 +1,5 @@
-/* test_model [FIRST_SEED [COUNT]]: schedules by seed. On failure prints the seed and what happened up to it. */
+/* test_model [FIRST_SEED [COUNT]]: schedules by seed. On failure prints the seed and what happened up to it.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,30 +12,82 @@
 #define DEFAULT_COUNT 3000
 #define WILD_STEPS 400
 #define FAIR_ROUNDS 2000
-#define TRACE_SHOWN 6000
+#define TRACE_SHOWN 1000000
 
-static void set_up(struct model *model, uint64_t seed, const char *directory)
+static void set_up_job(struct world *world, uint32_t index, uint64_t seed)
 {
-    memset(model, 0, sizeof *model);
-    model->seed = seed;
-    model->random = seed * UINT64_C(0xd1342543de82ef95) + 1;
-    model->mode = model_random(model, 2) ? TRAJD_WIRE_SHARD : TRAJD_WIRE_SHARE;
-    model->worker_count =
-        1 + (uint32_t)model_random(model, model->mode == TRAJD_WIRE_SHARD ? MODEL_WORKERS - 1 : MODEL_WORKERS);
+    struct model *model = &world->jobs[index];
+
+    model->world = world;
+    model->index = index;
+    model->name[0] = (char)('a' + index);
+    model->seed = seed + index * 7919;
+    model->mode = world_random(world, 2) ? TRAJD_WIRE_SHARD : TRAJD_WIRE_SHARE;
+    model->worker_count = 1 + (uint32_t)world_random(
+                                  world, model->mode == TRAJD_WIRE_SHARD ? MODEL_WORKERS - 1 : MODEL_WORKERS);
     model->parts = model->mode == TRAJD_WIRE_SHARD ? model->worker_count : 1;
-    model->options = (struct trajd_core_feed_options){
+    model->has_remote = model->mode == TRAJD_WIRE_SHARD && !world_random(world, 4);
+    model->ranks = model->has_remote ? 2 * model->parts + 1 : model->parts;
+}
+
+static uint32_t most_ranks(const struct world *world)
+{
+    uint32_t most = 1;
+
+    for (uint32_t j = 0; j < world->job_count; j++)
+        most = world->jobs[j].ranks > most ? world->jobs[j].ranks : most;
+    return most;
+}
+
+static void set_up(struct world *world, uint64_t seed, const char *directory)
+{
+    struct model *jobs = world->jobs;
+
+    memset(world, 0, sizeof *world);
+    memset(jobs, 0, MODEL_JOBS * sizeof *jobs);
+    world->jobs = jobs;
+    world->random = seed * UINT64_C(0xd1342543de82ef95) + 1;
+    world->job_count = 1 + (world_random(world, 5) < 3);
+    for (uint32_t j = 0; j < world->job_count; j++)
+        set_up_job(world, j, seed);
+    world->options = (struct trajd_core_feed_options){
         .name = "feed",
-        .slot_count = 3 + (uint32_t)model_random(model, MODEL_SLOTS - 2),
-        .max_credit = 2 + (uint32_t)model_random(model, 4),
-        .global_batch = model->parts + (uint32_t)model_random(model, 3),
+        .slot_count = 3 + (uint32_t)world_random(world, MODEL_SLOTS - 2),
+        .max_credit = 2 + (uint32_t)world_random(world, 4),
+        .global_batch = most_ranks(world) + (uint32_t)world_random(world, 3),
         .fingerprint = seed,
-        .epoch_length = model_random(model, 60),
-        .tail_short = model_random(model, 2) != 0,
+        .epoch_length = world_random(world, 60),
+        .tail_short = world_random(world, 2) != 0,
+        .rank_timeout_ns = world_random(world, 3) ? 0 : 20000,
+        .job_count = 1 + (world_random(world, 3) > 0),
+        .slow_leaves = world_random(world, 2) != 0,
+        .slow_after_ns = 10000,
         .journal_directory = directory,
     };
+    for (uint32_t j = 0; j < world->job_count; j++)
+        for (uint32_t i = 0; i < jobs[j].worker_count; i++)
+            worker_start(&jobs[j], i);
+    model_start_daemon(world);
+}
+
+/* All of the job are stopped, to begin from its checkpoint. */
+static void return_to_checkpoint(struct model *model)
+{
+    if (!model->token_size || model->mode != TRAJD_WIRE_SHARE)
+        return;
+    model_trace(model, "job %s returns to its checkpoint", model->name);
+    for (uint32_t i = 0; i < model->worker_count; i++) {
+        struct worker *worker = &model->workers[i];
+        if (worker->session)
+            model_end_session(model, i);
+        worker->state = WORKER_ABSENT;
+        worker->to_daemon.count = worker->to_worker.count = worker->held_count = 0;
+        worker->session = 0;
+    }
+    model->returns = true;
     for (uint32_t i = 0; i < model->worker_count; i++)
         worker_start(model, i);
-    model_start_daemon(model);
+    model->returns = false;
 }
 
 static void move_worker(struct model *model, uint32_t index)
@@ -57,10 +110,10 @@ static void fault(struct model *model, uint32_t index)
     struct worker *worker = &model->workers[index];
     bool is_there = worker->session && worker->state >= WORKER_IDLE && !worker->dying;
 
-    switch (model_random(model, 12)) {
+    switch (model_random(model, 14)) {
     case 0:
         if (is_there) {
-            model_trace(model, "worker %u is killed", index);
+            model_trace(model, "worker %s%u is killed", model->name, index);
             worker->dying = true;
         }
         break;
@@ -70,9 +123,13 @@ static void fault(struct model *model, uint32_t index)
         if (worker->dying)
             model_end_session(model, index);
         break;
-    case 4: worker->stopped = is_there; break;
+    case 4:
+        worker->stopped = is_there;
+        break;
     case 5:
-    case 6: worker->stopped = false; break;
+    case 6:
+        worker->stopped = false;
+        break;
     case 7:
         if (is_there && !worker->stopped)
             worker_disconnect(model, index);
@@ -83,9 +140,17 @@ static void fault(struct model *model, uint32_t index)
         break;
     case 9:
         if (!model_random(model, 4)) {
-            model_kill_daemon(model);
-            model_start_daemon(model);
+            model_kill_daemon(model->world);
+            model_start_daemon(model->world);
         }
+        break;
+    case 10:
+        if (is_there && worker->state == WORKER_RUNNING && worker->joined)
+            model_checkpoint(model, index);
+        break;
+    case 11:
+        if (!model_random(model, 8))
+            return_to_checkpoint(model);
         break;
     default:
         if (is_there)
@@ -94,94 +159,102 @@ static void fault(struct model *model, uint32_t index)
     }
 }
 
-static void wild_step(struct model *model)
+static void wild_step(struct world *world)
 {
-    uint32_t index = (uint32_t)model_random(model, model->worker_count);
+    struct model *model = &world->jobs[world_random(world, world->job_count)];
+    uint32_t index = (uint32_t)world_random(world, model->worker_count);
+    uint32_t feed = (uint32_t)world_random(world, world->feed_count);
     struct worker *worker = &model->workers[index];
 
-    model->now_ns += 1 + model_random(model, 1000);
-    switch (model_random(model, 16)) {
+    world->now_ns += 1 + world_random(world, 1000);
+    switch (world_random(world, 16)) {
     case 0:
     case 1:
-    case 2: model_take(model); break;
+    case 2:
+        world_take(world, feed);
+        break;
     case 3:
     case 4:
-    case 5: model_publish(model); break;
+    case 5:
+        world_publish(world, feed);
+        break;
     case 6:
     case 7:
-    case 8: model_receive(model, index); break;
+    case 8:
+        model_receive(model, index);
+        break;
     case 9:
     case 10:
     case 11:
         if (!worker->stopped && !worker->dying)
             worker_receive(model, index);
         break;
-    case 12: move_worker(model, index); break;
+    case 12:
+        move_worker(model, index);
+        break;
     case 13:
     case 14:
         if (!worker->stopped && !worker->dying && worker->state >= WORKER_IDLE)
             worker_act(model, index);
         break;
     default:
-        if (model_random(model, 3))
-            model_tick(model);
+        if (world_random(world, 3))
+            world_tick(world);
         else
             fault(model, index);
     }
 }
 
-/* Everybody does what is his to do, nothing breaks: it has to come to an end. */
-static void fair_round(struct model *model)
+static void produce_all(struct world *world)
 {
-    model->now_ns += 1000;
-    while (model->fill_count)
-        model_publish(model);
-    for (uint32_t i = 0; i < model->options.slot_count; i++)
-        model_take(model);
-    for (uint32_t i = 0; i < model->worker_count; i++) {
-        struct worker *worker = &model->workers[i];
-        worker->stopped = false;
-        if (worker->dying)
-            model_end_session(model, i);
-        move_worker(model, i);
-        while (worker->to_daemon.count)
-            model_receive(model, i);
-        while (worker->to_worker.count)
-            worker_receive(model, i);
-        if (worker->state == WORKER_RUNNING)
-            worker_finish(model, i);
+    for (uint32_t f = 0; f < world->feed_count; f++) {
+        while (world->fill_count[f])
+            world_publish(world, f);
+        for (uint32_t i = 0; i < world->options.slot_count; i++)
+            world_take(world, f);
     }
 }
 
-static bool all_have_seen_ends(const struct model *model)
+/* Everybody does what is his to do, nothing breaks: it has to come to an end. */
+static void fair_round(struct world *world)
 {
-    for (uint32_t i = 0; i < model->worker_count; i++)
-        if (model->workers[i].ends < 2)
-            return false;
+    world->now_ns += 1000;
+    produce_all(world);
+    world_tick(world);
+    for (uint32_t j = 0; j < world->job_count; j++)
+        for (uint32_t i = 0; i < world->jobs[j].worker_count; i++) {
+            struct model *model = &world->jobs[j];
+            struct worker *worker = &model->workers[i];
+            worker->stopped = false;
+            if (worker->dying)
+                model_end_session(model, i);
+            move_worker(model, i);
+            while (worker->to_daemon.count)
+                model_receive(model, i);
+            while (worker->to_worker.count)
+                worker_receive(model, i);
+            if (worker->state == WORKER_RUNNING)
+                worker_finish(model, i);
+        }
+}
+
+static bool all_have_seen_ends(const struct world *world)
+{
+    for (uint32_t j = 0; j < world->job_count; j++)
+        for (uint32_t i = 0; i < world->jobs[j].worker_count; i++)
+            if (world->jobs[j].workers[i].ends < 2)
+                return false;
     return true;
 }
 
-static void end_fairly(struct model *model)
+/* Whoever comes next finds every slot of a feed FREE. */
+static void check_free(struct world *world)
 {
+    struct model *model = &world->jobs[0];
+    uint64_t last = model->epoch + 100;
     struct trajd_core_feed_info info;
-    uint32_t round = 0;
-    uint64_t last;
+    uint32_t all_free = 0;
 
-    model_trace(model, "fair from here");
-    for (uint32_t i = 0; i < model->worker_count; i++)
-        model->workers[i].ends = 0;
-    while (!model->failed && !all_have_seen_ends(model) && round++ < FAIR_ROUNDS) {
-        fair_round(model);
-        model_check(model);
-    }
-    if (!all_have_seen_ends(model))
-        model_fail(model, "no end in sight after %u fair rounds", round);
-    while (model->fill_count)
-        model_publish(model);
-    for (uint32_t i = 0; i < model->worker_count; i++)
-        model_end_session(model, i);
-    /* Whoever comes next finds every slot FREE. */
-    last = model->epoch + 100;
     for (uint32_t i = 0; i < model->parts; i++) {
         worker_start(model, i);
         worker_connect(model, i);
@@ -192,27 +265,63 @@ static void end_fairly(struct model *model)
         worker_open(model, i, false);
         model_receive(model, i);
     }
-    trajd_core_feed_info(model->feed, &info);
-    if (info.slots_free != model->options.slot_count)
-        model_fail(model, "%u of %u slots are FREE at the end", info.slots_free, model->options.slot_count);
+    for (uint32_t f = 0; f < world->feed_count; f++) {
+        trajd_core_feed_info(world->feeds[f], &info);
+        all_free += info.members && info.slots_free == world->options.slot_count;
+    }
+    if (!all_free)
+        model_fail(model, "slots are not FREE at the end");
 }
 
-static bool run_seed(struct model *model, uint64_t seed, const char *directory)
+static void end_fairly(struct world *world)
 {
-    set_up(model, seed, directory);
-    for (uint32_t step = 0; step < WILD_STEPS && !model->failed; step++) {
-        wild_step(model);
-        model_check(model);
+    uint32_t round = 0;
+
+    model_trace(&world->jobs[0], "fair from here");
+    for (uint32_t j = 0; j < world->job_count; j++)
+        for (uint32_t i = 0; i < world->jobs[j].worker_count; i++)
+            world->jobs[j].workers[i].ends = 0;
+    while (!world->failed && !all_have_seen_ends(world) && round++ < FAIR_ROUNDS) {
+        fair_round(world);
+        world_check(world);
     }
-    if (!model->failed)
-        end_fairly(model);
-    trajd_core_destroy(&model->core);
-    if (!model->failed)
+    if (!all_have_seen_ends(world))
+        model_fail(&world->jobs[0], "no end in sight after %u fair rounds", round);
+    for (uint32_t f = 0; f < world->feed_count; f++)
+        while (world->fill_count[f])
+            world_publish(world, f);
+    for (uint32_t j = 0; j < world->job_count; j++)
+        for (uint32_t i = 0; i < world->jobs[j].worker_count; i++)
+            model_end_session(&world->jobs[j], i);
+    check_free(world);
+}
+
+static void print_failure(const struct world *world, uint64_t seed)
+{
+    for (uint32_t j = 0; j < world->job_count; j++)
+        fprintf(stderr, "seed %llu: job %s: %s, %u workers%s\n", (unsigned long long)seed,
+                world->jobs[j].name, world->jobs[j].mode == TRAJD_WIRE_SHARD ? "shard" : "share",
+                world->jobs[j].worker_count, world->jobs[j].has_remote ? ", others on another node" : "");
+    fprintf(stderr, "%u slots for %u jobs, G %u, %llu windows\n%s", world->options.slot_count,
+            world->options.job_count, world->options.global_batch,
+            (unsigned long long)world->options.epoch_length,
+            world->trace_length > TRACE_SHOWN ? world->trace + world->trace_length - TRACE_SHOWN
+                                              : world->trace);
+}
+
+static bool run_seed(struct world *world, uint64_t seed, const char *directory)
+{
+    set_up(world, seed, directory);
+    for (uint32_t step = 0; step < WILD_STEPS * world->job_count && !world->failed; step++) {
+        wild_step(world);
+        world_check(world);
+    }
+    if (!world->failed)
+        end_fairly(world);
+    trajd_core_destroy(&world->core);
+    if (!world->failed)
         return true;
-    fprintf(stderr, "seed %llu: %s, %u workers, %u slots, G %u, %llu windows\n%s", (unsigned long long)seed,
-            model->mode == TRAJD_WIRE_SHARD ? "shard" : "share", model->worker_count, model->options.slot_count,
-            model->options.global_batch, (unsigned long long)model->options.epoch_length,
-            model->trace_length > TRACE_SHOWN ? model->trace + model->trace_length - TRACE_SHOWN : model->trace);
+    print_failure(world, seed);
     return false;
 }
 
@@ -232,18 +341,21 @@ int main(int argc, char **argv)
 {
     uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
     uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 0) : argc > 1 ? 1 : DEFAULT_COUNT;
-    struct model *model = malloc(sizeof *model);
+    struct world *world = calloc(1, sizeof *world);
     char directory[] = "/tmp/trajd-model-XXXXXX";
     uint64_t failed = 0;
 
-    if (!model || !mkdtemp(directory)) {
+    if (world)
+        world->jobs = calloc(MODEL_JOBS, sizeof *world->jobs);
+    if (!world || !world->jobs || !mkdtemp(directory)) {
         fprintf(stderr, "model: %s\n", strerror(errno));
         return 1;
     }
     for (uint64_t seed = first; seed < first + count && !failed; seed++)
-        failed += !run_seed(model, seed, directory);
+        failed += !run_seed(world, seed, directory);
     remove_journals(directory);
-    free(model);
+    free(world->jobs);
+    free(world);
     printf("%llu seeds from %llu: %s\n", (unsigned long long)count, (unsigned long long)first,
            failed ? "failed" : "every invariant held");
     return failed != 0;

@@ -35,13 +35,14 @@ static void add_lease(struct trajd_wire_leases *leases, const struct trajd_wire_
 void worker_start(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
-    uint32_t credit = 2 + (uint32_t)model_random(model, model->options.max_credit - 1);
+    uint32_t credit = 2 + (uint32_t)model_random(model, model->world->options.max_credit - 1);
     uint64_t ends = worker->ends;
 
     model_trace(model, "worker %u starts", index);
     memset(worker, 0, sizeof *worker);
     worker->credit = credit;
     worker->ends = ends;
+    worker->resumes = model->returns;
     worker->state = WORKER_HELLO;
 }
 
@@ -116,9 +117,10 @@ void worker_open(struct model *model, uint32_t index, bool wild)
     *open = (struct trajd_wire_open){
         .request = ++worker->request,
         .feed = trajd_wire_text("feed"),
+        .job = trajd_wire_text(model->name),
         .mode = model->mode,
-        .rank = is_shard ? index : 0,
-        .world = is_shard ? model->worker_count : 1,
+        .rank = is_shard ? model_rank(model, index) : 0,
+        .world = is_shard ? model->ranks : 1,
         .credit = worker->credit,
         .epoch = worker->epoch,
         .next = model_epoch_begin(model, worker->epoch),
@@ -130,6 +132,15 @@ void worker_open(struct model *model, uint32_t index, bool wild)
         open->next = worker->knows_epoch ? worker->next : model_frontier(model, index);
     else if (!is_shard && !open->fresh && model_random(model, 2))
         open->next = 0;
+    for (uint32_t i = 0; is_shard && model->has_remote && i < model->worker_count; i++)
+        open->local.list[open->local.count++] = model_rank(model, i);
+    worker->resumes = worker->resumes && worker->refusals < 4; /* the others are not to be stopped */
+    if (worker->resumes && !wild && !worker->joined) {
+        open->epoch = worker->epoch = model->token_epoch;
+        open->next = 0;
+        open->fresh = true;
+        open->resume = (struct trajd_wire_bytes){model->token, model->token_size};
+    }
     worker->next = open->next;
     worker->last_open = *open;
     for (uint32_t i = 0; i < worker->held_count; i++)
@@ -173,6 +184,7 @@ static void on_opened(struct model *model, uint32_t index, const struct trajd_wi
         model_fail(model, "worker %u asked for epoch %llu and gets %llu", index,
                    (unsigned long long)worker->epoch, (unsigned long long)opened->epoch);
     worker->state = WORKER_RUNNING;
+    worker->resumes = false;
     worker->knows_epoch = worker->joined = true;
     worker->refusals = 0;
     give_back_untaken(model, index); /* not before: of a lost OPEN the daemon would take it for DONE */
@@ -225,6 +237,20 @@ static void on_epoch_end(struct model *model, uint32_t index, const struct trajd
     worker->ends++;
 }
 
+/* Sent away: opens again where it stands. */
+static void leave(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+
+    model_trace(model, "worker %s%u is sent away", model->name, index);
+    for (uint32_t i = 0; i < worker->held_count; i++)
+        worker->held[i].left = true;
+    worker->has_left = true;
+    worker->state = WORKER_IDLE;
+    memset(&worker->last_ack, 0, sizeof worker->last_ack);
+    give_back_untaken(model, index);
+}
+
 void worker_receive(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
@@ -254,6 +280,8 @@ void worker_receive(struct model *model, uint32_t index)
         on_epoch_end(model, index, &message.epoch_end);
         break;
     default:
+        if (message.op == TRAJD_WIRE_ERROR && message.error.request == 0 && worker->state == WORKER_RUNNING)
+            leave(model, index);
         if (message.op != TRAJD_WIRE_ERROR || message.error.request != worker->request)
             break;
         model_trace(model, "worker %u is refused: %.*s", index, (int)message.error.message.size,
@@ -268,14 +296,15 @@ void worker_receive(struct model *model, uint32_t index)
 static void say_done(struct model *model, struct worker *worker, struct held *held,
                      struct trajd_wire_ack *ack)
 {
-    uint64_t behind = held->position + model->options.global_batch;
+    uint64_t behind = held->position + model->world->options.global_batch;
 
     if (held->done || held->left)
         return;
     held->done = true;
     add_lease(&ack->done, &held->lease);
     if (model->mode == TRAJD_WIRE_SHARD && held->epoch == worker->epoch && worker->joined)
-        worker->next = behind < model->options.epoch_length ? behind : model->options.epoch_length;
+        worker->next =
+            behind < model->world->options.epoch_length ? behind : model->world->options.epoch_length;
 }
 
 /* next(): DONE for what was returned before, then the oldest that is there. */
