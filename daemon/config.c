@@ -1,5 +1,6 @@
 #include "daemon/config_keys.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -37,6 +38,7 @@ const struct trajd_config_key trajd_config_keys[] = {
 };
 #define CONFIG_KEY_COUNT (sizeof trajd_config_keys / sizeof trajd_config_keys[0])
 const size_t trajd_config_key_count = CONFIG_KEY_COUNT;
+static_assert(CONFIG_KEY_COUNT <= TRAJD_CONFIG_MAX_KEYS, "struct trajd_config has room for the texts of all keys");
 static const char *const sections[] = {"memory", "threads", "index", "listen", "limits", NULL};
 
 /* "64MiB", or "50%" of the memory that is free when the daemon starts. */
@@ -65,6 +67,7 @@ static enum trajd_status read_key(struct trajd_config *config, const struct traj
     enum trajd_status status = TRAJD_OK;
     int64_t number;
 
+    config->texts[key - trajd_config_keys] = node->value;
     switch (key->type) {
     case KEY_STRING:
         return trajd_yaml_string(yaml, node, field, error);

@@ -11,6 +11,7 @@
 
 #define TRAJD_CONFIG_MAX_DATASETS 64
 #define TRAJD_CONFIG_MAX_FEEDS 64
+#define TRAJD_CONFIG_MAX_KEYS 64
 
 struct trajd_tuning;
 
@@ -47,6 +48,7 @@ struct trajd_config {
     struct trajd_yaml *yaml;      /* owns all strings but the paths, which are */
     char *resolved[2 * TRAJD_CONFIG_MAX_DATASETS + 5]; /* relative to the file's folder */
     uint32_t resolved_count;
+    const char *texts[TRAJD_CONFIG_MAX_KEYS]; /* of the keys of config_keys.h: as they were written; NULL: nowhere */
 };
 
 /* A key of the command line, "memory.store=50%": in place of what the file says, or (is_preset) where it says nothing.

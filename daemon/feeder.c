@@ -168,6 +168,7 @@ static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct traj
 {
     const struct trajd_feed_options feed = {.name = feeder->name,
                                             .instance_of = options->instance_of,
+                                            .is_hidden = options->is_hidden,
                                             .schema = &feeder->schema,
                                             .slot_count = feeder->spec->slot_count,
                                             .max_credit = options->max_credit,

@@ -24,6 +24,7 @@ struct trajd_feeder_options {
     const char *instance_of;              /* or NULL: of the feed that it is another production of, with a ring of its own */
     struct trajd_window_spec *spec;       /* owned by the feeder from a successful create on, if owns_spec */
     bool owns_spec;
+    bool is_hidden;                       /* its feed is found by nobody until trajd_server_change shows it */
     const char *text;                     /* copied: what the specification was read from, if a job sent it; else NULL */
     struct trajd_dataset *const *datasets;/* [spec->part_count], of spec->parts; must outlive the feeder */
     const struct trajd_tuning *tuning;    /* of the kernels, or NULL; must outlive the feeder */

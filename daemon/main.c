@@ -18,6 +18,7 @@
 
 #define DRAIN_MS 5000
 #define TURN_MS 1000
+#define RELOAD_TURN_MS 20 /* while a reload is going on */
 #define STUCK_NS INT64_C(30000000000)
 
 #define MAX_VALUES 32
@@ -141,32 +142,62 @@ static int exit_status(enum trajd_status status)
 }
 
 /* True when no worker has been here for exit_idle, counted from READY at the earliest. */
-static bool is_left(const struct trajd_pipeline *pipeline, const struct trajd_config *config, int64_t ready_ns)
+static bool is_left(const struct trajd_pipeline *pipeline, int64_t exit_idle_ns, int64_t ready_ns)
 {
     const int64_t empty_ns = trajd_pipeline_empty_since_ns(pipeline);
 
-    return config->exit_idle_ns && empty_ns &&
-           trajd_now_ns() - (empty_ns > ready_ns ? empty_ns : ready_ns) >= config->exit_idle_ns;
+    return exit_idle_ns && empty_ns && trajd_now_ns() - (empty_ns > ready_ns ? empty_ns : ready_ns) >= exit_idle_ns;
+}
+
+/* Reloads that SIGHUP asks for: the service manager is told that one begins, and that it has ended. One that is asked for while
+ * another is going on begins after it. */
+struct reloading {
+    bool is_wanted, is_running;
+};
+
+static void turn_reloading(struct reloading *reloading, struct trajd_pipeline *pipeline, const struct trajd_config_source *source,
+                           const struct trajd_notify *notify, const struct trajd_log *log)
+{
+    struct trajd_reload reload;
+
+    if (reloading->is_running) {
+        trajd_pipeline_get_reload(pipeline, &reload);
+        if (reload.is_running)
+            return;
+        reloading->is_running = false;
+        if (reload.status)
+            LOG(log, ERROR, "reload refused, the configuration stays as it was: %s", reload.message);
+        else
+            LOG(log, INFO, "reloaded: %s", reload.message);
+        trajd_notify_send(notify, NULL, "READY=1");
+    }
+    if (!reloading->is_wanted)
+        return;
+    *reloading = (struct reloading){.is_running = true};
+    trajd_notify_reloading(notify, NULL);
+    trajd_pipeline_reload(pipeline, source);
 }
 
 /* Until SIGTERM, SIGINT or exit_idle: keeps the watchdog fed as long as every thread turns. */
-static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_config *config,
+static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_config_source *source,
                          const struct trajd_notify *notify, const struct trajd_log *log, const sigset_t *signals)
 {
     const int64_t ready_ns = trajd_now_ns();
     const int64_t turn_ns = notify->watchdog_ns && notify->watchdog_ns / 3 < TURN_MS * INT64_C(1000000)
                                 ? notify->watchdog_ns / 3 : TURN_MS * INT64_C(1000000);
-    const struct timespec turn = {turn_ns / 1000000000, turn_ns % 1000000000};
+    const struct timespec turn = {turn_ns / 1000000000, turn_ns % 1000000000}, short_turn = {0, RELOAD_TURN_MS * 1000000};
+    struct reloading reloading = {0};
     bool told = false;
 
     for (;;) {
-        const int signal = sigtimedwait(signals, NULL, &turn);
+        const int signal = sigtimedwait(signals, NULL, reloading.is_running ? &short_turn : &turn);
         char line[160];
 
         if (signal == SIGTERM || signal == SIGINT)
             return;
         if (signal == SIGHUP)
-            LOG(log, WARNING, "SIGHUP: a running feed is never changed; restart to take up a new configuration");
+            reloading.is_wanted = true;
+        turn_reloading(&reloading, pipeline, source, notify, log);
         if (!trajd_pipeline_is_alive(pipeline, STUCK_NS, line, sizeof line)) {
             if (!told)
                 LOG(log, ERROR, "%s has not turned for %lld s: the watchdog is not fed", line,
@@ -175,8 +206,8 @@ static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_con
             continue;
         }
         told = false;
-        if (is_left(pipeline, config, ready_ns)) {
-            LOG(log, INFO, "no worker for %g s (exit_idle)", (double)config->exit_idle_ns / 1e9);
+        if (is_left(pipeline, trajd_pipeline_exit_idle_ns(pipeline), ready_ns)) {
+            LOG(log, INFO, "no worker for %g s (exit_idle)", (double)trajd_pipeline_exit_idle_ns(pipeline) / 1e9);
             return;
         }
         trajd_notify_send(notify, NULL, "WATCHDOG=1");
@@ -194,11 +225,12 @@ static void tell_ready(const struct trajd_log *log, int fd)
     close(fd);
 }
 
-static enum trajd_status serve(const struct trajd_config *config, int ready_fd, const struct trajd_log *log,
+static enum trajd_status serve(struct trajd_config *config, const struct command_line *line, const struct trajd_log *log,
                                struct trajd_error *error)
 {
     struct trajd_pipeline *pipeline = NULL;
     struct trajd_notify notify;
+    const struct trajd_config_source source = {line->config, line->values, line->value_count};
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status;
     sigset_t signals;
@@ -218,8 +250,8 @@ static enum trajd_status serve(const struct trajd_config *config, int ready_fd, 
     if (!status) {
         LOG(log, INFO, "ready after %.1f ms", (double)(trajd_now_ns() - begin_ns) / 1e6);
         trajd_notify_send(&notify, NULL, "READY=1");
-        tell_ready(log, ready_fd);
-        wait_for_end(pipeline, config, &notify, log, &signals);
+        tell_ready(log, line->ready_fd);
+        wait_for_end(pipeline, &source, &notify, log, &signals);
         LOG(log, INFO, "stopping");
         trajd_notify_send(&notify, NULL, "STOPPING=1");
         trajd_pipeline_drain(pipeline, DRAIN_MS);
@@ -249,7 +281,7 @@ int main(int argc, char **argv)
         status = trajd_pipeline_create(config, &log, false, stdout, &pipeline, &error);
         trajd_pipeline_destroy(&pipeline);
     } else if (!status)
-        status = serve(config, line.ready_fd, &log, &error);
+        status = serve(config, &line, &log, &error);
     if (status)
         LOG(&log, ERROR, "%s", error.message);
     trajd_config_destroy(&config);

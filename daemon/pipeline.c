@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/clock.h"
 #include "daemon/base/paths.h"
 #include "daemon/memory.h"
 
@@ -60,35 +61,48 @@ static void log_quarantine(const struct trajd_pipeline *pipeline, const struct t
             LOG(pipeline->log, WARNING, "dataset %s: quarantined: %s", dataset->name, index->episodes[e].quarantine);
 }
 
-static enum trajd_status open_datasets(struct trajd_pipeline *pipeline, struct trajd_error *error)
+enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline, const struct trajd_config *config,
+                                              const struct trajd_config_dataset *from, uint64_t store_bytes,
+                                              struct trajd_dataset **dataset, struct trajd_error *error)
 {
-    const struct trajd_config *config = pipeline->config;
     char indexer[PATH_MAX], layouts[PATH_MAX];
+    const struct trajd_dataset_options options = {
+        .name = from->name,
+        .store_budget_bytes = store_bytes,
+        .reader_count = config->reader_threads,
+        .index = {.path = from->path,
+                  .layout = from->layout,
+                  .layout_directory = layouts,
+                  .cache_directory = cache_directory(config),
+                  .indexer_path = indexer,
+                  .child_count = config->index_children ? config->index_children : processor_count(),
+                  .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000)}};
+    enum trajd_status status;
 
     if (!trajd_paths_indexer(indexer, sizeof indexer) || !trajd_paths_layouts(layouts, sizeof layouts))
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "neither beside this program nor below its prefix: trajd-indexer, or the layouts");
-    for (uint32_t d = 0; d < config->dataset_count; d++) {
-        struct trajd_dataset_options options = {
-            .name = config->datasets[d].name,
-            .store_budget_bytes = config->store_bytes / config->dataset_count,
-            .reader_count = config->reader_threads,
-            .index = {.path = config->datasets[d].path,
-                      .layout = config->datasets[d].layout,
-                      .layout_directory = layouts,
-                      .cache_directory = cache_directory(config),
-                      .indexer_path = indexer,
-                      .child_count = config->index_children ? config->index_children : processor_count(),
-                      .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000)}};
-        enum trajd_status status = trajd_dataset_open(&options, &pipeline->datasets[d], error);
+    status = trajd_dataset_open(&options, dataset, error);
+    if (!status)
+        log_quarantine(pipeline, *dataset);
+    return status;
+}
+
+static enum trajd_status open_datasets(struct trajd_pipeline *pipeline, struct trajd_error *error)
+{
+    struct trajd_holdings *now = pipeline->now;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t d = 0; d < now->config->dataset_count && !status; d++) {
+        status = trajd_pipeline_open_dataset(pipeline, now->config, &now->config->datasets[d],
+                                             now->config->store_bytes / now->config->dataset_count, &now->datasets[d], error);
         if (status)
-            return status;
+            break;
         pthread_mutex_lock(&pipeline->mutex); /* the server's thread may be describing them */
-        pipeline->dataset_count++;
+        now->dataset_count++;
         pthread_mutex_unlock(&pipeline->mutex);
-        log_quarantine(pipeline, pipeline->datasets[d]);
     }
-    return TRAJD_OK;
+    return status;
 }
 
 /* The sockets' folder is made where it is missing, for us alone; its parent must exist. */
@@ -101,7 +115,7 @@ static enum trajd_status make_directory(const char *path, struct trajd_error *er
 
 static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct trajd_error *error)
 {
-    const struct trajd_config *config = pipeline->config;
+    const struct trajd_config *config = pipeline->first_config;
     const char *runtime = config->runtime ? config->runtime : getenv("RUNTIME_DIRECTORY");
     struct trajd_server_options options = {.runtime_directory = runtime ? runtime : "/run/trajd/main",
                                            .max_sessions = config->max_sessions,
@@ -113,7 +127,7 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
                                            .context = pipeline,
                                            .feed_idle_ms = (uint32_t)(config->feed_idle_ns / 1000000),
                                            .answers_asks = true,
-                                           .feed_names = pipeline->feed_names,
+                                           .feed_names = pipeline->now->feed_names,
                                            .group_access = config->group_access,
                                            .remote = {.address = config->listen_tcp,
                                                       .keys = config->listen_keys,
@@ -126,8 +140,6 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
         return status;
     if (getrandom(&options.instance_id, sizeof options.instance_id, 0) != sizeof options.instance_id)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "no random number for the instance");
-    for (uint32_t f = 0; f < config->feed_count; f++)
-        pipeline->feed_names[f] = config->feeds[f]->feed_name;
     status = trajd_server_create(&options, &pipeline->server, error);
     if (!status)
         LOG(pipeline->log, INFO, "serving at %s", options.runtime_directory);
@@ -148,13 +160,12 @@ static enum trajd_status start_asker(struct trajd_pipeline *pipeline, struct tra
 static enum trajd_status start_statistician(struct trajd_pipeline *pipeline, struct trajd_error *error)
 {
     const struct trajd_statistician_options options = {
-        .pool = pipeline->pool, .cache_directory = cache_directory(pipeline->config), .log = pipeline->log};
+        .pool = pipeline->pool, .cache_directory = cache_directory(pipeline->first_config), .log = pipeline->log};
 
     return trajd_statistician_create(&options, &pipeline->statistician, error);
 }
 
-/* Training and validation that are not normalised alike are a mistake that nothing else shows. */
-static void warn_of_norms(struct trajd_pipeline *pipeline, FILE *report)
+void trajd_pipeline_warn_of_norms(struct trajd_pipeline *pipeline, FILE *report)
 {
     for (uint32_t a = 0; a < pipeline->feeder_count; a++)
         for (uint32_t b = a + 1; b < pipeline->feeder_count; b++) {
@@ -172,8 +183,8 @@ static void warn_of_norms(struct trajd_pipeline *pipeline, FILE *report)
 
 static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *report, struct trajd_error *error)
 {
-    for (uint32_t f = 0; f < pipeline->config->feed_count; f++) {
-        struct trajd_window_spec *spec = pipeline->config->feeds[f];
+    for (uint32_t f = 0; f < pipeline->now->config->feed_count; f++) {
+        struct trajd_window_spec *spec = pipeline->now->config->feeds[f];
         const struct trajd_feed_source source = {.name = spec->feed_name, .spec = spec};
         struct trajd_feeder *feeder;
         enum trajd_status status = trajd_pipeline_add_feeder(pipeline, &source, &feeder, error);
@@ -182,11 +193,11 @@ static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *repo
         if (report)
             trajd_feeder_describe(feeder, report, false);
     }
-    warn_of_norms(pipeline, report);
+    trajd_pipeline_warn_of_norms(pipeline, report);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_pipeline_create(const struct trajd_config *config, const struct trajd_log *log, bool serve,
+enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struct trajd_log *log, bool serve,
                                         FILE *report, struct trajd_pipeline **out, struct trajd_error *error)
 {
     struct trajd_pipeline *pipeline = calloc(1, sizeof *pipeline);
@@ -194,9 +205,14 @@ enum trajd_status trajd_pipeline_create(const struct trajd_config *config, const
     enum trajd_status status;
 
     *out = NULL;
-    if (!pipeline)
+    if (!pipeline || !(pipeline->now = calloc(1, sizeof *pipeline->now))) {
+        free(pipeline);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the pipeline");
-    pipeline->config = config;
+    }
+    pipeline->first_config = pipeline->now->config = config;
+    pipeline->exit_idle_ns = config->exit_idle_ns;
+    for (uint32_t f = 0; f < config->feed_count; f++)
+        pipeline->now->feed_names[f] = config->feeds[f]->feed_name;
     pipeline->log = log;
     pthread_mutex_init(&pipeline->mutex, NULL);
     pthread_cond_init(&pipeline->asked, NULL);
@@ -219,6 +235,23 @@ enum trajd_status trajd_pipeline_create(const struct trajd_config *config, const
         trajd_pipeline_destroy(&pipeline);
     *out = pipeline;
     return status;
+}
+
+void trajd_pipeline_reload(struct trajd_pipeline *pipeline, const struct trajd_config_source *source)
+{
+    pthread_mutex_lock(&pipeline->mutex);
+    pipeline->reload.is_running = true;
+    pipeline->reload.began_ns = trajd_now_ns();
+    pipeline->reload_from = *source;
+    pthread_cond_signal(&pipeline->asked);
+    pthread_mutex_unlock(&pipeline->mutex);
+}
+
+void trajd_pipeline_get_reload(struct trajd_pipeline *pipeline, struct trajd_reload *reload)
+{
+    pthread_mutex_lock(&pipeline->mutex);
+    *reload = pipeline->reload;
+    pthread_mutex_unlock(&pipeline->mutex);
 }
 
 void trajd_pipeline_drain(struct trajd_pipeline *pipeline, uint32_t timeout_ms)
@@ -248,8 +281,11 @@ void trajd_pipeline_destroy(struct trajd_pipeline **out)
     }
     trajd_statistician_destroy(&pipeline->statistician);
     trajd_server_destroy(&pipeline->server);
-    for (uint32_t d = 0; d < pipeline->dataset_count; d++)
-        trajd_dataset_destroy(&pipeline->datasets[d]);
+    for (uint32_t d = 0; d < pipeline->now->dataset_count; d++)
+        trajd_dataset_destroy(&pipeline->now->datasets[d]);
+    if (pipeline->now->config != pipeline->first_config)
+        trajd_config_destroy(&pipeline->now->config);
+    free(pipeline->now);
     trajd_pool_destroy(&pipeline->pool);
     pthread_cond_destroy(&pipeline->asked);
     pthread_mutex_destroy(&pipeline->mutex);

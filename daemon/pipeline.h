@@ -20,10 +20,32 @@
 
 struct trajd_pipeline;
 
+/* Where a configuration comes from; must live as long as the pipeline. */
+struct trajd_config_source {
+    const char *path;
+    const struct trajd_config_value *values;
+    uint32_t value_count;
+};
+
+/* The last reload, or the one that is going on. */
+struct trajd_reload {
+    uint64_t count;         /* that have ended */
+    bool is_running;
+    int64_t began_ns;       /* CLOCK_MONOTONIC */
+    enum trajd_status status; /* TRAJD_OK: what the file says is in force; else all is as it was */
+    char message[1024];     /* what has changed, or why nothing has */
+};
+
 /* Opens every dataset that a feed of the config uses and, with `serve`, the sockets; makes and starts the feeds. Returns when a worker
- * could be served. Without `serve` (--check) it opens and plans everything and serves nothing. `report` gets the feeds in words. */
-enum trajd_status trajd_pipeline_create(const struct trajd_config *config, const struct trajd_log *log, bool serve,
+ * could be served. Without `serve` (--check) it opens and plans everything and serves nothing. `report` gets the feeds in words. The
+ * configuration must live as long as the pipeline, which may take feeds out of it (trajd_pipeline_reload). */
+enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struct trajd_log *log, bool serve,
                                         FILE *report, struct trajd_pipeline **pipeline, struct trajd_error *error);
+
+/* Has the configuration read again and what differs in it made so, as far as it can while feeds are read: all of it, or nothing.
+ * Feeds that stay are not touched. Returns at once; one at a time. Only with `serve`. */
+void trajd_pipeline_reload(struct trajd_pipeline *pipeline, const struct trajd_config_source *source);
+void trajd_pipeline_get_reload(struct trajd_pipeline *pipeline, struct trajd_reload *reload);
 
 /* Tells workers to stop and waits up to timeout_ms for leases to come back. */
 void trajd_pipeline_drain(struct trajd_pipeline *pipeline, uint32_t timeout_ms);
@@ -31,6 +53,8 @@ void trajd_pipeline_destroy(struct trajd_pipeline **pipeline);
 
 /* True while every thread has taken a turn within the last limit_ns; else the name of one that has not is written to `stuck`. */
 bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, char *stuck, size_t size);
+/* The configuration's exit_idle. */
+int64_t trajd_pipeline_exit_idle_ns(const struct trajd_pipeline *pipeline);
 /* CLOCK_MONOTONIC since when no worker has been here; 0: there are workers. */
 int64_t trajd_pipeline_empty_since_ns(const struct trajd_pipeline *pipeline);
 /* "2 feeds, 12 workers, 41 k windows/s": for the service manager's status line. */

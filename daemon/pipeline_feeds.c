@@ -6,11 +6,11 @@
 #define SPEC_PREFIX "spec:"
 #define INSTANCE_MARK '#' /* of the names of instances; no name of the configuration has one */
 
-static struct trajd_dataset *find_dataset(struct trajd_pipeline *pipeline, const char *name)
+struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings, const char *name)
 {
-    for (uint32_t d = 0; d < pipeline->dataset_count; d++)
-        if (strcmp(pipeline->datasets[d]->name, name) == 0)
-            return pipeline->datasets[d];
+    for (uint32_t d = 0; d < holdings->dataset_count; d++)
+        if (strcmp(holdings->datasets[d]->name, name) == 0)
+            return holdings->datasets[d];
     return NULL;
 }
 
@@ -21,7 +21,7 @@ static const char *state_directory(const struct trajd_config *config)
 
 static uint64_t rings_left(struct trajd_pipeline *pipeline)
 {
-    uint64_t left = pipeline->config->rings_bytes;
+    uint64_t left = pipeline->now->config->rings_bytes;
 
     pthread_mutex_lock(&pipeline->mutex);
     for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
@@ -33,48 +33,57 @@ static uint64_t rings_left(struct trajd_pipeline *pipeline)
 }
 
 /* The feed of the configuration that a feed's `statistics_from:` names; NULL: none. */
-static const struct trajd_window_spec *find_statistics_spec(const struct trajd_pipeline *pipeline, const struct trajd_window_spec *spec)
+static const struct trajd_window_spec *find_statistics_spec(const struct trajd_holdings *holdings, const struct trajd_window_spec *spec)
 {
-    for (uint32_t f = 0; spec->statistics_from && f < pipeline->config->feed_count; f++)
-        if (strcmp(pipeline->config->feeds[f]->feed_name, spec->statistics_from) == 0)
-            return pipeline->config->feeds[f];
+    for (uint32_t f = 0; spec->statistics_from && f < holdings->config->feed_count; f++)
+        if (strcmp(holdings->config->feeds[f]->feed_name, spec->statistics_from) == 0)
+            return holdings->config->feeds[f];
     return NULL;
 }
 
-enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, const struct trajd_feed_source *source,
-                                    struct trajd_feeder **feeder, struct trajd_error *error)
+enum trajd_status trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
+                                             const struct trajd_feed_source *source, uint64_t rings_left_bytes,
+                                             struct trajd_feeder **feeder, struct trajd_error *error)
 {
-    const char *name = source->name;
     struct trajd_window_spec *spec = source->spec;
-    const struct trajd_window_spec *statistics_spec = find_statistics_spec(pipeline, spec);
+    const struct trajd_window_spec *statistics_spec = find_statistics_spec(holdings, spec);
     struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
-    const struct trajd_feeder_options options = {.name = name,
+    const struct trajd_feeder_options options = {.name = source->name,
                                                  .instance_of = source->instance_of,
                                                  .spec = spec,
                                                  .owns_spec = source->text != NULL,
+                                                 .is_hidden = source->is_hidden,
                                                  .text = source->text,
                                                  .datasets = datasets,
-                                                 .tuning = pipeline->config->tuning_table,
+                                                 .tuning = pipeline->first_config->tuning_table,
                                                  .pool = pipeline->pool,
                                                  .server = pipeline->server,
-                                                 .journal_directory = state_directory(pipeline->config),
-                                                 .max_credit = pipeline->config->max_credit,
-                                                 .rings_left_bytes = rings_left(pipeline),
+                                                 .journal_directory = state_directory(pipeline->first_config),
+                                                 .max_credit = pipeline->first_config->max_credit,
+                                                 .rings_left_bytes = rings_left_bytes,
                                                  .statistician = pipeline->statistician,
                                                  .statistics_spec = statistics_spec,
                                                  .statistics_dataset =
-                                                     statistics_spec ? find_dataset(pipeline, statistics_spec->parts[0].dataset) : NULL,
+                                                     statistics_spec ? trajd_holdings_find(holdings, statistics_spec->parts[0].dataset)
+                                                                     : NULL,
                                                  .log = pipeline->log};
-    enum trajd_status status;
 
     for (uint32_t p = 0; p < spec->part_count; p++)
-        if (!(datasets[p] = find_dataset(pipeline, spec->parts[p].dataset)))
-            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: no dataset %s in this daemon's configuration", name,
+        if (!(datasets[p] = trajd_holdings_find(holdings, spec->parts[p].dataset)))
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: no dataset %s in this daemon's configuration", source->name,
                                    spec->parts[p].dataset);
-    if (pipeline->feeder_count >= pipeline->config->max_feeds)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: %u feeds are open, and limits.feeds is %u", name,
-                               pipeline->feeder_count, pipeline->config->max_feeds);
-    status = trajd_feeder_create(&options, feeder, error);
+    return trajd_feeder_create(&options, feeder, error);
+}
+
+enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, const struct trajd_feed_source *source,
+                                            struct trajd_feeder **feeder, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    if (pipeline->feeder_count >= pipeline->now->config->max_feeds)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: %u feeds are open, and limits.feeds is %u", source->name,
+                               pipeline->feeder_count, pipeline->now->config->max_feeds);
+    status = trajd_pipeline_make_feeder(pipeline, pipeline->now, source, rings_left(pipeline), feeder, error);
     if (status)
         return status;
     pthread_mutex_lock(&pipeline->mutex);
@@ -144,12 +153,17 @@ enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, cons
 
 /* ---- instances: jobs that are elsewhere than those which read a feed ---- */
 
+size_t trajd_pipeline_family_length(const char *name)
+{
+    return strcspn(name, (const char[]){INSTANCE_MARK, 0});
+}
+
 static bool is_instance(const struct trajd_feeder *feeder, const char *family)
 {
     const char *name = trajd_feeder_name(feeder);
     const size_t length = strlen(family);
 
-    return strncmp(name, family, length) == 0 && (!name[length] || name[length] == INSTANCE_MARK);
+    return trajd_pipeline_family_length(name) == length && strncmp(name, family, length) == 0;
 }
 
 /* Any feeder of the family, which shows how the others are made; *name: one that is free. */
@@ -185,11 +199,11 @@ enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, 
                                "feed %s: other jobs read it and are elsewhere in it; a ring of its own for this one is %llu bytes, "
                                "and memory.rings leaves %llu: raise memory.rings, or wait for the others",
                                family, (unsigned long long)wanted, (unsigned long long)left);
-    if (pipeline->feeder_count >= pipeline->config->max_feeds)
+    if (pipeline->feeder_count >= pipeline->now->config->max_feeds)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
                                "feed %s: other jobs read it and are elsewhere in it; another production for this one would be "
                                "feed %u, and limits.feeds is %u: raise limits.feeds, or wait for the others",
-                               family, pipeline->feeder_count + 1, pipeline->config->max_feeds);
+                               family, pipeline->feeder_count + 1, pipeline->now->config->max_feeds);
     source.text = trajd_feeder_text(model);
     if (source.text)
         return add_from_text(pipeline, &source, feeder, error);
@@ -202,16 +216,18 @@ enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipel
     char names[256] = "";
     size_t used = 0;
 
-    for (uint32_t f = 0; pipeline->feed_names[f] && used < sizeof names; f++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", f ? ", " : "", pipeline->feed_names[f]);
+    for (uint32_t f = 0; pipeline->now->feed_names[f] && used < sizeof names; f++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", f ? ", " : "", pipeline->now->feed_names[f]);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no feed %s here (there are: %s)", name,
                            used ? names : "none; send a specification");
 }
 
-/* Those of the configuration stay. */
+bool trajd_pipeline_is_configured(const struct trajd_feeder *feeder)
+{
+    return strncmp(trajd_feeder_name(feeder), SPEC_PREFIX, sizeof SPEC_PREFIX - 1) != 0;
+}
+
 bool trajd_pipeline_may_close(const struct trajd_feeder *feeder)
 {
-    const char *name = trajd_feeder_name(feeder);
-
-    return strncmp(name, SPEC_PREFIX, sizeof SPEC_PREFIX - 1) == 0 || strchr(name, INSTANCE_MARK);
+    return !trajd_pipeline_is_configured(feeder) || strchr(trajd_feeder_name(feeder), INSTANCE_MARK);
 }

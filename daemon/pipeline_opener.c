@@ -42,6 +42,19 @@ static void serve_request(struct trajd_pipeline *pipeline, struct trajd_opener_r
                         status ? &error : NULL);
 }
 
+static void run_reload(struct trajd_pipeline *pipeline)
+{
+    char message[sizeof pipeline->reload.message];
+    const enum trajd_status status = trajd_reload_run(pipeline, message, sizeof message);
+
+    pthread_mutex_lock(&pipeline->mutex);
+    pipeline->reload.is_running = false;
+    pipeline->reload.status = status;
+    pipeline->reload.count++;
+    strcpy(pipeline->reload.message, message);
+    pthread_mutex_unlock(&pipeline->mutex);
+}
+
 static void *run_opener(void *context)
 {
     struct trajd_pipeline *pipeline = context;
@@ -50,10 +63,16 @@ static void *run_opener(void *context)
     for (;;) {
         struct trajd_opener_request request;
         struct trajd_feeder *idle = NULL;
-        while (!pipeline->stop && !pipeline->request_count && !(idle = take_idle(pipeline)))
+        while (!pipeline->stop && !pipeline->request_count && !pipeline->reload.is_running && !(idle = take_idle(pipeline)))
             pthread_cond_wait(&pipeline->asked, &pipeline->mutex);
         if (pipeline->stop && !idle)
             break;
+        if (pipeline->reload.is_running && !idle) {
+            pthread_mutex_unlock(&pipeline->mutex);
+            run_reload(pipeline);
+            pthread_mutex_lock(&pipeline->mutex);
+            continue;
+        }
         if (idle) {
             pthread_mutex_unlock(&pipeline->mutex);
             LOG(pipeline->log, INFO, "feed %s: closed, nobody has read it for a while", trajd_feeder_name(idle));

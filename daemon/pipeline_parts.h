@@ -1,5 +1,5 @@
 /* What the files of the pipeline share: pipeline.c starts and ends it, pipeline_feeds.c makes feeders, pipeline_opener.c answers OPEN,
- * pipeline_view.c tells what there is. */
+ * pipeline_view.c tells what there is, reload.c changes it. */
 #ifndef TRAJD_DAEMON_PIPELINE_PARTS_H
 #define TRAJD_DAEMON_PIPELINE_PARTS_H
 
@@ -19,19 +19,27 @@ struct trajd_opener_request {
     bool is_instance; /* another production of the feed `name` */
 };
 
-struct trajd_pipeline {
-    const struct trajd_config *config;
-    const struct trajd_log *log;
+/* A configuration, and its datasets as they are open. */
+struct trajd_holdings {
+    struct trajd_config *config;
     uint32_t dataset_count;
     struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
+    const char *feed_names[TRAJD_CONFIG_MAX_FEEDS + 1];
+};
+
+struct trajd_pipeline {
+    const struct trajd_log *log;
+    const struct trajd_config *first_config; /* the caller's: what no reload changes, and texts that are used to the end */
     struct trajd_pool *pool;
     struct trajd_statistician *statistician;
     struct trajd_server *server;
-    const char *feed_names[TRAJD_CONFIG_MAX_FEEDS + 1];
+    int64_t exit_idle_ns; /* atomic */
 
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* guards what follows; `now` and the feeders are changed by the main thread (before READY) and then the opener
+                              alone, which look at them without it */
     pthread_cond_t asked;
     bool stop;
+    struct trajd_holdings *now;
     uint32_t feeder_count;
     struct trajd_feeder *feeders[TRAJD_PIPELINE_MAX_FEEDERS];
     bool is_idle[TRAJD_PIPELINE_MAX_FEEDERS]; /* the server said so: the opener closes it, if it still is */
@@ -41,10 +49,20 @@ struct trajd_pipeline {
     pthread_t opener;
     bool opener_running;
     struct trajd_asker *asker;
+    struct trajd_reload reload; /* the last one */
+    struct trajd_config_source reload_from;
 
     uint64_t windows_before; /* of the status line; the main thread's own */
     int64_t windows_at_ns;
 };
+
+/* ---- pipeline.c ---- */
+
+enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline, const struct trajd_config *config,
+                                              const struct trajd_config_dataset *from, uint64_t store_bytes,
+                                              struct trajd_dataset **dataset, struct trajd_error *error);
+/* Tells of training and validation that are not normalised alike, a mistake that nothing else shows. */
+void trajd_pipeline_warn_of_norms(struct trajd_pipeline *pipeline, FILE *report);
 
 /* ---- pipeline_feeds.c: by the main thread before READY, then by the opener alone ---- */
 
@@ -53,8 +71,14 @@ struct trajd_feed_source {
     const char *name, *instance_of;
     struct trajd_window_spec *spec; /* the configuration's, or read from */
     const char *text;               /* what a job sent */
+    bool is_hidden;                 /* the feed is to be shown later, by trajd_server_change */
 };
 
+struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings, const char *name);
+/* Makes a feeder of what `holdings` has, whose ring takes at most rings_left_bytes; lists it nowhere. */
+enum trajd_status trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
+                                             const struct trajd_feed_source *source, uint64_t rings_left_bytes,
+                                             struct trajd_feeder **feeder, struct trajd_error *error);
 /* Makes a feeder and lists it; with a text the feeder owns the spec, if it could be made. */
 enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, const struct trajd_feed_source *source,
                                             struct trajd_feeder **feeder, struct trajd_error *error);
@@ -70,6 +94,10 @@ void trajd_pipeline_name_spec(const char *text, char *name, size_t size);
 /* NULL: there is none. The first with the mutex held, the second without. */
 struct trajd_feeder *trajd_pipeline_find_listed(struct trajd_pipeline *pipeline, const char *name);
 struct trajd_feeder *trajd_pipeline_find_feeder(struct trajd_pipeline *pipeline, const char *name);
+/* A feed of the configuration, or another production of one; else a job has sent it. */
+bool trajd_pipeline_is_configured(const struct trajd_feeder *feeder);
+/* The name without what tells instances apart: its length. */
+size_t trajd_pipeline_family_length(const char *name);
 /* Feeds of the configuration stay, whoever reads them. */
 bool trajd_pipeline_may_close(const struct trajd_feeder *feeder);
 
@@ -81,6 +109,11 @@ void trajd_pipeline_stop_opener(struct trajd_pipeline *pipeline);
 void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char *name, const char *spec, size_t spec_length);
 void trajd_pipeline_on_open_instance(void *context, uint64_t request_id, const char *name);
 void trajd_pipeline_on_feed_idle(void *context, struct trajd_feed *feed);
+
+/* ---- reload.c; on the opener's thread ---- */
+
+/* Reads pipeline->reload_from and makes it so, all or nothing; `message` says what, or why not. */
+enum trajd_status trajd_reload_run(struct trajd_pipeline *pipeline, char *message, size_t size);
 
 /* ---- pipeline_view.c ---- */
 

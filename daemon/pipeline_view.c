@@ -3,6 +3,15 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/json.h"
 
+static void describe_reload(const struct trajd_reload *reload, FILE *out)
+{
+    fprintf(out, ",\"reload\":{\"count\":%llu,\"running\":%s,\"began_ns\":%lld,\"applied\":%s,\"message\":",
+            (unsigned long long)reload->count, reload->is_running ? "true" : "false", (long long)reload->began_ns,
+            reload->count && !reload->is_running && !reload->status ? "true" : "false");
+    trajd_json_text(out, reload->is_running ? "" : reload->message);
+    fputc('}', out);
+}
+
 size_t trajd_pipeline_describe(void *context, char *json, size_t size)
 {
     struct trajd_pipeline *pipeline = context;
@@ -13,8 +22,8 @@ size_t trajd_pipeline_describe(void *context, char *json, size_t size)
         return 0;
     pthread_mutex_lock(&pipeline->mutex);
     fprintf(out, "\"datasets\":[");
-    for (uint32_t d = 0; d < pipeline->dataset_count; d++) {
-        const struct trajd_dataset *dataset = pipeline->datasets[d];
+    for (uint32_t d = 0; d < pipeline->now->dataset_count; d++) {
+        const struct trajd_dataset *dataset = pipeline->now->datasets[d];
         struct trajd_store_stats store;
         trajd_store_get_stats(dataset->store, &store);
         fprintf(out, "%s{\"name\":", d ? "," : "");
@@ -39,8 +48,9 @@ size_t trajd_pipeline_describe(void *context, char *json, size_t size)
             fputc(',', out);
         trajd_feeder_describe(pipeline->feeders[f], out, true);
     }
-    pthread_mutex_unlock(&pipeline->mutex);
     fputc(']', out);
+    describe_reload(&pipeline->reload, out);
+    pthread_mutex_unlock(&pipeline->mutex);
     fflush(out);
     length = ftell(out);
     if (ferror(out) || length < 0 || (size_t)length >= size)
@@ -96,6 +106,11 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
     }
     pthread_mutex_unlock(&pipeline->mutex);
     return alive;
+}
+
+int64_t trajd_pipeline_exit_idle_ns(const struct trajd_pipeline *pipeline)
+{
+    return __atomic_load_n(&pipeline->exit_idle_ns, __ATOMIC_RELAXED); /* a number on its own: orders nothing */
 }
 
 int64_t trajd_pipeline_empty_since_ns(const struct trajd_pipeline *pipeline)

@@ -25,6 +25,7 @@ int cli_bench(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_diff(int argc, char **argv);
 int cli_stats(int argc, char **argv);
+int cli_reload(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 
 /* "trajctl: MESSAGE" on stderr; returns CLI_FAILED. */

@@ -422,6 +422,15 @@ void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *
     pthread_mutex_unlock(&store->lock);
 }
 
+void trajd_store_raise_budget(struct trajd_store *store, uint64_t more_bytes)
+{
+    pthread_mutex_lock(&store->lock);
+    store->budget_bytes += more_bytes;
+    store->stats.budget_bytes = store->budget_bytes;
+    pthread_cond_broadcast(&store->work); /* a reader may have waited for room */
+    pthread_mutex_unlock(&store->lock);
+}
+
 void trajd_store_get_stats(const struct trajd_store *store, struct trajd_store_stats *stats)
 {
     struct trajd_store *unlocked = (struct trajd_store *)store; /* only its lock changes */

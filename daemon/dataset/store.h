@@ -70,6 +70,9 @@ enum trajd_status trajd_store_pin(struct trajd_store *store, const struct trajd_
                                   uint32_t episode_index, const void **rows, struct trajd_error *error);
 void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index);
 
+/* More room, from now on. */
+void trajd_store_raise_budget(struct trajd_store *store, uint64_t more_bytes);
+
 void trajd_store_get_stats(const struct trajd_store *store, struct trajd_store_stats *stats);
 
 #endif

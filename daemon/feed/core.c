@@ -120,7 +120,7 @@ enum trajd_status trajd_core_add_feed(struct trajd_core *core, const struct traj
 
     if (status)
         return status;
-    if (trajd_core_find_feed(core, trajd_wire_text(options->name)))
+    if (!options->is_hidden && trajd_core_find_feed(core, trajd_wire_text(options->name)))
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s is there already", options->name);
     made = calloc(1, sizeof *made);
     if (!made)
@@ -201,9 +201,19 @@ void *trajd_core_feed_user(const struct trajd_core_feed *feed)
 struct trajd_core_feed *trajd_core_find_feed(struct trajd_core *core, struct trajd_wire_text name)
 {
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        if (trajd_wire_text_equals(name, feed->options.name))
+        if (!feed->options.is_hidden && trajd_wire_text_equals(name, feed->options.name))
             return feed;
     return NULL;
+}
+
+void trajd_core_show_feed(struct trajd_core_feed *feed, bool shown)
+{
+    feed->options.is_hidden = !shown;
+}
+
+void trajd_core_set_feed_names(struct trajd_core *core, const char *const *names)
+{
+    core->options.feed_names = names;
 }
 
 bool trajd_feed_wants(const struct trajd_core_feed *feed)
@@ -348,6 +358,7 @@ void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_
         .slots_ready = feed->ready.count,
         .stalled_ns = feed->stalled_ns,
         .idle_since_ns = feed->idle_since_ns,
+        .is_hidden = feed->options.is_hidden,
     };
     fill_job_info(first_job(feed), &info->job);
 }

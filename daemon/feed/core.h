@@ -56,6 +56,7 @@ void trajd_core_destroy(struct trajd_core **core);
 struct trajd_core_feed_options {
     const char *name;        /* copied; <= TRAJD_WIRE_MAX_NAME */
     const char *instance_of; /* copied; the feed that this one is another production of, with a ring of its own; or NULL */
+    bool is_hidden;        /* nobody finds it by its name, which another may have, until trajd_core_show_feed */
     uint32_t slot_count;   /* 3 to TRAJD_CORE_MAX_SLOTS */
     uint32_t max_credit;   /* >= 2; above TRAJD_WIRE_MAX_LEASES it is that */
     uint32_t global_batch; /* G >= 1 */
@@ -84,6 +85,10 @@ void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **fe
 uint32_t trajd_core_feed_id(const struct trajd_core_feed *feed);
 const char *trajd_core_feed_name(const struct trajd_core_feed *feed);
 void *trajd_core_feed_user(const struct trajd_core_feed *feed);
+/* From now on OPENs find it, or (hidden) find it no more. Of feeds that are shown no two have the same name. */
+void trajd_core_show_feed(struct trajd_core_feed *feed, bool shown);
+/* What WELCOME tells from now on. */
+void trajd_core_set_feed_names(struct trajd_core *core, const char *const *names);
 /* By name; NULL if there is none. */
 struct trajd_core_feed *trajd_core_find_feed(struct trajd_core *core, struct trajd_wire_text name);
 
@@ -222,6 +227,7 @@ struct trajd_core_feed_info {
     uint32_t slots_free, slots_filling, slots_ready;
     uint64_t stalled_ns;  /* production was wanted and no slot was FREE */
     uint64_t idle_since_ns; /* no session has been on the feed since; 0: there is one */
+    bool is_hidden;
 };
 void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_feed_info *info);
 

@@ -355,7 +355,7 @@ struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t sess
     trajd_job_plan(feed, open, token, &core->start);
     for (struct trajd_core_feed *other = core->feeds; other; other = other->next) {
         int here = 0;
-        if (strcmp(trajd_core_family(other), trajd_core_family(feed)) == 0)
+        if (!other->options.is_hidden && strcmp(trajd_core_family(other), trajd_core_family(feed)) == 0)
             here = rate(other, session, open, &core->start);
         if (here && here >= best_rate) { /* the oldest of equals: it stands last */
             best = other;

@@ -46,6 +46,7 @@ enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema, str
 struct trajd_feed_options {
     const char *name; /* as OPEN names it; for a spec that a job sent: "spec:" and its hash */
     const char *instance_of; /* the feed that this one is another production of, with a ring of its own; or NULL */
+    bool is_hidden;          /* no OPEN finds it until trajd_server_change shows it */
     const struct trajd_feed_schema *schema; /* copied */
     uint32_t slot_count;                    /* >= 3 */
     uint32_t max_credit;                    /* a session's, >= 2 */
@@ -117,6 +118,19 @@ bool trajd_feed_close_if_idle(struct trajd_feed *feed);
 /* Ends a feed: takers return TRAJD_ERR_CLOSED, its sessions get ERROR; the ring lives while workers map it.
  * Waits for threads that are in take; none may begin one after. */
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **feed);
+/* Feeds that come and go together, in one moment for whoever opens one. */
+struct trajd_server_change {
+    struct trajd_feed *const *out; /* [out_count]: closed as by trajd_feed_close, found by no OPEN any more; to be removed */
+    struct trajd_feed *const *in;  /* [in_count]: hidden ones, to be shown */
+    uint32_t out_count, in_count;
+    const char *const *feed_names; /* as in the options, from now on */
+    uint32_t feed_idle_ms;
+};
+/* Makes it, unless a session is on one of those that go, or about to be: then TRAJD_ERR_BUSY, *busy is its index in `out`,
+ * and nothing has changed. */
+enum trajd_status trajd_server_change(struct trajd_server *server, const struct trajd_server_change *change, uint32_t *busy);
+/* False: a session is on the feed, or about to be. It may be otherwise in the next moment. */
+bool trajd_feed_is_idle(struct trajd_feed *feed);
 /* The answer to open_feed: a feed that was added (again fine), or NULL and why not. */
 void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
                          const struct trajd_error *error);

@@ -58,6 +58,7 @@ static enum trajd_status enter_core(struct trajd_server *server, const struct tr
     const struct trajd_core_feed_options core = {
         .name = options->name,
         .instance_of = options->instance_of,
+        .is_hidden = options->is_hidden,
         .slot_count = options->slot_count,
         .max_credit = options->max_credit,
         .global_batch = options->schema->global_batch,
@@ -178,12 +179,49 @@ static bool is_awaited(const struct trajd_feed *feed)
     return false;
 }
 
-bool trajd_feed_close_if_idle(struct trajd_feed *feed)
+static bool is_idle(const struct trajd_feed *feed)
 {
     struct trajd_core_feed_info info;
-    pthread_mutex_lock(&feed->server->mutex);
     trajd_core_feed_info(feed->core, &info);
-    const bool idle = info.members == 0 && !is_awaited(feed);
+    return info.members == 0 && !is_awaited(feed);
+}
+
+bool trajd_feed_is_idle(struct trajd_feed *feed)
+{
+    pthread_mutex_lock(&feed->server->mutex);
+    const bool idle = is_idle(feed);
+    pthread_mutex_unlock(&feed->server->mutex);
+    return idle;
+}
+
+enum trajd_status trajd_server_change(struct trajd_server *server, const struct trajd_server_change *change, uint32_t *busy)
+{
+    enum trajd_status status = TRAJD_OK;
+    pthread_mutex_lock(&server->mutex);
+    for (uint32_t i = 0; i < change->out_count && status == TRAJD_OK; i++) {
+        if (!is_idle(change->out[i])) {
+            *busy = i;
+            status = TRAJD_ERR_BUSY;
+        }
+    }
+    for (uint32_t i = 0; i < change->out_count && status == TRAJD_OK; i++) {
+        trajd_core_show_feed(change->out[i]->core, false);
+        close_locked(change->out[i]);
+    }
+    for (uint32_t i = 0; i < change->in_count && status == TRAJD_OK; i++)
+        trajd_core_show_feed(change->in[i]->core, true);
+    if (status == TRAJD_OK) {
+        trajd_core_set_feed_names(server->core, change->feed_names);
+        server->options.feed_idle_ms = change->feed_idle_ms;
+    }
+    pthread_mutex_unlock(&server->mutex);
+    return status;
+}
+
+bool trajd_feed_close_if_idle(struct trajd_feed *feed)
+{
+    pthread_mutex_lock(&feed->server->mutex);
+    const bool idle = is_idle(feed);
     if (idle)
         close_locked(feed);
     pthread_mutex_unlock(&feed->server->mutex);

@@ -155,6 +155,10 @@ static void append_lists(struct text *text, struct trajd_server *server, uint64_
     append(&list, ",\"feeds\":[");
     for (const struct trajd_feed *feed = server->feeds; feed != NULL && list.room - list.length > 2048;
          feed = feed->next) {
+        struct trajd_core_feed_info info;
+        trajd_core_feed_info(feed->core, &info);
+        if (info.is_hidden)
+            continue;
         append(&list, "%s", comma);
         append_feed(&list, feed);
         comma = ",";

@@ -30,6 +30,24 @@ stranger_does_not() {
     cat /tmp/refusal; grep -i "permission denied" /tmp/refusal
 }
 second_config() { systemctl start trajd@lab; is trajd@lab ActiveState active; receives root /run/trajd/lab; systemctl stop trajd@lab; [ ! -e /run/trajd/lab ]; }
+reload() { # a worker reads on while a feed comes and goes; what is wrong is refused, and the service goes on as it was
+    local pid; pid=$(property trajd MainPID)
+    as member trajctl bench train --seconds 60 --endpoint /run/trajd/main >/dev/null & local worker=$!
+    until_true 10 eval '[[ $(property trajd StatusText) == *"1 workers"* ]]'
+    cp /etc/trajd/trajd.yaml /tmp/before.yaml
+    sed '1,/^  train:/d; s/global_batch: 8/global_batch: 4/' /tmp/before.yaml | sed '1i\  probe:' >>/etc/trajd/trajd.yaml
+    systemctl reload trajd
+    journalctl -q -u trajd --no-pager | grep "reloaded: new feeds: probe" >/dev/null
+    as member trajctl recv probe --count 1 --endpoint /run/trajd/main >/dev/null
+    sed -i 's/global_batch: 8/global_batch: 2/' /etc/trajd/trajd.yaml
+    ! systemctl reload trajd || return 1
+    journalctl -q -u trajd --no-pager | grep "reload refused.*feeds.train: has changed, and workers read it" >/dev/null
+    cp /tmp/before.yaml /etc/trajd/trajd.yaml
+    until_true 10 systemctl reload trajd
+    is trajd ActiveState active
+    [ "$(property trajd MainPID)" = "$pid" ]
+    kill $worker # which fails if it has ended
+}
 killed_comes_back() {
     local before; before=$(property trajd MainPID)
     as member trajctl recv train --count 1 --job goes_on --endpoint /run/trajd/main >/dev/null
@@ -85,7 +103,7 @@ remove() {
     [ -z "$(find /usr /etc/systemd -name '*trajd*' -newer /srv/trajd.deb -not -path '*/driver*' | grep -v '/trajd.service.d')" ]
 }
 
-for step in install users start status_line directories member_reads stranger_does_not second_config killed_comes_back watchdog stop_with_worker \
+for step in install users start status_line directories member_reads stranger_does_not second_config reload killed_comes_back watchdog stop_with_worker \
             wrong_config_is_not_retried user_unit upgrade remove; do
     run $step
 done

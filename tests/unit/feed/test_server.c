@@ -249,6 +249,74 @@ static void test_unknown_feeds_and_specs_go_to_the_producer(void **state)
     peer_close(peer);
 }
 
+static enum trajd_wire_op open_feed(struct peer *peer, const char *name)
+{
+    struct trajd_wire_message message = {
+        .op = TRAJD_WIRE_OPEN,
+        .open = {.request = 11, .feed = trajd_wire_text(name), .world = 1, .credit = 2, .fresh = true}};
+    say(peer, &message);
+    do
+        assert_true(hear(peer, &message));
+    while (message.op == TRAJD_WIRE_BATCH);
+    return message.op;
+}
+
+static struct trajd_feed *add_hidden(const char *name)
+{
+    struct trajd_feed_tensor tensor = {
+        .name = "x", .role = "obs", .dtype = TRAJD_F32, .rank = 2, .shape = {4, 1}};
+    struct trajd_feed_schema schema = {.global_batch = 4, .tensor_count = 1, .tensors = &tensor};
+    struct trajd_error error;
+    struct trajd_feed *feed;
+    assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_OK);
+    const struct trajd_feed_options options = {.name = name,
+                                               .is_hidden = true,
+                                               .schema = &schema,
+                                               .slot_count = 3,
+                                               .max_credit = 2,
+                                               .window_count = 8,
+                                               .epoch_length = 8};
+    assert_int_equal(trajd_server_add_feed(producer_server(producer), &options, &feed, &error), TRAJD_OK);
+    return feed;
+}
+
+/* Feeds come and go in one moment, unless one that goes is read: then none does. */
+static void test_feeds_change_together(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"late", "later", NULL};
+    struct trajd_server *server = producer_server(producer);
+    struct trajd_feed *late = add_hidden("late"), *again = add_hidden("late"), *later = add_hidden("later");
+    struct trajd_feed *second[] = {again, later};
+    struct trajd_server_change change = {.in = &late, .in_count = 1, .feed_names = names, .feed_idle_ms = 1000};
+    struct peer *peer = peer_open();
+    struct trajd_wire_welcome welcome = hello(peer);
+    int fd = attach(&welcome);
+    uint32_t busy = 9;
+    assert_int_equal(open_feed(peer, "late"), TRAJD_WIRE_ERROR);
+    assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_OK);
+    assert_int_equal(open_feed(peer, "late"), TRAJD_WIRE_OPENED);
+    assert_false(trajd_feed_is_idle(late));
+    change = (struct trajd_server_change){
+        .out = &late, .out_count = 1, .in = second, .in_count = 2, .feed_names = names, .feed_idle_ms = 1000};
+    assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_ERR_BUSY);
+    assert_int_equal(busy, 0);
+    assert_int_equal(open_feed(peer, "later"), TRAJD_WIRE_ERROR); /* it leaves what it had open, too */
+    assert_true(trajd_feed_is_idle(late));
+    assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_OK);
+    struct trajd_fill fill;
+    assert_int_equal(trajd_feed_take(late, 10, &fill), TRAJD_ERR_CLOSED);
+    assert_int_equal(open_feed(peer, "late"), TRAJD_WIRE_OPENED); /* the other one of that name */
+    assert_false(trajd_feed_is_idle(again));
+    assert_int_equal(open_feed(peer, "later"), TRAJD_WIRE_OPENED);
+    trajd_server_remove_feed(server, &late);
+    struct peer *other = peer_open();
+    assert_int_equal(hello(other).feed_count, 2);
+    peer_close(other);
+    close(fd);
+    peer_close(peer);
+}
+
 static void test_garbage_is_dropped_and_counted(void **state)
 {
     (void)state;
@@ -505,6 +573,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_batch_from_hello_to_release, start, stop),
         cmocka_unit_test_setup_teardown(test_late_acks_are_counted, start, stop),
         cmocka_unit_test_setup_teardown(test_unknown_feeds_and_specs_go_to_the_producer, start, stop),
+        cmocka_unit_test_setup_teardown(test_feeds_change_together, start, stop),
         cmocka_unit_test_setup_teardown(test_garbage_is_dropped_and_counted, start, stop),
         cmocka_unit_test_setup_teardown(test_a_connection_without_session_is_told, start, stop),
         cmocka_unit_test_setup_teardown(test_tokens_open_fd_sock_once, start, stop),

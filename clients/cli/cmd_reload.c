@@ -1,0 +1,125 @@
+/* trajctl reload: has a daemon on this machine read its configuration again (SIGHUP), and with --wait tells what came of it. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clients/cli/cli.h"
+#include "clients/cli/cli_ask.h"
+#include "clients/cli/cli_feed.h"
+#include "daemon/base/clock.h"
+
+#define LOOK_NS 20000000L
+
+struct reload_arguments {
+    struct cli_feed_arguments feed; /* its endpoint */
+    const char *directory;
+    bool wait;
+};
+
+static bool parse(int argc, char **argv, struct reload_arguments *arguments)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--wait") == 0)
+            arguments->wait = true;
+        else if (strcmp(argv[i], "--endpoint") == 0 && i + 1 < argc)
+            arguments->feed.endpoint = argv[++i];
+        else
+            return cli_fail("%s: no such option, or its value is missing", argv[i]), false;
+    }
+    arguments->directory = arguments->feed.endpoint ? arguments->feed.endpoint : getenv("TRAJD_ENDPOINT");
+    if (!arguments->directory || !*arguments->directory)
+        arguments->directory = "/run/trajd/main";
+    if (strncmp(arguments->directory, "tcp://", 6) == 0)
+        return cli_fail("%s: only a daemon of this machine can be told to reload", arguments->directory), false;
+    return true;
+}
+
+/* The process that listens on the daemon's socket, as this process sees it; 0, and why, if there is none. A number from a file could be of
+ * another process by now, or of another namespace. */
+static pid_t find_daemon(const char *directory)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct ucred peer = {0};
+    socklen_t size = sizeof peer;
+    int fd;
+
+    if (snprintf(address.sun_path, sizeof address.sun_path, "%s/fd.sock", directory) >= (int)sizeof address.sun_path)
+        return cli_fail("%s: the path is too long for a socket", directory), 0;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address)) {
+        cli_fail("%s: %s", address.sun_path, errno == ENOENT || errno == ECONNREFUSED ? "no daemon is there" : strerror(errno));
+    } else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
+        cli_fail("%s: %s", address.sun_path, strerror(errno));
+        peer.pid = 0;
+    } else if (peer.pid <= 0) {
+        cli_fail("%s: the daemon is in another container: send it SIGHUP there", address.sun_path);
+        peer.pid = 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    return peer.pid;
+}
+
+/* The daemon's account of its last reload, as *yaml owns it; NULL, and why, if it cannot be had. */
+static const struct trajd_yaml_node *ask(struct trajd_client *client, struct trajd_yaml **yaml)
+{
+    const struct trajd_yaml_node *reload = NULL;
+    struct trajd_error error;
+    char *json = NULL;
+
+    if (trajd_client_status(client, 0, &json, &error) != TRAJD_OK || trajd_yaml_parse("status", json, strlen(json), yaml, &error) != TRAJD_OK)
+        cli_fail("%s", error.message);
+    else if (!(reload = trajd_yaml_get(trajd_yaml_root(*yaml), "reload")))
+        cli_fail("the daemon tells nothing of reloads: it is of an earlier version");
+    free(json);
+    return reload;
+}
+
+/* Until the first reload that began at `asked_ns` or later has ended. */
+static int wait_for_end(struct trajd_client *client, int64_t asked_ns)
+{
+    const struct timespec pause = {0, LOOK_NS};
+    int result = -1;
+
+    while (result < 0) {
+        struct trajd_yaml *yaml = NULL;
+        const struct trajd_yaml_node *reload = ask(client, &yaml);
+        if (!reload)
+            result = CLI_FAILED;
+        else if (cli_number(reload, "began_ns") < asked_ns || !strcmp(cli_text(reload, "running"), "true"))
+            nanosleep(&pause, NULL);
+        else if (strcmp(cli_text(reload, "applied"), "true") != 0)
+            result = cli_fail("refused, the configuration stays as it was: %s", cli_text(reload, "message"));
+        else
+            result = printf("%s\n", cli_text(reload, "message")) < 0;
+        trajd_yaml_destroy(&yaml);
+    }
+    return result;
+}
+
+int cli_reload(int argc, char **argv)
+{
+    struct reload_arguments arguments = {0};
+    struct trajd_client *client = NULL;
+    int result = CLI_OK;
+    int64_t asked_ns;
+    pid_t pid;
+
+    if (!parse(argc, argv, &arguments))
+        return cli_usage("reload");
+    pid = find_daemon(arguments.directory);
+    if (!pid || (arguments.wait && !(client = cli_connect(&arguments.feed, false))))
+        return CLI_FAILED;
+    asked_ns = trajd_now_ns();
+    if (kill(pid, SIGHUP))
+        result = cli_fail("process %ld: %s%s", (long)pid, strerror(errno), errno == EPERM ? ": its user and root can" : "");
+    else if (arguments.wait)
+        result = wait_for_end(client, asked_ns);
+    trajd_client_close(&client);
+    return result;
+}

@@ -1,0 +1,263 @@
+"""Reload: the configuration of a running daemon is read again and made so, all of it or nothing, while workers go on."""
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from conftest import BUILD, Daemon, wait_for
+
+import libtrajd as trajd
+
+TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
+DATASETS = "datasets:\n  demo: {{path: {path}, layout: demo}}\n"
+TRAIN = """\
+  train:
+    dataset: demo
+    global_batch: 8
+    slots: 32
+    anchor: {clock: actions}
+    outputs: {actions: {at: 0..3}}
+"""
+PROBE = """\
+  probe:
+    dataset: demo
+    global_batch: 4
+    anchor: {clock: actions}
+    outputs: {obs/robot0_eef_pos: {at: -1..0}}
+"""
+SPEC = "dataset: demo\nglobal_batch: 2\nanchor: {clock: actions}\noutputs: {actions: {at: 0}}\n"
+
+
+def reload(daemon):
+    """(exit status, what trajctl says)"""
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    done = subprocess.run([TRAJCTL, "reload", "--wait", "--endpoint", daemon.endpoint], capture_output=True, text=True, timeout=60,
+                          env=environment)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def rewrite(daemon, *pairs, more=""):
+    text = daemon.config.read_text()
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new, 1)
+    daemon.config.write_text(text + more)
+
+
+def refused(daemon, *words):
+    status, said = reload(daemon)
+    assert status == 1 and "refused, the configuration stays as it was" in said, said
+    for word in words:
+        assert word in said, said
+    return said
+
+
+def applied(daemon):
+    """What has changed; a worker that has just said goodbye may still be there for a moment."""
+    done = wait_for(lambda: (done := reload(daemon))[0] == 0 and done or "workers read it" not in done[1] and done)
+    assert done[0] == 0, done
+    return done[1]
+
+
+def read(client, feed=None, **options):
+    """The arrays of a batch, which is given back."""
+    if feed or options:
+        client.open(feed, **options)
+    batch = client.next()
+    arrays = batch.copy()
+    batch.release()
+    return arrays
+
+
+@pytest.fixture
+def one(daemon, demo_file):
+    """A daemon whose workers say goodbye before it is stopped."""
+    started, clients = daemon(DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN), []
+    connect = started.client
+    started.client = lambda: clients.append(connect()) or clients[-1]
+    yield started
+    for client in clients:
+        client.close()
+
+
+def test_a_new_feed_while_another_is_read(one):
+    worker = one.client()
+    fingerprint = worker.open("train", credit=2).fingerprint
+    first = worker.next()
+    rewrite(one, more=PROBE)
+    assert reload(one) == (0, "new feeds: probe")
+    late = one.client()
+    assert read(late, "probe")["obs/robot0_eef_pos"].shape == (4, 2, 3)
+    second = worker.next()
+    assert second.position == first.position + 8  # the same life: what was produced ahead, in its order
+    first.release()
+    second.release()
+    assert worker.open("train").fingerprint == fingerprint
+    rewrite(one, (PROBE, ""))
+    refused(one, "feeds.probe: is not there any more, and workers read it")
+    read(late)
+    late.close()
+    assert applied(one) == "feeds gone: probe"
+    with pytest.raises(Exception, match="no feed probe here .there are: train"):
+        one.client().open("probe")
+    assert [feed["name"] for feed in worker.status()["feeds"]] == ["train"]
+    assert one.text().count("reloaded: ") == 2 and one.text().count("reload refused") >= 1
+
+
+def test_all_or_nothing(one):
+    worker = one.client()
+    read(worker, "train")
+    before = worker.status()
+    rewrite(one, ("at: 0..3", "at: 0..7"), more=PROBE + "exit_idle: 5s\n")
+    refused(one, "feeds.train: has changed, and workers read it")
+    after = worker.status()
+    assert [f["feed_id"] for f in after["feeds"]] == [f["feed_id"] for f in before["feeds"]]
+    read(worker)
+    worker.close()
+    assert applied(one) == "new feeds: probe; changed feeds: train; keys: exit_idle"
+    assert read(one.client(), "train")["actions"].shape[1] == 8
+    assert reload(one) == (0, "nothing has changed")
+
+
+def test_what_is_wrong_is_said_and_nothing_changes(one, demo_file):
+    good = one.config.read_text()
+    one.config.write_text(good.replace("global_batch", "global_bach"))
+    refused(one, "trajd.yaml:11: feeds.train", "did you mean global_batch")
+    one.config.write_text(good + PROBE.replace("clock: actions", "clock: action"))
+    refused(one, "no clock action", "did you mean actions")
+    one.config.write_text(good.replace("store: 64MiB", "store: 65MiB").replace("feeds:", "  more: {path: nowhere.hdf5, layout: demo}\nfeeds:"))
+    refused(one, "nowhere.hdf5")
+    one.config.write_text(good + "threads: {resample: 7}\nlimits: {sessions: 7, feeds: 3}\nruntime: else\n".replace("runtime: else\n", ""))
+    refused(one, "threads.resample, limits.sessions: cannot change while the daemon runs")
+    one.config.write_text(good.replace("rings: 64MiB", "rings: 64KiB"))
+    refused(one, "memory.rings: 65536 bytes, and the feeds that stay have")
+    one.config.unlink()
+    refused(one, "trajd.yaml")
+    one.config.write_text(good)
+    assert reload(one) == (0, "nothing has changed")
+    read(one.client(), "train")
+
+
+def test_datasets_come_and_go(one, demo_file, tmp_path):
+    other = tmp_path / "other.hdf5"
+    other.write_bytes(demo_file.read_bytes())
+    worker = one.client()
+    worker.open("train")
+    more = f"  more: {{path: {other}, layout: demo}}\n"
+    rewrite(one, ("feeds:\n", more + "feeds:\n"), more=PROBE.replace("dataset: demo", "dataset: more"))
+    refused(one, "memory.store: the datasets that stay have all of its 64 MiB: raise it by what datasets.more is to have")
+    rewrite(one, ("store: 64MiB", "store: 96MiB"))
+    assert reload(one) == (0, "new feeds: probe; new or changed datasets: more; keys: memory.store")
+    read(worker)
+    stores = {d["name"]: d["store"]["budget_bytes"] >> 20 for d in worker.status()["datasets"]}
+    assert stores == {"demo": 64, "more": 32}
+    sent = one.client()
+    read(sent, spec=SPEC.replace("demo", "more"))
+    rewrite(one, (str(other), str(demo_file)))
+    refused(one, "datasets.more: has changed or is gone, feed spec:")
+    sent.close()
+    said = applied(one)
+    assert "changed feeds: probe" in said and "feeds gone: spec:" in said and "changed datasets: more" in said, said
+    rewrite(one, (f"  more: {{path: {demo_file}, layout: demo}}\n", ""), (PROBE.replace("dataset: demo", "dataset: more"), ""),
+            ("store: 96MiB", "store: 48MiB"))
+    refused(one, "memory.store: 48 MiB, and the datasets that stay have 64: it cannot shrink")
+    rewrite(one, ("store: 48MiB", "store: 80MiB"))
+    assert reload(one) == (0, "feeds gone: probe; datasets gone: more; keys: memory.store")
+    assert worker.status()["datasets"][0]["store"]["budget_bytes"] == 80 << 20
+    read(worker)
+
+
+def test_statistics_of_another_feed_go_with_it(daemon, demo_file):
+    normed = TRAIN.replace("at: 0..3", "at: 0..3, norm: mean_std")
+    one = daemon(DATASETS.format(path=demo_file) + "feeds:\n" + normed + normed.replace("train", "test") + "    statistics_from: train\n")
+    worker = one.client()
+    worker.open("test")
+    rewrite(one, ("global_batch: 8", "global_batch: 8\n    split: 0..0.5"))
+    refused(one, "feeds.train: has changed, feed test takes its statistics from it")
+    worker.close()
+    assert applied(one) == "changed feeds: train, test"
+
+
+def test_the_service_manager_is_told(one, tmp_path, demo_file):
+    one.stop()
+    path = tmp_path / "notify"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(path))
+    listener.settimeout(20)
+    os.environ["NOTIFY_SOCKET"] = str(path)
+    try:
+        one.start()
+    finally:
+        del os.environ["NOTIFY_SOCKET"]
+
+    def told():
+        while (text := listener.recv(4096).decode()).startswith(("STATUS", "WATCHDOG")):
+            pass
+        return text
+
+    assert told() == "READY=1"
+    for batch in ("16", "nonsense"):
+        rewrite(one, ("global_batch: ", f"global_batch: {batch} #"))
+        one.process.send_signal(signal.SIGHUP)
+        first, usec = told().split("\n")
+        assert first == "RELOADING=1" and int(usec.removeprefix("MONOTONIC_USEC=")) > 0
+        assert told() == "READY=1"
+
+
+def test_what_the_command_line_says_stays(tmp_path, demo_file):
+    one = Daemon(tmp_path, DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN)
+    with open(one.log, "a") as log:
+        one.process = subprocess.Popen([one.program, "--config", one.config, "--set", "memory.store=5%", "--set", "feed_idle=3s"],
+                                       env=one.environment(), stderr=log)
+    wait_for(lambda: "ready after" in one.text() or one.process.poll() is not None, 60, "READY")
+    rewrite(one, ("store: 64MiB", "store: 1GiB"), more=PROBE)
+    assert reload(one) == (0, "new feeds: probe")  # 5% of what is free now would be another figure
+    one.stop()
+
+
+def test_nobody_is_there(tmp_path):
+    for arguments, code, message in ((["--endpoint", tmp_path], 1, "no daemon is there"), (["--endpoint", "tcp://a:1"], 2, "of this machine"),
+                                     (["--now"], 2, "usage: trajctl reload")):
+        done = subprocess.run([TRAJCTL, "reload", *arguments], capture_output=True, text=True)
+        assert done.returncode == code and message in done.stderr, done.stderr
+
+
+def test_workers_open_and_read_while_feeds_come_and_go(one, demo_file):
+    """Reloads in a row, with workers that come and go on a feed that stays: none hears of them, and nothing is left behind."""
+    failures, stop = [], threading.Event()
+
+    def work(number):
+        try:
+            while not stop.is_set():
+                client = one.client()
+                client.open("train", job=str(number % 2))
+                for _ in range(3):
+                    client.next().release()
+                client.close()
+        except Exception as error:
+            failures.append(error)
+
+    def descriptors():
+        folder = f"/proc/{one.process.pid}/fd"
+        return sum(not os.readlink(f"{folder}/{fd}").endswith(".journal") for fd in os.listdir(folder))
+
+    assert reload(one)[0] == 0
+    before = descriptors()
+    workers = [threading.Thread(target=work, args=[n]) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    good = one.config.read_text()
+    for turn in range(12):
+        one.config.write_text(good + (PROBE.replace("global_batch: 4", f"global_batch: {4 + turn}") if turn % 3 else ""))
+        code, said = reload(one)
+        assert code == 0, said
+    one.config.write_text(good)
+    assert reload(one)[0] == 0
+    stop.set()
+    for worker in workers:
+        worker.join()
+    assert not failures, failures
+    wait_for(lambda: descriptors() <= before + 1, 20, "descriptors to be given back")  # the second job has a ring of its own
