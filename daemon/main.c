@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -222,6 +223,7 @@ static void tell_ready(const struct trajd_log *log, int fd)
         return;
     if (write(fd, "ready\n", 6) != 6)
         LOG(log, WARNING, "--ready-fd %d: %s", fd, strerror(errno));
+    flock(fd, LOCK_UN); /* whoever else has it open: a process that the starter forked, say */
     close(fd);
 }
 

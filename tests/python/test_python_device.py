@@ -1,5 +1,7 @@
 """Batches that are copied to a device one ahead: when they are given back, and what counts as worked on. The GPU is played here, on
 host memory, by a device whose copies end when the test says so; tests/gpu/test_python_cuda.py has a real one."""
+import gc
+
 import numpy as np
 import pytest
 
@@ -118,6 +120,21 @@ def test_what_is_ahead_is_not_done(producer, device):
     with trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20) as again:
         again.load_state_dict(state)
         assert next(again.epoch(0)).position == 8 * taken
+    other.close()
+
+
+def test_a_feed_that_is_forgotten(producer, device):
+    """Without close(): the ring is no longer the device's, and what was copied ahead is not DONE."""
+    one = producer()
+    other = trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20)  # only asks
+    feed = connect(one)
+    epoch = feed.epoch(0)
+    always_ahead(feed)
+    next(epoch), next(epoch)
+    assert device[0].rings and feed._stage._ahead is not None
+    del feed, epoch
+    gc.collect()
+    assert device[0].rings == [] and done_of(other) == 2
     other.close()
 
 

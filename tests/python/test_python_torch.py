@@ -2,21 +2,22 @@
 import copy
 import gc
 import json
-import multiprocessing
 import os
+import pathlib
 import pickle
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import trajd  # noqa: E402
 import trajd.torch  # noqa: E402
+from daemons import PROGRAM, wait_for  # noqa: E402
 from python_package import PACKAGE  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
@@ -181,3 +182,26 @@ def test_ranks_that_see_different_data(daemon, demo_file, tmp_path):
         other.stop()
     for text in said:
         assert "ranks 0 and 1 see different data" in text and "demo_7" in text and "another content" in text, text
+
+
+def test_a_dataset_of_a_configuration(demo_file, tmp_path, monkeypatch):
+    """As trajd.open: a private daemon, and each dataset a job of its own, whatever others of the session have taken."""
+    with tempfile.TemporaryDirectory(prefix="trajd") as folder:
+        for name in [name for name in os.environ if name.startswith(("TRAJD_", "SLURM_", "MASTER_"))]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("TRAJD_RUNTIME_DIR", folder)
+        monkeypatch.setenv("XDG_CACHE_HOME", folder)
+        monkeypatch.setenv("TRAJD_PROGRAM", str(PROGRAM))
+        (tmp_path / "demo.yaml").write_text("version: 1\nexit_idle: 1s\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + feed_of(demo_file))
+        whole = trajd.torch.FeedDataset(config=tmp_path / "demo.yaml", timeout=30)
+        ids = [batch["window_id"].tolist() for batch in DataLoader(whole, batch_size=None)]
+        part = trajd.torch.FeedDataset(config=tmp_path / "demo.yaml", feed="train", overrides={"global_batch": 32}, timeout=30)
+        taken = next(iter(part))["window_id"].tolist()
+        assert taken == ids[0] + ids[1] and len(part) == len(ids) // 2 + len(ids) % 2
+        again = trajd.torch.FeedDataset(config=tmp_path / "demo.yaml", timeout=30)
+        assert [batch["window_id"].tolist() for batch in again] == ids
+        pids = {session["pid"] for session in again.connect().status()["sessions"]}
+        assert pids == {os.getpid()}
+        for data in (whole, part, again):
+            data.close()
+        wait_for(lambda: not list(pathlib.Path(folder).glob("trajd-*/*/run/feed.sock")), 20, "the end of the daemon")

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional
 
-from . import _core, arrays
+from . import arrays
 from .errors import NotFound
 from .styles import Field, Plan, Tensor
 
@@ -143,24 +143,24 @@ class Batch(Mapping[str, Any]):
 
     @property
     def epoch(self) -> int:
-        return self._core.epoch
+        return int(self._core.epoch)
 
     @property
     def position(self) -> int:
-        return self._core.position
+        return int(self._core.position)
 
     @property
     def rows(self) -> int:
-        return self._core.row_count
+        return int(self._core.row_count)
 
     @property
     def row_begin(self) -> int:
-        return self._core.row_begin
+        return int(self._core.row_begin)
 
     @property
     def ready_ns(self) -> int:
         """CLOCK_MONOTONIC when the daemon had it ready, as time.monotonic_ns() counts."""
-        return self._core.ready_ns
+        return int(self._core.ready_ns)
 
     @property
     def window_id(self) -> Any:
@@ -208,7 +208,7 @@ class Batch(Mapping[str, Any]):
 
     @property
     def released(self) -> bool:
-        return self._core.released
+        return bool(self._core.released)
 
     def done(self) -> None:
         """It is worked on: it will not be handed out again, whoever dies. Said by itself when the next one is asked for."""

@@ -2,14 +2,20 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping, Optional, Union
+import uuid
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
 
+from . import launch
 from .feed import Feed
-from .settings import make
+from .settings import Config, Options, make
 from .topology import detect
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def connect(endpoint: Optional[str] = None, **options: Any) -> Feed:
+
+def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None, spec: Union[str, Mapping[str, Any], None] = None,
+            timeout: Optional[float] = None, **options: Unpack[Options]) -> Feed:
     """A feed of the daemon at `endpoint` (its runtime directory, or tcp://HOST:PORT; default $TRAJD_ENDPOINT, else /run/trajd/main).
 
     feed         the name of a feed in the daemon's configuration; or
@@ -33,11 +39,11 @@ def connect(endpoint: Optional[str] = None, **options: Any) -> Feed:
     name         shown by trajctl status
     key_file     of a tcp:// endpoint: what `trajctl keygen DIR --client NAME` made for this machine
     server_key   of a tcp:// endpoint: the daemon's public key, if it is not the one that key_file names"""
-    return Feed(make(endpoint=endpoint, **options))
+    return Feed(make(endpoint=endpoint, feed=feed, spec=spec, timeout=timeout, **options))
 
 
-def open(config: Union[str, "os.PathLike[str]", Mapping[str, Any]], *, feed: Optional[str] = None,
-         overrides: Optional[Mapping[str, Any]] = None, timeout: Optional[float] = None, **options: Any) -> Feed:
+def open(config: Config, *, feed: Optional[str] = None, overrides: Optional[Mapping[str, Any]] = None,
+         timeout: Optional[float] = None, **options: Unpack[Options]) -> Feed:
     """A feed of the configuration `config` (a path, or what would stand in the file as a dict): from the daemon at $TRAJD_ENDPOINT
     if that is set, else from a private daemon of this user, node, job and configuration, which is started if it does not run and
     ends a minute after its last worker. Should it die before, it is started again, and the feed goes on.
@@ -47,12 +53,12 @@ def open(config: Union[str, "os.PathLike[str]", Mapping[str, Any]], *, feed: Opt
 
     The other options are those of connect. Processes that are to share the batches of a job say mode= or job=; without, one that
     is no rank of several is a job of its own."""
-    from . import launch
     target = launch.resolve(config, feed, overrides, timeout=timeout)
-    options = dict(options, feed=target.feed, spec=target.spec, timeout=timeout)
     if target.private is None:
-        return connect(target.endpoint, **options)
+        return connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options)
     if not {"job", "mode", "rank", "world_size", "resume"} & set(options) and detect().world_size == 1:
-        options["job"] = f"pid {os.getpid()}"  # two runs of one terminal are two jobs: they never share out one epoch by accident
+        # two runs of one terminal, at once or one after the other, never share out one epoch by accident
+        options["job"] = f"pid {os.getpid()} {uuid.uuid4().hex[:8]}"
     with launch.Keeper(target.private) as keeper:
-        return keeper.watch(connect(target.endpoint, **options))
+        opened: Feed = keeper.watch(connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options))
+        return opened

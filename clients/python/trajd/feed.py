@@ -1,13 +1,14 @@
 """Feed: an open end of the daemon in this process. Epochs are iterators of batches; where it stands is a small dict."""
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
 import warnings
 import weakref
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from . import _core, arrays, episodes, figures, job, styles
 from .batch import Batch, Explanation, Layout
@@ -112,7 +113,7 @@ class Feed:
         self._token = (settings.epoch, settings.resume)
         self._strict = True
         self._info: Optional[FeedInfo] = None
-        self._opened_at: Optional[tuple] = None  # (epoch, position), while nothing was taken since
+        self._opened_at: Optional[Tuple[int, int]] = None  # (epoch, position), while nothing was taken since
         self._running: Optional[Epoch] = None
         self._layout: Optional[Layout] = None
         self._texts: Dict[str, Dict[episodes.Place, Optional[str]]] = {}
@@ -301,11 +302,11 @@ class Feed:
         while True:
             rest = _PATIENCE_S if end is None else min(_PATIENCE_S, max(0.0, end - time.monotonic()))
             try:
-                return self._client.next(int(rest * 1000))
+                return self._client.next(int(rest * 1000 + 0.999))  # not before the end
             except Busy as error:
                 message = (f"feed {self._settings.title}: {error}. This process holds {self._describe_held()}; they are given back "
                            "when they and all their arrays are gone. Copy what is to be kept, or ask for more with credit=")
-                if warned:
+                if warned or (end is not None and time.monotonic() >= end):
                     raise Busy(message) from None
                 warnings.warn(message, RuntimeWarning, stacklevel=5)
                 warned = True
@@ -371,6 +372,11 @@ class Feed:
             self._client.open(feed="(closing)", timeout_ms=1000)
         except Error:
             pass
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # one that was never made, or a daemon that is gone
+            if not self.closed:
+                self.close()
 
     def __enter__(self) -> "Feed":
         return self

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import weakref
@@ -26,7 +27,8 @@ def remember(feed: "Feed") -> None:
 def _close_all() -> None:
     if os.getpid() == _owner:
         for feed in list(_feeds):
-            feed.close()
+            with contextlib.suppress(RuntimeError):  # a thread that lives on is in a call of it
+                feed.close()
 
 
 def _distributed() -> Any:

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import shutil
 import socket
 import stat
@@ -34,6 +35,8 @@ Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 PRESETS = {"exit_idle": "60s", "memory.store": "50%", "memory.rings": "25%"}  # where the configuration says nothing
 TOLD_AFTER_S = 10.0  # of waiting
 LOOKED_AFTER_S = 1.0  # between looks at whether it lives
+LONGEST_PAUSE_S = 60.0  # between starts of one that dies
+LIVES_S = 60.0  # who lives so long is no such one
 LOG_LINES = 12
 
 log = logging.getLogger("trajd")
@@ -124,7 +127,8 @@ def read_config(path: Union[str, "os.PathLike[str]"]) -> Dict[str, Any]:
                           capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
         raise LaunchError(_said(done.stderr) or f"{program()} ended with status {done.returncode}")
-    return json.loads(done.stdout)
+    document: Dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def merge(base: Any, changes: Mapping[str, Any]) -> Dict[str, Any]:
@@ -191,8 +195,9 @@ def _absolute(config: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _write_once(path: pathlib.Path, text: str) -> None:
     """Its name says what is in it: whoever comes first writes it, and nobody sees half of it."""
-    if path.exists():
-        return
+    with contextlib.suppress(OSError):
+        if path.read_text() == text:
+            return
     fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     fresh.write_text(text)
     fresh.replace(path)
@@ -252,7 +257,8 @@ class Private:
     def __init__(self, source: _Source, job: Optional[str] = None):
         digest = source.digest(socket.gethostname(), "job " + job if job else job_id())
         self._source = source
-        self._place = _make_private(private_folder() / f"{source.path.stem[:20]}-{digest}")
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", source.path.stem[:20])
+        self._place = _make_private(private_folder() / f"{name}-{digest}")
 
     def ensure(self, timeout: Optional[float] = None) -> str:
         """Its endpoint, when it can serve: started here, or by whoever was first."""
@@ -263,7 +269,7 @@ class Private:
             if _is_alive(place):
                 return str(place / "run")
             attempt = _read_attempt(place)
-            if attempt and attempt[0] != (before or [""])[0] and attempt[1:] != ["ready"]:
+            if attempt and attempt[0] != (before or [""])[0] and attempt[1:] != ["ready"] and _tail(place):
                 raise _failure(source, place)  # somebody else's, while this process waited: it would be the same again
             process = _start(source, place, lock)
         with _locked(place, end):
@@ -275,14 +281,12 @@ class Private:
 
     def is_gone(self) -> bool:
         """True if it neither runs nor is being started."""
-        lock = os.open(self._place / "launch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with _opened(self._place / "launch.lock") as lock:
+            try:
+                fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
             return not _is_alive(self._place)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(lock)
 
 
 class Keeper:
@@ -310,12 +314,19 @@ class Keeper:
         return self._feed is not None and (feed is None or feed.closed)
 
     def _run(self) -> None:
-        while not self._over.wait(LOOKED_AFTER_S) and not self._is_over():
-            if not self._private.is_gone():
-                continue
+        pause, started_at = LOOKED_AFTER_S, -LIVES_S
+        while not self._over.wait(pause) and not self._is_over():
             try:
+                lives = time.monotonic() - started_at > LIVES_S
+                if lives:
+                    pause = LOOKED_AFTER_S
+                if not self._private.is_gone():
+                    continue
+                if not lives:  # what dies again and again is started less and less often
+                    pause = min(2 * pause, LONGEST_PAUSE_S)
                 self._private.ensure()
-            except Error as error:
+                started_at = time.monotonic()
+            except (Error, OSError) as error:
                 log.error("the private daemon died and does not start again: %s", error)
                 return
 
@@ -327,15 +338,31 @@ def _read_attempt(place: pathlib.Path) -> List[str]:
     return []
 
 
+class _Lock:
+    """An open lock file. Unlocked at the end, not only closed: a process that another thread forks meanwhile has it open, too."""
+
+    def __init__(self, path: pathlib.Path, flags: int = 0):
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+        self.is_daemons = False
+
+    def close(self) -> None:
+        if not self.is_daemons:
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
+        os.close(self.fd)
+
+
+def _opened(path: pathlib.Path, flags: int = os.O_CREAT) -> "contextlib.closing[_Lock]":
+    return contextlib.closing(_Lock(path, flags))
+
+
 @contextlib.contextmanager
-def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[int]:
-    """The lock, as a descriptor; Timeout at `end`. Says on standard error what is waited for if it takes long."""
-    lock = os.open(place / "launch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
+def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[_Lock]:
+    """The lock; Timeout at `end`. Says on standard error what is waited for if it takes long."""
+    with _opened(place / "launch.lock") as lock:
         pause, tell_at = 0.002, time.monotonic() + TOLD_AFTER_S
         while True:
             with contextlib.suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             now = time.monotonic()
             if end is not None and now >= end:
@@ -346,40 +373,36 @@ def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[int]:
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
         yield lock
-    finally:
-        os.close(lock)
 
 
 def _is_alive(place: pathlib.Path) -> bool:
     """Does a daemon hold the lock of the runtime directory? Asked with launch.lock held: none can be starting."""
     try:
-        fd = os.open(place / "run" / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with _opened(place / "run" / "lock", 0) as lock:
+            fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
     except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return False
     except BlockingIOError:
         return True
-    finally:
-        os.close(fd)
 
 
-def _start(source: _Source, place: pathlib.Path, lock: int) -> "subprocess.Popen[bytes]":
+def _start(source: _Source, place: pathlib.Path, lock: _Lock) -> "subprocess.Popen[bytes]":
     """Starts the daemon, which has the lock from then on: it is of a session of its own and survives this process."""
     path = place / "log"
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{uuid.uuid4().hex}\n".encode(), 0)
-    os.lseek(lock, 0, os.SEEK_END)
-    command = [program(), "--config", str(source.path), "--ready-fd", str(lock), "--set", f"runtime={place / 'run'}",
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()  # others may still be reading the one before
+    os.ftruncate(lock.fd, 0)
+    os.pwrite(lock.fd, f"{uuid.uuid4().hex}\n".encode(), 0)
+    os.lseek(lock.fd, 0, os.SEEK_END)
+    command = [program(), "--config", str(source.path), "--ready-fd", str(lock.fd), "--set", f"runtime={place / 'run'}",
                "--set", f"state={_make_private(place / 'state')}", "--preset", f"cache={_cache_folder(place)}"]
     for key, value in PRESETS.items():
         command += ["--preset", f"{key}={value}"]
     service = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID")
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()  # others may still be reading the one before
+    lock.is_daemons = True
     with open(path, "xb") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", pass_fds=[lock],
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", pass_fds=[lock.fd],
                                    start_new_session=True, env={k: v for k, v in os.environ.items() if k not in service})
     _started[:] = [child for child in _started if child.poll() is None] + [process]
     print(f"trajd: private daemon {process.pid} for {source.name} at {place / 'run'}, log: {path}", file=sys.stderr, flush=True)

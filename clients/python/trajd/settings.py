@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, replace
-from typing import Any, Mapping, Optional, Sequence, Union
+from dataclasses import dataclass
+from typing import Any, Literal, Mapping, Optional, Sequence, TypedDict, Union
 
 from .errors import ArgumentError
 from .styles import STYLES
@@ -12,6 +12,27 @@ from .topology import Topology, resolve
 
 FRAMEWORKS = ("numpy", "torch")
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
+
+
+class Options(TypedDict, total=False):
+    """What connect, open and FeedDataset take beside the feed's name; connect's documentation says what each is."""
+
+    job: str
+    mode: Optional[Literal["share", "shard"]]
+    rank: Optional[int]
+    world_size: Optional[int]
+    local_ranks: Optional[Sequence[int]]
+    credit: int
+    epoch: int
+    resume: Optional[bytes]
+    device: Optional[str]
+    framework: Optional[Literal["numpy", "torch"]]
+    style: Literal["raw", "robomimic", "lerobot", "act", "diffusion_policy", "openpi"]
+    zero_copy: bool
+    reconnect: bool
+    name: Optional[str]
+    key_file: "Union[str, os.PathLike[str], None]"
+    server_key: Optional[str]
 
 
 @dataclass(frozen=True)
@@ -39,12 +60,6 @@ class Settings:
     def title(self) -> str:
         return self.feed if self.feed is not None else "(sent)"
 
-    def found(self, config: Config, feed: Optional[str], overrides: Optional[Mapping[str, Any]]) -> "Settings":
-        """The same for the daemon of a configuration, which is started if need be."""
-        from . import launch
-        target = launch.resolve(config, feed, overrides, timeout=self.timeout)
-        return replace(self, endpoint=target.endpoint, feed=target.feed, spec=target.spec)
-
 
 def _choose_device(device: Optional[str], framework: Optional[str]) -> "tuple[str, str]":
     if framework is not None and framework not in FRAMEWORKS:
@@ -61,8 +76,8 @@ def _choose_device(device: Optional[str], framework: Optional[str]) -> "tuple[st
 
 def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Union[str, Mapping[str, Any], None] = None,
          job: str = "", mode: Optional[str] = None, rank: Optional[int] = None, world_size: Optional[int] = None,
-         local_ranks: Optional[Sequence[int]] = None, credit: int = 4, epoch: int = 0, resume: Optional[bytes] = None, device: Optional[str] = None,
-         framework: Optional[str] = None, style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None,
+         local_ranks: Optional[Sequence[int]] = None, credit: int = 4, epoch: int = 0, resume: Optional[bytes] = None,
+         device: Optional[str] = None, framework: Optional[str] = None, style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None,
          reconnect: bool = True, name: Optional[str] = None, key_file: "Union[str, os.PathLike[str], None]" = None,
          server_key: Optional[str] = None) -> Settings:
     if (feed is None) == (spec is None):

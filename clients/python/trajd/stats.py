@@ -68,7 +68,8 @@ def _read_entry(name: str, entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def _magnitude(figures: Mapping[str, np.ndarray], by: str) -> np.ndarray:
     names = ("q01", "q99") if by == "q01_q99" else ("mean", "min", "max", "q01", "q99")
     tables = [np.abs(figures[name]) for name in names if name in figures]
-    return np.maximum.reduce([np.where(np.isfinite(table), table, 0) for table in tables])
+    greatest: np.ndarray = np.maximum.reduce([np.where(np.isfinite(table), table, 0) for table in tables])
+    return greatest
 
 
 def _scale_and_offset(figures: Mapping[str, np.ndarray], by: str, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -181,20 +182,23 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         return scale, offset
 
     @staticmethod
-    def _check(name: str, x: Any, scale: np.ndarray) -> np.ndarray:
-        x = np.asarray(x)
+    def _check(name: str, given: Any, scale: np.ndarray) -> np.ndarray:
+        x: np.ndarray = np.asarray(given)
         if x.shape[-1:] != scale.shape and scale.shape != (1,):
             raise ValueError(f"{name} has {len(scale)} features, and the last axis of x is {x.shape[-1] if x.ndim else 'missing'}")
         return x
 
+    @staticmethod
+    def _typed_as(x: Any, result: np.ndarray) -> np.ndarray:
+        typed: np.ndarray = result.astype(np.float64 if np.asarray(x).dtype == np.float64 else np.float32)
+        return typed
+
     def normalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None) -> np.ndarray:
         """x [..., features] as the daemon delivers it. float64 stays, all else becomes float32; the arithmetic is float64."""
         scale, offset = self.scale_and_offset(name, by, mask)
-        x = self._check(name, x, scale)
-        return (x.astype(np.float64) * scale + offset).astype(np.float64 if x.dtype == np.float64 else np.float32)
+        return self._typed_as(x, self._check(name, x, scale).astype(np.float64) * scale + offset)
 
     def unnormalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None) -> np.ndarray:
         """The inverse: x [..., features] normalised, back in the units of the recording. Types as in normalize."""
         scale, offset = self.scale_and_offset(name, by, mask)
-        x = self._check(name, x, scale)
-        return ((x.astype(np.float64) - offset) / scale).astype(np.float64 if x.dtype == np.float64 else np.float32)
+        return self._typed_as(x, (self._check(name, x, scale).astype(np.float64) - offset) / scale)

@@ -49,7 +49,7 @@ class Field:
     meta: Optional[str] = None   # a text of the episode, one per row
 
 
-Plan = Dict[str, Union[Field, "Plan"]]  # type: ignore[misc]
+Plan = Dict[str, Union[Field, "Plan"]]
 
 
 @dataclass(frozen=True)

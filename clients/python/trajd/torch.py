@@ -13,6 +13,8 @@ from typing import Any, Dict, Iterator, Mapping, Optional
 from torch.utils.data import IterableDataset, get_worker_info
 
 from .batch import Group
+from .connect import connect
+from .connect import open as open_feed
 from .errors import ArgumentError, ForkError
 from .feed import Feed
 from .settings import Config, Settings, make
@@ -37,11 +39,13 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
         if config is not None and endpoint is not None:
             raise ArgumentError("either endpoint or config")
         options.setdefault("device", "cpu")
-        self._config, self._overrides = config, overrides
-        self._feed_name = options.get("feed")
-        if config is not None and options.get("feed") is None:
-            options["feed"] = ""  # the only one, which is found out when the daemon is
-        self._settings: Settings = make(endpoint=endpoint, **options)
+        self._endpoint, self._config, self._overrides = endpoint, config, overrides
+        # what is wrong is told here, and the ranks are those of this process; of a configuration the feed may go unnamed
+        self._settings: Settings = make(endpoint=endpoint, **({"feed": "", **options} if config is not None else options))
+        if self._settings.shard:
+            ranks = self._settings.topology
+            options.update(rank=ranks.rank, world_size=ranks.world_size, local_ranks=ranks.local_ranks)
+        self._options = options
         self._state: Optional[Mapping[str, Any]] = None
         self._strict = True
         self._epoch: Optional[int] = None
@@ -69,10 +73,10 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
     def _connect(self) -> Feed:
         if self._feed is None or self._feed.closed:
             self._check_worker()
-            settings = self._settings
-            if self._config is not None:
-                settings = settings.found(self._config, self._feed_name, self._overrides)
-            self._feed = Feed(settings)
+            if self._config is None:
+                self._feed = connect(self._endpoint, **self._options)
+            else:
+                self._feed = open_feed(self._config, overrides=self._overrides, **self._options)
             if self._state:
                 self._feed.load_state_dict(self._state, self._strict)
                 self._state = None
