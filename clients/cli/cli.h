@@ -15,6 +15,8 @@ struct cli_command {
     const char *help;                  /* one line */
 };
 
+extern const struct cli_command cli_commands[]; /* the last one has no name */
+
 int cli_inspect(int argc, char **argv);
 int cli_init(int argc, char **argv);
 int cli_check(int argc, char **argv);
@@ -26,6 +28,7 @@ int cli_explain(int argc, char **argv);
 int cli_diff(int argc, char **argv);
 int cli_stats(int argc, char **argv);
 int cli_reload(int argc, char **argv);
+int cli_names(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 
 /* "trajctl: MESSAGE" on stderr; returns CLI_FAILED. */

@@ -3,7 +3,7 @@
 
 #include "clients/cli/cli.h"
 
-static const struct cli_command commands[] = {
+const struct cli_command cli_commands[] = {
     {"inspect", cli_inspect, "[--layout NAME] [--json] FILE-OR-FOLDER...",
      "what is in HDF5 files: episodes, streams, clocks, storage, and what is wrong"},
     {"init", cli_init, "[--layout NAME] FILE-OR-FOLDER > trajd.yaml",
@@ -28,23 +28,23 @@ static const struct cli_command commands[] = {
     {"reload", cli_reload, "[--wait] [--endpoint DIR]",
      "have a daemon read its configuration again; with --wait, what came of it, and exit status 1 where it was refused"},
     {"keygen", cli_keygen, "DIR [--client NAME]", "make the CURVE keys of a daemon, or of a remote worker"},
+    {"names", cli_names, "[COMMAND [OPTION] | --layouts | --feeds [--endpoint DIR]]",
+     "what may stand next on this command line: for completions"},
+    {NULL, NULL, NULL, NULL},
 };
-
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *file)
 {
     fprintf(file, "usage: trajctl COMMAND ...\n\n");
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(file, "  trajctl %s %s\n      %s\n", commands[i].name, commands[i].usage, commands[i].help);
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        fprintf(file, "  trajctl %s %s\n      %s\n", command->name, command->usage, command->help);
 }
 
 static const struct cli_command *find_command(const char *name)
 {
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (!strcmp(commands[i].name, name))
-            return &commands[i];
-    }
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        if (!strcmp(command->name, name))
+            return command;
     return NULL;
 }
 

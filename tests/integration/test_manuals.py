@@ -1,0 +1,115 @@
+"""Man pages and completions tell what the programs have: every command, option and key, and nothing that a shell would choke on."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import BUILD, PROGRAM, ROOT
+
+TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
+PAGES = {"trajd": ROOT / "daemon/trajd.8", "trajctl": ROOT / "clients/cli/trajctl.1", "config": ROOT / "configs/trajd.yaml.5"}
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"PATH": f"{TRAJCTL.parent}:{PROGRAM.parent}:{os.environ['PATH']}"}
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
+
+
+def words(page):
+    """The words of a page as a reader sees them, options with their dashes."""
+    source = PAGES[page].read_text()
+    options = {"-" + name for name in re.findall(r"\bFl (-?[\w-]+)", source)}
+    return options | set(re.findall(r"[\w/.:-]+", re.sub(r"(?m)^\.\\\".*$", "", source)))
+
+
+def options(text):
+    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", text))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_are_well_formed(page):
+    if not shutil.which("man"):
+        pytest.skip("man is not installed")
+    done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", PAGES[page]], capture_output=True, text=True,
+                          env={**ENVIRONMENT, "LC_ALL": "C.UTF-8", "MANROFFSEQ": ""})
+    if "No such file" in done.stderr and "groff" in done.stderr:
+        pytest.skip("groff is not installed")
+    assert done.returncode == 0 and not done.stderr.strip(), done.stderr
+
+
+def test_the_daemons_options_are_told():
+    told = words("trajd")
+    for option in options(run(PROGRAM, "--help").stdout) | {"--help"}:
+        assert option in told, f"daemon/trajd.8 lacks {option}"
+
+
+def test_the_commands_and_their_options_are_told():
+    told = words("trajctl")
+    source = PAGES["trajctl"].read_text()
+    usage = dict(re.findall(r"^  trajctl (\w+) (.*)$", run(TRAJCTL, "--help").stdout, re.M))
+    assert len(usage) > 10
+    for command, rest in usage.items():
+        assert re.search(rf"^\.It Cm {command}\b", source, re.M), f"clients/cli/trajctl.1 lacks {command}"
+        for option in options(rest):
+            assert option in told, f"clients/cli/trajctl.1 lacks {option} of {command}"
+
+
+def test_every_key_is_told():
+    told = words("config")
+    keys = set()
+    for name in ("daemon/config.c", *(str(p) for p in (ROOT / "daemon/dataset").glob("window_spec*.c"))):
+        text = (ROOT / name).read_text()
+        keys |= set(re.findall(r'\{(?:NULL|"\w+"), "(\w+)", KEY_', text))  # the configuration's table
+        keys |= set(re.findall(r'\{"(\w+)", (?:trajd_spec_)?read_', text))  # a feed's
+        for found in re.findall(r"keys\[\] = \{(.*?)NULL\}", text, re.S):  # those of mappings in it
+            keys |= set(re.findall(r'"(\w+)"', found))
+    assert {"store", "global_batch", "max_age", "neighbours", "weight", "insecure_loopback"} <= keys
+    assert keys <= told, f"configs/trajd.yaml.5 lacks {sorted(keys - told)}"
+
+
+def complete(line):
+    """What bash would offer at the end of the line."""
+    words = line.split(" ")
+    script = (f"source {ROOT}/clients/cli/completions/trajctl.bash; COMP_WORDS=({' '.join(repr(w) for w in words)}); "
+              f"COMP_CWORD={len(words) - 1}; _{words[0]}; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
+    done = run("bash", "-c", script)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return set(done.stdout.split())
+
+
+def test_bash_completes(tmp_path, daemon, demo_file):
+    commands = set(run(TRAJCTL, "names").stdout.split())
+    assert complete("trajctl ") == commands | {"--help", "--version"}
+    assert complete("trajctl st") == {"status", "stats"}
+    assert {"--layout", "--json"} <= complete("trajctl inspect -")
+    assert complete("trajctl inspect --layout ro") == {"robomimic", "robosuite_raw"}
+    assert complete("trajctl stats train --format ") == {"trajd", "openpi", "lerobot"}
+    assert "--log-level" in complete("trajd --l") and complete("trajd --log-level d") == {"debug"}
+    one = daemon(f"datasets:\n  demo: {{path: {demo_file}, layout: demo}}\nfeeds:\n  train:\n    dataset: demo\n    global_batch: 8\n"
+                 "    anchor: {clock: actions}\n    outputs: {actions: {at: 0}}\n")
+    assert "train" in complete(f"trajctl recv --endpoint {one.endpoint} ")
+    assert "train" not in complete(f"trajctl recv --endpoint {tmp_path} t")
+    assert str(one.endpoint) in complete(f"trajctl status --endpoint {str(one.endpoint)[:-1]}")
+    for command in commands:  # each has something to offer, whatever it is
+        assert complete(f"trajctl {command} ") or complete(f"trajctl {command} -"), command
+
+
+def test_zsh_reads_its_completion():
+    if not shutil.which("zsh"):
+        pytest.skip("zsh is not installed")
+    done = run("zsh", "-f", "-c", "words=(trajctl st); CURRENT=2; service=trajctl; "
+               f"compadd() {{ print -l -- \"$@\" }}; source {ROOT}/clients/cli/completions/trajctl.zsh")
+    assert done.returncode == 0 and "status" in done.stdout.split(), done.stderr
+
+
+def test_they_are_installed(tmp_path):
+    done = subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr"], capture_output=True, text=True,
+                          env={**os.environ, "DESTDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    for path in ("man/man8/trajd.8", "man/man1/trajctl.1", "man/man5/trajd.yaml.5", "bash-completion/completions/trajctl",
+                 "bash-completion/completions/trajd", "zsh/vendor-completions/_trajctl"):
+        assert (tmp_path / "usr/share" / path).exists(), path
+    assert pathlib.Path(tmp_path / "usr/share/bash-completion/completions/trajd").read_text().startswith("# Completion")
