@@ -44,9 +44,16 @@ struct trajd_scan {
     bool has_user_block;
 };
 
-/* Resource limits, then the system call filter where the kernel has one. False with a message on stderr. */
-bool trajd_indexer_limit(void);
-bool trajd_indexer_filter(void);
+/* Resource limits, then the system call filter where the kernel has one. False with a message on stderr. `writes`: files that are open
+ * already may be written to, still none can be opened for writing. */
+bool trajd_indexer_limit(bool writes);
+bool trajd_indexer_filter(bool writes);
+/* libhdf5 without plugins, locks and links that lead out of a file. */
+bool trajd_indexer_start_library(void);
+
+/* The next frame's header, and the descriptor that came with it or -1. False at the end or where the parent is odd. */
+bool trajd_indexer_receive(struct trajd_indexer_header *header, int *fd);
+bool trajd_indexer_send(uint32_t kind, const void *data, size_t length);
 
 /* Fills *record for the file behind the descriptor. Never fails: what goes wrong stands in the record. */
 void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_arena *arena,

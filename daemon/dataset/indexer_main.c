@@ -1,5 +1,5 @@
-/* trajd-indexer: reads what HDF5 files hold, for a parent that trusts none of it. Started by trajd alone
- * (indexer.h). */
+/* trajd-indexer: reads what HDF5 files hold, for a parent that trusts none of it (indexer.h); as "trajd-indexer write" it makes the
+ * structure of new ones (daemon/rewrite/writer.h). Started by trajd and trajctl alone. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,13 +8,12 @@
 #include <unistd.h>
 
 #include "daemon/dataset/indexer.h"
+#include "daemon/rewrite/writer.h"
 
 enum { LAYOUT_LENGTH_MAX = 1 << 20 };
 static const size_t record_bytes_max = 512u << 20;
 
-/* The next frame's header, and the descriptor that came with it or -1. False at the end or where the parent
- * is odd. */
-static bool receive_header(struct trajd_indexer_header *header, int *fd)
+bool trajd_indexer_receive(struct trajd_indexer_header *header, int *fd)
 {
     union {
         struct cmsghdr header;
@@ -55,7 +54,7 @@ static bool send_all(const void *data, size_t length)
     return true;
 }
 
-static bool send_frame(enum trajd_indexer_kind kind, const void *data, size_t length)
+bool trajd_indexer_send(uint32_t kind, const void *data, size_t length)
 {
     struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, kind, length};
 
@@ -70,7 +69,7 @@ static bool receive_layout(struct trajd_layout **layout)
     char *text;
     int fd;
 
-    if (!receive_header(&header, &fd) || header.kind != TRAJD_INDEXER_LAYOUT ||
+    if (!trajd_indexer_receive(&header, &fd) || header.kind != TRAJD_INDEXER_LAYOUT ||
         header.length > LAYOUT_LENGTH_MAX)
         return false;
     text = malloc(header.length + 1);
@@ -93,13 +92,13 @@ static bool serve_file(const struct trajd_layout *layout, int fd)
     bool sent;
 
     trajd_indexer_scan(layout, fd, &arena, &record);
-    sent = trajd_record_encode(&record, &bytes) && send_frame(TRAJD_INDEXER_RECORD, bytes.data, bytes.length);
+    sent = trajd_record_encode(&record, &bytes) && trajd_indexer_send(TRAJD_INDEXER_RECORD, bytes.data, bytes.length);
     trajd_bytes_free(&bytes);
     trajd_arena_free(&arena);
     return sent;
 }
 
-static bool start_library(void)
+bool trajd_indexer_start_library(void)
 {
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
     setenv("HDF5_PLUGIN_PRELOAD", "::", 1); /* libhdf5's own word for: no plugins */
@@ -107,19 +106,21 @@ static bool start_library(void)
            H5Lunregister(H5L_TYPE_EXTERNAL) >= 0; /* no link leads out of the file */
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct trajd_indexer_header header;
     struct trajd_layout *layout = NULL;
     bool ok;
     int fd;
 
-    if (!trajd_indexer_limit() || !start_library() || !trajd_indexer_filter()) {
+    if (argc > 1 && !strcmp(argv[1], "write"))
+        return trajd_writer_run();
+    if (!trajd_indexer_limit(false) || !trajd_indexer_start_library() || !trajd_indexer_filter(false)) {
         fprintf(stderr, "trajd-indexer: cannot start (is it run by hand? trajd and trajctl run it)\n");
         return 1;
     }
-    ok = send_frame(TRAJD_INDEXER_READY, NULL, 0) && receive_layout(&layout);
-    while (ok && receive_header(&header, &fd)) {
+    ok = trajd_indexer_send(TRAJD_INDEXER_READY, NULL, 0) && receive_layout(&layout);
+    while (ok && trajd_indexer_receive(&header, &fd)) {
         ok = header.kind == TRAJD_INDEXER_FILE && fd >= 0 && serve_file(layout, fd);
         if (fd >= 0)
             close(fd);

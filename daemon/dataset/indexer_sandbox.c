@@ -48,10 +48,10 @@ static void close_others(void)
         close(fd);
 }
 
-bool trajd_indexer_limit(void)
+bool trajd_indexer_limit(bool writes)
 {
     close_others();
-    return set_limit(RLIMIT_CORE, 0) && set_limit(RLIMIT_FSIZE, 0) && set_limit(RLIMIT_NOFILE, 32) &&
+    return set_limit(RLIMIT_CORE, 0) && (writes || set_limit(RLIMIT_FSIZE, 0)) && set_limit(RLIMIT_NOFILE, 32) &&
            set_limit(RLIMIT_CPU, cpu_seconds_max) && (sanitized || set_limit(RLIMIT_AS, memory_bytes_max));
 }
 
@@ -105,11 +105,22 @@ static const int allowed_calls[] = {
 #endif
 };
 
-enum { FILTER_SIZE = 16 + 2 * sizeof allowed_calls / sizeof *allowed_calls };
+/* Of a child that makes a file, beside those. */
+static const int writing_calls[] = {SYS_pwrite64, SYS_ftruncate};
+
+enum { FILTER_SIZE = 16 + 2 * (sizeof allowed_calls + sizeof writing_calls) / sizeof *allowed_calls };
 
 static void add(struct sock_filter *filter, unsigned short *n, struct sock_filter step)
 {
     filter[(*n)++] = step;
+}
+
+static void add_calls(struct sock_filter *filter, unsigned short *n, const int *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        add(filter, n, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i], 0, 1));
+        add(filter, n, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    }
 }
 
 /* `call` passes if none of `bits` is set in its argument. Only the low word is looked at: the flags are ints.
@@ -125,7 +136,7 @@ static void add_masked(struct sock_filter *filter, unsigned short *n, int call, 
     add(filter, n, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
 }
 
-bool trajd_indexer_filter(void)
+bool trajd_indexer_filter(bool writes)
 {
     static const uint32_t writing = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND;
     struct sock_filter filter[FILTER_SIZE + 16];
@@ -139,11 +150,9 @@ bool trajd_indexer_filter(void)
     add(filter, &program.len, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
     add(filter, &program.len,
         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
-    for (size_t i = 0; i < sizeof allowed_calls / sizeof *allowed_calls; i++) {
-        add(filter, &program.len,
-            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)allowed_calls[i], 0, 1));
-        add(filter, &program.len, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-    }
+    add_calls(filter, &program.len, allowed_calls, sizeof allowed_calls / sizeof *allowed_calls);
+    if (writes)
+        add_calls(filter, &program.len, writing_calls, sizeof writing_calls / sizeof *writing_calls);
     add_masked(filter, &program.len, SYS_openat, 2, writing);
 #ifdef SYS_open
     add_masked(filter, &program.len, SYS_open, 1, writing);

@@ -1,0 +1,581 @@
+/* A rewriting from the first look to the rename. */
+#include "daemon/rewrite/rewrite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/rewrite/rewrite_journal.h"
+#include "daemon/rewrite/rewrite_rows.h"
+#include "daemon/rewrite/writer.h"
+
+enum { PATH_SIZE = 4096, THREADS_MAX = 64, WAIT_MS = 50, PROGRESS_MS = 250, COMMIT_MS = 1000, LEVEL_DEFAULT = 4 };
+
+static const uint64_t commit_bytes = UINT64_C(64) << 20;
+static const uint64_t journal_bytes_max = UINT64_C(4) << 30;
+
+/* One rewriting under way. */
+struct rewriting {
+    const struct trajd_rewrite_options *options;
+    struct trajd_rewrite_report *report;
+    struct trajd_error *error;
+    struct rewrite_plan plan;
+    struct rewrite_group *groups;
+    uint32_t group_count;
+    char partial[PATH_SIZE], journal_path[PATH_SIZE], spool_path[PATH_SIZE], folder[PATH_SIZE];
+    int fd, journal_fd, spool_fd;
+    bool has_files;   /* partial files of this run exist */
+    bool began_rows;  /* and rows are in them */
+    struct rewrite_journal_head head;
+    struct rewrite_spool spool;
+    bool has_spool;
+    bool *done;            /* [episode_count] */
+    uint64_t *left;        /* [episode_count]: pieces not finished */
+    uint32_t *finished;    /* [episode_count]: in the order of finishing */
+    uint32_t finished_count, committed_count;
+    uint64_t resumed_bytes;
+    struct rewrite_counts counts;
+    uint64_t *nan_steps;
+    /* threads */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct rewrite_cursor cursor;
+    enum trajd_status status; /* of the worker that failed first */
+    struct trajd_error worker_error;
+    bool stop;
+    uint32_t running;
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static bool is_cancelled(const struct rewriting *r)
+{
+    return r->options->cancel && __atomic_load_n(r->options->cancel, __ATOMIC_RELAXED);
+}
+
+static enum trajd_status no_memory(struct rewriting *r)
+{
+    return trajd_error_set(r->error, TRAJD_ERR_MEMORY, 0, "no memory for %u episodes", r->plan.episode_count);
+}
+
+static enum trajd_status io_error(struct rewriting *r, const char *path)
+{
+    const int code = errno;
+
+    return trajd_error_set(r->error, TRAJD_ERR_IO, code, "%s: %s", path, strerror(code));
+}
+
+static void tell(const struct rewriting *r, enum trajd_rewrite_phase phase)
+{
+    struct trajd_rewrite_progress progress = {.phase = phase, .episode_count = r->plan.episode_count, .byte_count = r->plan.byte_count};
+
+    if (!r->options->on_progress)
+        return;
+    progress.episodes_done = r->report->episodes_resumed + r->finished_count;
+    progress.episodes_safe = r->report->episodes_resumed + r->committed_count;
+    progress.bytes_done = r->resumed_bytes + __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED);
+    r->options->on_progress(r->options->context, &progress);
+}
+
+/* ---- places ---- */
+
+static bool is_input(const struct trajd_rewrite_options *options, const struct stat *status)
+{
+    for (uint32_t k = 0; k < options->index_count; k++)
+        for (uint32_t f = 0; f < options->indexes[k]->file_count; f++) {
+            struct stat input;
+            if (!stat(options->indexes[k]->files[f].path, &input) && input.st_dev == status->st_dev && input.st_ino == status->st_ino)
+                return true;
+        }
+    return false;
+}
+
+static enum trajd_status check_output(struct rewriting *r)
+{
+    const char *output = r->options->output, *slash;
+    struct stat status;
+
+    if (!output || !*output)
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "no output is named");
+    if (strlen(output) + sizeof ".partial.journal" > PATH_SIZE)
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "the output's path is too long");
+    slash = strrchr(output, '/');
+    snprintf(r->folder, sizeof r->folder, "%.*s", slash ? (int)(slash - output + (slash == output)) : 1, slash ? output : ".");
+    snprintf(r->partial, sizeof r->partial, "%s.partial", output);
+    snprintf(r->journal_path, sizeof r->journal_path, "%s.partial.journal", output);
+    snprintf(r->spool_path, sizeof r->spool_path, "%s.partial.chunks", output);
+    if (!stat(r->partial, &status) && is_input(r->options, &status))
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is an input, and would be written to", r->partial);
+    if (stat(output, &status))
+        return TRAJD_OK;
+    if (S_ISDIR(status.st_mode))
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is a folder: the output is one file", output);
+    if (is_input(r->options, &status))
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is an input too: it is not overwritten", output);
+    if (!r->options->force)
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s exists: --force replaces it when the new one is finished", output);
+    return TRAJD_OK;
+}
+
+/* The partial file is ours alone as long as it is locked. */
+static enum trajd_status open_partial(struct rewriting *r)
+{
+    struct stat held, named;
+
+    r->fd = open(r->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (r->fd < 0) {
+        const enum trajd_status status = errno == ENOENT || errno == ENOTDIR ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO;
+        return trajd_error_set(r->error, status, errno, "%s: %s", r->partial, strerror(errno));
+    }
+    if (flock(r->fd, LOCK_EX | LOCK_NB) || fstat(r->fd, &held) || stat(r->partial, &named) || held.st_ino != named.st_ino)
+        return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is at it", r->partial);
+    if (held.st_size && !r->options->resume)
+        rewrite_note(r->options, "%s of an earlier run is begun anew (--resume would go on with it)", r->partial);
+    r->has_files = true;
+    r->journal_fd = open(r->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (r->journal_fd < 0)
+        return io_error(r, r->journal_path);
+    for (uint32_t d = 0; d < r->plan.dataset_count; d++)
+        r->has_spool = r->has_spool || r->plan.datasets[d].is_compressed;
+    if (r->has_spool)
+        r->spool_fd = open(r->spool_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return r->has_spool && r->spool_fd < 0 ? io_error(r, r->spool_path) : TRAJD_OK;
+}
+
+/* Tables of compressed arrays' chunks. */
+static enum trajd_status make_spool(struct rewriting *r)
+{
+    struct rewrite_plan *plan = &r->plan;
+
+    r->spool = (struct rewrite_spool){.fd = r->spool_fd, .level = r->options->compress_level ? r->options->compress_level : LEVEL_DEFAULT};
+    if (!r->has_spool)
+        return TRAJD_OK;
+    r->spool.chunks = trajd_arena_alloc(&plan->arena, plan->episode_count * sizeof *r->spool.chunks);
+    for (uint32_t e = 0; r->spool.chunks && e < plan->episode_count; e++) {
+        const struct rewrite_episode *episode = &plan->episodes[e];
+        r->spool.chunks[e] = trajd_arena_alloc(&plan->arena, (episode->array_count + 1) * sizeof *r->spool.chunks[e]);
+        for (uint32_t a = 0; r->spool.chunks[e] && a < episode->array_count; a++) {
+            const struct rewrite_dataset *dataset = &plan->datasets[episode->arrays[a].dataset];
+            if (!dataset->is_compressed)
+                continue;
+            r->spool.chunks[e][a] =
+                trajd_arena_alloc(&plan->arena, (episode->step_count / dataset->chunk_rows + 1) * sizeof *r->spool.chunks[e][a]);
+            if (!r->spool.chunks[e][a])
+                return no_memory(r);
+        }
+        if (!r->spool.chunks[e])
+            return no_memory(r);
+    }
+    return r->spool.chunks ? TRAJD_OK : no_memory(r);
+}
+
+/* ---- going on, or beginning ---- */
+
+static enum trajd_status load_journal(struct rewriting *r, uint8_t **data, size_t *length)
+{
+    struct stat status;
+
+    *data = NULL;
+    if (fstat(r->journal_fd, &status))
+        return io_error(r, r->journal_path);
+    *length = (size_t)status.st_size < journal_bytes_max ? (size_t)status.st_size : 0;
+    *data = malloc(*length + 1);
+    if (!*data)
+        return no_memory(r);
+    for (size_t have = 0; have < *length;) {
+        const ssize_t got = pread(r->journal_fd, *data + have, *length - have, (off_t)have);
+        if (got < 0)
+            return io_error(r, r->journal_path);
+        if (!got)
+            *length = have;
+        have += (size_t)got;
+    }
+    return TRAJD_OK;
+}
+
+/* What is finished stays; chunks of what is not are cut off or lie unused. */
+static enum trajd_status resume(struct rewriting *r)
+{
+    struct stat file, spool = {0};
+    uint8_t *data;
+    size_t length = 0, used = 0;
+    enum trajd_status status = load_journal(r, &data, &length);
+
+    if (!status && (fstat(r->fd, &file) || (r->has_spool && fstat(r->spool_fd, &spool))))
+        status = io_error(r, r->partial);
+    if (!status)
+        status = rewrite_journal_read(data, length, &r->plan, &r->head, r->done, (struct rewrite_chunk *const *const *)r->spool.chunks,
+                                      (uint64_t)spool.st_size, &used, r->error);
+    free(data);
+    if (!status && (uint64_t)file.st_size != r->head.file_size)
+        status = trajd_error_set(r->error, TRAJD_ERR_NOT_FOUND, 0, "the file has not the journal's size");
+    if (!status && ftruncate(r->journal_fd, (off_t)used))
+        status = io_error(r, r->journal_path);
+    if (status) {
+        memset(r->done, 0, r->plan.episode_count);
+        return status == TRAJD_ERR_ARGUMENT ? trajd_error_prefix(r->error, "%s cannot be resumed", r->partial) : status;
+    }
+    r->spool.length = (uint64_t)spool.st_size;
+    for (uint32_t e = 0; e < r->plan.episode_count; e++)
+        if (r->done[e]) {
+            r->report->episodes_resumed++;
+            for (uint32_t a = 0; a < r->plan.episodes[e].array_count; a++)
+                r->resumed_bytes += r->plan.datasets[r->plan.episodes[e].arrays[a].dataset].row_bytes * r->plan.episodes[e].step_count;
+        }
+    r->began_rows = true;
+    return TRAJD_OK;
+}
+
+/* Without its signature nobody takes the file for a finished one. */
+static enum trajd_status take_signature(struct rewriting *r)
+{
+    static const uint64_t none;
+
+    if (pread(r->fd, &r->head.signature, sizeof r->head.signature, 0) != (ssize_t)sizeof r->head.signature)
+        return io_error(r, r->partial);
+    return rewrite_pwrite(r->fd, &none, sizeof none, 0, r->partial, r->error);
+}
+
+static enum trajd_status begin(struct rewriting *r)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (ftruncate(r->fd, 0) || ftruncate(r->journal_fd, 0) || (r->has_spool && ftruncate(r->spool_fd, 0)))
+        return io_error(r, r->partial);
+    status = rewrite_skeleton_make(&r->plan, r->fd, &r->head.file_size, r->error);
+    if (!status)
+        status = take_signature(r);
+    /* all room at once, so that a disk that is too small is known before the work */
+    if (!status && fallocate(r->fd, 0, 0, (off_t)r->head.file_size) && errno != EOPNOTSUPP && errno != ENOSYS)
+        status = io_error(r, r->options->output);
+    if (!status && fdatasync(r->fd))
+        status = io_error(r, r->partial);
+    return status ? status : rewrite_journal_begin(r->journal_fd, &r->plan, &r->head, r->error);
+}
+
+/* ---- rows ---- */
+
+static void finish_piece(struct rewriting *r, const struct rewrite_piece *piece)
+{
+    if (--r->left[piece->episode] == 0) {
+        r->finished[r->finished_count++] = piece->episode;
+        pthread_cond_signal(&r->changed);
+    }
+}
+
+static void *work(void *context)
+{
+    struct rewriting *r = context;
+    struct rewrite_worker *worker = NULL;
+    struct rewrite_piece piece;
+    struct trajd_error error;
+    enum trajd_status status = rewrite_worker_create(&r->plan, r->groups, r->fd, r->has_spool ? &r->spool : NULL, r->nan_steps, &r->counts,
+                                                     &worker, &error);
+
+    pthread_mutex_lock(&r->lock);
+    while (!status && !r->stop && rewrite_cursor_next(&r->cursor, &piece)) {
+        pthread_mutex_unlock(&r->lock);
+        status = rewrite_worker_run(worker, &piece, &error);
+        pthread_mutex_lock(&r->lock);
+        if (!status)
+            finish_piece(r, &piece);
+    }
+    if (status && !r->status) {
+        r->status = status;
+        r->worker_error = error;
+    }
+    r->stop = r->stop || status;
+    r->running--;
+    pthread_cond_signal(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    rewrite_worker_destroy(&worker);
+    return NULL;
+}
+
+/* Episodes whose rows are on the disk are finished for good. Called with the lock held, which it drops for the disk. */
+static enum trajd_status commit(struct rewriting *r)
+{
+    const uint32_t until = r->finished_count;
+    enum trajd_status status = TRAJD_OK;
+
+    pthread_mutex_unlock(&r->lock);
+    if (fdatasync(r->fd) || (r->has_spool && fdatasync(r->spool_fd)))
+        status = io_error(r, r->partial);
+    for (uint32_t i = r->committed_count; i < until && !status; i++)
+        status = rewrite_journal_append(r->journal_fd, &r->plan, r->finished[i],
+                                        r->has_spool ? r->spool.chunks[r->finished[i]] : NULL, r->error);
+    if (!status && fdatasync(r->journal_fd))
+        status = io_error(r, r->journal_path);
+    pthread_mutex_lock(&r->lock);
+    if (!status)
+        r->committed_count = until;
+    return status;
+}
+
+/* While the workers work: progress, the journal, the wish to stop. */
+static enum trajd_status watch(struct rewriting *r)
+{
+    int64_t told_ms = now_ms(), committed_ms = told_ms;
+    uint64_t committed_bytes = 0;
+    enum trajd_status status = TRAJD_OK;
+
+    pthread_mutex_lock(&r->lock);
+    while (r->running) {
+        const uint64_t bytes = __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED);
+        struct timespec until;
+        if (is_cancelled(r) && !r->stop) {
+            r->stop = true;
+            status = trajd_error_set(r->error, TRAJD_ERR_CLOSED, 0, "interrupted");
+        }
+        if (!r->stop && r->finished_count > r->committed_count &&
+            (now_ms() - committed_ms >= COMMIT_MS || bytes - committed_bytes >= commit_bytes)) {
+            status = commit(r);
+            r->stop = r->stop || status;
+            committed_ms = now_ms();
+            committed_bytes = bytes;
+        }
+        if (now_ms() - told_ms >= PROGRESS_MS) {
+            told_ms = now_ms();
+            tell(r, TRAJD_REWRITE_RUNNING);
+        }
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += WAIT_MS * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (r->running)
+            pthread_cond_timedwait(&r->changed, &r->lock, &until);
+    }
+    if (r->status) {
+        status = r->status;
+        *r->error = r->worker_error;
+    }
+    if (r->finished_count > r->committed_count && (status == TRAJD_ERR_CLOSED || status == TRAJD_ERR_DATA)) {
+        struct trajd_error kept = *r->error;
+        commit(r);
+        *r->error = kept;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
+static enum trajd_status write_rows(struct rewriting *r)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t count = r->options->thread_count ? r->options->thread_count : processors > 0 ? (uint32_t)processors : 1;
+    pthread_t threads[THREADS_MAX];
+    enum trajd_status status;
+    sigset_t all, before;
+
+    for (uint32_t e = 0; e < r->plan.episode_count; e++)
+        r->left[e] = rewrite_piece_count(&r->plan, r->groups, r->group_count, e);
+    r->cursor = (struct rewrite_cursor){.plan = &r->plan, .group_count = r->group_count, .groups = r->groups, .done = r->done};
+    r->began_rows = true;
+    count = count > THREADS_MAX ? THREADS_MAX : count;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    pthread_mutex_lock(&r->lock);
+    while (r->running < count && !pthread_create(&threads[r->running], NULL, work, r))
+        r->running++;
+    count = r->running;
+    pthread_mutex_unlock(&r->lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!count)
+        return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, errno, "no thread can be started");
+    status = watch(r);
+    for (uint32_t i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    return status;
+}
+
+/* ---- the end ---- */
+
+static enum trajd_status sync_folder(struct rewriting *r)
+{
+    const int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool failed = fd < 0 || (fsync(fd) && errno != EINVAL);
+
+    if (fd >= 0)
+        close(fd);
+    return failed ? io_error(r, r->folder) : TRAJD_OK;
+}
+
+static enum trajd_status put_signature(struct rewriting *r)
+{
+    return rewrite_pwrite(r->fd, &r->head.signature, sizeof r->head.signature, 0, r->partial, r->error);
+}
+
+/* From here on the file's structure changes under a kill: there is nothing to go on with then. */
+static enum trajd_status add_chunks(struct rewriting *r)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (unlink(r->journal_path) && errno != ENOENT)
+        return io_error(r, r->journal_path);
+    status = put_signature(r);
+    if (!status)
+        status = rewrite_skeleton_add_chunks(&r->plan, (struct rewrite_chunk *const *const *)r->spool.chunks, r->fd, r->spool_fd,
+                                             &r->head.file_size, r->error);
+    return status;
+}
+
+static enum trajd_status publish(struct rewriting *r)
+{
+    const unsigned int flags = r->options->force ? 0 : RENAME_NOREPLACE;
+    enum trajd_status status = r->has_spool ? add_chunks(r) : TRAJD_OK;
+
+    if (!status && fsync(r->fd))
+        status = io_error(r, r->partial);
+    if (!status && !r->has_spool)
+        status = put_signature(r);
+    if (!status && !r->has_spool && fsync(r->fd))
+        status = io_error(r, r->partial);
+    if (status)
+        return status;
+    if (renameat2(AT_FDCWD, r->partial, AT_FDCWD, r->options->output, flags) &&
+        (!flags || errno != EINVAL || rename(r->partial, r->options->output)))
+        return io_error(r, r->options->output);
+    r->has_files = false;
+    unlink(r->journal_path);
+    unlink(r->spool_path);
+    return sync_folder(r);
+}
+
+static void fill_report(struct rewriting *r)
+{
+    struct trajd_rewrite_report *report = r->report;
+
+    report->rows_read = r->counts.rows_read;
+    report->rows_written = r->counts.rows_written;
+    report->bytes_read = r->counts.bytes_read;
+    report->bytes_written = r->counts.bytes_written;
+    report->episodes_written = r->finished_count;
+    for (uint32_t s = 0; s < report->stream_count && r->nan_steps; s++)
+        ((struct trajd_rewrite_stream *)report->streams)[s].nan_steps = r->nan_steps[s];
+}
+
+/* A disk that is full is no place to leave half a file on. */
+static void clean_up(struct rewriting *r, enum trajd_status status)
+{
+    const bool full = status == TRAJD_ERR_IO && r->error &&
+                      (r->error->foreign_code == ENOSPC || r->error->foreign_code == EDQUOT || r->error->foreign_code == EFBIG);
+
+    if (status && r->has_files && (full || !r->began_rows)) {
+        unlink(r->partial);
+        unlink(r->journal_path);
+        unlink(r->spool_path);
+    } else if (status && r->has_files) {
+        rewrite_note(r->options, "%s is kept with %llu of %u episodes: --resume goes on with it", r->partial,
+                     (unsigned long long)(r->report->episodes_resumed + r->committed_count), r->plan.episode_count);
+    }
+    if (r->fd >= 0)
+        close(r->fd);
+    if (r->journal_fd >= 0)
+        close(r->journal_fd);
+    if (r->spool_fd >= 0)
+        close(r->spool_fd);
+    free(r->done);
+    free(r->left);
+    free(r->finished);
+    free(r->nan_steps);
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->changed);
+    rewrite_plan_clear(&r->plan);
+}
+
+static enum trajd_status allocate(struct rewriting *r)
+{
+    const size_t count = (size_t)r->plan.episode_count + 1;
+
+    r->done = calloc(count, sizeof *r->done);
+    r->left = calloc(count, sizeof *r->left);
+    r->finished = calloc(count, sizeof *r->finished);
+    r->nan_steps = calloc((size_t)r->plan.stream_count + 1, sizeof *r->nan_steps);
+    if (!r->done || !r->left || !r->finished || !r->nan_steps)
+        return no_memory(r);
+    return rewrite_groups_make(&r->plan, &r->groups, &r->group_count, r->error);
+}
+
+/* The plan as a report. */
+static void report_plan(struct rewriting *r)
+{
+    struct trajd_rewrite_report *report = r->report;
+
+    report->streams = r->plan.streams;
+    report->stream_count = r->plan.stream_count;
+    report->episodes_left_out = r->plan.left_out;
+    report->steps = r->plan.step_count;
+    report->duration_ns = r->plan.duration_ns;
+    report->episode_count = r->plan.episode_count;
+    report->byte_count = r->plan.byte_count;
+    if (r->options->on_plan)
+        r->options->on_plan(r->options->context, report);
+    tell(r, TRAJD_REWRITE_PLANNED);
+}
+
+static enum trajd_status run(struct rewriting *r)
+{
+    enum trajd_status status = open_partial(r);
+
+    if (!status)
+        status = allocate(r);
+    if (!status)
+        status = make_spool(r);
+    if (status)
+        return status;
+    status = r->options->resume ? resume(r) : TRAJD_ERR_NOT_FOUND;
+    if (status == TRAJD_ERR_NOT_FOUND || status == TRAJD_ERR_DATA) {
+        if (r->options->resume)
+            rewrite_note(r->options, "nothing to resume: %s", r->error->message);
+        status = begin(r);
+    }
+    if (!status)
+        status = write_rows(r);
+    tell(r, TRAJD_REWRITE_CLOSING);
+    return status ? status : publish(r);
+}
+
+enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options, struct trajd_rewrite_report *report,
+                                     struct trajd_error *error)
+{
+    struct trajd_error unwanted;
+    struct rewriting r = {.options = options, .report = report, .error = error ? error : &unwanted, .fd = -1, .journal_fd = -1, .spool_fd = -1};
+    enum trajd_status status;
+
+    *report = (struct trajd_rewrite_report){0};
+    pthread_mutex_init(&r.lock, NULL);
+    pthread_cond_init(&r.changed, NULL);
+    status = rewrite_plan_make(options, &r.plan, r.error);
+    if (!status && (!options->dry_run || options->output))
+        status = check_output(&r);
+    if (!status) {
+        report_plan(&r);
+        if (!options->dry_run)
+            status = run(&r);
+        fill_report(&r);
+        r.plan.streams = NULL; /* the report's now */
+        if (!status && !options->dry_run)
+            tell(&r, TRAJD_REWRITE_DONE);
+    }
+    clean_up(&r, status);
+    return status;
+}
+
+void trajd_rewrite_report_clear(struct trajd_rewrite_report *report)
+{
+    free((void *)report->streams);
+    *report = (struct trajd_rewrite_report){0};
+}

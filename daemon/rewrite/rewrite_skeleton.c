@@ -1,0 +1,660 @@
+#include "daemon/rewrite/rewrite_skeleton.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/base/json.h"
+#include "daemon/dataset/glob.h"
+#include "daemon/dataset/indexer.h"
+#include "daemon/dataset/record.h"
+#include "daemon/dataset/window_report.h"
+#include "daemon/rewrite/writer.h"
+
+enum { PATH_SIZE = 4096, ANSWER_TIMEOUT_MS = 600000, OUTSTANDING_BYTES = 64 << 10, TEXT_SIZE = 512, LEVEL_DEFAULT = 4 };
+
+static const uint64_t answer_bytes_max = UINT64_C(64) << 20;
+
+struct child {
+    const struct rewrite_plan *plan;
+    struct trajd_error *error;
+    pid_t pid;
+    int socket;
+    struct trajd_bytes frame; /* being made */
+    uint8_t *answer;
+    size_t answer_capacity;
+};
+
+/* ---- the process ---- */
+
+static int spawn_writer(const char *path, int socket, pid_t *pid)
+{
+    char *arguments[] = {(char *)"trajd-indexer", (char *)"write", NULL};
+    char libraries[4096 + 32] = "LD_LIBRARY_PATH=";
+    char *environment[] = {(char *)"LC_ALL=C", libraries, NULL}; /* no HDF5_ variable comes through */
+    const char *own = getenv("LD_LIBRARY_PATH");
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, interrupt;
+    int code;
+
+    snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", own ? own : "");
+    if (!own)
+        environment[1] = NULL;
+    sigemptyset(&none);
+    sigemptyset(&interrupt);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setpgroup(&attributes, 0); /* Ctrl-C is for the parent, which ends the child */
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, socket, TRAJD_INDEXER_SOCKET);
+    code = posix_spawn(pid, path, &actions, &attributes, arguments, environment);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    return code;
+}
+
+static enum trajd_status start(struct child *child)
+{
+    const char *path = child->plan->options->indexer_path;
+    int sockets[2], code;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
+        return trajd_error_set(child->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s", strerror(errno));
+    code = spawn_writer(path, sockets[1], &child->pid);
+    close(sockets[1]);
+    child->socket = sockets[0];
+    if (code)
+        child->pid = 0;
+    return code ? trajd_error_set(child->error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s", path, strerror(code)) : TRAJD_OK;
+}
+
+/* Ends the child; what it says of itself goes into *error where that is still empty. */
+static void end(struct child *child)
+{
+    int status = 0;
+
+    if (child->socket >= 0)
+        close(child->socket);
+    if (child->pid) {
+        kill(child->pid, SIGKILL);
+        while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    trajd_bytes_free(&child->frame);
+    free(child->answer);
+}
+
+/* Its end came without a word. */
+static enum trajd_status lost(struct child *child)
+{
+    int status = 0;
+    char how[TEXT_SIZE] = "ended";
+
+    while (child->pid && waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    child->pid = 0;
+    if (WIFSIGNALED(status))
+        snprintf(how, sizeof how, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WIFEXITED(status))
+        snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(status));
+    return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure %s: an input is damaged, or it does not start",
+                           how);
+}
+
+/* ---- frames ---- */
+
+static void begin(struct child *child)
+{
+    child->frame.length = 0;
+}
+
+static void put_u8(struct child *child, uint8_t value)
+{
+    trajd_bytes_add(&child->frame, &value, 1);
+}
+
+static enum trajd_status send_frame(struct child *child, uint32_t kind, int fd)
+{
+    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, kind, child->frame.length};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec part = {&header, sizeof header};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    size_t sent = 0;
+    ssize_t done;
+
+    if (child->frame.failed)
+        return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for the output's structure");
+    if (fd >= 0) {
+        struct cmsghdr *rights;
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+        rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+    }
+    if (sendmsg(child->socket, &message, MSG_NOSIGNAL) != (ssize_t)sizeof header)
+        return lost(child);
+    while (sent < child->frame.length) {
+        done = send(child->socket, child->frame.data + sent, child->frame.length - sent, MSG_NOSIGNAL);
+        if (done < 0 && errno != EINTR)
+            return TRAJD_OK; /* why it hung up is in what it said before */
+        sent += done > 0 ? (size_t)done : 0;
+    }
+    return TRAJD_OK;
+}
+
+static bool receive(struct child *child, void *data, size_t size)
+{
+    uint8_t *next = data;
+
+    while (size) {
+        struct pollfd poll_fd = {.fd = child->socket, .events = POLLIN};
+        ssize_t got;
+        if (poll(&poll_fd, 1, ANSWER_TIMEOUT_MS) == 0)
+            return false;
+        got = recv(child->socket, next, size, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        next += got;
+        size -= (size_t)got;
+    }
+    return true;
+}
+
+static enum trajd_status failed(struct child *child, size_t length)
+{
+    uint32_t code = 0;
+    const char *text = (const char *)child->answer + sizeof code;
+
+    if (length < sizeof code)
+        return lost(child);
+    memcpy(&code, child->answer, sizeof code);
+    if (code == ENOSPC || code == EDQUOT || code == EFBIG)
+        return trajd_error_set(child->error, TRAJD_ERR_IO, (int)code, "%s: %s", child->plan->options->output, strerror((int)code));
+    return trajd_error_set(child->error, code ? TRAJD_ERR_IO : TRAJD_ERR_DATA, (int)code, "%.*s", (int)(length - sizeof code), text);
+}
+
+/* The next answer, which must be of that kind; notes before it are passed on. */
+static enum trajd_status answer(struct child *child, uint32_t kind, size_t *length)
+{
+    struct trajd_indexer_header header;
+
+    for (;;) {
+        if (!receive(child, &header, sizeof header))
+            return lost(child);
+        if (header.magic != TRAJD_INDEXER_MAGIC || header.length > answer_bytes_max)
+            return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure broke the framing");
+        if (header.length >= child->answer_capacity) {
+            uint8_t *grown = realloc(child->answer, header.length + 1);
+            if (!grown)
+                return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for an answer");
+            child->answer = grown;
+            child->answer_capacity = header.length + 1;
+        }
+        if (!receive(child, child->answer, header.length))
+            return lost(child);
+        child->answer[header.length] = '\0';
+        *length = header.length;
+        if (header.kind == kind)
+            return TRAJD_OK;
+        if (header.kind == TRAJD_WRITER_FAILED)
+            return failed(child, header.length);
+        if (header.kind != TRAJD_WRITER_NOTE)
+            return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure answered what was not asked");
+        rewrite_note(child->plan->options, "%s", (const char *)child->answer);
+    }
+}
+
+/* ---- the recipe ---- */
+
+void rewrite_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size)
+{
+    const char *groups = index->layout->groups;
+    size_t length = strcspn(groups, "*?[");
+
+    if (!groups[length]) {
+        snprintf(path, size, "%s", groups);
+        return;
+    }
+    while (length > 0 && groups[length - 1] != '/')
+        length--;
+    snprintf(path, size, "%.*s%s", (int)length, groups, id);
+}
+
+static void put_label(struct child *child, const struct trajd_index *index, const struct trajd_episode *episode)
+{
+    const char *file = index->files[episode->file_index].relative_path;
+    char label[PATH_SIZE];
+
+    snprintf(label, sizeof label, "%s", file);
+    if (strcmp(file, episode->id))
+        snprintf(label, sizeof label, "%.2000s:%.1500s", file, episode->id);
+    trajd_bytes_add_text(&child->frame, label);
+}
+
+/* Streams that are not taken are no surprise; neither are the stamps of clocks that nobody needs. */
+static void put_known(struct child *child, const struct trajd_index *index, const struct trajd_episode *episode)
+{
+    uint32_t rows = 0;
+
+    trajd_bytes_add_u32(&child->frame, index->dataset_count);
+    for (uint32_t d = 0; d < index->dataset_count; d++) {
+        trajd_bytes_add_text(&child->frame, index->datasets[d].path);
+        rows += episode->arrays[d].storage != TRAJD_STORAGE_ABSENT;
+    }
+    trajd_bytes_add_u32(&child->frame, rows);
+    for (uint32_t d = 0; d < index->dataset_count; d++)
+        if (episode->arrays[d].storage != TRAJD_STORAGE_ABSENT)
+            trajd_bytes_add_u64(&child->frame, trajd_array_row_count(&episode->arrays[d]));
+}
+
+static void put_datasets(struct child *child, const struct rewrite_episode *made)
+{
+    const struct trajd_rewrite_options *options = child->plan->options;
+
+    trajd_bytes_add_u32(&child->frame, made->array_count);
+    for (uint32_t a = 0; a < made->array_count; a++) {
+        const struct rewrite_dataset *dataset = &child->plan->datasets[made->arrays[a].dataset];
+        trajd_bytes_add_text(&child->frame, dataset->path);
+        put_u8(child, (uint8_t)dataset->to);
+        put_u8(child, (uint8_t)(dataset->rank + 1));
+        trajd_bytes_add_u64(&child->frame, made->step_count);
+        for (uint32_t d = 0; d < dataset->rank; d++)
+            trajd_bytes_add_u64(&child->frame, dataset->shape[d]);
+        trajd_bytes_add_u64(&child->frame, dataset->is_compressed ? dataset->chunk_rows : 0);
+        put_u8(child, (uint8_t)(options->compress_level ? options->compress_level < 9 ? options->compress_level : 9 : LEVEL_DEFAULT));
+    }
+}
+
+/* First rows of regular clocks that say when they begin: as recorded, so without offset and latency. */
+static void put_starts(struct child *child, const struct trajd_index *index, const struct trajd_episode *episode, int64_t begin_ns)
+{
+    uint32_t count = 0;
+
+    for (uint32_t k = 0; k < index->clock_count; k++)
+        count += index->layout->clocks[k].start_path != NULL;
+    trajd_bytes_add_u32(&child->frame, count);
+    for (uint32_t k = 0; k < index->clock_count; k++) {
+        const struct trajd_layout_clock *clock = &index->layout->clocks[k];
+        if (!clock->start_path)
+            continue;
+        trajd_bytes_add_text(&child->frame, clock->start_path);
+        trajd_bytes_add_u64(&child->frame, (uint64_t)(episode->origin_ns + begin_ns - clock->offset_ns + clock->latency_ns));
+        put_u8(child, (uint8_t)clock->start_unit);
+    }
+}
+
+static enum trajd_status send_episode(struct child *child, const struct rewrite_episode *made)
+{
+    const struct trajd_index *index = child->plan->options->indexes[made->source];
+    const struct trajd_episode *episode = &index->episodes[made->episode];
+    char path[PATH_SIZE];
+
+    begin(child);
+    rewrite_episode_path(index, episode->id, path, sizeof path);
+    trajd_bytes_add_text(&child->frame, path);
+    rewrite_episode_path(index, made->id, path, sizeof path);
+    trajd_bytes_add_text(&child->frame, path);
+    put_label(child, index, episode);
+    trajd_bytes_add_u64(&child->frame, made->step_count);
+    put_known(child, index, episode);
+    put_datasets(child, made);
+    put_starts(child, index, episode, made->begin_ns);
+    return send_frame(child, TRAJD_WRITER_EPISODE, -1);
+}
+
+static enum trajd_status take_offsets(struct child *child, struct rewrite_episode *made)
+{
+    size_t length;
+    enum trajd_status status = answer(child, TRAJD_WRITER_OFFSETS, &length);
+
+    if (!status && length != made->array_count * sizeof(uint64_t))
+        return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "%s: offsets of %zu bytes for %u datasets", made->id, length, made->array_count);
+    for (uint32_t a = 0; a < made->array_count && !status; a++)
+        memcpy(&made->arrays[a].offset, child->answer + a * sizeof(uint64_t), sizeof(uint64_t));
+    return status;
+}
+
+static enum trajd_status send_input(struct child *child, const struct trajd_index *index, uint32_t file, bool is_first)
+{
+    const char *filter = index->layout->filter_path, *path = index->files[file].path;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char folder[PATH_SIZE] = "";
+    enum trajd_status status;
+
+    if (fd < 0)
+        return trajd_error_set(child->error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
+    if (filter)
+        snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(filter, '/') - filter), filter);
+    begin(child);
+    trajd_bytes_add_text(&child->frame, index->files[file].relative_path);
+    trajd_bytes_add_text(&child->frame, index->layout->groups);
+    trajd_bytes_add_text(&child->frame, folder);
+    put_u8(child, is_first);
+    status = send_frame(child, TRAJD_WRITER_INPUT, fd);
+    close(fd);
+    return status;
+}
+
+/* Episodes in order; a few under way at once, never more answers than the socket holds. */
+static enum trajd_status send_episodes(struct child *child, struct rewrite_plan *plan)
+{
+    uint32_t source = UINT32_MAX, file = UINT32_MAX, taken = 0;
+    enum trajd_status status = TRAJD_OK;
+    size_t outstanding = 0;
+
+    for (uint32_t e = 0; e < plan->episode_count && !status; e++) {
+        struct rewrite_episode *made = &plan->episodes[e];
+        const struct trajd_index *index = plan->options->indexes[made->source];
+        const uint32_t its_file = index->episodes[made->episode].file_index;
+        if (made->source != source || its_file != file)
+            status = send_input(child, index, its_file, e == 0);
+        source = made->source;
+        file = its_file;
+        if (!status)
+            status = send_episode(child, made);
+        outstanding += made->array_count * sizeof(uint64_t) + sizeof(struct trajd_indexer_header);
+        while (!status && taken <= e && (outstanding > OUTSTANDING_BYTES || e + 1 == plan->episode_count)) {
+            outstanding -= plan->episodes[taken].array_count * sizeof(uint64_t) + sizeof(struct trajd_indexer_header);
+            status = take_offsets(child, &plan->episodes[taken++]);
+        }
+    }
+    return status;
+}
+
+/* ---- masks, rates, whence ---- */
+
+static int compare_keys(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static const struct trajd_episode *episode_of(const struct rewrite_plan *plan, uint32_t e)
+{
+    return &plan->options->indexes[plan->episodes[e].source]->episodes[plan->episodes[e].episode];
+}
+
+static bool lists(const struct trajd_episode *episode, const char *key)
+{
+    for (const char *const *own = episode->filter_keys; own && *own; own++)
+        if (!strcmp(*own, key))
+            return true;
+    return false;
+}
+
+static void put_mask(struct child *child, const char *key)
+{
+    uint32_t count = 0;
+
+    trajd_bytes_add_text(&child->frame, key);
+    for (uint32_t e = 0; e < child->plan->episode_count; e++)
+        count += lists(episode_of(child->plan, e), key);
+    trajd_bytes_add_u32(&child->frame, count);
+    for (uint32_t e = 0; e < child->plan->episode_count; e++)
+        if (lists(episode_of(child->plan, e), key))
+            trajd_bytes_add_text(&child->frame, child->plan->episodes[e].id);
+}
+
+static enum trajd_status send_masks(struct child *child)
+{
+    const struct rewrite_plan *plan = child->plan;
+    const char *filter = plan->options->indexes[0]->layout->filter_path, **keys;
+    size_t count = 0, distinct = 0;
+    char folder[PATH_SIZE];
+
+    if (!filter)
+        return TRAJD_OK;
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        for (const char *const *own = episode_of(plan, e)->filter_keys; own && *own; own++)
+            count++;
+    keys = malloc((count + 1) * sizeof *keys);
+    if (!keys)
+        return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for masks");
+    count = 0;
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        for (const char *const *own = episode_of(plan, e)->filter_keys; own && *own; own++)
+            keys[count++] = *own;
+    qsort(keys, count, sizeof *keys, compare_keys);
+    for (size_t i = 0; i < count; i++)
+        if (!i || strcmp(keys[i], keys[distinct - 1]))
+            keys[distinct++] = keys[i];
+    begin(child);
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(filter, '/') - filter), filter);
+    trajd_bytes_add_text(&child->frame, folder);
+    trajd_bytes_add_u32(&child->frame, (uint32_t)distinct);
+    for (size_t i = 0; i < distinct; i++)
+        put_mask(child, keys[i]);
+    free(keys);
+    return distinct ? send_frame(child, TRAJD_WRITER_MASKS, -1) : TRAJD_OK;
+}
+
+/* As a number: 20, 12.5, 29.97. False where no such number is the rate exactly. */
+static bool rate_number(struct trajd_rate rate, char *text, size_t size)
+{
+    static const int digits[] = {4, 6, 9, 15};
+    struct trajd_rate back;
+
+    for (size_t i = 0; i < sizeof digits / sizeof *digits; i++) {
+        snprintf(text, size, "%.*g", digits[i], (double)rate.num / (double)rate.den);
+        if (!strchr(text, 'e') && trajd_parse_rate(text, &back) && back.num == rate.num && back.den == rate.den)
+            return true;
+    }
+    return false;
+}
+
+static bool clock_is_used(const struct rewrite_plan *plan, uint32_t clock)
+{
+    for (uint32_t d = 0; d < plan->dataset_count; d++)
+        if (plan->datasets[d].clock == clock)
+            return true;
+    return false;
+}
+
+/* The clock's rate where its attribute is, which may be each episode's own. */
+static uint32_t put_rate(struct child *child, const struct trajd_layout_clock *clock, const char *number)
+{
+    const struct rewrite_plan *plan = child->plan;
+    const bool is_one = *clock->rate_attribute == '/';
+    const uint32_t count = is_one ? 1 : plan->episode_count;
+
+    for (uint32_t e = 0; e < count; e++) {
+        char where[2 * PATH_SIZE], group[PATH_SIZE];
+        rewrite_episode_path(plan->options->indexes[plan->episodes[e].source], plan->episodes[e].id, group, sizeof group);
+        snprintf(where, sizeof where, "%s%s%s", is_one ? "" : group, is_one || *clock->rate_attribute == '@' ? "" : "/", clock->rate_attribute);
+        trajd_bytes_add_text(&child->frame, where);
+        trajd_bytes_add_text(&child->frame, clock->rate_json);
+        trajd_bytes_add_text(&child->frame, number);
+    }
+    return count;
+}
+
+/* What reads the output by the same layout must find the new rate. */
+static void put_rates(struct child *child)
+{
+    const struct rewrite_plan *plan = child->plan;
+    const struct trajd_layout *layout = plan->options->indexes[0]->layout;
+    const struct trajd_rate rate = plan->options->rate;
+    const size_t at = child->frame.length;
+    char number[64];
+    const bool exact = rate_number(rate, number, sizeof number);
+    uint32_t count = 0;
+
+    trajd_bytes_add_u32(&child->frame, 0);
+    for (uint32_t k = 0; k < layout->clock_count; k++) {
+        const struct trajd_layout_clock *clock = &layout->clocks[k];
+        if (clock->stamps_path || !clock_is_used(plan, k))
+            continue;
+        if (clock->rate_attribute) {
+            count += put_rate(child, clock, number);
+            if (!exact)
+                rewrite_note(plan->options, "clock %s: no number is %" PRId64 "/%" PRId64 " Hz exactly, %s stands in %s", clock->name, rate.num,
+                             rate.den, number, clock->rate_attribute);
+        } else if (clock->rate.num != rate.num || clock->rate.den != rate.den) {
+            rewrite_note(plan->options, "layout %s says itself that clock %s is at %.6g Hz: the output needs a copy of it with `rate: %s`",
+                         layout->name, clock->name, (double)clock->rate.num / (double)clock->rate.den, number);
+        }
+    }
+    if (!child->frame.failed)
+        memcpy(child->frame.data + at, &count, sizeof count);
+}
+
+/* {"version": ..., "rate": ..., "sources": [...], "streams": {...}} */
+static char *provenance(const struct rewrite_plan *plan)
+{
+    const struct trajd_rewrite_options *options = plan->options;
+    char *text = NULL;
+    size_t size = 0, files = 0;
+    FILE *out = open_memstream(&text, &size);
+
+    if (!out)
+        return NULL;
+    fprintf(out, "{\"by\": \"trajd %s\", \"layout\": ", TRAJD_VERSION);
+    trajd_json_text(out, options->indexes[0]->layout->name);
+    fprintf(out, ", \"rate\": \"%" PRId64 "/%" PRId64 "\", \"sources\": [", options->rate.num, options->rate.den);
+    for (uint32_t k = 0; k < options->index_count; k++)
+        for (uint32_t f = 0; f < options->indexes[k]->file_count && files < 1000; f++, files++) {
+            fprintf(out, files ? ", " : "");
+            trajd_json_text(out, options->indexes[k]->files[f].path);
+        }
+    fprintf(out, "], \"streams\": {");
+    for (uint32_t s = 0; s < plan->stream_count; s++) {
+        const struct trajd_rewrite_stream *stream = &plan->streams[s];
+        fprintf(out, s ? ", " : "");
+        trajd_json_text(out, stream->name);
+        fprintf(out, ": {\"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\"", trajd_window_kind_name(stream->kind),
+                trajd_dtype_name(stream->from), trajd_dtype_name(stream->to));
+        if (stream->window_ns)
+            fprintf(out, ", \"window_ns\": %" PRId64, stream->window_ns);
+        fprintf(out, "}");
+    }
+    fprintf(out, "}}");
+    fclose(out);
+    return text;
+}
+
+static enum trajd_status finish(struct child *child, uint64_t *size_bytes)
+{
+    char *text = provenance(child->plan);
+    enum trajd_status status;
+    size_t length;
+
+    begin(child);
+    trajd_bytes_add_u64(&child->frame, child->plan->step_count);
+    trajd_bytes_add_u64(&child->frame, child->plan->episode_count);
+    put_rates(child);
+    trajd_bytes_add_text(&child->frame, text);
+    free(text);
+    status = send_frame(child, TRAJD_WRITER_FINISH, -1);
+    if (!status)
+        status = answer(child, TRAJD_WRITER_DONE, &length);
+    if (!status && length == sizeof *size_bytes)
+        memcpy(size_bytes, child->answer, sizeof *size_bytes);
+    return status;
+}
+
+static enum trajd_status begin_output(struct child *child, int fd, bool is_new)
+{
+    enum trajd_status status = start(child);
+    size_t length;
+
+    begin(child);
+    put_u8(child, is_new);
+    if (!status)
+        status = send_frame(child, TRAJD_WRITER_OUTPUT, fd);
+    return status ? status : answer(child, TRAJD_WRITER_READY, &length);
+}
+
+/* Rows are written where the child says: inside the file, and nowhere twice as far as can be seen. */
+static enum trajd_status check_offsets(const struct rewrite_plan *plan, uint64_t size_bytes, struct trajd_error *error)
+{
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
+            const struct rewrite_array *array = &plan->episodes[e].arrays[a];
+            const struct rewrite_dataset *dataset = &plan->datasets[array->dataset];
+            const uint64_t bytes = dataset->row_bytes * plan->episodes[e].step_count;
+            if (!dataset->is_compressed && (array->offset < TRAJD_WRITER_SIGNATURE_SIZE || array->offset > size_bytes || bytes > size_bytes - array->offset))
+                return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: %s: room at %" PRIu64 " of a file of %" PRIu64 " bytes",
+                                       plan->episodes[e].id, dataset->path, array->offset, size_bytes);
+        }
+    return TRAJD_OK;
+}
+
+enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint64_t *size_bytes, struct trajd_error *error)
+{
+    struct child child = {.plan = plan, .error = error, .socket = -1};
+    enum trajd_status status = begin_output(&child, fd, true);
+
+    if (!status)
+        status = send_episodes(&child, plan);
+    if (!status)
+        status = send_masks(&child);
+    if (!status)
+        status = finish(&child, size_bytes);
+    end(&child);
+    return status ? status : check_offsets(plan, *size_bytes, error);
+}
+
+static void put_chunks(struct child *child, const struct rewrite_episode *made, uint32_t a, const struct rewrite_chunk *chunks)
+{
+    const struct rewrite_dataset *dataset = &child->plan->datasets[made->arrays[a].dataset];
+    const uint64_t count = (made->step_count + dataset->chunk_rows - 1) / dataset->chunk_rows;
+    char group[PATH_SIZE], path[2 * PATH_SIZE];
+
+    rewrite_episode_path(child->plan->options->indexes[made->source], made->id, group, sizeof group);
+    snprintf(path, sizeof path, "%s%s%s", group, group[1] ? "/" : "", dataset->path);
+    trajd_bytes_add_text(&child->frame, path);
+    put_u8(child, (uint8_t)(dataset->rank + 1));
+    trajd_bytes_add_u64(&child->frame, count);
+    for (uint64_t c = 0; c < count; c++) {
+        trajd_bytes_add_u64(&child->frame, c * dataset->chunk_rows);
+        trajd_bytes_add_u64(&child->frame, chunks[c].offset);
+        trajd_bytes_add_u32(&child->frame, chunks[c].size);
+        trajd_bytes_add_u32(&child->frame, chunks[c].mask);
+    }
+}
+
+enum trajd_status rewrite_skeleton_add_chunks(const struct rewrite_plan *plan, struct rewrite_chunk *const *const *chunks, int fd,
+                                              int spool_fd, uint64_t *size_bytes, struct trajd_error *error)
+{
+    struct child child = {.plan = plan, .error = error, .socket = -1};
+    enum trajd_status status = begin_output(&child, fd, false);
+    uint32_t count = 0;
+    size_t length;
+
+    begin(&child);
+    trajd_bytes_add_u32(&child.frame, 0);
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        for (uint32_t a = 0; a < plan->episodes[e].array_count; a++)
+            if (chunks[e][a]) {
+                put_chunks(&child, &plan->episodes[e], a, chunks[e][a]);
+                count++;
+            }
+    if (!child.frame.failed)
+        memcpy(child.frame.data, &count, sizeof count);
+    if (!status)
+        status = send_frame(&child, TRAJD_WRITER_CHUNKS, spool_fd);
+    if (!status)
+        status = answer(&child, TRAJD_WRITER_DONE, &length);
+    if (!status && length == sizeof *size_bytes)
+        memcpy(size_bytes, child.answer, sizeof *size_bytes);
+    end(&child);
+    return status;
+}

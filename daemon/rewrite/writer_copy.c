@@ -1,0 +1,247 @@
+/* What stands beside the rows goes over as it is: attributes, groups, small tables. */
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/rewrite/writer.h"
+
+enum { DEPTH_MAX = 32, NAME_SIZE = 1025 };
+
+struct copying {
+    struct trajd_writer *writer;
+    hid_t from, to;
+    const char *path;
+    bool failed;
+};
+
+/* ---- attributes ---- */
+
+static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *info, void *context)
+{
+    struct copying *copying = context;
+    hid_t attribute = -1, type = -1, space = -1, made = -1;
+    void *value = NULL;
+    size_t size;
+    bool ok = false;
+
+    (void)info;
+    if (H5Aexists(copying->to, name) > 0)
+        return 0;
+    attribute = H5Aopen(object, name, H5P_DEFAULT);
+    type = attribute >= 0 ? H5Aget_type(attribute) : -1;
+    space = attribute >= 0 ? H5Aget_space(attribute) : -1;
+    if (type >= 0 && space >= 0 && H5Tget_class(type) != H5T_REFERENCE) {
+        const hssize_t count = H5Sget_simple_extent_npoints(space);
+        size = H5Tget_size(type);
+        value = count >= 0 && size && (uint64_t)count <= SIZE_MAX / 2 / size ? calloc((size_t)count + 1, size) : NULL;
+        made = value ? H5Acreate2(copying->to, name, type, space, H5P_DEFAULT, H5P_DEFAULT) : -1;
+        ok = made >= 0 && (count == 0 || (H5Aread(attribute, type, value) >= 0 && H5Awrite(made, type, value) >= 0));
+        if (count > 0 && value && H5Tdetect_class(type, H5T_VLEN) > 0)
+            H5Dvlen_reclaim(type, space, H5P_DEFAULT, value);
+        else if (count > 0 && value && H5Tis_variable_str(type) > 0)
+            H5Dvlen_reclaim(type, space, H5P_DEFAULT, value);
+    }
+    free(value);
+    if (made >= 0)
+        H5Aclose(made);
+    if (!ok)
+        trajd_writer_note(copying->writer, "%s: attribute %s of %s cannot be carried over", copying->writer->label, name, copying->path);
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    H5Eclear2(H5E_DEFAULT);
+    return 0;
+}
+
+bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to, const char *path)
+{
+    struct copying copying = {.writer = writer, .from = from, .to = to, .path = path};
+    hsize_t position = 0;
+
+    return H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &position, copy_attribute, &copying) >= 0;
+}
+
+void trajd_writer_set_count(hid_t object, const char *name, uint64_t value)
+{
+    const hid_t attribute = H5Aexists(object, name) > 0 ? H5Aopen(object, name, H5P_DEFAULT) : -1;
+    const hid_t type = attribute >= 0 ? H5Aget_type(attribute) : -1, space = attribute >= 0 ? H5Aget_space(attribute) : -1;
+    const int64_t number = (int64_t)value;
+
+    if (type >= 0 && H5Tget_class(type) == H5T_INTEGER && H5Sget_simple_extent_npoints(space) == 1)
+        H5Awrite(attribute, H5T_NATIVE_INT64, &number);
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    H5Eclear2(H5E_DEFAULT);
+}
+
+/* ---- objects ---- */
+
+bool trajd_writer_copy_object(struct trajd_writer *writer, hid_t from, hid_t to, const char *name)
+{
+    if (H5Ocopy(from, name, to, name, H5P_DEFAULT, H5P_DEFAULT) >= 0)
+        return true;
+    H5Eclear2(H5E_DEFAULT);
+    if (H5Lexists(to, name, H5P_DEFAULT) > 0)
+        H5Ldelete(to, name, H5P_DEFAULT);
+    H5Eclear2(H5E_DEFAULT);
+    trajd_writer_note(writer, "%s: %s cannot be carried over", writer->label, name);
+    return false;
+}
+
+hid_t trajd_writer_make_group(struct trajd_writer *writer, const char *path)
+{
+    const hid_t links = H5Pcreate(H5P_LINK_CREATE);
+    hid_t group;
+
+    H5Pset_create_intermediate_group(links, 1);
+    if (!path[strspn(path, "/")])
+        group = H5Gopen2(writer->output, "/", H5P_DEFAULT);
+    else if (H5Lexists(writer->output, path, H5P_DEFAULT) > 0)
+        group = H5Gopen2(writer->output, path, H5P_DEFAULT);
+    else {
+        H5Eclear2(H5E_DEFAULT);
+        group = H5Gcreate2(writer->output, path, links, H5P_DEFAULT, H5P_DEFAULT);
+    }
+    H5Pclose(links);
+    return group;
+}
+
+struct level {
+    struct trajd_writer *writer;
+    hid_t to;
+    char path[TRAJD_WRITER_PATH_SIZE]; /* of the group, "" the root */
+    const char *pattern;               /* what is left of `groups` below it; NULL: no episode below */
+    unsigned depth;
+    bool failed;
+};
+
+static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path, const char *pattern, unsigned depth);
+
+/* Where episodes are, the way to them is made and they are not; everything else is copied. */
+static herr_t visit_link(hid_t from, const char *name, const H5L_info_t *info, void *context)
+{
+    struct level *level = context;
+    const size_t length = strcspn(level->pattern, "/");
+    char component[NAME_SIZE], path[TRAJD_WRITER_PATH_SIZE];
+    H5O_info_t object;
+
+    (void)info;
+    snprintf(component, sizeof component, "%.*s", (int)length, level->pattern);
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", level->path, name) >= sizeof path)
+        return 0;
+    if (*level->writer->filter_folder && !strcmp(path, level->writer->filter_folder))
+        return 0;
+    if (H5Oget_info_by_name(from, name, &object, H5P_DEFAULT) < 0) {
+        H5Eclear2(H5E_DEFAULT);
+        if (level->writer->is_first)
+            trajd_writer_note(level->writer, "%s: %s is a link that leads nowhere: left out", level->writer->label, path);
+        return 0;
+    }
+    if (object.type == H5O_TYPE_GROUP && !fnmatch(component, name, 0)) {
+        const hid_t below = level->pattern[length] ? H5Gopen2(from, name, H5P_DEFAULT) : -1;
+        if (below >= 0) {
+            level->failed = !copy_level(level->writer, below, path, level->pattern + length + 1, level->depth + 1);
+            H5Gclose(below);
+        }
+    } else if (level->writer->is_first) {
+        trajd_writer_copy_object(level->writer, from, level->to, name);
+    }
+    return level->failed ? 1 : 0;
+}
+
+static char *attribute_bytes(hid_t object, const char *name, size_t *size)
+{
+    const hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
+    const hid_t type = attribute >= 0 ? H5Aget_type(attribute) : -1, space = attribute >= 0 ? H5Aget_space(attribute) : -1;
+    char *bytes = NULL, *text = NULL;
+
+    *size = 0;
+    if (type >= 0 && H5Sget_simple_extent_npoints(space) == 1 && H5Tis_variable_str(type) > 0) {
+        if (H5Aread(attribute, type, &text) >= 0 && text) {
+            bytes = strdup(text);
+            *size = strlen(text);
+            H5Dvlen_reclaim(type, space, H5P_DEFAULT, &text);
+        }
+    } else if (type >= 0 && H5Tdetect_class(type, H5T_VLEN) <= 0 && H5Sget_simple_extent_npoints(space) > 0) {
+        *size = (size_t)H5Sget_simple_extent_npoints(space) * H5Tget_size(type);
+        bytes = calloc(1, *size + 1);
+        if (bytes && H5Aread(attribute, type, bytes) < 0)
+            *size = 0;
+    }
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    H5Eclear2(H5E_DEFAULT);
+    return bytes;
+}
+
+/* Counts are made anew, so they may differ. */
+static herr_t compare_attribute(hid_t object, const char *name, const H5A_info_t *info, void *context)
+{
+    struct copying *copying = context;
+    size_t here_size, there_size;
+    char *here, *there;
+
+    (void)info;
+    if (!strcmp(name, "total") || !strncmp(name, "num_", 4))
+        return 0;
+    here = attribute_bytes(object, name, &here_size);
+    there = H5Aexists(copying->to, name) > 0 ? attribute_bytes(copying->to, name, &there_size) : NULL;
+    if (!there || !here || here_size != there_size || memcmp(here, there, here_size))
+        trajd_writer_note(copying->writer, "%s: attribute %s of %s is not that of the first input, which is kept", copying->writer->label,
+                          name, *copying->path ? copying->path : "/");
+    free(here);
+    free(there);
+    return 0;
+}
+
+static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path, const char *pattern, unsigned depth)
+{
+    struct level level = {.writer = writer, .pattern = pattern, .depth = depth};
+    struct copying copying = {.writer = writer, .path = path};
+    hsize_t position = 0, attribute_position = 0;
+
+    if (depth > DEPTH_MAX)
+        return trajd_writer_fail("groups are nested too deep");
+    snprintf(level.path, sizeof level.path, "%s", path);
+    level.to = trajd_writer_make_group(writer, *path ? path : "/");
+    if (level.to < 0)
+        return trajd_writer_fail(*path ? path : "/");
+    copying.to = level.to;
+    if (writer->is_first)
+        level.failed = !trajd_writer_copy_attributes(writer, from, level.to, *path ? path : "/");
+    else
+        level.failed = H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &attribute_position, compare_attribute, &copying) < 0;
+    if (!level.failed && H5Literate(from, H5_INDEX_NAME, H5_ITER_INC, &position, visit_link, &level) < 0)
+        level.failed = true;
+    H5Gclose(level.to);
+    H5Eclear2(H5E_DEFAULT);
+    return !level.failed || trajd_writer_fail(*path ? path : "/");
+}
+
+/* One episode a file: the root is the episode's, and writer_episode.c sees to it. */
+bool trajd_writer_copy_frame(struct trajd_writer *writer)
+{
+    hid_t root;
+    bool ok;
+
+    if (!writer->groups[1])
+        return true;
+    root = H5Gopen2(writer->input, "/", H5P_DEFAULT);
+    if (root < 0)
+        return trajd_writer_fail(writer->label);
+    ok = copy_level(writer, root, "", writer->groups + 1, 0);
+    H5Gclose(root);
+    return ok;
+}

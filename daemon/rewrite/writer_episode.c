@@ -1,0 +1,341 @@
+/* One episode: its group with what stands in it, and room for its rows. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/indexer.h"
+#include "daemon/rewrite/writer.h"
+#include "proto/dtype.h"
+
+enum { RANK_MAX = 8, LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20, PER_STEP_NOTES_MAX = 20 };
+
+struct episode {
+    struct trajd_writer *writer;
+    struct trajd_writer_frame known, row_counts; /* where these lists begin */
+    uint32_t known_count, row_count_count;
+    char source[TRAJD_WRITER_PATH_SIZE], target[TRAJD_WRITER_PATH_SIZE], label[TRAJD_WRITER_PATH_SIZE];
+    hid_t from, to;
+};
+
+/* ---- types ---- */
+
+static hid_t half_type(void)
+{
+    const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+
+    if (H5Tset_fields(type, 15, 10, 5, 0, 10) < 0 || H5Tset_size(type, 2) < 0 || H5Tset_ebias(type, 15) < 0) {
+        H5Tclose(type);
+        return -1;
+    }
+    return type;
+}
+
+/* A copy of a type of ours; the caller closes. -1 for one that a file cannot hold. */
+static hid_t file_type(enum trajd_dtype dtype)
+{
+    switch (dtype) {
+    case TRAJD_F16: return half_type();
+    case TRAJD_F32: return H5Tcopy(H5T_IEEE_F32LE);
+    case TRAJD_F64: return H5Tcopy(H5T_IEEE_F64LE);
+    case TRAJD_I8: return H5Tcopy(H5T_STD_I8LE);
+    case TRAJD_I16: return H5Tcopy(H5T_STD_I16LE);
+    case TRAJD_I32: return H5Tcopy(H5T_STD_I32LE);
+    case TRAJD_I64: return H5Tcopy(H5T_STD_I64LE);
+    case TRAJD_U8: return H5Tcopy(H5T_STD_U8LE);
+    case TRAJD_U16: return H5Tcopy(H5T_STD_U16LE);
+    case TRAJD_U32: return H5Tcopy(H5T_STD_U32LE);
+    case TRAJD_U64: return H5Tcopy(H5T_STD_U64LE);
+    default: return -1;
+    }
+}
+
+/* ---- datasets of the recipe ---- */
+
+static hid_t creation_of(uint8_t rank, const hsize_t *shape, uint64_t chunk_rows, uint8_t level, enum trajd_dtype dtype)
+{
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    hsize_t chunk[RANK_MAX];
+
+    H5Pset_obj_track_times(creation, 0);
+    if (!chunk_rows) {
+        H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);
+        H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
+        return creation;
+    }
+    memcpy(chunk, shape, rank * sizeof *chunk);
+    chunk[0] = chunk_rows < shape[0] ? chunk_rows : shape[0];
+    H5Pset_chunk(creation, rank, chunk);
+    if (trajd_dtype_size(dtype) > 1)
+        H5Pset_shuffle(creation);
+    H5Pset_deflate(creation, level);
+    return creation;
+}
+
+/* The dataset that it comes from: for its attributes, and for bool, an enum that only a copy keeps. */
+static hid_t source_of(const struct episode *episode, const char *path)
+{
+    const hid_t source = H5Dopen2(episode->from, path, H5P_DEFAULT);
+
+    H5Eclear2(H5E_DEFAULT);
+    return source;
+}
+
+/* Sets *offset where rows are contiguous. */
+static bool make_dataset(struct episode *episode, struct trajd_writer_frame *frame, uint64_t *offset)
+{
+    char path[TRAJD_WRITER_PATH_SIZE];
+    hsize_t shape[RANK_MAX] = {0};
+    uint8_t rank, level;
+    enum trajd_dtype dtype;
+    uint64_t chunk_rows;
+    hid_t source, type = -1, space = -1, creation = -1, links, made = -1;
+    haddr_t address = HADDR_UNDEF;
+
+    trajd_writer_text(frame, path, sizeof path);
+    dtype = trajd_writer_u8(frame);
+    rank = trajd_writer_u8(frame);
+    for (uint8_t d = 0; d < rank && rank <= RANK_MAX; d++)
+        shape[d] = trajd_writer_u64(frame);
+    chunk_rows = trajd_writer_u64(frame);
+    level = trajd_writer_u8(frame);
+    if (frame->failed || !rank || rank > RANK_MAX)
+        return trajd_writer_fail("a dataset of the recipe cannot be read");
+    source = source_of(episode, path);
+    type = dtype == TRAJD_BOOL && source >= 0 ? H5Dget_type(source) : file_type(dtype);
+    space = H5Screate_simple(rank, shape, NULL);
+    creation = creation_of(rank, shape, chunk_rows, level, dtype);
+    links = H5Pcreate(H5P_LINK_CREATE);
+    H5Pset_create_intermediate_group(links, 1);
+    if (type >= 0 && space >= 0)
+        made = H5Dcreate2(episode->to, path, type, space, links, creation, H5P_DEFAULT);
+    if (made >= 0 && source >= 0)
+        trajd_writer_copy_attributes(episode->writer, source, made, path);
+    if (made >= 0 && !chunk_rows)
+        address = H5Dget_offset(made);
+    *offset = address == HADDR_UNDEF ? UINT64_MAX : address;
+    H5Pclose(links);
+    H5Pclose(creation);
+    if (made < 0 || (!chunk_rows && address == HADDR_UNDEF)) {
+        trajd_writer_fail(path);
+        made = made < 0 ? -1 : (H5Dclose(made), -1);
+    }
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    if (source >= 0)
+        H5Dclose(source);
+    if (made >= 0)
+        H5Dclose(made);
+    H5Eclear2(H5E_DEFAULT);
+    return made >= 0;
+}
+
+/* The time of the first row of a regular clock: a dataset of one element, of the input's type and shape. */
+static bool make_start(struct episode *episode, struct trajd_writer_frame *frame)
+{
+    static const double units_ns[] = {1, 1e3, 1e6, 1e9};
+    char path[TRAJD_WRITER_PATH_SIZE];
+    hid_t source, type, space, links, made = -1;
+    int64_t ns, whole;
+    uint8_t unit;
+    double number;
+    bool ok = false;
+
+    trajd_writer_text(frame, path, sizeof path);
+    ns = (int64_t)trajd_writer_u64(frame);
+    unit = trajd_writer_u8(frame);
+    if (frame->failed || unit > 3)
+        return trajd_writer_fail("a start of the recipe cannot be read");
+    source = source_of(episode, path);
+    if (source < 0)
+        return true;
+    type = H5Dget_type(source);
+    space = H5Dget_space(source);
+    links = H5Pcreate(H5P_LINK_CREATE);
+    H5Pset_create_intermediate_group(links, 1);
+    whole = ns / (int64_t)units_ns[unit];
+    number = (double)ns / units_ns[unit];
+    if (H5Sget_simple_extent_npoints(space) == 1)
+        made = H5Dcreate2(episode->to, path, type, space, links, H5P_DEFAULT, H5P_DEFAULT);
+    if (made >= 0 && H5Tget_class(type) == H5T_INTEGER) {
+        if (whole * (int64_t)units_ns[unit] != ns)
+            trajd_writer_note(episode->writer, "%s: %s is in whole units, the new start is not: up to one unit early", episode->label, path);
+        ok = H5Dwrite(made, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &whole) >= 0;
+    } else if (made >= 0) {
+        ok = H5Dwrite(made, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &number) >= 0;
+    }
+    if (made >= 0) {
+        trajd_writer_copy_attributes(episode->writer, source, made, path);
+        H5Dclose(made);
+    }
+    H5Pclose(links);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Dclose(source);
+    return ok || trajd_writer_fail(path);
+}
+
+/* ---- what the recipe does not name ---- */
+
+static bool is_known(const struct episode *episode, const char *path)
+{
+    struct trajd_writer_frame list = episode->known;
+    char known[TRAJD_WRITER_PATH_SIZE];
+
+    for (uint32_t i = 0; i < episode->known_count; i++) {
+        trajd_writer_text(&list, known, sizeof known);
+        if (!strcmp(known, path))
+            return true;
+    }
+    return false;
+}
+
+/* As many rows as the recording has, or one more: such a dataset is one of its streams. */
+static bool is_per_step(const struct episode *episode, hid_t dataset)
+{
+    struct trajd_writer_frame list = episode->row_counts;
+    const hid_t space = H5Dget_space(dataset);
+    hsize_t shape[H5S_MAX_RANK] = {0};
+    const int rank = H5Sget_simple_extent_dims(space, shape, NULL);
+    bool found = false;
+
+    H5Sclose(space);
+    for (uint32_t i = 0; i < episode->row_count_count && rank > 0; i++) {
+        const uint64_t rows = trajd_writer_u64(&list);
+        found = found || shape[0] == rows || shape[0] == rows + 1 || shape[0] + 1 == rows;
+    }
+    return found;
+}
+
+static void take_other_dataset(struct episode *episode, hid_t from, hid_t to, const char *name, const char *path)
+{
+    const hid_t dataset = H5Dopen2(from, name, H5P_DEFAULT);
+
+    if (dataset < 0)
+        return;
+    if (is_per_step(episode, dataset)) {
+        if (++episode->writer->left_out <= PER_STEP_NOTES_MAX)
+            trajd_writer_note(episode->writer, "%s: %s: the layout has no stream for it: left out", episode->label, path);
+        else if (episode->writer->left_out == PER_STEP_NOTES_MAX + 1)
+            trajd_writer_note(episode->writer, "more datasets without a stream are left out");
+    } else if (H5Dget_storage_size(dataset) > COPY_BYTES_MAX) {
+        trajd_writer_note(episode->writer, "%s: %s: not of the recording's length, and large: left out", episode->label, path);
+    } else {
+        trajd_writer_copy_object(episode->writer, from, to, name);
+    }
+    H5Dclose(dataset);
+}
+
+struct folder {
+    struct episode *episode;
+    hid_t to;
+    const char *path; /* "" or "obs/" */
+    unsigned depth;
+};
+
+static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const char *path, unsigned depth);
+
+static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info, void *context)
+{
+    struct folder *folder = context;
+    char path[TRAJD_WRITER_PATH_SIZE];
+    H5O_info_t object;
+
+    (void)info;
+    if ((size_t)snprintf(path, sizeof path, "%s%s", folder->path, name) + 1 >= sizeof path ||
+        H5Oget_info_by_name(from, name, &object, H5P_DEFAULT) < 0) {
+        H5Eclear2(H5E_DEFAULT);
+        trajd_writer_note(folder->episode->writer, "%s: %s is a link that leads nowhere: left out", folder->episode->label, name);
+        return 0;
+    }
+    if (object.type == H5O_TYPE_DATASET && !is_known(folder->episode, path) && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
+        take_other_dataset(folder->episode, from, folder->to, name, path);
+    if (object.type == H5O_TYPE_GROUP && folder->depth < DEPTH_MAX) {
+        const hid_t below = H5Gopen2(from, name, H5P_DEFAULT);
+        const hid_t made = H5Lexists(folder->to, name, H5P_DEFAULT) > 0 ? H5Gopen2(folder->to, name, H5P_DEFAULT)
+                                                                       : H5Gcreate2(folder->to, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        strcat(path, "/");
+        if (below >= 0 && made >= 0)
+            copy_folder(folder->episode, below, made, path, folder->depth + 1);
+        if (below >= 0)
+            H5Gclose(below);
+        if (made >= 0)
+            H5Gclose(made);
+    }
+    H5Eclear2(H5E_DEFAULT);
+    return 0;
+}
+
+static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const char *path, unsigned depth)
+{
+    struct folder folder = {.episode = episode, .to = to, .path = path, .depth = depth};
+    hsize_t position = 0;
+
+    return trajd_writer_copy_attributes(episode->writer, from, to, *path ? path : episode->target) &&
+           H5Literate(from, H5_INDEX_NAME, H5_ITER_NATIVE, &position, visit_member, &folder) >= 0;
+}
+
+/* ---- all ---- */
+
+static void skip_texts(struct trajd_writer_frame *frame, uint32_t count)
+{
+    char text[TRAJD_WRITER_PATH_SIZE];
+
+    for (uint32_t i = 0; i < count && !frame->failed; i++)
+        trajd_writer_text(frame, text, sizeof text);
+}
+
+static bool fill_episode(struct episode *episode, struct trajd_writer_frame *frame, uint64_t steps)
+{
+    const uint32_t count = trajd_writer_u32(frame);
+    uint64_t *offsets = frame->failed || count > LIST_MAX ? NULL : calloc((size_t)count + 1, sizeof *offsets);
+    bool ok = offsets != NULL;
+    uint32_t starts;
+
+    for (uint32_t i = 0; i < count && ok; i++)
+        ok = make_dataset(episode, frame, &offsets[i]);
+    starts = ok ? trajd_writer_u32(frame) : 0;
+    for (uint32_t i = 0; i < starts && ok; i++)
+        ok = make_start(episode, frame);
+    if (ok) {
+        ok = copy_folder(episode, episode->from, episode->to, "", 0) || trajd_writer_fail(episode->label);
+        trajd_writer_set_count(episode->to, "num_samples", steps);
+        trajd_writer_set_text(episode->to, "trajd_source", episode->label, true);
+    }
+    ok = ok && trajd_indexer_send(TRAJD_WRITER_OFFSETS, offsets, count * sizeof *offsets);
+    free(offsets);
+    return ok;
+}
+
+bool trajd_writer_episode(struct trajd_writer *writer, struct trajd_writer_frame *frame)
+{
+    struct episode episode = {.writer = writer};
+    uint64_t steps;
+    bool ok = false;
+
+    trajd_writer_text(frame, episode.source, sizeof episode.source);
+    trajd_writer_text(frame, episode.target, sizeof episode.target);
+    trajd_writer_text(frame, episode.label, sizeof episode.label);
+    steps = trajd_writer_u64(frame);
+    episode.known_count = trajd_writer_u32(frame);
+    episode.known = *frame;
+    skip_texts(frame, episode.known_count);
+    episode.row_count_count = trajd_writer_u32(frame);
+    episode.row_counts = *frame;
+    for (uint32_t i = 0; i < episode.row_count_count && !frame->failed; i++)
+        trajd_writer_u64(frame);
+    if (frame->failed)
+        return trajd_writer_fail("an episode of the recipe cannot be read");
+    episode.from = H5Gopen2(writer->input, episode.source, H5P_DEFAULT);
+    episode.to = episode.from < 0 ? -1 : trajd_writer_make_group(writer, episode.target);
+    if (episode.from >= 0 && episode.to >= 0)
+        ok = fill_episode(&episode, frame, steps);
+    else
+        trajd_writer_fail(episode.label);
+    if (episode.from >= 0)
+        H5Gclose(episode.from);
+    if (episode.to >= 0)
+        H5Gclose(episode.to);
+    return ok;
+}

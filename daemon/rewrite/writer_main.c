@@ -1,0 +1,207 @@
+/* The child's loop: frames in, frames out. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/dataset/indexer.h"
+#include "daemon/rewrite/writer.h"
+
+enum { NOTES_MAX = 200, TEXT_SIZE = 512, META_BLOCK_BYTES = 256 << 10 };
+
+static const uint64_t frame_bytes_max = UINT64_C(1) << 30;
+
+/* ---- frames ---- */
+
+static void take(struct trajd_writer_frame *frame, void *out, size_t size)
+{
+    memset(out, 0, size);
+    if (frame->failed || (size_t)(frame->end - frame->next) < size) {
+        frame->failed = true;
+        return;
+    }
+    memcpy(out, frame->next, size);
+    frame->next += size;
+}
+
+uint64_t trajd_writer_u64(struct trajd_writer_frame *frame)
+{
+    uint64_t value;
+
+    take(frame, &value, sizeof value);
+    return value;
+}
+
+uint32_t trajd_writer_u32(struct trajd_writer_frame *frame)
+{
+    uint32_t value;
+
+    take(frame, &value, sizeof value);
+    return value;
+}
+
+uint8_t trajd_writer_u8(struct trajd_writer_frame *frame)
+{
+    uint8_t value;
+
+    take(frame, &value, sizeof value);
+    return value;
+}
+
+void trajd_writer_text(struct trajd_writer_frame *frame, char *text, size_t size)
+{
+    const uint32_t length = trajd_writer_u32(frame);
+
+    if (length >= size)
+        frame->failed = true;
+    take(frame, text, frame->failed ? 0 : length);
+    text[frame->failed ? 0 : length] = '\0';
+}
+
+void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
+{
+    char text[TEXT_SIZE];
+    va_list arguments;
+
+    if (writer->note_count++ >= NOTES_MAX)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (writer->note_count == NOTES_MAX)
+        snprintf(text, sizeof text, "more is left out than is told here");
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    trajd_indexer_send(TRAJD_WRITER_NOTE, text, strlen(text));
+}
+
+struct failure {
+    uint32_t code;
+    char text[TEXT_SIZE];
+};
+
+/* The innermost entry; the system's number wherever one stands. */
+static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)
+{
+    struct failure *failure = context;
+    const char *code = entry->desc ? strstr(entry->desc, "errno = ") : NULL;
+
+    if (depth == 0 && entry->desc)
+        snprintf(failure->text, sizeof failure->text, "%s", entry->desc);
+    if (code && !failure->code)
+        failure->code = (uint32_t)atoi(code + strlen("errno = "));
+    return 0;
+}
+
+bool trajd_writer_fail(const char *what)
+{
+    struct failure failure = {0};
+    uint8_t body[sizeof failure.code + TEXT_SIZE + TEXT_SIZE];
+    int length;
+
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, &failure);
+    memcpy(body, &failure.code, sizeof failure.code);
+    length = snprintf((char *)body + sizeof failure.code, sizeof body - sizeof failure.code, "%s%s%s", what,
+                      *failure.text ? ": " : "", failure.text);
+    for (int i = 0; i < length; i++)
+        if (body[sizeof failure.code + (size_t)i] < 0x20)
+            body[sizeof failure.code + (size_t)i] = ' ';
+    trajd_indexer_send(TRAJD_WRITER_FAILED, body, sizeof failure.code + (size_t)length);
+    return false;
+}
+
+/* ---- files ---- */
+
+/* A new file in the oldest format that holds it, so that every reader opens it; no times in it, so that the same makes the same. */
+static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
+{
+    const hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    H5Pset_meta_block_size(access, META_BLOCK_BYTES);
+    H5Pset_obj_track_times(creation, 0);
+    writer->output = is_new ? H5Fcreate(path, H5F_ACC_TRUNC, creation, access) : H5Fopen(path, H5F_ACC_RDWR, access);
+    H5Pclose(access);
+    H5Pclose(creation);
+    if (writer->output < 0)
+        return trajd_writer_fail(is_new ? "the output cannot be begun" : "the output cannot be opened again");
+    if (!trajd_indexer_filter(true))
+        return trajd_writer_fail("no sandbox");
+    return trajd_indexer_send(TRAJD_WRITER_READY, NULL, 0);
+}
+
+static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd)
+{
+    const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    char path[64];
+
+    trajd_writer_text(frame, writer->label, sizeof writer->label);
+    trajd_writer_text(frame, writer->groups, sizeof writer->groups);
+    trajd_writer_text(frame, writer->filter_folder, sizeof writer->filter_folder);
+    writer->is_first = trajd_writer_u8(frame);
+    if (writer->input >= 0)
+        H5Fclose(writer->input);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    writer->input = frame->failed ? -1 : H5Fopen(path, H5F_ACC_RDONLY, access);
+    H5Pclose(access);
+    if (writer->input < 0)
+        return trajd_writer_fail(writer->label);
+    return trajd_writer_copy_frame(writer);
+}
+
+static bool serve(struct trajd_writer *writer, uint32_t kind, struct trajd_writer_frame *frame, int fd)
+{
+    switch (kind) {
+    case TRAJD_WRITER_OUTPUT: return writer->output < 0 && fd >= 0 && begin_output(writer, fd, trajd_writer_u8(frame));
+    case TRAJD_WRITER_INPUT: return writer->output >= 0 && fd >= 0 && open_input(writer, frame, fd);
+    case TRAJD_WRITER_EPISODE: return writer->input >= 0 && trajd_writer_episode(writer, frame);
+    case TRAJD_WRITER_MASKS: return writer->output >= 0 && trajd_writer_masks(writer, frame);
+    case TRAJD_WRITER_FINISH: return writer->output >= 0 && trajd_writer_finish(writer, frame);
+    case TRAJD_WRITER_CHUNKS: return writer->output >= 0 && fd >= 0 && trajd_writer_chunks(writer, frame, fd);
+    default: return false;
+    }
+}
+
+static bool receive_body(size_t length, uint8_t **body)
+{
+    size_t have = 0;
+
+    *body = length <= frame_bytes_max ? malloc(length + 1) : NULL;
+    while (*body && have < length) {
+        const ssize_t got = recv(TRAJD_INDEXER_SOCKET, *body + have, length - have, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        have += (size_t)got;
+    }
+    return *body != NULL;
+}
+
+int trajd_writer_run(void)
+{
+    struct trajd_writer writer = {.output = -1, .input = -1};
+    struct trajd_indexer_header header;
+    bool ok = trajd_indexer_limit(true) && trajd_indexer_start_library();
+    int fd;
+
+    while (ok && trajd_indexer_receive(&header, &fd)) {
+        uint8_t *body = NULL;
+        ok = receive_body(header.length, &body);
+        if (ok) {
+            struct trajd_writer_frame frame = {body, body + header.length, false};
+            ok = serve(&writer, header.kind, &frame, fd);
+        }
+        free(body);
+        if (fd >= 0)
+            close(fd);
+    }
+    return ok ? 0 : 1;
+}
