@@ -29,6 +29,7 @@ int cli_diff(int argc, char **argv);
 int cli_stats(int argc, char **argv);
 int cli_reload(int argc, char **argv);
 int cli_names(int argc, char **argv);
+int cli_resample(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 
 /* "trajctl: MESSAGE" on stderr; returns CLI_FAILED. */

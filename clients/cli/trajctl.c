@@ -11,6 +11,11 @@ const struct cli_command cli_commands[] = {
     {"check", cli_check, "CONFIG", "what a configuration comes to: every output with its source, clock, kind, grid and tensor"},
     {"validate", cli_validate, "[--layout NAME] [--ignore RULE]... [--json] FILE-OR-FOLDER...",
      "all that can be found wrong in HDF5 files, with row numbers; exit status 1 where something is"},
+    {"resample", cli_resample,
+     "FILE... -o FILE --rate HZ [--layout NAME] [--streams NAME,...] [--kind STREAM=KIND]... [--window [STREAM=]TIME]... [--dtype [STREAM=]TYPE]... "
+     "[--max-gap [STREAM=]TIME]... [--episodes ID,...|A..B] [--filter KEY] [--compress keep|none|gzip[:LEVEL]] [--threads N] [--dry-run] "
+     "[--force] [--resume] [--json]",
+     "every stream of HDF5 files onto one regular grid, each by its kind, into a new file of the same layout"},
     {"status", cli_status, "[--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]", "what a daemon is doing: feeds, workers, rates, stalls"},
     {"recv", cli_recv,
      "FEED [--count N] [--epoch N] [--next POSITION] [--rank R --world W] [--job NAME] [--credit N] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
