@@ -133,3 +133,40 @@ struct trajd_core_stats stats_of(const struct world *world)
     trajd_core_get_stats(world->core, &stats);
     return stats;
 }
+
+struct trajd_wire_open ask_as(struct world *world, const char *job, uint64_t epoch)
+{
+    struct trajd_wire_open open = ask(world, epoch);
+
+    open.job = trajd_wire_text(job);
+    return open;
+}
+
+uint64_t open_as(struct world *world, const char *job, uint64_t epoch)
+{
+    uint64_t session = greet(world);
+
+    assert_int_equal(open_with(world, session, ask_as(world, job, epoch)), TRAJD_OK);
+    return session;
+}
+
+uint32_t give_back(struct world *world, uint64_t session)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < world->sent_count; i++)
+        if (world->sent[i].session == session && world->sent[i].message.op == TRAJD_WIRE_BATCH) {
+            world->sent[i].message.op = 0;
+            release(world, session, world->sent[i].message.batch);
+            count++;
+        }
+    return count;
+}
+
+void fill_all(struct world *world)
+{
+    struct trajd_core_fill fill;
+
+    while (!trajd_core_take(world->feed, world->now_ns, &fill))
+        publish(world, fill);
+}

@@ -1,0 +1,213 @@
+/* Jobs that come, go and move while others are there: what schedules of the model have found, one by one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core_world.h"
+
+#define SECOND UINT64_C(1000000000)
+
+static struct trajd_wire_open ask_rank_as(struct world *world, const char *job, uint64_t epoch, uint32_t rank,
+                                          uint32_t ranks)
+{
+    struct trajd_wire_open open = ask_as(world, job, epoch);
+
+    open.mode = TRAJD_WIRE_SHARD;
+    open.rank = rank;
+    open.world = ranks;
+    return open;
+}
+
+static void test_an_open_that_is_repeated_stays_where_it_is(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t session;
+
+    (void)state;
+    options.job_count = 2;
+    world = make(&options);
+    session = greet(world);
+    open = ask_rank_as(world, "a", 0, 0, 1);
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
+    fill_all(world);
+    open_as(world, "b", 0);
+    assert_ptr_equal(trajd_core_choose(world->core, session, &open, world->feed), world->feed);
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
+    assert_non_null(last_sent(world, TRAJD_WIRE_OPENED));
+    assert_null(last_sent(world, TRAJD_WIRE_BATCH)); /* nothing but the answer */
+    open.request++;
+    assert_null(trajd_core_choose(world->core, session, &open, world->feed)); /* another one begins anew, elsewhere */
+    destroy(world);
+}
+
+/* A share job dies, ranks of another take its entry, and it returns on another instance, with its journal. */
+static void test_a_journal_goes_where_its_job_goes(void **state)
+{
+    char directory[] = "/tmp/trajd-rivals-XXXXXX", command[64];
+    struct trajd_core_feed_options options = some_options(), other = some_options();
+    struct trajd_core_feed *second = NULL;
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t session;
+
+    (void)state;
+    assert_non_null(mkdtemp(directory));
+    options.journal_directory = other.journal_directory = directory;
+    other.name = "train#2";
+    other.instance_of = "train";
+    world = make(&options);
+    session = open_as(world, "shared", 0);
+    fill_all(world);
+    give_back(world, session);
+    trajd_core_end_session(world->core, session, 0);
+    assert_int_equal(open_with(world, greet(world), ask_rank_as(world, "ranks", 0, 0, 1)), TRAJD_OK);
+    assert_int_equal(trajd_core_add_feed(world->core, &other, &second, NULL), TRAJD_OK);
+    open = ask_as(world, "shared", 0);
+    open.fresh = false;
+    session = greet(world);
+    assert_ptr_equal(trajd_core_choose(world->core, session, &open, world->feed), second);
+    assert_int_equal(trajd_core_open(world->core, session, &open, second, 0), TRAJD_OK);
+    assert_int_equal(stats_of(world).journals_refused, 0);
+    world->feed = second;
+    assert_int_equal(take(world).position, 12);
+    destroy(world);
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    assert_int_equal(system(command), 0);
+}
+
+/* Ranks that begin the next epoch between the batches which were produced ahead: they do not keep those, so that whoever
+ * comes meanwhile cannot pin them there. */
+static void test_ranks_that_begin_off_the_grid(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t ranks[2];
+
+    (void)state;
+    options.job_count = 2;
+    options.epoch_length = 4;
+    world = make(&options);
+    for (uint32_t r = 0; r < 2; r++) {
+        ranks[r] = greet(world);
+        assert_int_equal(open_with(world, ranks[r], ask_rank_as(world, "ranks", 0, r, 2)), TRAJD_OK);
+    }
+    fill_all(world); /* and the next epoch */
+    for (uint32_t r = 0; r < 2; r++)
+        give_back(world, ranks[r]);
+    fill_all(world);
+    for (uint32_t r = 0; r < 2; r++) {
+        open = ask_rank_as(world, "ranks", 1, r, 2);
+        open.next = 3;
+        assert_int_equal(open_with(world, ranks[r], open), TRAJD_OK);
+        if (r == 0)
+            open_with(world, greet(world), ask_as(world, "other", 1));
+    }
+    destroy(world);
+}
+
+static void test_production_moves_for_one_job_and_the_other_returns(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t first, second;
+
+    (void)state;
+    options.job_count = 2;
+    world = make(&options);
+    first = open_as(world, "a", 0);
+    fill_all(world);
+    trajd_core_end_session(world->core, first, 0);
+    second = greet(world);
+    open = ask_rank_as(world, "b", 0, 0, 2);
+    open.fresh = false; /* after a daemon's death, say: it gathers before it knows where it begins */
+    open.next = 8;
+    assert_int_equal(open_with(world, second, open), TRAJD_OK);
+    first = greet(world);
+    open = ask_as(world, "a", 0);
+    open.fresh = false;
+    assert_null(trajd_core_choose(world->core, first, &open, world->feed)); /* what it claimed is gone */
+    assert_int_equal(open_with(world, first, open), TRAJD_ERR_BUSY);
+    destroy(world);
+}
+
+/* Told to leave while its connection is down. */
+static void test_who_is_sent_away_hears_it_when_it_is_back(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct trajd_wire_hello hello = {.has_token = true, .token = {1}, .instance = 5};
+    struct world *world;
+    uint64_t session;
+    void *replaced;
+    bool resumed;
+
+    (void)state;
+    options.rank_timeout_ns = SECOND;
+    world = make(&options);
+    session = greet(world);
+    assert_int_equal(open_with(world, session, ask_rank_as(world, "", 0, 1, 2)), TRAJD_OK);
+    trajd_core_tick(world->core, 3 * SECOND);
+    for (int again = 0; again < 2; again++) {
+        world->sent_count = 0;
+        assert_int_equal(trajd_core_hello(world->core, &hello, hello.token, world, 0, &session, &resumed, &replaced, NULL),
+                         TRAJD_OK);
+        assert_true(resumed);
+        trajd_core_welcome(world->core, session, &hello, 0);
+        assert_int_equal(count_sent(world, TRAJD_WIRE_ERROR), 1 - again);
+        if (again)
+            break;
+        assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.request, 0);
+        assert_non_null(strstr(world->sent[world->sent_count - 1].text, "rank 0 of 2"));
+        world->now_ns = 4 * SECOND;
+        assert_int_equal(open_with(world, session, ask_rank_as(world, "", 0, 1, 2)), TRAJD_OK);
+    }
+    destroy(world);
+}
+
+/* It holds what its program has done, and says so by its next OPEN before the lease is back. */
+static void test_a_rank_does_not_fall_behind_what_it_says(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct world *world = make(&options);
+    uint64_t ranks[2];
+    struct trajd_wire_open open;
+    struct trajd_wire_batch held;
+
+    (void)state;
+    for (uint32_t r = 0; r < 2; r++) {
+        ranks[r] = greet(world);
+        assert_int_equal(open_with(world, ranks[r], ask_rank_as(world, "", 0, r, 2)), TRAJD_OK);
+    }
+    publish(world, take(world));
+    held = last_sent(world, TRAJD_WIRE_BATCH)->batch;
+    assert_int_equal(held.part, 1);
+    open = ask_rank_as(world, "", 0, 1, 2);
+    open.fresh = false;
+    open.next = 4;
+    assert_int_equal(open_with(world, ranks[1], open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 4);
+    release(world, ranks[1], held);
+    world->sent_count = 0;
+    publish(world, take(world));
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2); /* of position 4: what it has done does not come again */
+    assert_int_equal(world->sent[0].message.batch.position, 4);
+    assert_int_equal(world->sent[1].message.batch.position, 4);
+    destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_open_that_is_repeated_stays_where_it_is),
+        cmocka_unit_test(test_a_journal_goes_where_its_job_goes),
+        cmocka_unit_test(test_ranks_that_begin_off_the_grid),
+        cmocka_unit_test(test_production_moves_for_one_job_and_the_other_returns),
+        cmocka_unit_test(test_who_is_sent_away_hears_it_when_it_is_back),
+        cmocka_unit_test(test_a_rank_does_not_fall_behind_what_it_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
