@@ -521,7 +521,8 @@ enum trajd_status trajd_wire_decode(const void *frame, size_t size, struct trajd
     if (size < TRAJD_WIRE_HEADER_SIZE || size > TRAJD_WIRE_MAX_FRAME || memcmp(bytes, "TRJD", 4) != 0)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "wire: not a message of trajd");
     if (bytes[4] != TRAJD_WIRE_MAJOR)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "protocol version %u, this side speaks %u",
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "protocol version %u, this side speaks %u: daemon and workers have to be of one release",
                                bytes[4], TRAJD_WIRE_MAJOR);
     body = (struct cursor){bytes + TRAJD_WIRE_HEADER_SIZE, bytes + size};
     table = bytes[5] == TRAJD_WIRE_OPENED && !tensors ? NULL : trajd_wire_table(bytes[5]);

@@ -31,8 +31,8 @@ feeds:
 class Worker:
     """tests/integration/worker.py as a process; what it said comes as dicts."""
 
-    def __init__(self, daemon, *arguments):
-        command = [sys.executable, pathlib.Path(__file__).parent / "worker.py", BUILD, daemon.endpoint, "train", *map(str, arguments)]
+    def __init__(self, daemon, *arguments, feed="train"):
+        command = [sys.executable, pathlib.Path(__file__).parent / "worker.py", BUILD, daemon.endpoint, feed, *map(str, arguments)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self.said = []
 

@@ -211,16 +211,20 @@ def test_a_network_that_stands_still(daemon, demo_file, keys, long):
         assert sorted(worker.ids()) == list(range(windows))
 
 
-def test_connections_that_are_cut(daemon, demo_file, keys):
-    one = daemon(config(demo_file))
+@pytest.mark.parametrize("mode, jobs", [(trajd.SHARE, 1), (trajd.SHARD, 1), (trajd.SHARE, 2)])
+def test_connections_that_are_cut(daemon, demo_file, keys, mode, jobs):
+    one = daemon(config(demo_file, more="\n    fan_out: {jobs: 2}" if jobs == 2 else ""))
     ids, port, info = [], 0, None
     with contextlib.ExitStack() as stack:
+        if jobs == 2:  # another reads the same slots, and notices nothing
+            beside = Worker(one, "--job", "beside")
+            beside.read("open")
         for turn in range(4):
             with proxy_to(remote_of(one), port) as (_, endpoint):  # the one before was killed, with its connections
                 if turn == 0:
                     client, port = client_of(endpoint, keys), int(endpoint.rsplit(":", 1)[1])
                     stack.callback(client.close)
-                    info, batches = client.open("train"), client.epoch()
+                    info, batches = client.open("train", mode=mode), client.epoch()
                 for _ in range(3):
                     ids += next(batches)[1]["window_id"].tolist()
         with proxy_to(remote_of(one), port):
@@ -229,6 +233,9 @@ def test_connections_that_are_cut(daemon, demo_file, keys):
             stack.close()
     assert sorted(ids) == list(range(info.window_count))
     assert status(one)["resumed_sessions"] >= 1
+    if jobs == 2:
+        finish(beside)
+        assert sorted(beside.ids()) == sorted(ids) and len(status(one)["feeds"]) == 1
 
 
 def test_a_daemon_that_is_not_there(keys):

@@ -46,6 +46,7 @@ struct lie {
 struct daemon {
     const struct lie *lie;
     bool noisy; /* before each message: what is to be passed over */
+    uint8_t major; /* of its protocol; 0: ours */
     void *context, *router;
     int listener, connection;
     struct trajd_ring ring;
@@ -95,6 +96,8 @@ static void say(struct daemon *daemon, struct trajd_wire_message *message)
         bent && lie->key != NULL ? memmem(daemon->frame, size, lie->key, strlen(lie->key)) : NULL;
     if (key != NULL)
         key[strlen(lie->key)] = lie->value;
+    if (daemon->major != 0)
+        daemon->frame[4] = daemon->major;
     if (daemon->noisy)
         make_noise(daemon, size);
     for (uint32_t i = 0; i < (bent && lie->copies > 0 ? lie->copies : 1); i++) {
@@ -571,6 +574,22 @@ static void test_lies_on_fd_sock_are_found_out(void **state)
         try_lie(&lies[i], false);
 }
 
+static void test_another_version_is_told(void **state)
+{
+    (void)state;
+    struct daemon *daemon = calloc(1, sizeof(*daemon));
+    struct trajd_client *client;
+    struct trajd_error error;
+    daemon->major = TRAJD_WIRE_MAJOR + 1;
+    daemon_start(daemon);
+    assert_int_equal(
+        trajd_client_connect(&(struct trajd_connect_options){.endpoint = directory}, &client, &error),
+        TRAJD_ERR_UNSUPPORTED);
+    assert_string_equal(error.message, "protocol version 2, this side speaks 1: daemon and workers have to be of one release");
+    daemon_stop(daemon);
+    free(daemon);
+}
+
 /* More batches than can be out: the first ones are good, and then it is over. */
 static void test_a_flood_of_batches_is_found_out(void **state)
 {
@@ -622,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_noise_is_passed_over),
         cmocka_unit_test(test_lies_in_messages_are_found_out),
         cmocka_unit_test(test_lies_on_fd_sock_are_found_out),
+        cmocka_unit_test(test_another_version_is_told),
         cmocka_unit_test(test_a_flood_of_batches_is_found_out),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
