@@ -166,8 +166,7 @@ def test_a_rank_that_stays_away_beside_another_job(daemon, demo_file):
     client.close()
 
 
-@pytest.mark.parametrize("world", [2, 3])
-def test_ranks_die_and_return_beside_another_job(daemon, demo_file, world):
+def test_ranks_die_and_return_beside_another_job(daemon, demo_file):
     one = daemon(fan_out(demo_file))
     order = sequence(one)
     ranks = ranks_of(one, 2, "--job", "ranks")
@@ -177,7 +176,7 @@ def test_ranks_die_and_return_beside_another_job(daemon, demo_file, world):
     state = ranks[0].batches()[-1]["position"]
     for rank in ranks:
         rank.kill()
-    again = ranks_of(one, world, "--job", "ranks", "--position", state)
+    again = ranks_of(one, 3, "--job", "ranks", "--position", state)
     run_out([*again, other])
     assert global_ids(ranks)[:state] + global_ids(again) == order
     assert other.ids() == order
@@ -199,7 +198,7 @@ def test_ranks_and_a_daemon_that_dies_beside_another_job(daemon, demo_file):
     run_out([*ranks, other])
     assert global_ids(ranks) == order  # nothing repeats, nothing is lost
     ids = other.ids()
-    assert set(ids) == set(order) and sorted(ids[:3 * 64] + list(set(ids[3 * 64:]))) == sorted(order)
+    assert set(ids) == set(order) and not set(ids[:3 * 64]) & set(ids[3 * 64:])  # DONE stays DONE
 
 
 def test_a_damaged_journal_is_one_jobs(daemon, demo_file):
@@ -220,7 +219,7 @@ def test_a_damaged_journal_is_one_jobs(daemon, demo_file):
     run_out(jobs.values())
     assert one.client().status()["damaged_journals"] == 1
     hurt, whole = (jobs[name].ids() for name in ("hurt", "whole"))
-    assert sorted(hurt[3 * 64:]) == sorted(order) or set(hurt[3 * 64:]) == set(order)  # from the beginning
+    assert set(hurt[3 * 64:]) == set(order)  # from the beginning
     assert set(whole) == set(order) and not set(whole[:3 * 64]) & set(whole[3 * 64:])  # DONE stays DONE
 
 
