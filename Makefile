@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-quick bench deb wheel clean setup
+.PHONY: all build demo test test-quick bench bench-record deb wheel clean setup
 
 all: build
 
@@ -33,6 +33,14 @@ wheel: build
 
 bench: build
 	@build/venv/bin/python tests/bench/run.py --build $(BUILD)
+
+# The run of which README has the figures, robomimic and small files too, and README's table from it. ROBOMIMIC is a Python with
+# robomimic and torch (tests/bench/README.md).
+ROBOMIMIC ?= build/venv-robomimic/bin/python
+RESULTS   ?= tests/bench/results/cpu-2cores.json
+bench-record: build
+	@build/venv/bin/python tests/bench/run.py --build $(BUILD) --robomimic-python $(ROBOMIMIC) --small-files --out $(RESULTS)
+	@build/venv/bin/python tests/bench/readme_table.py $(RESULTS) --write
 
 # build/release/trajd_VERSION_ARCH.deb: daemon, tools, library, headers, units.
 deb: build

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """One Python worker for part `feed` of run.py: reads batches for a while through the package, prints JSON.
 
-    feed_worker.py BUILD ENDPOINT FEED SECONDS CREDIT views|copies
+    feed_worker.py BUILD ENDPOINT FEED SECONDS CREDIT views|copies|tensors
 
 With `views` it asks each batch for every output and for actions_is_pad, as numpy arrays of the ring; with `copies` it copies them,
-which is what a loader's collate does. `ready_to_arrays_us` is of the batches that it was waiting for when they became READY: others
+which is what a loader's collate does, with `tensors` they are torch's. `ready_to_arrays_us` is of the batches that it was waiting for when they became READY: others
 were ready before they were wanted, and their time says how far the daemon was ahead.
 """
 import json
@@ -33,14 +33,15 @@ def share(values, part):
 
 
 def main():
-    feed = trajd.connect(endpoint, feed=feed_name, job="bench_python", mode="share", credit=int(credit), timeout=30)
+    feed = trajd.connect(endpoint, feed=feed_name, job="bench_python", mode="share", credit=int(credit), timeout=30,
+                         device="cpu" if what == "tensors" else None)
     keys, waits, count, windows = None, [], 0, 0
     begin = cpu = None
     asked = time.monotonic_ns()
     for batch in feed.forever():
         if keys is None:
             keys = outputs_of(batch)
-            size = sum(array.nbytes for array in fetch(batch, keys))
+            size = sum(array.numel() * array.element_size() if what == "tensors" else array.nbytes for array in fetch(batch, keys))
             begin, cpu = time.perf_counter(), time.process_time()
         arrays = fetch(batch, keys)
         now = time.monotonic_ns()

@@ -24,7 +24,8 @@ FEEDS = {  # the policy's window, and what SequenceDataset (frame_stack 2, seq_l
                     "      actions: {at: -1..15}\n",
 }
 BUDGETS = {"policy": 50, "same_tensors": 25}
-WORKERS = {"python": "1 Python worker", "python_copies": "1 Python worker that copies", "c1": "1 C worker", "c4": "4 C workers, share"}
+WORKERS = {"python": "1 Python worker", "python_copies": "1 Python worker that copies",
+           "python_tensors": "1 Python worker, torch tensors", "c1": "1 C worker", "c4": "4 C workers, share"}
 
 
 def config(path):
@@ -32,8 +33,8 @@ def config(path):
             "".join(f"  {feed}:\n{HEAD}{outputs}" for feed, outputs in FEEDS.items()))
 
 
-def python_worker(daemon, feed, seconds, what):
-    out = subprocess.run([sys.executable, ROOT / "tests/bench/feed_worker.py", daemon.build, daemon.endpoint, feed,
+def python_worker(python, daemon, feed, seconds, what):
+    out = subprocess.run([python, ROOT / "tests/bench/feed_worker.py", daemon.build, daemon.endpoint, feed,
                           str(seconds), str(CREDIT), what], check=True, capture_output=True, text=True)
     result = json.loads(out.stdout)
     return result["windows_per_s"], result["batches"], result["cpu_s"], result["ready_to_arrays_us"]
@@ -47,11 +48,13 @@ def c_workers(daemon, feed, seconds, count):
             after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, None)
 
 
-def one_turn(daemon, feed, workers, seconds):
+def one_turn(daemon, feed, workers, seconds, torch_python):
     """Windows/s, and microseconds of CPU a batch: the daemon's and the worker's."""
+    what = {"python": "views", "python_copies": "copies", "python_tensors": "tensors"}.get(workers)
     before = daemon.cpu_s()
-    if workers.startswith("python"):
-        rate, batches, cpu_s, waits = python_worker(daemon, feed, seconds, "copies" if workers == "python_copies" else "views")
+    if what:
+        python = torch_python if what == "tensors" else sys.executable
+        rate, batches, cpu_s, waits = python_worker(python, daemon, feed, seconds, what)
     else:
         rate, batches, cpu_s, waits = c_workers(daemon, feed, seconds, int(workers[1:]))
     return {"windows_per_s": rate, "daemon_us": 1e6 * (daemon.cpu_s() - before) / batches, "worker_us": 1e6 * cpu_s / batches,
@@ -79,10 +82,10 @@ def torch_loader(python, path, seconds, modes=("gathered", "single"), workers=("
     return json.loads(out.stdout)["results"]
 
 
-def waits_of(turns):
+def waits_of(turns, what):
     """READY in the daemon to arrays in Python, of batches that were waited for."""
-    return [figure(f"policy, 1 Python worker: READY to arrays, {part}", middle([turn["waits"][part] for turn in turns]), "us")
-            for part in ("p50", "p99") if all(turn["waits"] for turn in turns)]
+    return [figure(f"policy, 1 Python worker: READY to {what}, {part}", middle([turn["waits"][part] for turn in turns]), "us")
+            for part in ("p50", "p99") if turns and all(turn["waits"] for turn in turns)]
 
 
 def beside_torch(turns, theirs, best):
@@ -124,10 +127,11 @@ def run(options):
         tried = robomimic(options, path, options.seconds)["results"]
         best = max(tried, key=lambda result: result["windows_per_s"])
     with Daemon(options.build, options.work / "feed", config(path)) as daemon:
-        turns = {(feed, workers): [] for feed in FEEDS for workers in WORKERS}
+        turns = {(feed, workers): [] for feed in FEEDS for workers in WORKERS
+                 if workers != "python_tensors" or (python and feed == "policy")}
         for _ in range(options.rounds):
             for (feed, workers), list_of in turns.items():
-                list_of.append(one_turn(daemon, feed, workers, options.seconds))
+                list_of.append(one_turn(daemon, feed, workers, options.seconds, python))
             if best:
                 theirs += robomimic(options, path, options.seconds, (best["cache_mode"],), (str(best["workers"]),))["results"]
             if loader_best:
@@ -141,7 +145,7 @@ def run(options):
                       cpu_us_per_batch={"worker": middle([result["cpu_us_per_batch"] for result in theirs])},
                       tried={f"{r['cache_mode']}, {r['workers']} workers": r["windows_per_s"] for r in tried})
         figures.append(peer)
-    figures += waits_of(turns["policy", "python"])
+    figures += waits_of(turns["policy", "python"], "arrays") + waits_of(turns.get(("policy", "python_tensors")), "torch tensors")
     if loader_best:
         figures += beside_torch(turns["policy", "python"], loaders, loader_best)
         figures[-1]["tried"] = {f"{r['mode']}, {r['workers']} workers": r["windows_per_s"] for r in loader_tried}

@@ -156,6 +156,40 @@ def test_kill_9_of_the_starter_in_the_middle_leaves_the_start_to_the_daemon(node
     assert "ready after" in (pathlib.Path(endpoint).parent / "log").read_text()
 
 
+def test_a_process_that_is_forked_meanwhile_keeps_no_lock(node):
+    """A DataLoader of another thread, say: it has the starter's files open as long as it lives."""
+    config = str(node.config)
+    holder = node.begin(f"""
+        start, gone = launch._start, launch._is_alive
+        def forked(call, *arguments):
+            child = os.fork()
+            if child == 0:
+                os.close(1)
+                time.sleep(3600)
+            print(child, flush=True)
+            return call(*arguments)
+        launch._start = lambda *arguments: forked(start, *arguments)
+        launch._is_alive = lambda place: forked(gone, place)
+        print(launch.ensure_daemon({config!r}), flush=True)
+        print(launch.Private(launch._Source({config!r})).is_gone(), flush=True)""")
+    lines = []
+    try:
+        while not lines or lines[-1] != "False":
+            lines.append(holder.stdout.readline().strip())
+            assert lines[-1], holder.communicate()
+        endpoint, _ = node.ensure()
+        assert endpoint in lines
+        for pid in node.daemons():
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not node.daemons(), 10, "its death")
+        assert node.ensure()[0] == endpoint and len(node.daemons()) == 1
+    finally:
+        for line in lines:
+            if line.isdigit():
+                os.kill(int(line), signal.SIGKILL)
+        holder.communicate(timeout=60)
+
+
 def test_mistakes_come_with_file_line_and_key_and_all_waiting_ranks_hear_them(node):
     node.config.write_text(node.config.read_text().replace("global_batch", "global_bach"))
     status, _, err = node.run(f"launch.ensure_daemon({str(node.config)!r})")
