@@ -3,6 +3,12 @@
 
 #include "daemon/feed/state.h"
 
+/* The thread's time is that of its turn's beginning, a death's that of its end of file: a little later. */
+static uint64_t away_ns(const struct rank *rank, uint64_t now_ns)
+{
+    return now_ns > rank->away_since_ns ? now_ns - rank->away_since_ns : 0;
+}
+
 /* The first rank that is missing since long enough, or UINT32_MAX; *count: how many are. */
 static uint32_t find_missing(const struct job *job, uint64_t now_ns, uint32_t *count)
 {
@@ -11,7 +17,7 @@ static uint32_t find_missing(const struct job *job, uint64_t now_ns, uint32_t *c
     *count = 0;
     for (uint32_t r = 0; r < job->world; r++) {
         const struct rank *rank = &job->ranks[r];
-        if (rank->session || rank->is_remote || now_ns - rank->away_since_ns < job->feed->options.rank_timeout_ns)
+        if (rank->session || rank->is_remote || away_ns(rank, now_ns) < job->feed->options.rank_timeout_ns)
             continue;
         first = first == UINT32_MAX ? r : first;
         ++*count;
@@ -60,7 +66,7 @@ static void describe(const struct job *job, uint32_t rank, uint32_t count, uint6
         length += snprintf(text + length, size - (size_t)length, "and %u others ", count - 1);
     snprintf(text + length, size - (size_t)length, "%s for %.0f s (rank_timeout is %.0f s); open again to go on",
              job->phase == JOB_GATHERING ? "did not come" : "away",
-             (double)(now_ns - job->ranks[rank].away_since_ns) * 1e-9,
+             (double)away_ns(&job->ranks[rank], now_ns) * 1e-9,
              (double)job->feed->options.rank_timeout_ns * 1e-9);
 }
 

@@ -343,10 +343,8 @@ void trajd_job_leave(struct session *session, uint64_t now_ns)
     session->feed = NULL;
     session->job = NULL;
     session->joined = false;
-    if (--job->member_count == 0) {
-        job->away_since_ns = now_ns;
+    if (--job->member_count == 0)
         job->said_bye = false;
-    }
     if (!feed->member_count)
         feed->idle_since_ns = now_ns;
 }

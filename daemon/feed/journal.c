@@ -11,23 +11,23 @@
 #include <unistd.h>
 
 #define JOURNAL_MAGIC UINT64_C(0x314c4e524a4a5254) /* "TRJJRNL1" */
-#define JOURNAL_VERSION 1u
-#define RECORD_NONE 2u
+#define JOURNAL_VERSION 2u
 #define VALUE_BITS 48
 
 struct record {
     struct trajd_journal_key key;
-    uint64_t key_check;
-    uint64_t high; /* sealed */
-    uint64_t reserved[23];
+    uint64_t run;
+    uint64_t key_check; /* of run, too */
+    uint64_t high;      /* sealed */
+    uint64_t reserved[22];
     uint64_t undone[TRAJD_JOURNAL_MAX_UNDONE]; /* sealed: batch + 1, or 0 */
 };
 
 struct file {
     uint64_t magic;
-    uint32_t version;
-    uint32_t active; /* which record; RECORD_NONE: neither */
-    uint8_t reserved[4080];
+    uint32_t version, reserved;
+    uint64_t run; /* counts what was begun; its record is that of its parity. A host that dies may leave pages of different ages */
+    uint8_t unused[4072];
     struct record records[2];
 };
 
@@ -75,9 +75,14 @@ static void store(struct record *record, uint64_t *place, uint64_t value)
     __atomic_store_n(place, seal(record, place, value), __ATOMIC_RELEASE);
 }
 
-static uint64_t key_check(const struct trajd_journal_key *key)
+static uint64_t key_check(const struct record *record)
 {
-    return hash_bytes(JOURNAL_MAGIC, key, sizeof *key);
+    return hash_bytes(JOURNAL_MAGIC + record->run, &record->key, sizeof record->key);
+}
+
+static struct record *record_of(struct file *file, uint64_t run)
+{
+    return &file->records[run % 2];
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -88,11 +93,11 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /* False for a record that breaks any rule. */
-static bool read_record(const struct record *record, struct trajd_journal_state *state)
+static bool read_record(const struct record *record, uint64_t run, struct trajd_journal_state *state)
 {
     uint64_t value;
 
-    if (record->key_check != key_check(&record->key) || !record->key.batch ||
+    if (record->run != run || record->key_check != key_check(record) || !record->key.batch ||
         record->key.begin > record->key.length)
         return false;
     state->key = record->key;
@@ -116,13 +121,13 @@ static bool read_record(const struct record *record, struct trajd_journal_state 
     return true;
 }
 
-static bool is_sound(const struct file *file)
+static bool is_sound(struct file *file)
 {
     struct trajd_journal_state state;
 
-    if (file->magic != JOURNAL_MAGIC || file->version != JOURNAL_VERSION || file->active > RECORD_NONE)
+    if (file->magic != JOURNAL_MAGIC || file->version != JOURNAL_VERSION)
         return false;
-    return file->active == RECORD_NONE || read_record(&file->records[file->active], &state);
+    return !file->run || read_record(record_of(file, file->run), file->run, &state);
 }
 
 /* Readable where it can be; the hash makes it unique. */
@@ -192,7 +197,6 @@ enum trajd_status trajd_journal_open(const char *directory, const char *feed, co
         *damaged = true;
     if (is_new || *damaged) {
         memset(made->file, 0, sizeof *made->file);
-        made->file->active = RECORD_NONE;
         made->file->version = JOURNAL_VERSION;
         made->file->magic = JOURNAL_MAGIC;
     }
@@ -219,23 +223,24 @@ void trajd_journal_close(struct trajd_journal **journal)
 
 bool trajd_journal_load(const struct trajd_journal *journal, struct trajd_journal_state *state)
 {
-    uint32_t active = journal->file->active;
+    uint64_t run = journal->file->run;
 
-    return active < RECORD_NONE && read_record(&journal->file->records[active], state);
+    return run && read_record(record_of(journal->file, run), run, state);
 }
 
 void trajd_journal_begin(struct trajd_journal *journal, const struct trajd_journal_state *state)
 {
-    uint32_t next = journal->file->active == 0 ? 1 : 0;
-    struct record *record = &journal->file->records[next];
+    uint64_t run = journal->file->run + 1;
+    struct record *record = record_of(journal->file, run);
 
     memset(record, 0, sizeof *record);
     record->key = state->key;
-    record->key_check = key_check(&state->key);
+    record->run = run;
+    record->key_check = key_check(record);
     for (uint32_t i = 0; i < TRAJD_JOURNAL_MAX_UNDONE; i++)
         store(record, &record->undone[i], i < state->undone_count ? state->undone[i] + 1 : 0);
     store(record, &record->high, state->high);
-    __atomic_store_n(&journal->file->active, next, __ATOMIC_RELEASE); /* only now does the record count */
+    __atomic_store_n(&journal->file->run, run, __ATOMIC_RELEASE); /* only now does the record count */
 }
 
 static uint64_t *find_entry(struct record *record, uint64_t value)
@@ -248,10 +253,10 @@ static uint64_t *find_entry(struct record *record, uint64_t value)
 
 void trajd_journal_produce(struct trajd_journal *journal, uint64_t batch)
 {
-    struct record *record = &journal->file->records[journal->file->active & 1];
+    struct record *record = record_of(journal->file, journal->file->run);
     uint64_t *entry, high;
 
-    if (journal->file->active == RECORD_NONE || find_entry(record, batch + 1))
+    if (!journal->file->run || find_entry(record, batch + 1))
         return; /* left undone by an earlier life: it is noted already */
     entry = find_entry(record, 0);
     unseal(record, &record->high, &high);
@@ -263,10 +268,10 @@ void trajd_journal_produce(struct trajd_journal *journal, uint64_t batch)
 
 void trajd_journal_done(struct trajd_journal *journal, uint64_t batch)
 {
-    struct record *record = &journal->file->records[journal->file->active & 1];
+    struct record *record = record_of(journal->file, journal->file->run);
     uint64_t *entry;
 
-    if (journal->file->active == RECORD_NONE)
+    if (!journal->file->run)
         return;
     entry = find_entry(record, batch + 1);
     if (entry)

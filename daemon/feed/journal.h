@@ -9,7 +9,7 @@
  * The file has two records; beginning an epoch fills the one that is not in use, then one store switches
  * over. Every word that changes carries a check, so that a damaged file is noticed and not believed. Plain
  * stores in program order are all that a process's death needs; the host's death is met by
- * trajd_journal_flush: what was DONE since then may repeat. Not thread-safe. One process at a time has a
+ * trajd_journal_flush: what was DONE since then may repeat, and pages of different ages are not believed. Not thread-safe. One process at a time has a
  * journal open (flock). */
 #ifndef TRAJD_FEED_JOURNAL_H
 #define TRAJD_FEED_JOURNAL_H

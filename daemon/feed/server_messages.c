@@ -200,7 +200,8 @@ void trajd_server_ask_instances(struct trajd_server *server)
 /* False: it is still to be answered. */
 static bool finish_request(struct trajd_server *server, struct trajd_request *request, uint64_t now_ns)
 {
-    struct trajd_peer *peer = trajd_peers_by_session(&server->peers, request->session);
+    struct trajd_peer *peer =
+        request->session != 0 ? trajd_peers_by_session(&server->peers, request->session) : NULL;
     if (peer == NULL)
         return true;
     if (request->feed == NULL) {
@@ -247,6 +248,14 @@ static void ask_producer(struct trajd_server *server, uint64_t request, const st
     free(spec);
 }
 
+/* Nobody waits for what the session asked for before; others of its job may wait for the same answer. */
+static void forget_requests(struct trajd_server *server, uint64_t session)
+{
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++)
+        if (server->requests[i].session == session)
+            server->requests[i].session = 0;
+}
+
 /* 0: nothing is to be asked now; else the number of a request for a feed that is not there yet. */
 static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer,
                             const struct trajd_wire_open *open, uint64_t now_ns)
@@ -254,6 +263,7 @@ static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer
     struct trajd_error error;
     struct trajd_core_feed *feed =
         open->feed.size > 0 ? trajd_core_find_feed(server->core, open->feed) : NULL;
+    forget_requests(server, peer->session);
     if (!peer->attached) {
         trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "OPEN: connect to fd.sock first");
     } else if (feed != NULL && enter_feed(server, peer, open, feed, now_ns)) {

@@ -55,7 +55,7 @@ struct trajd_request {
     uint64_t id;    /* 0: free */
     uint64_t asked; /* the id that the producer knows: of several sessions of a job that want an instance the first's */
     char family[TRAJD_WIRE_MAX_NAME + 1]; /* of the instance that is wanted; "": of none */
-    uint64_t session;
+    uint64_t session; /* 0: it has said another OPEN since */
     struct trajd_wire_open open;
     char job[TRAJD_WIRE_MAX_NAME + 1];
     uint8_t resume[TRAJD_WIRE_MAX_CHECKPOINT];

@@ -75,12 +75,12 @@ static bool is_kept_waiting_by(const struct job *job)
 
 void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns)
 {
-    uint64_t elapsed_ns = now_ns > feed->accounted_ns ? now_ns - feed->accounted_ns : 0;
+    uint64_t elapsed_ns = now_ns - feed->accounted_ns;
     bool stalled;
 
-    feed->accounted_ns = now_ns;
-    if (!elapsed_ns)
+    if (now_ns <= feed->accounted_ns) /* of a call that began before another, and got the mutex after it */
         return;
+    feed->accounted_ns = now_ns;
     stalled = is_stalled(feed);
     feed->stalled_ns += stalled ? elapsed_ns : 0;
     for (uint32_t j = 0; j < feed->options.job_count; j++) {

@@ -90,7 +90,6 @@ struct job {
     uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
 
     bool said_bye; /* its last session has gone in good order */
-    uint64_t away_since_ns; /* while it has no member */
     uint64_t held_up_ns; /* it has kept others waiting for so long now */
     uint64_t stalled_ns, absent_ns;
     uint32_t absent_rank;

@@ -388,6 +388,7 @@ static void test_rank_that_never_comes(void **state)
     world->now_ns = 100 * SECOND;
     session = greet(world);
     assert_int_equal(open_with(world, session, ask_rank(world, 1, 4)), TRAJD_OK);
+    trajd_core_tick(world->core, 100 * SECOND - 1); /* of a turn that began earlier */
     trajd_core_tick(world->core, 109 * SECOND);
     assert_null(last_sent(world, TRAJD_WIRE_ERROR));
     trajd_core_tick(world->core, 111 * SECOND);

@@ -151,7 +151,7 @@ static void test_damage(void **state)
     path_of_journal(path, sizeof path);
     fd = open(path, O_RDWR | O_CLOEXEC);
     assert_int_equal(pread(fd, good, 12288, 0), 12288);
-    for (off_t at = 0; at < 12288; at += at < 16 || (at >= 4096 && at < 4500) ? 1 : 37) {
+    for (off_t at = 0; at < 12288; at += at < 24 || (at >= 8192 && at < 8600) ? 1 : 37) {
         uint8_t bad = good[at] ^ 0x40;
         bool damaged = false;
         assert_int_equal(pwrite(fd, &bad, 1, at), 1);
@@ -174,6 +174,35 @@ static void test_damage(void **state)
     trajd_journal_close(&journal);
     close(fd);
     free(good);
+}
+
+/* A host's death: the switch-over is on the disk, what it switched to is not, but what stood there two runs before. */
+static void test_pages_of_different_ages(void **state)
+{
+    struct trajd_journal *journal = reopen(false);
+    uint8_t page[4096];
+    char path[512];
+    int fd;
+
+    (void)state;
+    begin(journal, 3);
+    for (uint64_t batch = 0; batch < 5; batch++)
+        trajd_journal_produce(journal, batch);
+    for (uint64_t batch = 0; batch < 5; batch++)
+        trajd_journal_done(journal, batch);
+    trajd_journal_close(&journal);
+    path_of_journal(path, sizeof path);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, page, sizeof page, 2 * 4096), sizeof page);
+    journal = reopen(false);
+    begin(journal, 3); /* the same epoch, from its beginning, twice */
+    begin(journal, 3);
+    trajd_journal_close(&journal);
+    assert_int_equal(pwrite(fd, page, sizeof page, 2 * 4096), sizeof page);
+    close(fd);
+    journal = reopen(true);
+    assert_false(trajd_journal_load(journal, &found));
+    trajd_journal_close(&journal);
 }
 
 /* A child works through an epoch and says in a pipe what it has done; it is killed anywhere. */
@@ -235,6 +264,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_one_at_a_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names_are_harmless, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_pages_of_different_ages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_anywhere, set_up, tear_down),
     };
 

@@ -261,6 +261,36 @@ static enum trajd_wire_op open_feed(struct peer *peer, const char *name)
     return message.op;
 }
 
+/* An OPEN that waits for the producer when the next one comes, which is answered at once: the last one counts. */
+static void test_the_last_open_counts(void **state)
+{
+    (void)state;
+    struct peer *peer = peer_open();
+    struct trajd_wire_welcome welcome = hello(peer);
+    struct trajd_wire_message message;
+    int fd = attach(&welcome);
+    for (uint64_t i = 1; i <= 50; i++) { /* both are to come in one turn of the server's */
+        struct trajd_wire_message open = {
+            .op = TRAJD_WIRE_OPEN,
+            .open = {.request = 2 * i, .spec = trajd_wire_text("any"), .world = 1, .credit = 2, .epoch = 1000 + i, .fresh = true}};
+        say(peer, &open);
+        open.open = (struct trajd_wire_open){
+            .request = 2 * i + 1, .feed = trajd_wire_text("train"), .world = 1, .credit = 2, .epoch = i, .fresh = true};
+        say(peer, &open);
+        say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_STATUS, .status = {.request = 9}});
+        await(peer, TRAJD_WIRE_STATE, &message);
+        say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_CHECKPOINT, .checkpoint = {.request = 10 * i}});
+        uint64_t last = 0;
+        do {
+            assert_true(hear(peer, &message));
+            last = message.op == TRAJD_WIRE_OPENED ? message.opened.epoch : last;
+        } while (message.op != TRAJD_WIRE_CHECKPOINTED);
+        assert_true(last == 0 || last == i);
+    }
+    close(fd);
+    peer_close(peer);
+}
+
 static struct trajd_feed *add_hidden(const char *name)
 {
     struct trajd_feed_tensor tensor = {
@@ -573,6 +603,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_batch_from_hello_to_release, start, stop),
         cmocka_unit_test_setup_teardown(test_late_acks_are_counted, start, stop),
         cmocka_unit_test_setup_teardown(test_unknown_feeds_and_specs_go_to_the_producer, start, stop),
+        cmocka_unit_test_setup_teardown(test_the_last_open_counts, start, stop),
         cmocka_unit_test_setup_teardown(test_feeds_change_together, start, stop),
         cmocka_unit_test_setup_teardown(test_garbage_is_dropped_and_counted, start, stop),
         cmocka_unit_test_setup_teardown(test_a_connection_without_session_is_told, start, stop),

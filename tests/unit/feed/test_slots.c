@@ -262,6 +262,10 @@ static void test_stalls_are_named(void **state)
     trajd_core_tick(world->core, world->now_ns);
     trajd_core_feed_info(world->feed, &feed);
     assert_int_equal(feed.stalled_ns, 5000);
+    trajd_core_tick(world->core, 4000); /* a call that began earlier: nothing is counted twice */
+    trajd_core_tick(world->core, 5000);
+    trajd_core_feed_info(world->feed, &feed);
+    assert_int_equal(feed.stalled_ns, 5000);
     assert_true(trajd_core_session_info(world->core, 0, &info));
     assert_int_equal(info.stalled_ns, 5000);
     assert_false(trajd_core_session_info(world->core, 1, &info));
