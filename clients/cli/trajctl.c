@@ -30,6 +30,8 @@ const struct cli_command cli_commands[] = {
     {"stats", cli_stats,
      "FEED [-o FILE] [--format trajd|openpi|lerobot] [--output NAME|stream:NAME] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
      "mean, std, min, max and quantiles of a feed's outputs, computed once by the daemon; a file for other tools"},
+    {"preprocess", cli_preprocess, "CONFIG [--shard I/N] [--once]",
+     "validate, resample and publish what arrives in an inbox; put aside what is not fit, with the reason"},
     {"reload", cli_reload, "[--wait] [--endpoint DIR]",
      "have a daemon read its configuration again; with --wait, what came of it, and exit status 1 where it was refused"},
     {"keygen", cli_keygen, "DIR [--client NAME]", "make the CURVE keys of a daemon, or of a remote worker"},

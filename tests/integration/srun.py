@@ -15,19 +15,24 @@ parser.add_argument("--kill-on-bad-exit", default="0")
 parser.add_argument("command", nargs=argparse.REMAINDER)
 step = parser.parse_args()
 assert step.nodes == 1 and step.ntasks_per_node in (None, step.ntasks)
-tasks = [subprocess.Popen(step.command, start_new_session=True,
-                          env={**os.environ, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0",
-                               "SLURM_STEP_ID": "0", "SLURM_NTASKS": str(step.ntasks), "SLURM_TASKS_PER_NODE": str(step.ntasks)})
-         for rank in range(step.ntasks)]
+tasks, is_over = [], False
 
 
 def end(*_):
+    global is_over
+    is_over = True
     for task in tasks:
         if task.poll() is None:
             task.terminate()
 
 
 signal.signal(signal.SIGTERM, end)
+for rank in range(step.ntasks):
+    environment = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0", "SLURM_STEP_ID": "0",
+                   "SLURM_NTASKS": str(step.ntasks), "SLURM_TASKS_PER_NODE": str(step.ntasks)}
+    tasks.append(subprocess.Popen(step.command, start_new_session=True, env={**os.environ, **environment}))
+if is_over:
+    end()
 worst = 0
 for _ in tasks:
     pid, status = os.wait()

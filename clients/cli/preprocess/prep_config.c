@@ -1,0 +1,392 @@
+#include "clients/cli/preprocess/prep_config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SECOND INT64_C(1000000000)
+#define MAX_TEXT_BYTES (1 << 20)
+
+static const char *const verdict_words[] = {"report", "refuse", "ignore", NULL};
+static const char *const compress_words[] = {"keep", "none", "gzip", NULL};
+
+/* ---- keys ---- */
+
+static enum trajd_status read_streams(struct prep_config *config, const struct trajd_yaml_node *node, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind != TRAJD_YAML_SEQUENCE || !node->child_count || node->child_count > PREP_MAX_ITEMS)
+        return trajd_yaml_error(config->yaml, node, error, "a list of 1 to %d streams", PREP_MAX_ITEMS);
+    for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
+        status = trajd_yaml_string(config->yaml, item, &config->streams[config->stream_count++], error);
+    return status;
+}
+
+static struct trajd_rewrite_rule *add_rule(struct prep_config *config, const char *stream)
+{
+    struct trajd_rewrite_rule *rule = &config->rules[config->rule_count++];
+
+    *rule = (struct trajd_rewrite_rule){.stream = stream, .kind = TRAJD_REWRITE_NO_KIND};
+    return rule;
+}
+
+static enum trajd_status read_dtype(struct prep_config *config, const struct trajd_yaml_node *node, enum trajd_dtype *dtype,
+                                    struct trajd_error *error)
+{
+    const char *word;
+    enum trajd_status status = trajd_yaml_string(config->yaml, node, &word, error);
+
+    if (status)
+        return status;
+    *dtype = trajd_dtype_parse(word);
+    if (*dtype != TRAJD_F16 && *dtype != TRAJD_F32 && *dtype != TRAJD_F64)
+        return trajd_yaml_error(config->yaml, node, error, "%s: float16, float32 or float64", word);
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_time(struct prep_config *config, const struct trajd_yaml_node *node, int64_t *ns, struct trajd_error *error)
+{
+    enum trajd_status status = trajd_yaml_duration(config->yaml, node, ns, error);
+
+    return status || *ns > 0 ? status : trajd_yaml_error(config->yaml, node, error, "%s: a time above 0", node->value);
+}
+
+static enum trajd_status read_kind(struct prep_config *config, const struct trajd_yaml_node *node, struct trajd_rewrite_rule *rule,
+                                   struct trajd_error *error)
+{
+    struct trajd_error why;
+    const char *word;
+    enum trajd_status status = trajd_yaml_string(config->yaml, node, &word, error);
+
+    if (status)
+        return status;
+    rule->kind = trajd_rewrite_kind_parse(word, &why);
+    rule->layout_order = strcmp(word, "slerp") == 0;
+    return rule->kind == TRAJD_REWRITE_NO_KIND ? trajd_yaml_error(config->yaml, node, error, "%s", why.message) : TRAJD_OK;
+}
+
+/* How one stream, or all (`stream` NULL), are made. */
+static enum trajd_status read_rule(struct prep_config *config, const struct trajd_yaml_node *node, const char *stream,
+                                   struct trajd_error *error)
+{
+    static const char *const keys[] = {"kind", "dtype", "window", "max_gap", NULL};
+    const struct trajd_yaml_node *child;
+    struct trajd_rewrite_rule *rule;
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(config->yaml, node, error, "{kind: NAME, dtype: NAME, window: TIME, max_gap: TIME}");
+    if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
+        return status;
+    rule = add_rule(config, stream);
+    if ((child = trajd_yaml_get(node, "kind")))
+        status = read_kind(config, child, rule, error);
+    if (!status && (child = trajd_yaml_get(node, "dtype")))
+        status = read_dtype(config, child, &rule->dtype, error);
+    if (!status && (child = trajd_yaml_get(node, "window")))
+        status = read_time(config, child, &rule->window_ns, error);
+    if (!status && (child = trajd_yaml_get(node, "max_gap")))
+        status = read_time(config, child, &rule->max_gap_ns, error);
+    return status;
+}
+
+static enum trajd_status read_each(struct prep_config *config, const struct trajd_yaml_node *node, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind != TRAJD_YAML_MAPPING || node->child_count >= PREP_MAX_ITEMS)
+        return trajd_yaml_error(config->yaml, node, error, "a mapping of at most %d streams", PREP_MAX_ITEMS - 1);
+    for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
+        status = read_rule(config, item, item->key, error);
+    return status;
+}
+
+static enum trajd_status read_resample(struct prep_config *config, const struct trajd_yaml_node *node, struct trajd_error *error)
+{
+    static const char *const keys[] = {"streams", "filter", "dtype", "max_gap", "each", "compress", "compress_level", NULL};
+    const struct trajd_yaml_node *child;
+    enum trajd_status status;
+    int64_t number = 0;
+    int choice = 0;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(config->yaml, node, error, "a mapping of keys");
+    if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
+        return status;
+    if ((child = trajd_yaml_get(node, "streams")))
+        status = read_streams(config, child, error);
+    if (!status && (child = trajd_yaml_get(node, "filter")))
+        status = trajd_yaml_string(config->yaml, child, &config->filter, error);
+    if (!status && (child = trajd_yaml_get(node, "dtype")))
+        status = read_dtype(config, child, &add_rule(config, NULL)->dtype, error);
+    if (!status && (child = trajd_yaml_get(node, "max_gap")))
+        status = read_time(config, child, &add_rule(config, NULL)->max_gap_ns, error);
+    if (!status && (child = trajd_yaml_get(node, "compress")))
+        status = trajd_yaml_choice(config->yaml, child, compress_words, &choice, error);
+    if (!status && (child = trajd_yaml_get(node, "compress_level")))
+        status = trajd_yaml_int(config->yaml, child, 1, 9, &number, error);
+    config->compress = (enum trajd_rewrite_compress)choice;
+    config->compress_level = (uint32_t)number;
+    if (!status && (child = trajd_yaml_get(node, "each")))
+        status = read_each(config, child, error);
+    return status;
+}
+
+static enum trajd_status read_rules(struct prep_config *config, const struct trajd_yaml_node *node, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(config->yaml, node, error, "{RULE: refuse|report|ignore}");
+    if ((status = trajd_yaml_check_keys(config->yaml, node, examine_rule_names, error)))
+        return status;
+    for (int r = 0; r < EXAMINE_RULE_COUNT && !status; r++) {
+        const struct trajd_yaml_node *child = trajd_yaml_get(node, examine_rule_names[r]);
+        int choice;
+        if (child && !(status = trajd_yaml_choice(config->yaml, child, verdict_words, &choice, error)))
+            config->verdicts[r] = (enum prep_verdict)choice;
+        if (!status && config->verdicts[r] != PREP_REFUSE && r == EXAMINE_REFUSED)
+            status = trajd_yaml_error(config->yaml, child, error, "a file without an episode is always refused");
+    }
+    return status;
+}
+
+static enum trajd_status read_text(struct prep_config *config, const char *key, bool is_needed, const char **text, struct trajd_error *error)
+{
+    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml), *node = trajd_yaml_get(root, key);
+
+    if (!node)
+        return is_needed ? trajd_yaml_error(config->yaml, root, error, "no `%s:`", key) : TRAJD_OK;
+    return trajd_yaml_string(config->yaml, node, text, error);
+}
+
+static enum trajd_status read_times(struct prep_config *config, struct trajd_error *error)
+{
+    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml), *node = trajd_yaml_get(root, "rate");
+    int64_t number = 0;
+    enum trajd_status status;
+
+    if (!node)
+        return trajd_yaml_error(config->yaml, root, error, "no `rate:`");
+    status = trajd_yaml_rate(config->yaml, node, &config->rate, error);
+    if (!status && (node = trajd_yaml_get(root, "settle"))) {
+        status = trajd_yaml_duration(config->yaml, node, &config->settle_ns, error);
+        if (!status && (config->settle_ns < 0 || config->settle_ns > 3600 * SECOND))
+            status = trajd_yaml_error(config->yaml, node, error, "%s: between 0s and 1h", node->value);
+    }
+    if (!status && (node = trajd_yaml_get(root, "threads")))
+        status = trajd_yaml_int(config->yaml, node, 0, 64, &number, error);
+    config->thread_count = (uint32_t)number;
+    return status;
+}
+
+static enum trajd_status read_root(struct prep_config *config, struct trajd_error *error)
+{
+    static const char *const keys[] = {"version", "inbox",    "outbox", "quarantine", "files", "settle",
+                                       "layout",  "rate",     "threads", "resample",  "rules", NULL};
+    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml), *node;
+    enum trajd_status status;
+    int64_t version;
+
+    if (root->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(config->yaml, root, error, "a mapping of keys");
+    if ((status = trajd_yaml_check_keys(config->yaml, root, keys, error)))
+        return status;
+    if (!(node = trajd_yaml_get(root, "version")))
+        return trajd_yaml_error(config->yaml, root, error, "no `version: 1`");
+    if ((status = trajd_yaml_int(config->yaml, node, 1, 1, &version, error)) ||
+        (status = read_text(config, "inbox", true, &config->inbox, error)) ||
+        (status = read_text(config, "outbox", true, &config->outbox, error)) ||
+        (status = read_text(config, "quarantine", true, &config->quarantine, error)) ||
+        (status = read_text(config, "files", false, &config->files, error)) ||
+        (status = read_text(config, "layout", false, &config->layout, error)) || (status = read_times(config, error)))
+        return status;
+    if ((node = trajd_yaml_get(root, "resample")))
+        status = read_resample(config, node, error);
+    if (!status && (node = trajd_yaml_get(root, "rules")))
+        status = read_rules(config, node, error);
+    return status;
+}
+
+enum trajd_status prep_config_parse(const char *path, const char *text, size_t length, struct prep_config *config, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    *config = (struct prep_config){.path = path, .files = "**/*.hdf5", .settle_ns = 10 * SECOND};
+    for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
+        config->verdicts[r] = r == EXAMINE_REFUSED || r == EXAMINE_UNREADABLE || r == EXAMINE_NOT_FINITE || r == EXAMINE_NOT_UNIT
+                                  ? PREP_REFUSE : PREP_REPORT;
+    prep_digest_bytes(text, length, config->text_digest);
+    status = trajd_yaml_parse(path, text, length, &config->yaml, error);
+    return status ? status : read_root(config, error);
+}
+
+void prep_config_clear(struct prep_config *config)
+{
+    for (int f = 0; f < 3; f++)
+        free(config->folders[f]);
+    trajd_yaml_destroy(&config->yaml);
+    *config = (struct prep_config){0};
+}
+
+/* ---- the file, and what it leads to ---- */
+
+/* The whole text of a file of at most a megabyte; the caller frees. */
+static char *read_file(const char *path, size_t *length)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *text = fd >= 0 ? malloc(MAX_TEXT_BYTES + 1) : NULL;
+    ssize_t got = 1;
+
+    for (*length = 0; text && got > 0 && *length <= MAX_TEXT_BYTES; *length += (size_t)(got > 0 ? got : 0))
+        got = read(fd, text + *length, MAX_TEXT_BYTES + 1 - *length);
+    if (fd >= 0)
+        close(fd);
+    if (text && !got)
+        return text;
+    errno = got > 0 ? EFBIG : errno;
+    free(text);
+    return NULL;
+}
+
+/* "FOLDER/NAME" where NAME is not absolute; the caller frees. */
+static char *resolve(const char *folder, const char *name)
+{
+    char *path;
+
+    return asprintf(&path, "%s%s%s", *name == '/' ? "" : folder, *name == '/' ? "" : "/", name) < 0 ? NULL : path;
+}
+
+/* The inbox may be dropped into by whoever is in its folder's group; what is made below it belongs to that group. */
+static enum trajd_status make_folder(const char *path, mode_t mode, struct trajd_error *error)
+{
+    if (mkdir(path, mode) == 0)
+        return chmod(path, mode) ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno)) : TRAJD_OK;
+    return errno == EEXIST ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
+}
+
+static bool lies_in(const char *path, const char *folder)
+{
+    const size_t length = strlen(folder);
+    return strncmp(path, folder, length) == 0 && (!path[length] || path[length] == '/');
+}
+
+/* As they really are, so that none lies in another under some other name. */
+static enum trajd_status find_folders(struct prep_config *config, const char *folder, struct trajd_error *error)
+{
+    const char **names[] = {&config->inbox, &config->outbox, &config->quarantine};
+    static const mode_t modes[] = {02770, 0750, 0750};
+
+    for (int f = 0; f < 3; f++) {
+        char *path = resolve(folder, *names[f]);
+        enum trajd_status status = path ? make_folder(path, modes[f], error) : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
+        config->folders[f] = status ? NULL : realpath(path, NULL);
+        if (!status && !config->folders[f])
+            status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
+        free(path);
+        if (status)
+            return status;
+        *names[f] = config->folders[f];
+    }
+    for (int a = 0; a < 3; a++)
+        for (int b = 0; b < 3; b++)
+            if (a != b && lies_in(config->folders[a], config->folders[b]))
+                return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: %s lies in %s: inbox, outbox and quarantine are apart from each other",
+                                       config->path, config->folders[a], config->folders[b]);
+    return TRAJD_OK;
+}
+
+static enum trajd_status digest_layout(struct prep_config *config, const char *folder, const struct cli_files *files, char digest[PREP_DIGEST_SIZE],
+                                       struct trajd_error *error)
+{
+    size_t length = 0;
+    char *path = NULL, *text;
+
+    prep_digest_bytes("", 0, digest);
+    if (!config->layout)
+        return TRAJD_OK;
+    if (strchr(config->layout, '/') ? !(path = resolve(folder, config->layout))
+                                    : asprintf(&path, "%s/%s.yaml", files->layouts, config->layout) < 0)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
+    if (strlen(path) >= sizeof config->layout_path || !(text = read_file(path, &length))) {
+        trajd_yaml_error(config->yaml, trajd_yaml_get(trajd_yaml_root(config->yaml), "layout"), error, "%s: %s", path, strerror(errno));
+        free(path);
+        return TRAJD_ERR_ARGUMENT;
+    }
+    if (strchr(config->layout, '/')) {
+        strcpy(config->layout_path, path);
+        config->layout = config->layout_path;
+    }
+    prep_digest_bytes(text, length, digest);
+    free(text);
+    free(path);
+    return TRAJD_OK;
+}
+
+/* A change of where things lie, or of how long is waited, makes nothing anew. */
+static void make_recipe(struct prep_config *config, const char *layout_digest)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+
+    if (!out)
+        return;
+    fprintf(out, "1 %s %lld/%lld %s %d %u", layout_digest, (long long)config->rate.num, (long long)config->rate.den, config->filter ? config->filter : "",
+            config->compress, config->compress_level);
+    for (uint32_t s = 0; s < config->stream_count; s++)
+        fprintf(out, "\n%s", config->streams[s]);
+    for (uint32_t r = 0; r < config->rule_count; r++)
+        fprintf(out, "\n%s\t%d %d %d %lld %lld", config->rules[r].stream ? config->rules[r].stream : "", config->rules[r].kind,
+                config->rules[r].layout_order, config->rules[r].dtype, (long long)config->rules[r].window_ns,
+                (long long)config->rules[r].max_gap_ns);
+    for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
+        fprintf(out, " %d", config->verdicts[r] == PREP_REFUSE);
+    if (fclose(out) == 0)
+        prep_digest_bytes(text, size, config->recipe);
+    free(text);
+}
+
+enum trajd_status prep_config_load(const char *path, const struct cli_files *files, struct prep_config *config, struct trajd_error *error)
+{
+    char layout_digest[PREP_DIGEST_SIZE], *real = realpath(path, NULL), *text;
+    size_t length = 0;
+    enum trajd_status status;
+
+    *config = (struct prep_config){0};
+    text = real ? read_file(real, &length) : NULL;
+    if (!text) {
+        free(real);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, errno, "%s: %s", path, strerror(errno));
+    }
+    status = prep_config_parse(path, text, length, config, error);
+    free(text);
+    *strrchr(real, '/') = 0;
+    if (!status)
+        status = digest_layout(config, real, files, layout_digest, error);
+    if (!status)
+        status = find_folders(config, real, error);
+    if (!status)
+        make_recipe(config, layout_digest);
+    if (!status && !*config->recipe)
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
+    free(real);
+    return status;
+}
+
+bool prep_config_has_changed(const struct prep_config *config)
+{
+    char digest[PREP_DIGEST_SIZE];
+    size_t length;
+    char *text = read_file(config->path, &length);
+
+    if (text)
+        prep_digest_bytes(text, length, digest);
+    free(text);
+    return !text || strcmp(digest, config->text_digest) != 0;
+}

@@ -1,0 +1,123 @@
+#include "clients/cli/preprocess/prep_inbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clients/cli/preprocess/prep_place.h"
+#include "daemon/base/clock.h"
+#include "daemon/dataset/glob.h"
+
+#define BUSY_NS INT64_C(1000000000) /* somebody has it open: looked at again after that long */
+
+uint32_t prep_shard(const char *name, uint32_t shard_count)
+{
+    char digest[PREP_DIGEST_SIZE];
+
+    prep_digest_bytes(name, strlen(name), digest);
+    digest[15] = 0;
+    return (uint32_t)(strtoull(digest, NULL, 16) % shard_count);
+}
+
+static bool is_unfinished_name(const char *name)
+{
+    static const char *const ends[] = {".partial", ".part", ".tmp", "~", NULL};
+    const size_t length = strlen(name);
+
+    for (const char *const *end = ends; *end; end++)
+        if (length >= strlen(*end) && strcmp(name + length - strlen(*end), *end) == 0)
+            return true;
+    return strstr(name, "/.") || *name == '.';
+}
+
+static bool look_at(const struct prep_config *config, struct prep_arrival *arrival)
+{
+    char path[PREP_PATH_SIZE];
+    struct stat stat;
+
+    if (prep_path(path, config->inbox, arrival->name, "", NULL) || lstat(path, &stat) || !S_ISREG(stat.st_mode))
+        return false;
+    arrival->identity.size_bytes = (uint64_t)stat.st_size;
+    arrival->identity.mtime_ns = stat.st_mtim.tv_sec * INT64_C(1000000000) + stat.st_mtim.tv_nsec;
+    arrival->ctime_ns = stat.st_ctim.tv_sec * INT64_C(1000000000) + stat.st_ctim.tv_nsec;
+    arrival->inode = stat.st_ino;
+    return true;
+}
+
+/* What was known of the same file, as long as it is the same. */
+static void carry_over(struct prep_arrival *arrival, const struct prep_inbox *before, uint32_t *at)
+{
+    arrival->since_ns = trajd_now_ns();
+    while (*at < before->count && trajd_natural_compare(before->arrivals[*at].name, arrival->name) < 0)
+        (*at)++;
+    if (*at < before->count && strcmp(before->arrivals[*at].name, arrival->name) == 0) {
+        const struct prep_arrival *known = &before->arrivals[*at];
+        if (known->inode != arrival->inode || known->ctime_ns != arrival->ctime_ns || known->identity.mtime_ns != arrival->identity.mtime_ns ||
+            known->identity.size_bytes != arrival->identity.size_bytes)
+            return;
+        arrival->since_ns = known->since_ns;
+        arrival->is_finished = known->is_finished;
+    }
+}
+
+enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_config *config, uint32_t shard, uint32_t shard_count,
+                                  struct trajd_error *error)
+{
+    struct trajd_file_list list = {0};
+    struct prep_inbox next = {0};
+    uint32_t at = 0;
+    enum trajd_status status = trajd_file_list_find(config->inbox, config->files, &list, error);
+
+    if (!status && !(next.arrivals = calloc((size_t)list.count + 1, sizeof *next.arrivals)))
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %u files", list.count);
+    for (uint32_t f = 0; f < list.count && !status; f++) {
+        struct prep_arrival arrival = {.name = list.relative_paths[f]};
+        if (is_unfinished_name(arrival.name) || prep_shard(arrival.name, shard_count) != shard || !look_at(config, &arrival))
+            continue;
+        carry_over(&arrival, inbox, &at);
+        list.relative_paths[f] = NULL; /* it is the arrival's now */
+        next.arrivals[next.count++] = arrival;
+    }
+    trajd_file_list_free(&list);
+    if (status) {
+        prep_inbox_clear(&next);
+        return status;
+    }
+    prep_inbox_clear(inbox);
+    *inbox = next;
+    return TRAJD_OK;
+}
+
+/* A lease for reading is given while nobody can write; it is handed back at once. */
+static bool is_open_for_writing(const struct prep_config *config, const char *name)
+{
+    char path[PREP_PATH_SIZE];
+    const int fd = prep_path(path, config->inbox, name, "", NULL) ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const bool is_open = fd >= 0 && fcntl(fd, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
+
+    if (fd >= 0) {
+        fcntl(fd, F_SETLEASE, F_UNLCK);
+        close(fd);
+    }
+    return is_open;
+}
+
+int64_t prep_inbox_wait_ns(const struct prep_config *config, const struct prep_arrival *arrival)
+{
+    const int64_t left_ns = config->settle_ns - (trajd_now_ns() - arrival->since_ns);
+
+    if (left_ns > 0)
+        return left_ns;
+    return is_open_for_writing(config, arrival->name) ? BUSY_NS : 0;
+}
+
+void prep_inbox_clear(struct prep_inbox *inbox)
+{
+    for (uint32_t a = 0; a < inbox->count; a++)
+        free(inbox->arrivals[a].name);
+    free(inbox->arrivals);
+    *inbox = (struct prep_inbox){0};
+}

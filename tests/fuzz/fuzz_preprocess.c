@@ -1,0 +1,21 @@
+// libs: trajd_preprocess
+/* A configuration of a preprocessing, and a record of a file: any bytes. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "clients/cli/preprocess/prep_config.h"
+#include "clients/cli/preprocess/prep_record.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct prep_config config;
+    struct prep_record record;
+    struct trajd_error error;
+
+    (void)prep_config_parse("preprocess.yaml", (const char *)data, size, &config, &error);
+    prep_config_clear(&config);
+    (void)prep_record_parse("manifest.json", (const char *)data, size, &record, &error);
+    return 0;
+}

@@ -1,0 +1,314 @@
+"""trajctl preprocess: an inbox whose files are published once, whatever happens meanwhile."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import textwrap
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+from conftest import BUILD, ROOT, wait_for
+
+TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0"}
+
+
+class Station:
+    """An inbox with what belongs to it."""
+
+    def __init__(self, folder, demo_file, inbox=None, **keys):
+        self.folder, self.demo_file = pathlib.Path(folder), demo_file
+        self.inbox, self.outbox, self.quarantine = inbox or self.folder / "inbox", self.folder / "outbox", self.folder / "quarantine"
+        self.config = self.folder / "lab.yaml"
+        self.inbox.mkdir(exist_ok=True)
+        self.keys = {"inbox": self.inbox, "outbox": self.outbox, "quarantine": self.quarantine, "layout": "demo", "rate": 10,
+                     "settle": "50ms", "threads": 2, **keys}
+        self.write()
+
+    def write(self, **keys):
+        self.keys.update(keys)
+        self.config.write_text("version: 1\n" + "".join(f"{k}: {v}\n" for k, v in self.keys.items()))
+
+    def drop(self, name="a.hdf5", content=None):
+        path = self.inbox / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.demo_file.read_bytes() if content is None else content)
+        return path
+
+    def begin(self, *arguments):
+        return subprocess.Popen([TRAJCTL, "preprocess", self.config, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, env=ENVIRONMENT)
+
+    def run(self, *arguments, code=0):
+        process = self.begin(*arguments)
+        said = process.communicate(timeout=120)[0]
+        assert process.returncode == code, said
+        return said
+
+    def manifest(self, name="a.hdf5"):
+        return json.loads((self.outbox / f"{name}.manifest.json").read_text())
+
+    def staged(self):
+        return sorted(p.name for p in (self.outbox / ".trajd").glob("*"))
+
+
+@pytest.fixture
+def station(tmp_path, demo_file):
+    return Station(tmp_path, demo_file)
+
+
+def counts(said):
+    """published, quarantined, failed, at another run, still being written, in all"""
+    return tuple(map(int, re.findall(r"(\d+) (?:published|quarantined|failed|at another|still|in all)", said.splitlines()[-1])))
+
+
+def values(path):
+    with h5py.File(path) as file:
+        return {name: file[name][()] for name in
+                [n for n in (lambda found: file.visititems(lambda n, o: found.append(n) if isinstance(o, h5py.Dataset) else None) or found)([])]}
+
+
+def test_a_file_is_published_once(station):
+    station.drop("sub/a.hdf5")
+    said = station.run()
+    assert counts(said) == (1, 0, 0, 0, 0, 1) and "sub/a.hdf5: published, 23 episodes, 1 left out" in said
+    manifest = station.manifest("sub/a.hdf5")
+    assert manifest["state"] == "published" and manifest["episodes"] == 23 and manifest["left_out"] == 1 and manifest["layout"] == "demo" and manifest["rate_hz"] == 10
+    assert manifest["source"]["size_bytes"] == (station.inbox / "sub/a.hdf5").stat().st_size
+    checked = subprocess.run(["sha256sum", "-c", "a.hdf5.sha256"], cwd=station.outbox / "sub", capture_output=True, text=True)
+    assert checked.returncode == 0 and manifest["output"]["sha256"] in (station.outbox / "sub/a.hdf5.sha256").read_text()
+    assert values(station.outbox / "sub/a.hdf5")
+    found = json.loads(subprocess.run([TRAJCTL, "validate", "--json", "--layout", "demo", station.outbox / "sub/a.hdf5"],
+                                      capture_output=True, text=True).stdout)
+    assert not {f["rule"] for f in found} & {"refused", "quarantined", "unreadable", "gaps", "stamps"}
+    assert station.staged() == []
+    before = (station.outbox / "sub/a.hdf5").stat()
+    assert counts(station.run()) == (0, 0, 0, 0, 0, 1)
+    os.utime(station.inbox / "sub/a.hdf5")  # the same content: known by it, and from then on by its time
+    assert counts(station.run()) == (0, 0, 0, 0, 0, 1)
+    assert station.manifest("sub/a.hdf5")["source"]["mtime_ns"] == (station.inbox / "sub/a.hdf5").stat().st_mtime_ns
+    assert station.manifest("sub/a.hdf5")["source"]["sha256"] == manifest["source"]["sha256"]
+    assert (station.outbox / "sub/a.hdf5").stat().st_ino == before.st_ino
+
+
+def test_what_has_changed_is_made_anew(station):
+    path = station.drop()
+    station.run()
+    first = station.manifest()
+    station.write(rate=20)
+    assert counts(station.run())[0] == 1
+    second = station.manifest()
+    assert second["recipe"] != first["recipe"] and second["output"]["size_bytes"] > first["output"]["size_bytes"]
+    with h5py.File(path, "a") as file:  # another content
+        file["note"] = 1
+    assert counts(station.run())[0] == 1
+    assert station.manifest()["source"]["sha256"] != second["source"]["sha256"]
+    (station.outbox / "a.hdf5").write_bytes(b"damaged")
+    assert counts(station.run())[0] == 1 and station.manifest()["output"]["size_bytes"] == (station.outbox / "a.hdf5").stat().st_size
+    (station.outbox / "a.hdf5.manifest.json").write_text('{"version": 1, "sta')
+    assert counts(station.run())[0] == 1
+    station.write(settle="60ms", threads=1)  # where and when decide nothing about a file
+    assert counts(station.run())[0] == 0
+
+
+def test_what_is_not_fit_is_put_aside_with_the_reason(station):
+    station.drop("good.hdf5")
+    station.drop("bad.hdf5", b"not HDF5 at all\n" * 100)
+    station.drop("cut.hdf5", station.demo_file.read_bytes()[:30000])
+    with h5py.File(station.drop("nan.hdf5"), "a") as file:
+        episode = next(name for name in file["data"] if len(file[f"data/{name}/obs/robot0_eef_pos"]) > 9)
+        file[f"data/{episode}/obs/robot0_eef_pos"][5, 1] = np.nan
+    said = station.run()
+    assert counts(said) == (1, 3, 0, 0, 0, 4) and "nan.hdf5: quarantined: not-finite: " in said, said
+    assert sorted(p.name for p in station.inbox.iterdir()) == ["good.hdf5"]
+    for name, rule in (("bad", "bad.hdf5"), ("cut", "cut.hdf5"), ("nan", "not-finite")):
+        assert (station.quarantine / f"{name}.hdf5").exists()
+        report = json.loads((station.quarantine / f"{name}.hdf5.report.json").read_text())
+        assert report["state"] == "refused" and rule in report["reason"] and not (station.outbox / f"{name}.hdf5").exists()
+    finding = next(f for f in report["findings"] if f["refuses"])
+    assert finding["episode"] == episode and finding["row"] == 5 and report["finding_count"] == len(report["findings"])
+    station.write(rules="{not-finite: report}")
+    os.rename(station.quarantine / "nan.hdf5", station.inbox / "nan.hdf5")  # what an operator does after a look at the report
+    assert counts(station.run())[:2] == (2, 0)  # the recipe is another one: all of it is made anew
+    assert any(f["rule"] == "not-finite" for f in station.manifest("nan.hdf5")["findings"])
+    station.write(resample="{streams: [nothing]}")
+    assert counts(station.run())[:2] == (0, 2)
+    assert "nothing" in json.loads((station.quarantine / "good.hdf5.report.json").read_text())["reason"]
+
+
+def test_a_file_that_is_being_written_is_left_alone(station):
+    with open(station.drop("open.hdf5"), "ab"):  # nobody has changed it for long, and somebody may
+        station.drop("other.hdf5.partial")
+        station.drop(".hidden.hdf5")
+        station.drop("closed.hdf5")
+        said = station.run("--once")
+        assert counts(said) == (1, 0, 0, 0, 1, 2) and (station.outbox / "closed.hdf5").exists(), said
+        process = station.begin()  # waits for it
+        wait_for(lambda: process.poll() is not None or pathlib.Path(f"/proc/{process.pid}/wchan").exists())
+        time.sleep(0.3)
+        assert process.poll() is None and not (station.outbox / "open.hdf5").exists()
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 0 and counts(said)[0] == 1 and counts(said)[4] == 0, said
+
+
+def test_a_file_that_grows_is_not_settled(station):
+    station.write(settle="1s")
+    data = station.demo_file.read_bytes()
+    path = station.drop(content=data[:1000])
+    process = station.begin()
+    for at in range(1000, len(data), len(data) // 6):  # by somebody who closes it each time
+        time.sleep(0.15)
+        assert process.poll() is None and not station.outbox.joinpath("a.hdf5").exists()
+        with open(path, "ab") as file:
+            file.write(data[at:at + len(data) // 6])
+    said = process.communicate(timeout=60)[0]
+    assert counts(said)[:2] == (1, 0) and path.read_bytes() == data, said
+
+
+def test_a_kill_at_any_moment_loses_nothing(tmp_path, demo_file):
+    whole = Station(tmp_path, demo_file)
+    whole.drop()
+    begin = time.monotonic()
+    whole.run()
+    duration = time.monotonic() - begin
+    wanted = values(whole.outbox / "a.hdf5")
+    (tmp_path / "killed").mkdir()
+    station = Station(tmp_path / "killed", demo_file, settle="0s")
+    station.drop()
+    station.drop("bad.hdf5", b"nothing")
+    done = 0
+    for turn in range(12):
+        process = station.begin()
+        time.sleep(duration * turn / 8)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if (station.outbox / "a.hdf5").exists():  # whatever is there is whole
+            assert values(station.outbox / "a.hdf5").keys() == wanted.keys()
+            done += 1
+        assert (station.inbox / "bad.hdf5").exists() or (station.quarantine / "bad.hdf5").exists()
+        if turn % 4 == 3:
+            shutil.rmtree(station.outbox)
+            station.drop("bad.hdf5", b"nothing else %d" % turn)
+    assert 0 < done < 12
+    station.run()
+    again = values(station.outbox / "a.hdf5")
+    assert all(np.array_equal(again[name], wanted[name], equal_nan=wanted[name].dtype.kind == "f") for name in wanted)
+    assert json.loads((station.quarantine / "bad.hdf5.report.json").read_text())["state"] == "refused"
+    assert station.staged() == [] and not list(station.folder.rglob("*.new"))
+    assert counts(station.run())[:3] == (0, 0, 0)
+
+
+def test_two_runs_do_not_collide(station):
+    for number in range(6):
+        station.drop(f"{number}.hdf5")
+    runs = [station.begin("--once") for _ in range(3)]
+    said = [run.communicate(timeout=120)[0] for run in runs]
+    assert all(run.returncode == 0 for run in runs)
+    assert sum(counts(text)[0] for text in said) == 6 and sum(text.count(": published") for text in said) == 6, said
+    assert len(list(station.outbox.glob("*.hdf5"))) == 6
+    assert counts(station.run())[:4] == (0, 0, 0, 0) and station.staged() == []
+
+
+def test_shards_split_the_inbox(station):
+    for number in range(9):
+        station.drop(f"{number}.hdf5", b"x")
+    seen = []
+    for shard in range(3):
+        station.run("--shard", f"{shard}/3")
+        now = sorted(p.name for p in station.quarantine.glob("*.hdf5"))
+        seen.append(len(now) - sum(seen))
+    assert sum(seen) == 9 and max(seen) < 9
+    for wrong in ("3/3", "0/0", "1", "a/b", "1/3x"):
+        assert "I from 0 to N-1" in station.run("--shard", wrong, code=2)
+
+
+def test_other_filesystems_and_full_or_read_only_ones(tmp_path, demo_file):
+    def mount(path, *options):
+        path.mkdir(exist_ok=True)
+        if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", path, "-o", ",".join(options)], capture_output=True).returncode:
+            pytest.skip("nothing can be mounted here")
+        stack.callback(subprocess.run, ["umount", "-l", path])
+
+    with contextlib.ExitStack() as stack:
+        mount(tmp_path / "elsewhere", "size=64M")
+        station = Station(tmp_path, demo_file, inbox=tmp_path / "elsewhere")
+        station.drop()
+        station.drop("bad.hdf5", b"nothing")
+        assert counts(station.run())[:2] == (1, 1)  # across filesystems
+        assert (station.quarantine / "bad.hdf5").read_bytes() == b"nothing" and not (station.inbox / "bad.hdf5").exists()
+        station.drop("worse.hdf5", b"still nothing")
+        subprocess.run(["mount", "-o", "remount,ro", tmp_path / "elsewhere"], check=True)
+        said = station.run()
+        assert "worse.hdf5: quarantined" in said and "stays in the inbox" in said
+        assert (station.quarantine / "worse.hdf5.report.json").exists() and (station.inbox / "worse.hdf5").exists()
+        said = station.run()
+        assert counts(said)[:3] == (0, 0, 0) and "quarantined: " not in said, said
+    with contextlib.ExitStack() as stack:
+        (tmp_path / "small").mkdir()
+        mount(tmp_path / "small" / "outbox", "size=100k")
+        station = Station(tmp_path / "small", demo_file)
+        station.drop()
+        said = station.run(code=1)
+        assert "No space left" in said and "left for the next run" in said, said
+        assert not list(station.outbox.glob("*.hdf5")) and (station.inbox / "a.hdf5").exists() and not list(station.quarantine.iterdir())
+        subprocess.run(["mount", "-o", "remount,size=64M", tmp_path / "small" / "outbox"], check=True)
+        assert counts(station.run())[0] == 1
+
+
+def test_a_clock_that_jumps_decides_nothing(station):
+    for name, seconds in (("past.hdf5", 1), ("future.hdf5", 4102444800)):
+        os.utime(station.drop(name), (seconds, seconds))
+    assert counts(station.run())[0] == 2 and counts(station.run())[0] == 0
+
+
+def test_a_configuration_that_changes_meanwhile(station):
+    station.write(settle="1s")
+    station.drop()
+    process = station.begin()
+    wait_for(lambda: station.quarantine.exists())
+    station.write(rate=20)
+    said = process.communicate(timeout=60)[0]
+    assert "has changed since this run read it" in said and station.manifest()["rate_hz"] == 10, said
+    assert counts(station.run())[0] == 1 and station.manifest()["rate_hz"] == 20
+
+
+def test_a_signal_ends_it_and_the_next_run_goes_on(station):
+    station.write(settle="60s")
+    station.drop()
+    process = station.begin()
+    wait_for(lambda: station.quarantine.exists())
+    process.terminate()
+    said = process.communicate(timeout=10)[0]
+    assert process.returncode == 143 and "the next run goes on" in said
+    station.write(settle="0s")
+    assert counts(station.run())[0] == 1
+
+
+@pytest.mark.parametrize("keys, message", [
+    ({"rate": 0}, "rate"), ({"rat": 3}, "lab.yaml:9: rat: no such key (did you mean rate?)"), ({"layout": "dmo"}, "dmo.yaml"),
+    ({"outbox": "inbox/out"}, "apart from each other"), ({"resample": "{each: {actions: {kind: cubic}}}"}, "cubic"),
+    ({"resample": "{dtype: int8}"}, "float16, float32 or float64"), ({"resample": "{max_gap: 0}"}, "a time above 0"),
+    ({"rules": "{gap: ignore}"}, "did you mean gaps"), ({"rules": "{refused: ignore}"}, "always refused"), ({"settle": "2h"}, "between 0s and 1h"),
+    ({"outbox": "/proc/nothing"}, "/proc/nothing"),
+])
+def test_mistakes(station, keys, message):
+    station.write(**keys)
+    assert message in station.run(code=1)
+
+
+def test_the_example_is_a_configuration(station):
+    text = (ROOT / "configs/preprocess.yaml").read_text().replace("/srv/trajd/NAME", str(station.folder))
+    text = re.sub(r"(?m)^# (layout: robomimic.*)$", "layout: demo", text)
+    station.config.write_text(text.replace("settle: 10s", "settle: 0s").replace("rate: 20", "rate: 10"))
+    station.drop()
+    assert counts(station.run())[0] == 1
+    uncommented = re.sub(r"(?m)^( *)# (\w+: .*|  obs/.*)$", r"\1\2", textwrap.dedent(text))
+    assert "compress_level: 4" in uncommented
