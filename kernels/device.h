@@ -8,6 +8,7 @@
 #ifndef TRAJD_KERNELS_DEVICE_H
 #define TRAJD_KERNELS_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,9 +21,11 @@ extern "C" {
 
 #define TRAJD_DEVICE_NAME_SIZE 64
 #define TRAJD_DEVICE_UUID_SIZE 48
+#define TRAJD_DEVICE_HANDLE_SIZE 64
 
 struct trajd_device;
 struct trajd_device_stream;
+struct trajd_device_event;
 struct trajd_device_graph;
 
 struct trajd_device_info {
@@ -46,6 +49,9 @@ const struct trajd_device_info *trajd_device_info(const struct trajd_device *dev
 /* Fills the GPU part of *facts and leaves the rest. */
 void trajd_device_facts(const struct trajd_device *device, struct trajd_device_facts *facts);
 
+/* The calling thread's launches go to this GPU from now on: before it launches, where a process has several. */
+enum trajd_status trajd_device_enter(struct trajd_device *device, struct trajd_error *error);
+
 /* Clears the caller's pointer. Memory and streams of the device must be gone. NULL is fine. */
 void trajd_device_close(struct trajd_device **device);
 
@@ -53,6 +59,14 @@ void trajd_device_close(struct trajd_device **device);
 enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
                                      struct trajd_error *error);
 void trajd_device_free(struct trajd_device *device, void *memory);
+
+/* What another process opens the memory by, which must be one that trajd_device_alloc gave, of multiples of 2 MiB: then the handle names
+ * it alone. It stays readable there, unchanged by what this process does afterwards, until that process has closed it too. */
+enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
+                                     struct trajd_error *error);
+
+/* Bytes that are free on the GPU, whoever uses the rest. */
+enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes, struct trajd_error *error);
 
 /* Host memory that copies run from at full speed and without blocking. */
 enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
@@ -75,6 +89,15 @@ enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t s
                                           struct trajd_device_stream *stream, struct trajd_error *error);
 enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
                                           struct trajd_device_stream *stream, struct trajd_error *error);
+
+/* A point of a stream that can be asked about without waiting. */
+enum trajd_status trajd_device_event_create(struct trajd_device *device, struct trajd_device_event **event,
+                                            struct trajd_error *error);
+enum trajd_status trajd_device_event_record(struct trajd_device_event *event, struct trajd_device_stream *stream,
+                                            struct trajd_error *error);
+/* *passed: the stream has got past the point recorded last. The first failure of work before it is returned. */
+enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed, struct trajd_error *error);
+void trajd_device_event_destroy(struct trajd_device_event **event);
 
 /* Records what is given to the stream between begin and end instead of running it; a graph is replayed with
  * one call. */

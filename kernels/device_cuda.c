@@ -18,6 +18,10 @@ struct trajd_device_stream {
     cudaEvent_t start, stop;
 };
 
+struct trajd_device_event {
+    cudaEvent_t handle;
+};
+
 struct trajd_device_graph {
     cudaGraph_t recorded;
     cudaGraphExec_t ready;
@@ -91,6 +95,13 @@ void trajd_device_facts(const struct trajd_device *device, struct trajd_device_f
     facts->l2_size_bytes = device->info.l2_size_bytes;
 }
 
+enum trajd_status trajd_device_enter(struct trajd_device *device, struct trajd_error *error)
+{
+    cudaError_t code = cudaSetDevice(device->index);
+
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "using the GPU");
+}
+
 void trajd_device_close(struct trajd_device **device)
 {
     free(*device);
@@ -112,6 +123,33 @@ void trajd_device_free(struct trajd_device *device, void *memory)
 {
     if (cudaSetDevice(device->index) == cudaSuccess)
         cudaFree(memory);
+}
+
+_Static_assert(sizeof(cudaIpcMemHandle_t) == TRAJD_DEVICE_HANDLE_SIZE, "a handle travels whole");
+
+enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
+                                     struct trajd_error *error)
+{
+    cudaIpcMemHandle_t made;
+    cudaError_t code = cudaSetDevice(device->index);
+
+    if (code == cudaSuccess)
+        code = cudaIpcGetMemHandle(&made, memory);
+    if (code != cudaSuccess)
+        return fail(error, code, "sharing device memory (cudaIpcGetMemHandle)");
+    memcpy(handle, &made, sizeof made);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes, struct trajd_error *error)
+{
+    size_t left = 0, total = 0;
+    cudaError_t code = cudaSetDevice(device->index);
+
+    if (code == cudaSuccess)
+        code = cudaMemGetInfo(&left, &total);
+    *size_bytes = left;
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "asking for free device memory");
 }
 
 enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
@@ -196,6 +234,54 @@ enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t s
     cudaError_t code = cudaMemsetAsync(memory, byte, size_bytes, stream->handle);
 
     return code == cudaSuccess ? TRAJD_OK : fail(error, code, "filling device memory");
+}
+
+enum trajd_status trajd_device_event_create(struct trajd_device *device, struct trajd_device_event **event,
+                                            struct trajd_error *error)
+{
+    struct trajd_device_event *created = calloc(1, sizeof *created);
+    cudaError_t code;
+
+    *event = NULL;
+    if (!created)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a GPU event: no memory");
+    code = cudaSetDevice(device->index);
+    if (code == cudaSuccess)
+        code = cudaEventCreateWithFlags(&created->handle, cudaEventDisableTiming);
+    if (code != cudaSuccess) {
+        free(created);
+        return fail(error, code, "creating a GPU event");
+    }
+    *event = created;
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_device_event_record(struct trajd_device_event *event, struct trajd_device_stream *stream,
+                                            struct trajd_error *error)
+{
+    cudaError_t code = cudaEventRecord(event->handle, stream->handle);
+
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "recording a GPU event");
+}
+
+enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed, struct trajd_error *error)
+{
+    cudaError_t code = cudaEventQuery(event->handle);
+
+    *passed = code == cudaSuccess;
+    if (code == cudaErrorNotReady) {
+        cudaGetLastError(); /* it is no failure, but is kept like one */
+        return TRAJD_OK;
+    }
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "work on the GPU");
+}
+
+void trajd_device_event_destroy(struct trajd_device_event **event)
+{
+    if (*event)
+        cudaEventDestroy((*event)->handle);
+    free(*event);
+    *event = NULL;
 }
 
 enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error)

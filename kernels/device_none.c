@@ -31,6 +31,56 @@ void trajd_device_facts(const struct trajd_device *device, struct trajd_device_f
     facts->sm_count = 0;
 }
 
+enum trajd_status trajd_device_enter(struct trajd_device *device, struct trajd_error *error)
+{
+    (void)device;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
+                                     struct trajd_error *error)
+{
+    (void)device;
+    (void)memory;
+    (void)handle;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes, struct trajd_error *error)
+{
+    (void)device;
+    *size_bytes = 0;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_event_create(struct trajd_device *device, struct trajd_device_event **event,
+                                            struct trajd_error *error)
+{
+    (void)device;
+    *event = NULL;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_event_record(struct trajd_device_event *event, struct trajd_device_stream *stream,
+                                            struct trajd_error *error)
+{
+    (void)event;
+    (void)stream;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed, struct trajd_error *error)
+{
+    (void)event;
+    *passed = false;
+    return refuse(error);
+}
+
+void trajd_device_event_destroy(struct trajd_device_event **event)
+{
+    *event = NULL;
+}
+
 void trajd_device_close(struct trajd_device **device)
 {
     *device = NULL;
