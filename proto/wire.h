@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define TRAJD_WIRE_MAJOR 1
-#define TRAJD_WIRE_MINOR 2
+#define TRAJD_WIRE_MINOR 3
 #define TRAJD_WIRE_HEADER_SIZE 8u
 #define TRAJD_WIRE_MAX_FRAME (TRAJD_WIRE_HEADER_SIZE + 65536u) /* no frame of ours is longer */
 #define TRAJD_WIRE_MAX_DEPTH 4u
@@ -38,6 +38,8 @@ extern "C" {
 #define TRAJD_WIRE_TOKEN_SIZE 16u
 #define TRAJD_WIRE_MAX_LOCAL 512u       /* ranks of one node */
 #define TRAJD_WIRE_MAX_CHECKPOINT 8192u /* bytes of a checkpoint's token */
+#define TRAJD_WIRE_MAX_GPU 64u          /* "GPU-" and a UUID */
+#define TRAJD_WIRE_MAX_HANDLE 64u       /* of a ring in a GPU's memory */
 #define TRAJD_WIRE_MAX_PART_FRAME 262144u /* over tcp: a frame of a part's bytes */
 
 enum trajd_wire_op {
@@ -116,6 +118,7 @@ struct trajd_wire_open {
     bool fresh; /* absent: true */
     struct trajd_wire_ranks local;  /* ascending, below world, `rank` among them; none: all ranks */
     struct trajd_wire_bytes resume; /* a checkpoint's token; empty: none */
+    struct trajd_wire_text gpu;     /* batches are wanted in that GPU's memory; empty: in the host's */
 };
 
 struct trajd_wire_ack {
@@ -179,6 +182,9 @@ struct trajd_wire_opened {
     uint64_t epoch, next, length, windows, dropped, fingerprint, seed;
     uint32_t tensor_count;
     const struct trajd_wire_tensor *tensors;
+    struct trajd_wire_text gpu;      /* the ring lies there; empty: it is a descriptor on fd.sock */
+    struct trajd_wire_bytes handle;  /* and is opened by this handle, as it begins */
+    uint64_t handle_offset_bytes;    /* so far behind where the handle opens */
 };
 
 struct trajd_wire_batch {

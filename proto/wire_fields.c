@@ -29,6 +29,7 @@ static const struct trajd_wire_field open_fields[] = {
     {"fresh", TRAJD_WIRE_KIND_BOOL, AT(open, fresh), true, 0, 0},
     {"local", TRAJD_WIRE_KIND_RANKS, AT(open, local), true, 0, TRAJD_WIRE_MAX_LOCAL},
     {"resume", TRAJD_WIRE_KIND_BYTES, AT(open, resume), true, 0, TRAJD_WIRE_MAX_CHECKPOINT},
+    {"gpu", TRAJD_WIRE_KIND_NAME, AT(open, gpu), true, 0, TRAJD_WIRE_MAX_GPU},
 };
 
 static const struct trajd_wire_field ack_fields[] = {
@@ -98,6 +99,9 @@ static const struct trajd_wire_field opened_fields[] = {
     {"fingerprint", TRAJD_WIRE_KIND_U64, AT(opened, fingerprint), false, 0, UINT64_MAX},
     {"seed", TRAJD_WIRE_KIND_U64, AT(opened, seed), false, 0, UINT64_MAX},
     {"tensors", TRAJD_WIRE_KIND_TENSORS, AT(opened, tensor_count), false, 0, TRAJD_WIRE_MAX_TENSORS},
+    {"gpu", TRAJD_WIRE_KIND_NAME, AT(opened, gpu), true, 0, TRAJD_WIRE_MAX_GPU},
+    {"handle", TRAJD_WIRE_KIND_BYTES, AT(opened, handle), true, 0, TRAJD_WIRE_MAX_HANDLE},
+    {"handle_offset", TRAJD_WIRE_KIND_U64, AT(opened, handle_offset_bytes), true, 0, UINT64_MAX},
 };
 
 static const struct trajd_wire_field batch_fields[] = {

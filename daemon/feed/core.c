@@ -170,7 +170,8 @@ void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **fe
     while (removed->member_count) {
         struct session *member = removed->members[0];
         trajd_job_leave(member, now_ns);
-        trajd_session_send_away(core, member, TRAJD_ERR_CLOSED, reason);
+        trajd_session_send_away(core, member, removed->doom.status ? removed->doom.status : TRAJD_ERR_CLOSED,
+                                removed->doom.status ? removed->doom.message : reason);
     }
     while (*link != removed)
         link = &(*link)->next;
@@ -191,6 +192,28 @@ const char *trajd_core_feed_name(const struct trajd_core_feed *feed)
 const char *trajd_core_family(const struct trajd_core_feed *feed)
 {
     return feed->options.instance_of ? feed->options.instance_of : feed->options.name;
+}
+
+void trajd_feed_base_name(const struct trajd_core_feed *feed, char name[TRAJD_WIRE_MAX_NAME + 1])
+{
+    const char *family = trajd_core_family(feed);
+
+    trajd_wire_text_copy((struct trajd_wire_text){family, (uint32_t)(strchrnul(family, TRAJD_PLACE_MARK) - family)}, name,
+                         TRAJD_WIRE_MAX_NAME + 1);
+}
+
+bool trajd_core_is_same_feed(const struct trajd_core_feed *a, const struct trajd_core_feed *b)
+{
+    char name[TRAJD_WIRE_MAX_NAME + 1], other[TRAJD_WIRE_MAX_NAME + 1];
+
+    trajd_feed_base_name(a, name);
+    trajd_feed_base_name(b, other);
+    return strcmp(name, other) == 0;
+}
+
+void trajd_core_doom_feed(struct trajd_core_feed *feed, const struct trajd_error *why)
+{
+    feed->doom = *why;
 }
 
 void *trajd_core_feed_user(const struct trajd_core_feed *feed)

@@ -71,6 +71,8 @@ struct trajd_core_feed_options {
     /* Only told in OPENED: */
     uint64_t ring_size_bytes, slot_size_bytes;
     bool writable;
+    struct trajd_wire_text gpu;     /* where the ring lies; empty: in the host's memory */
+    struct trajd_wire_bytes handle; /* live as long as the feed, like the tensors */
     uint32_t tensor_count;
     const struct trajd_wire_tensor *tensors; /* lives as long as the feed */
     void *user;                              /* the server's own, see trajd_core_feed_user */
@@ -89,6 +91,10 @@ void *trajd_core_feed_user(const struct trajd_core_feed *feed);
 void trajd_core_show_feed(struct trajd_core_feed *feed, bool shown);
 /* What WELCOME tells from now on. */
 void trajd_core_set_feed_names(struct trajd_core *core, const char *const *names);
+/* The same feed, be it another production of it, or in another place: the host's memory, a GPU's. */
+bool trajd_core_is_same_feed(const struct trajd_core_feed *a, const struct trajd_core_feed *b);
+/* Why it will be removed: what its sessions hear then, in place of `closed`. */
+void trajd_core_doom_feed(struct trajd_core_feed *feed, const struct trajd_error *why);
 /* By name; NULL if there is none. */
 struct trajd_core_feed *trajd_core_find_feed(struct trajd_core *core, struct trajd_wire_text name);
 

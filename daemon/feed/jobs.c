@@ -47,6 +47,8 @@ void trajd_job_send_opened(struct session *session)
         .slot_count = options->slot_count,
         .slot_size_bytes = options->slot_size_bytes,
         .writable = options->writable,
+        .gpu = options->gpu,
+        .handle = options->handle,
         .batch = options->global_batch,
         .part = job->index * TRAJD_CORE_MAX_WORLD + session->rank,
         .credit = session->credit,

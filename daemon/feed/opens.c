@@ -227,9 +227,25 @@ static void join(struct session *session, const struct trajd_wire_open *open)
         pass(job, open->rank, open->next);
 }
 
+/* Each place makes all of an epoch: a job in two of them would get every window twice, or wait for ranks that are in the other. Ranks that
+ * say which of them are together are apart on purpose. */
+static const struct trajd_core_feed *find_other_place(const struct trajd_core_feed *here, const struct session *session,
+                                                      const struct trajd_wire_open *open)
+{
+    for (const struct trajd_core_feed *feed = here->core->feeds; feed; feed = feed->next) {
+        const struct job *job = strcmp(trajd_core_family(feed), trajd_core_family(here)) != 0 && trajd_core_is_same_feed(feed, here)
+                                    ? trajd_job_find(feed, open->job)
+                                    : NULL;
+        if (job && count_others(job, session) && !(open->local.count && job->local.count))
+            return feed;
+    }
+    return NULL;
+}
+
 static bool check(struct trajd_core_feed *feed, struct session *session, const struct trajd_wire_open *open)
 {
     const struct trajd_core_feed_options *options = &feed->options;
+    const struct trajd_core_feed *other = find_other_place(feed, session, open);
     struct trajd_core *core = feed->core;
 
     if (core->going_away)
@@ -247,6 +263,11 @@ static bool check(struct trajd_core_feed *feed, struct session *session, const s
         trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT,
                              "world: %u ranks cannot share a batch of %u windows (at most %u ranks)",
                              open->world, options->global_batch, TRAJD_CORE_MAX_WORLD);
+    else if (other)
+        trajd_session_refuse(core, session, open->request, TRAJD_ERR_BUSY,
+                             "job: others of job \"%.*s\" read feed %s: all of them have their batches in one place, the host's memory or "
+                             "one GPU's, unless `local` says which ranks are together",
+                             (int)open->job.size, open->job.data ? open->job.data : "", other->options.name);
     else
         return true;
     return false;
@@ -370,8 +391,7 @@ static void drop_elsewhere(const struct trajd_core_feed *here, struct trajd_wire
 {
     for (struct trajd_core_feed *feed = here->core->feeds; feed; feed = feed->next) {
         struct job *job = trajd_job_find(feed, name);
-        if (feed != here && job && !job->member_count &&
-            strcmp(trajd_core_family(feed), trajd_core_family(here)) == 0)
+        if (feed != here && job && !job->member_count && trajd_core_is_same_feed(feed, here))
             trajd_job_drop(job);
     }
 }

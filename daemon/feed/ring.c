@@ -99,10 +99,22 @@ fail:
     return status;
 }
 
-void trajd_ring_name(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id)
+enum trajd_status trajd_ring_adopt(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes, void *memory,
+                                   struct trajd_error *error)
+{
+    *ring = (struct trajd_ring){.fd = -1,
+                                .share_fd = -1,
+                                .memory = memory,
+                                .slot_count = slot_count,
+                                .slot_size_bytes = slot_size_bytes,
+                                .is_device = true};
+    return ring_size(slot_count, slot_size_bytes, &ring->size_bytes, error);
+}
+
+struct trajd_ring_header trajd_ring_number(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id)
 {
     ring->ring_id = ring_id;
-    const struct trajd_ring_header header = {
+    return (struct trajd_ring_header){
         .magic = TRAJD_RING_MAGIC,
         .version = 1,
         .slot_count = ring->slot_count,
@@ -110,12 +122,17 @@ void trajd_ring_name(struct trajd_ring *ring, uint32_t ring_id, uint64_t instanc
         .instance_id = instance_id,
         .ring_id = ring_id,
     };
+}
+
+void trajd_ring_name(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id)
+{
+    const struct trajd_ring_header header = trajd_ring_number(ring, ring_id, instance_id);
     memcpy(ring->memory, &header, sizeof(header));
 }
 
 void trajd_ring_destroy(struct trajd_ring *ring)
 {
-    if (ring->memory != NULL)
+    if (ring->memory != NULL && !ring->is_device)
         munmap(ring->memory, ring->size_bytes);
     if (ring->share_fd >= 0 && ring->share_fd != ring->fd)
         close(ring->share_fd);
@@ -132,5 +149,6 @@ void *trajd_ring_slot(const struct trajd_ring *ring, uint32_t slot)
 
 void trajd_ring_stamp(const struct trajd_ring *ring, uint32_t slot, const struct trajd_slot_header *header)
 {
-    memcpy(trajd_ring_slot(ring, slot), header, sizeof(*header));
+    if (!ring->is_device) /* workers look at no header there: reading it would cost them a copy */
+        memcpy(trajd_ring_slot(ring, slot), header, sizeof(*header));
 }

@@ -17,6 +17,7 @@ struct trajd_ring {
     uint64_t slot_size_bytes;
     uint32_t slot_count;
     uint32_t ring_id;
+    bool is_device; /* memory is a GPU's and somebody else's: nothing here reads or writes it */
 };
 
 /* Allocates and touches every page now, so that a full machine is an error here and not a SIGBUS later; then
@@ -24,6 +25,11 @@ struct trajd_ring {
  * no room. */
 enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes,
                                     bool writable, struct trajd_error *error);
+/* A ring in memory that the caller has, on a GPU, and keeps until after the ring is destroyed. */
+enum trajd_status trajd_ring_adopt(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes, void *memory,
+                                   struct trajd_error *error);
+/* Numbers the ring; the header that goes to its first bytes. */
+struct trajd_ring_header trajd_ring_number(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id);
 /* Gives the ring its number and writes its header: before its descriptor is handed to anybody. */
 void trajd_ring_name(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id);
 /* The daemon's mapping and descriptor; workers keep theirs. An empty ring (fd -1) is fine. */

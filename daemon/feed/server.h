@@ -43,6 +43,17 @@ struct trajd_feed_schema {
  * TRAJD_RING_ALIGNMENT. TRAJD_ERR_MEMORY on overflow. */
 enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema, struct trajd_error *error);
 
+/* A ring in a GPU's memory: the producer's own, until after the feed was removed. */
+struct trajd_feed_memory {
+    const char *gpu; /* its UUID, as OPEN names it */
+    void *memory;    /* slots of the schema's size behind TRAJD_RING_ALIGNMENT bytes, on that GPU */
+    const void *handle; /* what a worker opens it by */
+    uint32_t handle_size_bytes;
+    /* Writes the ring's header to its first bytes, and returns when it is there. */
+    enum trajd_status (*write_header)(void *context, const void *header, size_t size_bytes, struct trajd_error *error);
+    void *context;
+};
+
 struct trajd_feed_options {
     const char *name; /* as OPEN names it; for a spec that a job sent: "spec:" and its hash */
     const char *instance_of; /* the feed that this one is another production of, with a ring of its own; or NULL */
@@ -58,6 +69,7 @@ struct trajd_feed_options {
     bool slow_leaves;   /* a job that keeps the others waiting for slow_after_ns leaves the feed; else they wait */
     uint64_t slow_after_ns;
     uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: for ever */
+    const struct trajd_feed_memory *device; /* NULL: a ring in the host's memory is made */
 };
 
 struct trajd_server_options {
@@ -70,6 +82,9 @@ struct trajd_server_options {
      * with trajd_server_answer. */
     void (*open_feed)(void *context, uint64_t request, const char *name, const char *spec,
                       size_t spec_length);
+    /* The same for batches in the memory of the GPU with that UUID: a feed whose name is trajd_feed_gpu_name's. NULL: none is served, and the
+     * session hears so. */
+    void (*open_on_gpu)(void *context, uint64_t request, const char *name, const char *spec, const char *gpu);
     /* A job wants the feed of that name, and jobs that are elsewhere read it and all its instances: add another one
      * (trajd_feed_options.instance_of) and answer with it, or with why not. As open_feed. NULL: the job is told that the
      * feed is busy. */
@@ -104,6 +119,8 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
 const char *trajd_server_remote_endpoint(const struct trajd_server *server);
 /* Tells every session GOAWAY, then waits until all leases are back or timeout_ms is over. */
 void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms);
+/* The name under which a feed's production for a GPU is added: no name of a configuration has an '@'. */
+void trajd_feed_gpu_name(const char *name, const char *gpu, char *text, size_t size);
 /* Wakes every taker with TRAJD_ERR_CLOSED, joins the thread, frees all feeds, clears the pointer. */
 void trajd_server_destroy(struct trajd_server **server);
 
@@ -131,6 +148,8 @@ struct trajd_server_change {
 enum trajd_status trajd_server_change(struct trajd_server *server, const struct trajd_server_change *change, uint32_t *busy);
 /* False: a session is on the feed, or about to be. It may be otherwise in the next moment. */
 bool trajd_feed_is_idle(struct trajd_feed *feed);
+/* What its sessions hear when the feed is removed, in place of `closed`. */
+void trajd_feed_doom(struct trajd_feed *feed, const struct trajd_error *why);
 /* The answer to open_feed: a feed that was added (again fine), or NULL and why not. */
 void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
                          const struct trajd_error *error);

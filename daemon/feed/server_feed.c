@@ -55,6 +55,7 @@ static struct trajd_wire_tensor *copy_schema(const struct trajd_feed_schema *sch
 static enum trajd_status enter_core(struct trajd_server *server, const struct trajd_feed_options *options,
                                     struct trajd_feed *feed, struct trajd_error *error)
 {
+    const struct trajd_feed_memory *device = options->device;
     const struct trajd_core_feed_options core = {
         .name = options->name,
         .instance_of = options->instance_of,
@@ -76,14 +77,24 @@ static enum trajd_status enter_core(struct trajd_server *server, const struct tr
         .ring_size_bytes = feed->lending->ring.size_bytes,
         .slot_size_bytes = feed->lending->ring.slot_size_bytes,
         .writable = options->job_count <= 1, /* then a slot has one reader, or readers of rows of their own */
+        .gpu = trajd_wire_text(device != NULL ? device->gpu : NULL),
+        .handle = {device != NULL ? device->handle : NULL, device != NULL ? device->handle_size_bytes : 0},
         .tensor_count = options->schema->tensor_count,
         .tensors = feed->lending->tensors,
         .user = feed,
     };
     pthread_mutex_lock(&server->mutex);
     enum trajd_status status = trajd_core_add_feed(server->core, &core, &feed->core, error);
-    if (status == TRAJD_OK) {
+    if (status == TRAJD_OK && device == NULL)
         trajd_ring_name(&feed->lending->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
+    if (status == TRAJD_OK && device != NULL) {
+        const struct trajd_ring_header header =
+            trajd_ring_number(&feed->lending->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
+        status = device->write_header(device->context, &header, sizeof(header), error);
+        if (status != TRAJD_OK)
+            trajd_core_remove_feed(server->core, &feed->core, now());
+    }
+    if (status == TRAJD_OK) {
         feed->next = server->feeds;
         server->feeds = feed;
     }
@@ -101,9 +112,12 @@ static void free_feed(struct trajd_feed *feed)
 static enum trajd_status make_ring(struct trajd_feed *feed, const struct trajd_feed_options *options,
                                    struct trajd_error *error)
 {
+    const uint64_t slot_size_bytes = options->schema->slot_size_bytes;
     struct trajd_ring ring = {.fd = -1, .share_fd = -1};
     enum trajd_status status =
-        trajd_ring_create(&ring, options->slot_count, options->schema->slot_size_bytes, options->job_count <= 1, error);
+        options->device != NULL
+            ? trajd_ring_adopt(&ring, options->slot_count, slot_size_bytes, options->device->memory, error)
+            : trajd_ring_create(&ring, options->slot_count, slot_size_bytes, options->job_count <= 1, error);
     if (status != TRAJD_OK)
         return status;
     struct trajd_wire_tensor *tensors = copy_schema(options->schema);
@@ -166,6 +180,13 @@ void trajd_feed_close(struct trajd_feed *feed)
 {
     pthread_mutex_lock(&feed->server->mutex);
     close_locked(feed);
+    pthread_mutex_unlock(&feed->server->mutex);
+}
+
+void trajd_feed_doom(struct trajd_feed *feed, const struct trajd_error *why)
+{
+    pthread_mutex_lock(&feed->server->mutex);
+    trajd_core_doom_feed(feed->core, why);
     pthread_mutex_unlock(&feed->server->mutex);
 }
 

@@ -136,7 +136,7 @@ static bool enter_feed(struct trajd_server *server, struct trajd_peer *peer, con
         return false;
     struct trajd_feed *feed = trajd_core_feed_user(chosen != NULL ? chosen : core);
     if (trajd_core_open(server->core, peer->session, open, feed->core, now_ns) != TRAJD_OK ||
-        peer->route.door == TRAJD_DOOR_REMOTE || !trajd_peer_note_ring(peer, feed->lending->ring.ring_id))
+        peer->route.door == TRAJD_DOOR_REMOTE || feed->lending->ring.is_device || !trajd_peer_note_ring(peer, feed->lending->ring.ring_id))
         return true;
     /* a worker that does not take its ring waits in vain until its own timeout; its end of file ends all */
     trajd_fdsock_send_ring(server->fdsock, peer->session, &feed->lending->ring, NULL);
@@ -155,7 +155,7 @@ static struct trajd_request *note_request(struct trajd_server *server, const str
         request->asked = request->id;
         trajd_wire_text_copy(open->job, request->job, sizeof(request->job));
         request->open.job = trajd_wire_text(request->job);
-        request->open.feed = request->open.spec = (struct trajd_wire_text){0};
+        request->open.feed = request->open.spec = request->open.gpu = (struct trajd_wire_text){0};
         if (open->resume.size > 0)
             memcpy(request->resume, open->resume.data, open->resume.size);
         request->open.resume.data = request->resume;
@@ -243,8 +243,14 @@ static void ask_producer(struct trajd_server *server, uint64_t request, const st
         trajd_server_answer(server, request, NULL, &error);
         return;
     }
-    server->options.open_feed(server->options.context, request, spec != NULL ? NULL : name, spec,
-                              spec != NULL ? open->spec.size : 0);
+    if (open->gpu.size > 0) {
+        char gpu[TRAJD_WIRE_MAX_GPU + 1];
+        trajd_wire_text_copy(open->gpu, gpu, sizeof(gpu));
+        server->options.open_on_gpu(server->options.context, request, spec != NULL ? NULL : name, spec, gpu);
+    } else {
+        server->options.open_feed(server->options.context, request, spec != NULL ? NULL : name, spec,
+                                  spec != NULL ? open->spec.size : 0);
+    }
     free(spec);
 }
 
@@ -256,15 +262,37 @@ static void forget_requests(struct trajd_server *server, uint64_t session)
             server->requests[i].session = 0;
 }
 
+void trajd_feed_gpu_name(const char *name, const char *gpu, char *text, size_t size)
+{
+    snprintf(text, size, "%s@%s", name, gpu);
+}
+
+/* The production that serves an OPEN, if it is there: a feed has one for the host and one for each GPU. */
+static struct trajd_core_feed *find_production(const struct trajd_server *server, const struct trajd_wire_open *open)
+{
+    char name[TRAJD_WIRE_MAX_NAME + 1], gpu[TRAJD_WIRE_MAX_GPU + 1], text[sizeof(name) + sizeof(gpu)];
+    if (open->feed.size == 0 || memchr(open->feed.data, '@', open->feed.size) != NULL)
+        return NULL;
+    if (open->gpu.size == 0)
+        return trajd_core_find_feed(server->core, open->feed);
+    trajd_wire_text_copy(open->feed, name, sizeof(name));
+    trajd_wire_text_copy(open->gpu, gpu, sizeof(gpu));
+    trajd_feed_gpu_name(name, gpu, text, sizeof(text));
+    return trajd_core_find_feed(server->core, trajd_wire_text(text));
+}
+
 /* 0: nothing is to be asked now; else the number of a request for a feed that is not there yet. */
 static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer,
                             const struct trajd_wire_open *open, uint64_t now_ns)
 {
     struct trajd_error error;
-    struct trajd_core_feed *feed =
-        open->feed.size > 0 ? trajd_core_find_feed(server->core, open->feed) : NULL;
+    struct trajd_core_feed *feed = find_production(server, open);
     forget_requests(server, peer->session);
-    if (!peer->attached) {
+    if (open->gpu.size > 0 && (server->options.open_on_gpu == NULL || peer->route.door == TRAJD_DOOR_REMOTE)) {
+        trajd_error_set(&error, TRAJD_ERR_UNSUPPORTED, 0, "gpu: %s",
+                        peer->route.door == TRAJD_DOOR_REMOTE ? "a remote worker gets the bytes of its batches"
+                                                              : "this daemon makes no batches in a GPU's memory");
+    } else if (!peer->attached) {
         trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "OPEN: connect to fd.sock first");
     } else if (feed != NULL && enter_feed(server, peer, open, feed, now_ns)) {
         return 0;

@@ -37,16 +37,17 @@ static bool may_have_journal(const struct trajd_core_feed_options *options)
 static bool look_up(struct trajd_core_feed *feed, struct trajd_wire_text name, struct trajd_journal_state *state)
 {
     const struct job *job = trajd_job_find(feed, name);
-    char text[TRAJD_WIRE_MAX_NAME + 1];
+    char text[TRAJD_WIRE_MAX_NAME + 1], base[TRAJD_WIRE_MAX_NAME + 1];
     struct trajd_journal *journal;
     bool damaged = false, found = false;
 
     if (job && job->journal)
         return trajd_journal_load(job->journal, state);
     trajd_wire_text_copy(name, text, sizeof text);
+    trajd_feed_base_name(feed, base);
     if (!may_have_journal(&feed->options))
         return false;
-    if (!trajd_journal_open(feed->options.journal_directory, trajd_core_family(feed), text, &journal, &damaged, NULL)) {
+    if (!trajd_journal_open(feed->options.journal_directory, base, text, &journal, &damaged, NULL)) {
         found = trajd_journal_load(journal, state);
         trajd_journal_close(&journal);
     }
@@ -83,6 +84,7 @@ void trajd_job_use_journal(struct job *job)
 {
     struct trajd_core_feed *feed = job->feed;
     const struct trajd_core_feed_options *options = &feed->options;
+    char base[TRAJD_WIRE_MAX_NAME + 1];
     bool damaged = false;
 
     if (job->journal && strcmp(job->journal_job, job->name) == 0)
@@ -90,8 +92,8 @@ void trajd_job_use_journal(struct job *job)
     trajd_journal_close(&job->journal);
     if (!options->journal_directory)
         return;
-    if (!may_have_journal(options) || trajd_journal_open(options->journal_directory, trajd_core_family(feed), job->name,
-                                                         &job->journal, &damaged, NULL))
+    trajd_feed_base_name(feed, base);
+    if (!may_have_journal(options) || trajd_journal_open(options->journal_directory, base, job->name, &job->journal, &damaged, NULL))
         feed->core->stats.journals_refused++;
     feed->core->stats.damaged_journals += damaged;
     strcpy(job->journal_job, job->name);

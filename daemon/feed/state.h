@@ -116,6 +116,7 @@ struct trajd_core_feed {
     struct session **members; /* room for max_sessions */
     struct slot *slots;
     struct slot_queue filling, ready;
+    struct trajd_error doom; /* OK: none */
     uint64_t idle_since_ns;
     uint64_t accounted_ns; /* stalls are accounted up to here */
     uint64_t stalled_ns;
@@ -266,5 +267,8 @@ void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns); /* stall
 /* core.c */
 bool trajd_feed_wants(const struct trajd_core_feed *feed); /* there is something to produce */
 void trajd_feed_wake(struct trajd_core_feed *feed);
+#define TRAJD_PLACE_MARK '@' /* in names of families: what follows says where it is made (trajd_feed_gpu_name) */
+/* The name that all productions of a feed have in common, wherever they are: journals go by it. */
+void trajd_feed_base_name(const struct trajd_core_feed *feed, char name[TRAJD_WIRE_MAX_NAME + 1]);
 
 #endif
