@@ -24,6 +24,10 @@ const struct trajd_config_key trajd_config_keys[] = {
     {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, store_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
     {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
     {"memory", "reserve", KEY_SIZE, offsetof(struct trajd_config, reserve_bytes), 0, INT64_C(1) << 50, 256 * MIB},
+    {"gpu", "devices", KEY_STRING, offsetof(struct trajd_config, gpu_devices), 0, 0, 0},
+    {"gpu", "rows", KEY_SIZE, offsetof(struct trajd_config, gpu_rows_bytes), 1 << 16, INT64_C(1) << 50, 4096 * MIB},
+    {"gpu", "rings", KEY_SIZE, offsetof(struct trajd_config, gpu_rings_bytes), 1 << 16, INT64_C(1) << 50, 512 * MIB},
+    {"gpu", "fall_back", KEY_BOOL, offsetof(struct trajd_config, gpu_fall_back), 0, 0, false},
     {"threads", "readers", KEY_COUNT, offsetof(struct trajd_config, reader_threads), 1, 256, 2},
     {"threads", "resample", KEY_COUNT, offsetof(struct trajd_config, resample_threads), 0, 1024, 0},
     {"index", "children", KEY_COUNT, offsetof(struct trajd_config, index_children), 0, 256, 0},
@@ -39,7 +43,7 @@ const struct trajd_config_key trajd_config_keys[] = {
 #define CONFIG_KEY_COUNT (sizeof trajd_config_keys / sizeof trajd_config_keys[0])
 const size_t trajd_config_key_count = CONFIG_KEY_COUNT;
 static_assert(CONFIG_KEY_COUNT <= TRAJD_CONFIG_MAX_KEYS, "struct trajd_config has room for the texts of all keys");
-static const char *const sections[] = {"memory", "threads", "index", "listen", "limits", NULL};
+static const char *const sections[] = {"memory", "gpu", "threads", "index", "listen", "limits", NULL};
 
 /* "64MiB", or "50%" of the memory that is free when the daemon starts. */
 static enum trajd_status read_size(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node, uint64_t *bytes,

@@ -33,6 +33,9 @@ struct trajd_config {
     bool insecure_loopback;       /* tcp without CURVE, on the loopback address alone */
     uint64_t store_bytes;         /* of resident rows, over all datasets */
     uint64_t rings_bytes;         /* of all rings */
+    const char *gpu_devices;      /* "all", or numbers as CUDA counts: "0,2"; NULL: none is used */
+    uint64_t gpu_rows_bytes, gpu_rings_bytes; /* of the memory of each of them */
+    bool gpu_fall_back;           /* without them, or when they fail: in host memory; else the daemon ends */
     uint64_t reserve_bytes;       /* that must stay free on the machine, and in the cgroup, beside store and rings */
     uint32_t reader_threads;      /* per dataset */
     uint32_t resample_threads;    /* 0: one per processor */

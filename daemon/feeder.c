@@ -8,6 +8,8 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/json.h"
 #include "daemon/dataset/window_report.h"
+#include "daemon/feeder_gpu.h"
+#include "daemon/gpu/gpu.h"
 #include "kernels/plan.h"
 #include "proto/ring_layout.h"
 
@@ -57,10 +59,17 @@ uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder)
 {
     uint64_t bytes;
 
+    if (feeder->where)
+        return 0;
     if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->spec->slot_count, &bytes) ||
         __builtin_add_overflow(bytes, TRAJD_RING_ALIGNMENT, &bytes))
         return UINT64_MAX;
     return bytes;
+}
+
+struct trajd_gpu *trajd_feeder_gpu(const struct trajd_feeder *feeder)
+{
+    return feeder->where;
 }
 
 bool trajd_feeder_waits_for_rows(const struct trajd_feeder *feeder)
@@ -101,6 +110,10 @@ static void *produce(void *context)
     struct trajd_feeder *feeder = context;
     enum trajd_status status;
 
+    if (feeder->gpu) {
+        trajd_feeder_gpu_produce(feeder);
+        return NULL;
+    }
     do {
         struct trajd_fill fill;
         const int64_t begin_ns = trajd_now_ns();
@@ -133,9 +146,14 @@ static enum trajd_status start_thread(struct trajd_feeder *feeder, struct trajd_
 static enum trajd_status make_parts(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
                                     struct trajd_error *error)
 {
-    const struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(feeder->pool), .tuning = options->tuning};
+    struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(feeder->pool), .tuning = options->tuning};
+    const char *variant = feeder->spec->variant;
     enum trajd_status status = TRAJD_OK;
 
+    if (feeder->where) {
+        trajd_device_facts(trajd_gpu_device(feeder->where), &facts);
+        variant = variant && strncmp(variant, "cuda", 4) == 0 ? variant : NULL; /* one that is named for the CPU is for the CPU */
+    }
     feeder->parts = calloc(feeder->plan->part_count, sizeof *feeder->parts);
     if (!feeder->parts)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", feeder->name);
@@ -147,7 +165,7 @@ static enum trajd_status make_parts(struct trajd_feeder *feeder, const struct tr
         part->plan = feeder->plan->parts[p];
         shape = part->plan->request;
         shape.window_count = feeder->spec->global_batch;
-        status = trajd_plan_create(&shape, &facts, feeder->spec->variant, &part->kernel_plan, error);
+        status = trajd_plan_create(&shape, &facts, variant, &part->kernel_plan, error);
     }
     return status;
 }
@@ -182,7 +200,8 @@ static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct traj
                                             .rank_timeout_ns = (uint64_t)feeder->spec->rank_timeout_ns,
                                             .job_count = feeder->spec->job_count,
                                             .slow_leaves = feeder->spec->slow_leaves,
-                                            .slow_after_ns = (uint64_t)feeder->spec->slow_after_ns};
+                                            .slow_after_ns = (uint64_t)feeder->spec->slow_after_ns,
+                                            .device = feeder->gpu ? trajd_feeder_gpu_memory(feeder) : NULL};
 
     return options->server ? trajd_server_add_feed(options->server, &feed, &feeder->feed, error) : TRAJD_OK;
 }
@@ -204,6 +223,9 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
     feeder->pool = options->pool;
     feeder->server = options->server;
     feeder->log = options->log;
+    feeder->where = options->gpu;
+    feeder->gpu_lost = options->gpu_lost;
+    feeder->lost_context = options->context;
     feeder->statistician = options->statistician;
     memcpy(feeder->counters, counters_at_start, sizeof feeder->counters);
     status = trajd_mixture_plan_create(options->spec, options->datasets, &feeder->plan, error);
@@ -216,7 +238,7 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
     if (!status)
         status = make_parts(feeder, options, error);
     if (!status && options->server)
-        status = trajd_feeder_load_rows(feeder, error);
+        status = feeder->where ? trajd_feeder_gpu_create(feeder, feeder->where, error) : trajd_feeder_load_rows(feeder, error);
     if (!status)
         status = add_feed(feeder, options, error);
     if (!status && options->server)
@@ -263,6 +285,7 @@ void trajd_feeder_destroy(struct trajd_feeder **out)
         trajd_server_remove_feed(feeder->server, &feeder->feed);
     for (uint32_t p = 0; feeder->plan && p < feeder->plan->part_count; p++)
         trajd_statistician_forget(feeder->statistician, feeder->plan->parts[p]);
+    trajd_feeder_gpu_destroy(feeder);
     if (feeder->parts)
         free_parts(feeder);
     trajd_mixture_plan_destroy(&feeder->plan);
@@ -315,6 +338,10 @@ void trajd_feeder_describe(const struct trajd_feeder *feeder, FILE *out, bool js
     fprintf(out, ",\"resident\":%s,\"episodes\":%u,\"plan\":", resident_count == feeder->plan->part_count ? "true" : "false",
             episode_count);
     trajd_json_text(out, trajd_plan_describe(feeder->parts[0].kernel_plan));
+    if (feeder->where) {
+        fprintf(out, ",\"gpu\":");
+        trajd_json_text(out, trajd_gpu_uuid(feeder->where));
+    }
     fprintf(out, ",\"norm_digest\":\"%016llx\"", (unsigned long long)trajd_mixture_plan_norm_digest(feeder->plan));
     describe_parts(feeder, out);
     for (int c = 0; c < TRAJD_FEEDER_COUNTERS; c++)

@@ -17,6 +17,7 @@
 #include "kernels/pool.h"
 
 struct trajd_feeder;
+struct trajd_gpu;
 struct trajd_mixture_plan;
 
 struct trajd_feeder_options {
@@ -36,6 +37,9 @@ struct trajd_feeder_options {
     struct trajd_statistician *statistician; /* must outlive the feeder */
     const struct trajd_window_spec *statistics_spec; /* of the feed that spec->statistics_from names, and its dataset; NULL: there is none */
     struct trajd_dataset *statistics_dataset; /* its first one */
+    struct trajd_gpu *gpu;                /* NULL: batches are made on the CPU, in host memory; else there, and it outlives the feeder */
+    void (*gpu_lost)(void *context);      /* the GPU has failed; on the feeder's thread, which ends */
+    void *context;
     const struct trajd_log *log;
 };
 
@@ -59,7 +63,9 @@ const char *trajd_feeder_norm_differs(const struct trajd_feeder *a, const struct
 const char *trajd_feeder_name(const struct trajd_feeder *feeder);
 struct trajd_window_spec *trajd_feeder_spec(const struct trajd_feeder *feeder);
 const char *trajd_feeder_text(const struct trajd_feeder *feeder);
+/* Of host memory: 0 where it lies on a GPU. */
 uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder);
+struct trajd_gpu *trajd_feeder_gpu(const struct trajd_feeder *feeder);
 /* CLOCK_MONOTONIC of the thread's last turn: for the watchdog. */
 int64_t trajd_feeder_last_turn_ns(const struct trajd_feeder *feeder);
 

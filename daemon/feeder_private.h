@@ -54,6 +54,10 @@ struct trajd_feeder {
     uint64_t announced_life, announced_until;
     int64_t last_turn_ns;
     struct trajd_counter counters[TRAJD_FEEDER_COUNTERS];
+    struct trajd_gpu *where;      /* NULL: host memory */
+    struct trajd_feeder_gpu *gpu; /* feeder_gpu.c; NULL likewise */
+    void (*gpu_lost)(void *context);
+    void *lost_context;
 };
 
 /* ---- feeder_norm.c ---- */

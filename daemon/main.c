@@ -138,8 +138,10 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
 /* What the service manager does next depends on whose mistake it was: a bad configuration is not started again. */
 static int exit_status(enum trajd_status status)
 {
-    return status == TRAJD_OK ? EXIT_SUCCESS : status == TRAJD_ERR_ARGUMENT || status == TRAJD_ERR_NOT_FOUND ? EX_CONFIG
-                                                                                                             : EXIT_FAILURE;
+    return status == TRAJD_OK                                                ? EXIT_SUCCESS
+           : status == TRAJD_ERR_ARGUMENT || status == TRAJD_ERR_NOT_FOUND ? EX_CONFIG
+           : status == TRAJD_ERR_DEVICE                                      ? EX_UNAVAILABLE
+                                                                             : EXIT_FAILURE;
 }
 
 /* True when no worker has been here for exit_idle, counted from READY at the earliest. */
@@ -179,9 +181,9 @@ static void turn_reloading(struct reloading *reloading, struct trajd_pipeline *p
     trajd_pipeline_reload(pipeline, source);
 }
 
-/* Until SIGTERM, SIGINT or exit_idle: keeps the watchdog fed as long as every thread turns. */
+/* Until SIGTERM, SIGINT, exit_idle or the loss of a GPU: keeps the watchdog fed as long as every thread turns. */
 static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_config_source *source,
-                         const struct trajd_notify *notify, const struct trajd_log *log, const sigset_t *signals)
+                         const struct trajd_notify *notify, const struct trajd_log *log, const sigset_t *signals, bool *lost)
 {
     const int64_t ready_ns = trajd_now_ns();
     const int64_t turn_ns = notify->watchdog_ns && notify->watchdog_ns / 3 < TURN_MS * INT64_C(1000000)
@@ -207,6 +209,10 @@ static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_con
             continue;
         }
         told = false;
+        if (trajd_pipeline_gpu_is_lost(pipeline)) {
+            *lost = true;
+            return;
+        }
         if (is_left(pipeline, trajd_pipeline_exit_idle_ns(pipeline), ready_ns)) {
             LOG(log, INFO, "no worker for %g s (exit_idle)", (double)trajd_pipeline_exit_idle_ns(pipeline) / 1e9);
             return;
@@ -235,6 +241,7 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
     const struct trajd_config_source source = {line->config, line->values, line->value_count};
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status;
+    bool lost = false;
     sigset_t signals;
 
     sigemptyset(&signals);
@@ -253,10 +260,12 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
         LOG(log, INFO, "ready after %.1f ms", (double)(trajd_now_ns() - begin_ns) / 1e6);
         trajd_notify_send(&notify, NULL, "READY=1");
         tell_ready(log, line->ready_fd);
-        wait_for_end(pipeline, &source, &notify, log, &signals);
+        wait_for_end(pipeline, &source, &notify, log, &signals, &lost);
         LOG(log, INFO, "stopping");
         trajd_notify_send(&notify, NULL, "STOPPING=1");
-        trajd_pipeline_drain(pipeline, DRAIN_MS);
+        if (lost) /* leases are not waited for: who holds a batch may wait for the next, which never comes */
+            status = trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "a GPU has failed: ending, to be started again");
+        trajd_pipeline_drain(pipeline, lost ? 0 : DRAIN_MS);
         trajd_pipeline_destroy(&pipeline);
     }
     trajd_notify_close(&notify);

@@ -121,6 +121,7 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
                                            .max_sessions = config->max_sessions,
                                            .version = TRAJD_VERSION,
                                            .open_feed = trajd_pipeline_on_open_feed,
+                                           .open_on_gpu = trajd_pipeline_on_open_on_gpu,
                                            .open_instance = trajd_pipeline_on_open_instance,
                                            .feed_idle = trajd_pipeline_on_feed_idle,
                                            .describe = trajd_pipeline_describe,
@@ -223,6 +224,8 @@ enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struc
         status = open_datasets(pipeline, error);
     if (!status)
         status = trajd_pool_create(threads, "trajd-resample", &pipeline->pool, error);
+    if (!status && serve)
+        status = trajd_pipeline_open_gpus(pipeline, error);
     if (!status)
         status = start_statistician(pipeline, error);
     if (!status)
@@ -281,6 +284,7 @@ void trajd_pipeline_destroy(struct trajd_pipeline **out)
     }
     trajd_statistician_destroy(&pipeline->statistician);
     trajd_server_destroy(&pipeline->server);
+    trajd_pipeline_close_gpus(pipeline);
     for (uint32_t d = 0; d < pipeline->now->dataset_count; d++)
         trajd_dataset_destroy(&pipeline->now->datasets[d]);
     if (pipeline->now->config != pipeline->first_config)

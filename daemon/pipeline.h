@@ -55,6 +55,8 @@ void trajd_pipeline_destroy(struct trajd_pipeline **pipeline);
 bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, char *stuck, size_t size);
 /* The configuration's exit_idle. */
 int64_t trajd_pipeline_exit_idle_ns(const struct trajd_pipeline *pipeline);
+/* A GPU has failed, and the configuration does not say to go on without it. */
+bool trajd_pipeline_gpu_is_lost(const struct trajd_pipeline *pipeline);
 /* CLOCK_MONOTONIC since when no worker has been here; 0: there are workers. */
 int64_t trajd_pipeline_empty_since_ns(const struct trajd_pipeline *pipeline);
 /* "2 feeds, 12 workers, 41 k windows/s": for the service manager's status line. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define SPEC_PREFIX "spec:"
+#define GPU_MARK '@'      /* of productions on a GPU (trajd_feed_gpu_name) */
 #define INSTANCE_MARK '#' /* of the names of instances; no name of the configuration has one */
 
 struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings, const char *name)
@@ -66,6 +67,9 @@ enum trajd_status trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, co
                                                  .statistics_dataset =
                                                      statistics_spec ? trajd_holdings_find(holdings, statistics_spec->parts[0].dataset)
                                                                      : NULL,
+                                                 .gpu = source->gpu,
+                                                 .gpu_lost = trajd_pipeline_on_gpu_lost,
+                                                 .context = pipeline,
                                                  .log = pipeline->log};
 
     for (uint32_t p = 0; p < spec->part_count; p++)
@@ -151,11 +155,48 @@ enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, cons
     return *feeder ? TRAJD_OK : add_from_text(pipeline, &source, feeder, error);
 }
 
+/* ---- feeds on a GPU ---- */
+
+static struct trajd_window_spec *find_spec(const struct trajd_pipeline *pipeline, const char *name)
+{
+    const struct trajd_config *config = pipeline->now->config;
+
+    for (uint32_t f = 0; f < config->feed_count; f++)
+        if (strcmp(config->feeds[f]->feed_name, name) == 0)
+            return config->feeds[f];
+    return NULL;
+}
+
+enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, const char *name, const char *text, const char *uuid,
+                                             struct trajd_feeder **feeder, struct trajd_error *error)
+{
+    char base[64], full[160];
+    struct trajd_feed_source source = {.name = full, .text = text, .gpu = trajd_pipeline_find_gpu(pipeline, uuid, error)};
+
+    if (!source.gpu)
+        return error->status;
+    if (text)
+        trajd_pipeline_name_spec(text, base, sizeof base);
+    trajd_feed_gpu_name(text ? base : name, uuid, full, sizeof full);
+    *feeder = trajd_pipeline_find_feeder(pipeline, full);
+    if (*feeder)
+        return TRAJD_OK;
+    if (text)
+        return add_from_text(pipeline, &source, feeder, error);
+    source.spec = find_spec(pipeline, name);
+    return source.spec ? trajd_pipeline_add_feeder(pipeline, &source, feeder, error) : trajd_pipeline_unknown_feed(pipeline, name, error);
+}
+
 /* ---- instances: jobs that are elsewhere than those which read a feed ---- */
 
 size_t trajd_pipeline_family_length(const char *name)
 {
     return strcspn(name, (const char[]){INSTANCE_MARK, 0});
+}
+
+size_t trajd_pipeline_base_length(const char *name)
+{
+    return strcspn(name, (const char[]){INSTANCE_MARK, GPU_MARK, 0});
 }
 
 static bool is_instance(const struct trajd_feeder *feeder, const char *family)
@@ -204,6 +245,7 @@ enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, 
                                "feed %s: other jobs read it and are elsewhere in it; another production for this one would be "
                                "feed %u, and limits.feeds is %u: raise limits.feeds, or wait for the others",
                                family, pipeline->feeder_count + 1, pipeline->now->config->max_feeds);
+    source.gpu = trajd_feeder_gpu(model);
     source.text = trajd_feeder_text(model);
     if (source.text)
         return add_from_text(pipeline, &source, feeder, error);
@@ -229,5 +271,5 @@ bool trajd_pipeline_is_configured(const struct trajd_feeder *feeder)
 
 bool trajd_pipeline_may_close(const struct trajd_feeder *feeder)
 {
-    return !trajd_pipeline_is_configured(feeder) || strchr(trajd_feeder_name(feeder), INSTANCE_MARK);
+    return !trajd_pipeline_is_configured(feeder) || strpbrk(trajd_feeder_name(feeder), (const char[]){INSTANCE_MARK, GPU_MARK, 0});
 }

@@ -4,6 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Takes one feed off the list whose GPU has failed, closed and doomed; NULL if there is none. With the mutex held. */
+static struct trajd_feeder *take_lost(struct trajd_pipeline *pipeline)
+{
+    struct trajd_error why;
+
+    for (uint32_t f = 0; trajd_pipeline_goes_on_without_gpus(pipeline) && f < pipeline->feeder_count; f++) {
+        struct trajd_feeder *feeder = pipeline->feeders[f];
+        if (!trajd_feeder_gpu(feeder) || feeder == pipeline->lent)
+            continue;
+        trajd_error_set(&why, TRAJD_ERR_DEVICE, 0, "a GPU of the daemon has failed: feed %s goes on in host memory", trajd_feeder_name(feeder));
+        trajd_feed_doom(trajd_feeder_feed(feeder), &why);
+        trajd_feed_close(trajd_feeder_feed(feeder));
+        pipeline->feeders[f] = pipeline->feeders[--pipeline->feeder_count];
+        pipeline->is_idle[f] = pipeline->is_idle[pipeline->feeder_count];
+        return feeder;
+    }
+    return NULL;
+}
+
 /* Takes one idle feed that a job sent off the list, closed; NULL if there is none. With the mutex held: no OPEN can be answered with it
  * meanwhile. */
 static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
@@ -28,14 +47,18 @@ static void serve_request(struct trajd_pipeline *pipeline, struct trajd_opener_r
     struct trajd_error error;
     enum trajd_status status;
 
-    if (!request->spec && request->name && !request->is_instance)
+    if (!request->spec && request->name && !request->is_instance && !request->gpu)
         feeder = trajd_pipeline_find_feeder(pipeline, request->name); /* asked for before the feeds of the config were up */
     status = feeder                 ? TRAJD_OK
              : request->is_instance ? trajd_pipeline_open_instance(pipeline, request->name ? request->name : "", &feeder, &error)
+             : request->gpu         ? trajd_pipeline_open_on_gpu(pipeline, request->name ? request->name : "", request->spec, request->gpu, &feeder,
+                                                                 &error)
              : request->spec        ? trajd_pipeline_open_spec(pipeline, request->spec, &feeder, &error)
                                     : trajd_pipeline_unknown_feed(pipeline, request->name ? request->name : "", &error);
     if (request->is_instance && feeder)
         LOG(pipeline->log, INFO, "feed %s: opened for a job of its own", trajd_feeder_name(feeder));
+    if (request->gpu && feeder)
+        LOG(pipeline->log, INFO, "feed %s: made on a GPU", trajd_feeder_name(feeder));
     if (status && status != TRAJD_ERR_BUSY) /* who is told so asks again soon */
         LOG(pipeline->log, WARNING, "OPEN: %s", error.message);
     trajd_server_answer(pipeline->server, request->request, feeder ? trajd_feeder_feed(feeder) : NULL,
@@ -63,7 +86,8 @@ static void *run_opener(void *context)
     for (;;) {
         struct trajd_opener_request request;
         struct trajd_feeder *idle = NULL;
-        while (!pipeline->stop && !pipeline->request_count && !pipeline->reload.is_running && !(idle = take_idle(pipeline)))
+        while (!pipeline->stop && !(idle = take_lost(pipeline)) && !pipeline->request_count && !pipeline->reload.is_running &&
+               !(idle = take_idle(pipeline)))
             pthread_cond_wait(&pipeline->asked, &pipeline->mutex);
         if (pipeline->stop && !idle)
             break;
@@ -75,7 +99,9 @@ static void *run_opener(void *context)
         }
         if (idle) {
             pthread_mutex_unlock(&pipeline->mutex);
-            LOG(pipeline->log, INFO, "feed %s: closed, nobody has read it for a while", trajd_feeder_name(idle));
+            LOG(pipeline->log, INFO, "feed %s: closed, %s", trajd_feeder_name(idle),
+                trajd_pipeline_goes_on_without_gpus(pipeline) && trajd_feeder_gpu(idle) ? "its GPU has failed"
+                                                                                        : "nobody has read it for a while");
             trajd_feeder_destroy(&idle);
             pthread_mutex_lock(&pipeline->mutex);
             continue;
@@ -86,6 +112,7 @@ static void *run_opener(void *context)
         serve_request(pipeline, &request);
         free(request.name);
         free(request.spec);
+        free(request.gpu);
         pthread_mutex_lock(&pipeline->mutex);
     }
     pthread_mutex_unlock(&pipeline->mutex);
@@ -145,6 +172,27 @@ void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char 
     free(request.spec);
 }
 
+void trajd_pipeline_on_open_on_gpu(void *context, uint64_t request_id, const char *name, const char *spec, const char *gpu)
+{
+    struct trajd_pipeline *pipeline = context;
+    struct trajd_opener_request request = {.request = request_id,
+                                           .name = name ? strdup(name) : NULL,
+                                           .spec = spec ? strdup(spec) : NULL,
+                                           .gpu = strdup(gpu)};
+    struct trajd_error error;
+
+    if ((!name || request.name) && (!spec || request.spec) && request.gpu) {
+        if (ask_opener(pipeline, &request, &error) == TRAJD_OK)
+            return;
+    } else {
+        trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "OPEN: out of memory");
+    }
+    trajd_server_answer(pipeline->server, request_id, NULL, &error);
+    free(request.name);
+    free(request.spec);
+    free(request.gpu);
+}
+
 void trajd_pipeline_on_open_instance(void *context, uint64_t request_id, const char *name)
 {
     struct trajd_pipeline *pipeline = context;
@@ -196,5 +244,6 @@ void trajd_pipeline_stop_opener(struct trajd_pipeline *pipeline)
     for (uint32_t r = 0; r < pipeline->request_count; r++) {
         free(pipeline->requests[r].name);
         free(pipeline->requests[r].spec);
+        free(pipeline->requests[r].gpu);
     }
 }

@@ -7,15 +7,18 @@
 
 #include "daemon/asker.h"
 #include "daemon/feeder.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/pipeline.h"
 
 #define TRAJD_PIPELINE_MAX_REQUESTS 64
+#define TRAJD_PIPELINE_MAX_GPUS 16
 #define TRAJD_PIPELINE_MAX_FEEDERS (TRAJD_CONFIG_MAX_FEEDS + 1024)
 
 /* What the opener thread is asked: a feed for an OPEN. */
 struct trajd_opener_request {
     uint64_t request;
     char *name, *spec;
+    char *gpu;        /* where its batches are to lie; NULL: in host memory */
     bool is_instance; /* another production of the feed `name` */
 };
 
@@ -34,6 +37,9 @@ struct trajd_pipeline {
     struct trajd_statistician *statistician;
     struct trajd_server *server;
     int64_t exit_idle_ns; /* atomic */
+    uint32_t gpu_count;
+    struct trajd_gpu *gpus[TRAJD_PIPELINE_MAX_GPUS];
+    bool gpu_is_lost; /* atomic: one of them has failed, and with it this process's use of all */
 
     pthread_mutex_t mutex; /* guards what follows; `now` and the feeders are changed by the main thread (before READY) and then the opener
                               alone, which look at them without it */
@@ -72,6 +78,7 @@ struct trajd_feed_source {
     struct trajd_window_spec *spec; /* the configuration's, or read from */
     const char *text;               /* what a job sent */
     bool is_hidden;                 /* the feed is to be shown later, by trajd_server_change */
+    struct trajd_gpu *gpu;          /* where it is made; NULL: in host memory */
 };
 
 struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings, const char *name);
@@ -88,6 +95,10 @@ enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, cons
 /* Another production of the feed `family`, for a job that is elsewhere than those that read it. */
 enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, const char *family, struct trajd_feeder **feeder,
                                                struct trajd_error *error);
+/* The production of a feed of the configuration (name) or of a text on the GPU with that UUID, new or open already. TRAJD_ERR_UNSUPPORTED,
+ * TRAJD_ERR_MEMORY, TRAJD_ERR_DEVICE: its batches are to be had in host memory alone, and why. */
+enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, const char *name, const char *text, const char *gpu,
+                                             struct trajd_feeder **feeder, struct trajd_error *error);
 enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipeline, const char *name, struct trajd_error *error);
 /* The name of a feed sent as text. Any thread. */
 void trajd_pipeline_name_spec(const char *text, char *name, size_t size);
@@ -98,8 +109,22 @@ struct trajd_feeder *trajd_pipeline_find_feeder(struct trajd_pipeline *pipeline,
 bool trajd_pipeline_is_configured(const struct trajd_feeder *feeder);
 /* The name without what tells instances apart: its length. */
 size_t trajd_pipeline_family_length(const char *name);
+/* Of the name that the configuration has: productions on a GPU are other families of the same feed. */
+size_t trajd_pipeline_base_length(const char *name);
 /* Feeds of the configuration stay, whoever reads them. */
 bool trajd_pipeline_may_close(const struct trajd_feeder *feeder);
+
+/* ---- pipeline_gpus.c ---- */
+
+/* Those that the configuration names; none without. */
+enum trajd_status trajd_pipeline_open_gpus(struct trajd_pipeline *pipeline, struct trajd_error *error);
+void trajd_pipeline_close_gpus(struct trajd_pipeline *pipeline);
+/* By its UUID; NULL and why not. */
+struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const char *uuid, struct trajd_error *error);
+/* A GPU has failed, and the configuration says to go on without (gpu.fall_back). */
+bool trajd_pipeline_goes_on_without_gpus(const struct trajd_pipeline *pipeline);
+/* What a feeder calls, on its thread: its GPU has failed. */
+void trajd_pipeline_on_gpu_lost(void *context);
 
 /* ---- pipeline_opener.c ---- */
 
@@ -107,6 +132,7 @@ enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline, s
 void trajd_pipeline_stop_opener(struct trajd_pipeline *pipeline);
 /* What the server calls, on its thread: feed/server.h. `context` is the pipeline. */
 void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char *name, const char *spec, size_t spec_length);
+void trajd_pipeline_on_open_on_gpu(void *context, uint64_t request_id, const char *name, const char *spec, const char *gpu);
 void trajd_pipeline_on_open_instance(void *context, uint64_t request_id, const char *name);
 void trajd_pipeline_on_feed_idle(void *context, struct trajd_feed *feed);
 

@@ -42,6 +42,12 @@ size_t trajd_pipeline_describe(void *context, char *json, size_t size)
                 (unsigned long long)store.pieces_evicted, (unsigned long long)store.read_errors,
                 (unsigned long long)store.missing_chunks);
     }
+    fprintf(out, "],\"gpus\":[");
+    for (uint32_t g = 0; g < pipeline->gpu_count; g++) {
+        if (g)
+            fputc(',', out);
+        trajd_gpu_describe(pipeline->gpus[g], out);
+    }
     fprintf(out, "],\"producers\":[");
     for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
         if (f)

@@ -223,7 +223,7 @@ static void judge_feeds(struct change *change)
 static enum reason judge_feeder(const struct change *change, const struct trajd_feeder *feeder, const char **cause)
 {
     const char *name = trajd_feeder_name(feeder);
-    const size_t length = trajd_pipeline_family_length(name);
+    const size_t length = trajd_pipeline_base_length(name);
 
     *cause = NULL;
     if (!trajd_pipeline_is_configured(feeder)) {

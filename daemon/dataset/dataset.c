@@ -133,6 +133,7 @@ static enum trajd_status gather_stamps(struct trajd_dataset *dataset, uint32_t c
             stamps[total + row] = view->stamps_ns ? view->stamps_ns[row] : trajd_rate_row_ns(view->rate, row);
         total += rows;
     }
+    dataset->clock_stamp_count[clock] = total;
     return TRAJD_OK;
 }
 
@@ -153,8 +154,9 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
         goto failed;
     dataset->clock_stamps_ns = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_stamps_ns);
     dataset->clock_row_begin = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_row_begin);
+    dataset->clock_stamp_count = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_stamp_count);
     dataset->clock_rates = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_rates);
-    if (!dataset->clock_stamps_ns || !dataset->clock_row_begin || !dataset->clock_rates) {
+    if (!dataset->clock_stamps_ns || !dataset->clock_row_begin || !dataset->clock_stamp_count || !dataset->clock_rates) {
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for dataset %s", options->name);
         goto failed;
     }
@@ -191,6 +193,7 @@ void trajd_dataset_destroy(struct trajd_dataset **out)
     }
     free(dataset->clock_stamps_ns);
     free(dataset->clock_row_begin);
+    free(dataset->clock_stamp_count);
     free(dataset->clock_rates);
     trajd_index_destroy(&dataset->index);
     free(dataset->name);

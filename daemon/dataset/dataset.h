@@ -15,6 +15,7 @@ struct trajd_dataset {
      * regular clock whose rate differs between episodes has its stamps written out. */
     int64_t **clock_stamps_ns;
     int64_t **clock_row_begin; /* [episode_count]: where an episode's stamps begin there; NULL with a rate */
+    int64_t *clock_stamp_count;     /* of clock_stamps_ns */
     struct trajd_rate *clock_rates; /* num 0 with stamps */
 };
 

@@ -128,18 +128,29 @@ static enum trajd_status find_clocks(struct trajd_store *store, struct trajd_err
     return TRAJD_OK;
 }
 
+static uint64_t row_bytes_of(const struct trajd_store *store, uint32_t piece)
+{
+    const struct trajd_array *array = trajd_store_piece_array(store, piece);
+    uint64_t count, bytes;
+
+    if (store->index->episodes[trajd_store_piece_episode(store, piece)].quarantine)
+        return 0;
+    trajd_store_piece_rows(store, piece, &count);
+    bytes = count * trajd_array_row_bytes(array);
+    return trajd_store_piece_converts(array, piece) ? bytes / 2 : bytes;
+}
+
+uint64_t trajd_store_piece_bytes(const struct trajd_store *store, const struct trajd_selection *selection, uint32_t k,
+                                 uint32_t episode_index)
+{
+    return row_bytes_of(store, trajd_store_piece(store, selection, k, episode_index));
+}
+
 static void prepare_pieces(struct trajd_store *store)
 {
     for (uint32_t piece = 0; piece < store->piece_count; piece++) {
         struct piece *p = &store->pieces[piece];
-        uint64_t count, bytes = 0;
-        if (!store->index->episodes[trajd_store_piece_episode(store, piece)].quarantine) {
-            trajd_store_piece_rows(store, piece, &count);
-            bytes = count * trajd_array_row_bytes(trajd_store_piece_array(store, piece));
-            if (trajd_store_piece_converts(trajd_store_piece_array(store, piece), piece))
-                bytes /= 2;
-        }
-        p->bytes = footprint(bytes);
+        p->bytes = footprint(row_bytes_of(store, piece));
         p->heap_index = NO_PIECE;
         p->first_use = p->last_announced = NO_USE;
     }

@@ -72,6 +72,9 @@ void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *
 
 /* More room, from now on. */
 void trajd_store_raise_budget(struct trajd_store *store, uint64_t more_bytes);
+/* Bytes of the rows that pin gives for selection->dataset_indexes[k]; 0: the episode lacks it. */
+uint64_t trajd_store_piece_bytes(const struct trajd_store *store, const struct trajd_selection *selection, uint32_t k,
+                                 uint32_t episode_index);
 
 void trajd_store_get_stats(const struct trajd_store *store, struct trajd_store_stats *stats);
 

@@ -1,0 +1,34 @@
+/* Between gpu.c (life, rings, what is shown) and gpu_rows.c (residents). */
+#ifndef TRAJD_DAEMON_GPU_PRIVATE_H
+#define TRAJD_DAEMON_GPU_PRIVATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "daemon/gpu/gpu.h"
+
+/* One dataset of an index in one form: its rows of all kept episodes, end to end. */
+struct trajd_gpu_resident {
+    struct trajd_gpu_resident *next;
+    const struct trajd_dataset *dataset;
+    uint32_t dataset_index;
+    bool as_float32;
+    uint32_t holders;
+    void *memory;
+    uint64_t size_bytes;
+    uint64_t *offsets; /* [episodes]: where an episode's rows begin; TRAJD_GPU_NO_ROWS: it has none, or they cannot be read */
+};
+
+#define TRAJD_GPU_NO_ROWS UINT64_MAX
+
+struct trajd_gpu {
+    struct trajd_gpu_options options;
+    struct trajd_device *device;
+    pthread_mutex_t mutex; /* of what is shown: the rest */
+    uint64_t rows_used_bytes, rings_used_bytes;
+    double fill_seconds;   /* spent in copies of rows to the GPU, reading them not counted */
+    uint64_t filled_bytes;
+    struct trajd_gpu_resident *residents;
+};
+
+#endif
