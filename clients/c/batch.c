@@ -91,7 +91,7 @@ struct trajd_ring {
 
 struct trajd_ring *trajd_batch_hold_ring(const struct trajd_batch *batch, struct trajd_ring_info *info)
 {
-    struct trajd_ring *ring = batch->mapping != NULL ? malloc(sizeof(*ring)) : NULL;
+    struct trajd_ring *ring = batch->mapping != NULL && batch->mapping->gpu == NULL ? malloc(sizeof(*ring)) : NULL;
     if (ring == NULL)
         return NULL;
     ring->mapping = trajd_mapping_hold(batch->mapping);
@@ -160,7 +160,7 @@ static void take_from_held(struct trajd_batch *batch)
     last->held_index = batch->held_index;
 }
 
-static void give_back(struct trajd_batch *batch)
+void trajd_batch_give_back(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
     take_from_held(batch);
@@ -171,7 +171,7 @@ static void give_back(struct trajd_batch *batch)
     trajd_client_wake_sender(client);
 }
 
-static void free_batch(struct trajd_batch *batch)
+void trajd_batch_free(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
     trajd_mapping_drop(batch->mapping);
@@ -189,11 +189,15 @@ void trajd_batch_release(struct trajd_batch **pointer)
     if (batch == NULL || trajd_client_is_foreign(batch->client))
         return;
     struct trajd_client *client = batch->client;
+    const bool leaves = trajd_batch_mark(batch);
     pthread_mutex_lock(&client->state);
-    if (batch->life == client->life)
-        give_back(batch);
+    if (leaves)
+        trajd_leaving_add(client, batch);
+    else if (batch->life == client->life)
+        trajd_batch_give_back(batch);
     pthread_mutex_unlock(&client->state);
-    free_batch(batch);
+    if (!leaves)
+        trajd_batch_free(batch);
 }
 
 void trajd_batch_abandon(struct trajd_batch **pointer)
@@ -203,9 +207,14 @@ void trajd_batch_abandon(struct trajd_batch **pointer)
     if (batch == NULL || trajd_client_is_foreign(batch->client))
         return;
     struct trajd_client *client = batch->client;
+    const bool leaves = trajd_batch_mark(batch);
     pthread_mutex_lock(&client->state);
     if (batch->life == client->life)
         take_from_held(batch);
+    batch->abandoned = true;
+    if (leaves)
+        trajd_leaving_add(client, batch);
     pthread_mutex_unlock(&client->state);
-    free_batch(batch);
+    if (!leaves)
+        trajd_batch_free(batch);
 }

@@ -172,6 +172,7 @@ enum trajd_status trajd_client_connect(const struct trajd_connect_options *optio
     client->context = options->context;
     client->ping_ns = PING_NS;
     client->life = 1;
+    client->leaving_end = &client->leaving;
     pthread_mutex_init(&client->pump, NULL);
     pthread_mutex_init(&client->state, NULL);
     enum trajd_status status = allocate(client, options, error);
@@ -249,7 +250,7 @@ static void say_bye(struct trajd_client *client)
 static bool keep_for_batches(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    client->closing = client->held_count > 0 && client->keeper_runs;
+    client->closing = (client->held_count > 0 || client->leaving != NULL) && client->keeper_runs;
     bool kept = client->closing;
     if (kept) {
         pthread_detach(client->keeper);

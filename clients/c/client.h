@@ -21,6 +21,7 @@
 
 #define TRAJD_CLIENT_MAX_RINGS 16u
 #define TRAJD_CLIENT_QUEUE TRAJD_WIRE_MAX_LEASES
+#define TRAJD_BATCH_MAX_STREAMS 8u
 
 enum trajd_client_phase {
     TRAJD_PHASE_DOWN,     /* HELLO goes out as soon as somebody is connected */
@@ -52,14 +53,19 @@ struct trajd_batch {
     uint64_t life; /* the session that leased it: no word goes to another */
     bool done;
     bool left; /* its epoch was left by an OPEN since: DONE can no longer be said */
+    bool abandoned; /* on a GPU: nothing is said of it when its streams have passed */
     uint32_t held_index;
+    uint32_t stream_count, event_count; /* on a GPU: streams that read it; events behind their work, once it is released */
+    uintptr_t streams[TRAJD_BATCH_MAX_STREAMS];
+    void *events[TRAJD_BATCH_MAX_STREAMS];
+    struct trajd_batch *next_leaving;
     struct trajd_batch_info info;
     struct trajd_tensor tensors[]; /* as the schema, for the rows of this batch */
 };
 
 /* Owned copies of what open() was given. */
 struct trajd_open_terms {
-    char *feed, *spec, *job;
+    char *feed, *spec, *job, *gpu;
     enum trajd_mode mode;
     uint32_t rank, world, credit;
     uint64_t epoch, next, fingerprint;
@@ -118,6 +124,9 @@ struct trajd_client {
     struct trajd_feed_info info;
     uint32_t feed_id;
     struct trajd_ring_terms ring_terms;
+    char gpu[TRAJD_WIRE_MAX_GPU + 1]; /* where the open feed's batches lie */
+    bool gpu_refused; /* the feed is opened in host memory, though a GPU was asked for */
+    char gpu_refusal[TRAJD_ERROR_MESSAGE_SIZE];
     struct trajd_schema *schema;
     struct trajd_mapping *mapping; /* of the open feed; remote: NULL */
     struct trajd_buffers *buffers; /* remote: for parts of the open feed */
@@ -136,6 +145,7 @@ struct trajd_client {
     struct trajd_batch *held[TRAJD_CLIENT_QUEUE]; /* with the caller, of this life */
     uint32_t held_count;
     struct trajd_batch *previous; /* returned last, its DONE unsaid */
+    struct trajd_batch *leaving, **leaving_end; /* released, their streams not known to have passed */
     struct trajd_wire_ack pending;
     uint64_t life; /* counts sessions */
     bool ended;    /* the epoch */
@@ -200,8 +210,15 @@ void trajd_client_notify(
 void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease);
 struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct trajd_delivery *delivery);
 void trajd_batch_say_done(struct trajd_batch *batch); /* `state` is held */
+void trajd_batch_give_back(struct trajd_batch *batch); /* `state` is held */
+void trajd_batch_free(struct trajd_batch *batch);
 /* Somebody sends what is pending: next() at once, the keeper after a moment in which more may come. `state` is held. */
 void trajd_client_wake_sender(struct trajd_client *client);
+
+/* leaving.c */
+bool trajd_batch_mark(struct trajd_batch *batch); /* events behind its streams' work; false: nothing is to be waited for */
+void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch); /* `state` is held */
+bool trajd_leaving_collect(struct trajd_client *client); /* gives back what its streams have passed; true if some is left */
 
 /* keeper.c */
 void *trajd_keeper_run(void *client);

@@ -56,6 +56,8 @@ static enum trajd_status check_options(const struct trajd_open_options *options,
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: resume: the token of a checkpoint, at most %u bytes (of share)",
                                TRAJD_WIRE_MAX_CHECKPOINT);
+    if (options->gpu != NULL && strlen(options->gpu) > TRAJD_WIRE_MAX_GPU)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: gpu: \"GPU-\" and a UUID");
     if (options->credit == 1)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: credit 1 (at least 2: one in use, one under way)");
@@ -74,6 +76,7 @@ static void free_terms(struct trajd_open_terms *terms)
     free(terms->feed);
     free(terms->spec);
     free(terms->job);
+    free(terms->gpu);
     free(terms->resume);
     *terms = (struct trajd_open_terms){0};
 }
@@ -94,6 +97,7 @@ static enum trajd_status keep_terms(struct trajd_client *client, const struct tr
     terms.feed = copy_text(options->feed, &good);
     terms.spec = copy_text(options->spec, &good);
     terms.job = copy_text(options->job, &good);
+    terms.gpu = copy_text(options->gpu, &good);
     terms.local.count = options->local_rank_count;
     if (terms.local.count > 0)
         memcpy(terms.local.list, options->local_ranks, terms.local.count * sizeof(terms.local.list[0]));
@@ -110,6 +114,7 @@ static enum trajd_status keep_terms(struct trajd_client *client, const struct tr
     }
     free_terms(&client->wanted);
     client->wanted = terms;
+    client->gpu_refused = false;
     return TRAJD_OK;
 }
 
@@ -231,6 +236,8 @@ static bool is_stamped(const struct trajd_client *client, const struct trajd_del
     struct trajd_slot_header header;
     if (client->mapping == NULL)
         return delivery->part != NULL;
+    if (client->mapping->gpu != NULL) /* to look would be a copy from the GPU, for each batch */
+        return true;
     memcpy(&header, trajd_mapping_slot(client->mapping, delivery->lease.slot), sizeof(header));
     return header.generation == delivery->lease.generation;
 }
@@ -358,6 +365,7 @@ enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms,
     *batch = NULL;
     if (trajd_client_is_foreign(client))
         return refuse_foreign(error);
+    trajd_leaving_collect(client);
     pthread_mutex_lock(&client->pump);
     trajd_session_begin(client);
     settle_previous(client);

@@ -6,6 +6,7 @@
 
 #define NAP_NS 1000000
 #define IDLE_MS 1000
+#define LEAVING_NS 50000 /* a part that a GPU has left is worth a batch */
 #define HANDED_OVER_MS 100 /* when next() leaves, a daemon elsewhere waits for a sign of life */
 
 /* Releases that come one after the other leave in one message. */
@@ -18,13 +19,14 @@ static void nap(struct trajd_client *client)
     pthread_mutex_unlock(&client->state);
 }
 
-static void sleep_on(struct trajd_client *client, int timeout_ms, int feed_fd, int fd)
+static void sleep_on(struct trajd_client *client, int64_t timeout_ns, int feed_fd, int fd)
 {
+    const struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
     uint64_t count;
     struct pollfd items[] = {{.fd = client->keeper_fd, .events = POLLIN},
                              {.fd = feed_fd, .events = POLLIN},
                              {.fd = fd, .events = POLLIN}};
-    poll(items, 3, timeout_ms);
+    ppoll(items, 3, &timeout, NULL);
     if (read(client->keeper_fd, &count, sizeof(count)) < 0)
         return; /* the time was up, or a socket has something */
 }
@@ -37,7 +39,7 @@ void *trajd_keeper_run(void *context)
         int timeout_ms = IDLE_MS, feed_fd = -1, fd = -1;
         pthread_mutex_lock(&client->state);
         bool stop = client->stop, napping = client->napping;
-        bool last = client->closing && client->held_count == 0;
+        bool last = client->closing && client->held_count == 0 && client->leaving == NULL;
         pthread_mutex_unlock(&client->state);
         if (last)
             trajd_client_finish(client);
@@ -45,6 +47,7 @@ void *trajd_keeper_run(void *context)
             return NULL;
         if (napping)
             nap(client);
+        const bool leaving = trajd_leaving_collect(client);
         bool baton = pthread_mutex_trylock(&client->pump) == 0;
         if (baton)
             trajd_session_turn(client);
@@ -65,6 +68,6 @@ void *trajd_keeper_run(void *context)
         }
         if (baton)
             pthread_mutex_unlock(&client->pump);
-        sleep_on(client, timeout_ms, feed_fd, fd);
+        sleep_on(client, leaving ? LEAVING_NS : timeout_ms * INT64_C(1000000), feed_fd, fd);
     }
 }

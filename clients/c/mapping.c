@@ -42,13 +42,52 @@ static enum trajd_status check_header(const struct trajd_mapping *mapping, struc
 {
     const struct trajd_ring_terms *terms = &mapping->terms;
     struct trajd_ring_header header;
-    memcpy(&header, mapping->memory, sizeof(header));
+    enum trajd_status status = TRAJD_OK;
+    if (mapping->gpu != NULL) /* what is read is the proof that it is the daemon's memory: its instance is a random number */
+        status = trajd_cuda_read(mapping->gpu, &header, mapping->memory, sizeof(header), error);
+    else
+        memcpy(&header, mapping->memory, sizeof(header));
+    if (status != TRAJD_OK)
+        return status;
     if (header.magic != TRAJD_RING_MAGIC || header.version != 1)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: no ring of version 1", terms->ring_id);
     if (header.ring_id != terms->ring_id || header.slot_count != terms->slot_count ||
         header.slot_size_bytes != terms->slot_size_bytes || header.instance_id != terms->instance_id)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: its header and OPENED disagree",
                                terms->ring_id);
+    return TRAJD_OK;
+}
+
+static enum trajd_status map_device(struct trajd_mapping *mapping, const char *gpu, struct trajd_error *error)
+{
+    const struct trajd_ring_terms *terms = &mapping->terms;
+    enum trajd_status status = trajd_cuda_open(gpu, &mapping->gpu, error);
+    if (status == TRAJD_OK)
+        status = trajd_cuda_map(mapping->gpu, terms->handle, terms->handle_size_bytes, &mapping->opened, error);
+    if (status == TRAJD_OK)
+        mapping->memory = (unsigned char *)mapping->opened + terms->handle_offset_bytes;
+    return status;
+}
+
+enum trajd_status trajd_mapping_create_device(const char *gpu, const struct trajd_ring_terms *terms, struct trajd_mapping **out,
+                                              struct trajd_error *error)
+{
+    enum trajd_status status = check_terms(terms, error);
+    if (status != TRAJD_OK)
+        return status;
+    struct trajd_mapping *mapping = calloc(1, sizeof(*mapping));
+    if (mapping == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "ring %u: out of memory", terms->ring_id);
+    mapping->terms = *terms;
+    mapping->references = 1;
+    status = map_device(mapping, gpu, error);
+    if (status == TRAJD_OK)
+        status = check_header(mapping, error);
+    if (status != TRAJD_OK) {
+        trajd_mapping_drop(mapping);
+        return status;
+    }
+    *out = mapping;
     return TRAJD_OK;
 }
 
@@ -97,7 +136,12 @@ void trajd_mapping_drop(struct trajd_mapping *mapping)
     /* acquire and release: all other users' reads come before the unmapping */
     if (__atomic_sub_fetch(&mapping->references, 1, __ATOMIC_ACQ_REL) != 0)
         return;
-    munmap(mapping->memory, mapping->terms.size_bytes);
+    if (mapping->opened != NULL)
+        trajd_cuda_unmap(mapping->gpu, mapping->opened);
+    if (mapping->terms.is_device)
+        trajd_cuda_close(&mapping->gpu);
+    else
+        munmap(mapping->memory, mapping->terms.size_bytes);
     free(mapping);
 }
 

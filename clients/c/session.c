@@ -94,6 +94,7 @@ static void say_open(struct trajd_client *client)
             .fingerprint = client->open_fresh ? wanted->fingerprint : client->info.fingerprint,
             .fresh = client->open_fresh,
             .local = wanted->local,
+            .gpu = trajd_wire_text(client->gpu_refused ? NULL : wanted->gpu),
         }};
     if (client->open_fresh) /* later the daemon knows what has been DONE since */
         message.open.resume = (struct trajd_wire_bytes){wanted->resume, wanted->resume_size};

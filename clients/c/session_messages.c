@@ -121,6 +121,24 @@ static void return_queue(struct trajd_client *client)
     pthread_mutex_unlock(&client->state);
 }
 
+/* In host memory, then; *error is why. The same OPEN goes out again at once, without the GPU. */
+static void give_up_gpu(struct trajd_client *client, const struct trajd_error *error)
+{
+    client->gpu_refused = true;
+    trajd_wire_text_copy(trajd_wire_text(error->message), client->gpu_refusal, sizeof(client->gpu_refusal));
+    client->phase = TRAJD_PHASE_READY;
+    client->retry_at_ns = 0;
+    client->open_request = 0;
+    if (client->open_fresh || client->has_feed)
+        trajd_session_open(client);
+}
+
+static bool is_about_gpu(const struct trajd_client *client, const struct trajd_error *error)
+{
+    return client->wanted.gpu != NULL && client->wanted.gpu[0] != '\0' && !client->gpu_refused &&
+           (error->status == TRAJD_ERR_UNSUPPORTED || error->status == TRAJD_ERR_MEMORY || error->status == TRAJD_ERR_DEVICE);
+}
+
 /* Busy: others have not seen the end of their epoch, or have not come back yet. */
 static void handle_open_error(struct trajd_client *client, const struct trajd_error *error)
 {
@@ -128,7 +146,9 @@ static void handle_open_error(struct trajd_client *client, const struct trajd_er
     client->mapping = NULL;
     return_queue(client);
     client->phase = TRAJD_PHASE_READY;
-    if (error->status == TRAJD_ERR_BUSY) {
+    if (is_about_gpu(client, error)) {
+        give_up_gpu(client, error);
+    } else if (error->status == TRAJD_ERR_BUSY) {
         client->retry_at_ns = trajd_client_now_ns() + BUSY_RETRY_NS;
         client->failure = *error;
     } else if (client->open_fresh) {
@@ -156,6 +176,13 @@ static void handle_error(struct trajd_client *client, const struct trajd_wire_er
         if (!client->resuming)
             client->hello_sent_ns = 0;
         client->resuming = true;
+    } else if (message->request == 0 && error.status == TRAJD_ERR_DEVICE && client->has_feed && is_about_gpu(client, &error)) {
+        forget_batches(client); /* the daemon has lost them; those that the caller holds stay as they are */
+        client->mapping = NULL;
+        client->open_fresh = false;
+        give_up_gpu(client, &error);
+    } else if (message->request == 0 && error.status == TRAJD_ERR_CLOSED && client->goaway && client->reconnect) {
+        return; /* the daemon ends, and its feeds before it: its return is waited for */
     } else if (message->request == 0) {
         if (error.status == TRAJD_ERR_TIMEOUT) /* of next() that means another thing */
             error.status = TRAJD_ERR_CLOSED;
@@ -212,11 +239,23 @@ static struct trajd_mapping *map_arrived(struct trajd_client *client)
     return NULL;
 }
 
+/* NULL: it cannot be opened from here, and the feed is being opened in host memory instead. */
+static struct trajd_mapping *map_device(struct trajd_client *client)
+{
+    struct trajd_error error;
+    struct trajd_mapping *mapping = NULL;
+    if (trajd_mapping_create_device(client->gpu, &client->ring_terms, &mapping, &error) == TRAJD_OK)
+        keep_mapping(client, mapping);
+    else
+        give_up_gpu(client, &error);
+    return mapping;
+}
+
 static bool same_terms(const struct trajd_ring_terms *a, const struct trajd_ring_terms *b)
 {
     return a->ring_id == b->ring_id && a->instance_id == b->instance_id && a->size_bytes == b->size_bytes &&
            a->slot_size_bytes == b->slot_size_bytes && a->slot_count == b->slot_count &&
-           a->writable == b->writable;
+           a->writable == b->writable && a->is_device == b->is_device;
 }
 
 void trajd_session_map(struct trajd_client *client)
@@ -229,9 +268,11 @@ void trajd_session_map(struct trajd_client *client)
         return;
     }
     if (mapping == NULL)
-        mapping = map_arrived(client);
+        mapping = client->ring_terms.is_device ? map_device(client) : map_arrived(client);
     if (mapping == NULL)
         return;
+    client->info.gpu = mapping->gpu != NULL ? client->gpu : NULL;
+    client->info.gpu_ordinal = mapping->gpu != NULL ? trajd_cuda_ordinal(mapping->gpu) : 0;
     client->mapping = mapping;
     client->has_feed = true;
     client->phase = TRAJD_PHASE_OPEN;
@@ -251,13 +292,22 @@ static void note_opened(struct trajd_client *client, const struct trajd_wire_ope
                                             .dropped_count = opened->dropped,
                                             .fingerprint = opened->fingerprint,
                                             .seed = opened->seed,
-                                            .tensor_count = opened->tensor_count};
+                                            .tensor_count = opened->tensor_count,
+                                            .gpu_refusal = client->gpu_refused ? client->gpu_refusal : NULL};
+    if (client->wanted.gpu[0] != '\0' && opened->gpu.size == 0 && client->info.gpu_refusal == NULL)
+        client->info.gpu_refusal = "this daemon knows nothing of GPUs";
+    trajd_wire_text_copy(opened->gpu, client->gpu, sizeof(client->gpu));
     client->ring_terms = (struct trajd_ring_terms){.instance_id = client->instance,
                                                    .size_bytes = opened->ring_size_bytes,
                                                    .slot_size_bytes = opened->slot_size_bytes,
                                                    .ring_id = opened->ring,
                                                    .slot_count = opened->slot_count,
-                                                   .writable = opened->writable};
+                                                   .writable = opened->writable,
+                                                   .is_device = opened->gpu.size > 0,
+                                                   .handle_size_bytes = opened->handle.size,
+                                                   .handle_offset_bytes = opened->handle_offset_bytes};
+    if (opened->handle.size > 0)
+        memcpy(client->ring_terms.handle, opened->handle.data, opened->handle.size);
     client->next_position = opened->next;
 }
 

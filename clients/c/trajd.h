@@ -17,6 +17,8 @@
  * Threads: one thread at a time may be in connect, open, next, status, ask, close; release, done and all reading functions
  * may be called from any thread at any time. The library runs one thread of its own per connection, which
  * sends releases and keeps the connection while nobody is in next().
+ * GPUs: libcuda is loaded when a feed is opened on one, and not before. A batch there is given back when every stream that it was said to be
+ * used on has passed what it was given until the release; that thread asks, nothing waits.
  * Signals: that thread blocks all; nothing here installs a handler.
  * Fork: a client must not be used in a child made after connect (calls return TRAJD_ERR_ARGUMENT there).
  * ABI: structs passed in begin with what exists today and grow at the end; zero is always the default. */
@@ -77,6 +79,10 @@ struct trajd_open_options {
      * the windows that were not DONE then, whatever came after. All its workers give the same. NULL: none. */
     const void *resume;
     size_t resume_size_bytes;
+    /* Batches in the memory of that GPU ("GPU-" and its UUID, as trajd_gpu_uuid tells it), made there and read there; tensors' data are
+     * then addresses of this process's primary context. Where that cannot be they come in host memory, and feed_info says why. NULL: host
+     * memory. */
+    const char *gpu;
 };
 
 /* What OPENED said. Valid until the next open or close. */
@@ -86,6 +92,9 @@ struct trajd_feed_info {
     uint32_t credit;
     uint64_t epoch, next, epoch_length, window_count, dropped_count, fingerprint, seed;
     uint32_t tensor_count;
+    const char *gpu;         /* where the batches lie; NULL: in host memory */
+    int gpu_ordinal;         /* as this process counts it */
+    const char *gpu_refusal; /* a GPU was asked for, and this is why they do not lie there; else NULL */
 };
 
 struct trajd_tensor {
@@ -183,6 +192,12 @@ struct trajd_ring_info {
 bool trajd_batch_is_writable(const struct trajd_batch *batch);
 struct trajd_ring *trajd_batch_hold_ring(const struct trajd_batch *batch, struct trajd_ring_info *info);
 void trajd_ring_drop(struct trajd_ring **ring); /* clears the pointer; NULL is fine */
+/* The UUID of the GPU that this process counts as `ordinal`. TRAJD_ERR_UNSUPPORTED: there is no libcuda; TRAJD_ERR_NOT_FOUND: fewer GPUs. */
+enum trajd_status trajd_gpu_uuid(int ordinal, char uuid[48], struct trajd_error *error);
+/* Of a batch on a GPU: work that is, or until its release will be, given to this stream (a CUstream or cudaStream_t of the primary context; 1
+ * the legacy default, 2 the default per thread) reads it. The stream must exist until the release. At most 8 a batch: TRAJD_ERR_MEMORY.
+ * Without any the memory goes back at the release. Host memory: nothing happens. */
+enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t stream, struct trajd_error *error);
 /* Accounted for: will not be handed out again, whoever dies. The memory stays leased. */
 void trajd_batch_done(struct trajd_batch *batch);
 /* Gives the memory back (and says DONE, if that was not said); clears the pointer. NULL is fine. */

@@ -1,0 +1,271 @@
+#include "clients/c/cuda.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The driver's ABI (cuda.h of the toolkit; stable since CUDA 4.1, `_v2` since 3.2 and 11.4). */
+enum { SUCCESS = 0, ERROR_NOT_READY = 600, EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, HANDLE_SIZE = 64 };
+typedef int result;
+typedef int device;
+typedef void *context, *event, *stream;
+typedef uint64_t pointer;
+struct uuid {
+    unsigned char bytes[16];
+};
+struct ipc_handle {
+    char reserved[HANDLE_SIZE];
+};
+
+static struct driver {
+    void *library;
+    struct trajd_error error; /* why there is none */
+    result (*init)(unsigned flags);
+    result (*device_get_count)(int *count);
+    result (*device_get)(device *device, int ordinal);
+    result (*device_get_uuid)(struct uuid *uuid, device device);
+    result (*primary_retain)(context *context, device device);
+    result (*primary_release)(device device);
+    result (*push)(context context);
+    result (*pop)(context *context);
+    result (*ipc_open)(pointer *pointer, struct ipc_handle handle, unsigned flags);
+    result (*ipc_close)(pointer pointer);
+    result (*copy_to_host)(void *to, pointer from, size_t size_bytes);
+    result (*event_create)(event *event, unsigned flags);
+    result (*event_record)(event event, stream stream);
+    result (*event_query)(event event);
+    result (*event_destroy)(event event);
+    result (*error_name)(result code, const char **name);
+} driver;
+
+struct trajd_cuda {
+    device device;
+    context context;
+    int ordinal;
+};
+
+/* ---- loading ---- */
+
+static void load(void)
+{
+    const struct {
+        const char *name;
+        void **entry;
+    } entries[] = {
+        {"cuInit", (void **)&driver.init},
+        {"cuDeviceGetCount", (void **)&driver.device_get_count},
+        {"cuDeviceGet", (void **)&driver.device_get},
+        {"cuDeviceGetUuid", (void **)&driver.device_get_uuid},
+        {"cuDevicePrimaryCtxRetain", (void **)&driver.primary_retain},
+        {"cuDevicePrimaryCtxRelease_v2", (void **)&driver.primary_release},
+        {"cuCtxPushCurrent_v2", (void **)&driver.push},
+        {"cuCtxPopCurrent_v2", (void **)&driver.pop},
+        {"cuIpcOpenMemHandle_v2", (void **)&driver.ipc_open},
+        {"cuIpcCloseMemHandle", (void **)&driver.ipc_close},
+        {"cuMemcpyDtoH_v2", (void **)&driver.copy_to_host},
+        {"cuEventCreate", (void **)&driver.event_create},
+        {"cuEventRecord", (void **)&driver.event_record},
+        {"cuEventQuery", (void **)&driver.event_query},
+        {"cuEventDestroy_v2", (void **)&driver.event_destroy},
+        {"cuGetErrorName", (void **)&driver.error_name},
+    };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        const char *why = dlerror();
+        trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, 0, "GPU: %s", why != NULL ? why : "no libcuda.so.1");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++) {
+        *entries[i].entry = dlsym(library, entries[i].name);
+        if (*entries[i].entry != NULL)
+            continue;
+        trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, 0, "GPU: libcuda.so.1 is too old: it has no %s", entries[i].name);
+        dlclose(library);
+        return;
+    }
+    result code = driver.init(0);
+    if (code != SUCCESS) {
+        const char *name = NULL;
+        driver.error_name(code, &name);
+        trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, code, "GPU: cuInit: %s", name != NULL ? name : "failed");
+        return;
+    }
+    driver.library = library; /* for good: others in this process use it too */
+}
+
+static enum trajd_status need_driver(struct trajd_error *error)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+    if (driver.library != NULL)
+        return TRAJD_OK;
+    *error = driver.error;
+    return error->status;
+}
+
+static enum trajd_status fail(struct trajd_error *error, result code, const char *what)
+{
+    const char *name = NULL;
+    driver.error_name(code, &name);
+    return trajd_error_set(error, TRAJD_ERR_DEVICE, code, "GPU: %s: %s", what, name != NULL ? name : "an unknown error");
+}
+
+/* ---- which GPU ---- */
+
+static void write_uuid(const struct uuid *uuid, char text[TRAJD_CUDA_UUID_SIZE])
+{
+    const unsigned char *u = uuid->bytes;
+    snprintf(text, TRAJD_CUDA_UUID_SIZE, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
+             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
+static enum trajd_status look(int ordinal, device *found, char uuid[TRAJD_CUDA_UUID_SIZE], struct trajd_error *error)
+{
+    struct uuid bytes;
+    result code = driver.device_get(found, ordinal);
+    if (code == SUCCESS)
+        code = driver.device_get_uuid(&bytes, *found);
+    if (code != SUCCESS)
+        return fail(error, code, "asking for its UUID");
+    write_uuid(&bytes, uuid);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_cuda_uuid(int ordinal, char uuid[TRAJD_CUDA_UUID_SIZE], struct trajd_error *error)
+{
+    device found;
+    int count = 0;
+    enum trajd_status status = need_driver(error);
+    if (status != TRAJD_OK)
+        return status;
+    result code = driver.device_get_count(&count);
+    if (code != SUCCESS)
+        return fail(error, code, "counting GPUs");
+    if (ordinal < 0 || ordinal >= count)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %d: this process sees %d", ordinal, count);
+    return look(ordinal, &found, uuid, error);
+}
+
+enum trajd_status trajd_cuda_open(const char *uuid, struct trajd_cuda **out, struct trajd_error *error)
+{
+    char text[TRAJD_CUDA_UUID_SIZE];
+    struct trajd_cuda gpu = {0};
+    int count = 0;
+    enum trajd_status status = need_driver(error);
+    if (status != TRAJD_OK)
+        return status;
+    result code = driver.device_get_count(&count);
+    if (code != SUCCESS)
+        return fail(error, code, "counting GPUs");
+    for (; gpu.ordinal < count; gpu.ordinal++) {
+        status = look(gpu.ordinal, &gpu.device, text, error);
+        if (status != TRAJD_OK)
+            return status;
+        if (strcmp(text, uuid) == 0)
+            break;
+    }
+    if (gpu.ordinal == count)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %s: not one of the %d that this process sees", uuid, count);
+    code = driver.primary_retain(&gpu.context, gpu.device);
+    if (code != SUCCESS)
+        return fail(error, code, "its context");
+    *out = malloc(sizeof(**out));
+    if (*out == NULL) {
+        driver.primary_release(gpu.device);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "GPU %s: out of memory", uuid);
+    }
+    **out = gpu;
+    return TRAJD_OK;
+}
+
+void trajd_cuda_close(struct trajd_cuda **cuda)
+{
+    if (*cuda != NULL)
+        driver.primary_release((*cuda)->device);
+    free(*cuda);
+    *cuda = NULL;
+}
+
+int trajd_cuda_ordinal(const struct trajd_cuda *cuda)
+{
+    return cuda->ordinal;
+}
+
+/* ---- in its context ---- */
+
+static void leave(void)
+{
+    context left;
+    driver.pop(&left);
+}
+
+enum trajd_status trajd_cuda_map(const struct trajd_cuda *cuda, const void *bytes, size_t size_bytes, void **memory,
+                                 struct trajd_error *error)
+{
+    struct ipc_handle handle;
+    pointer opened = 0;
+    if (size_bytes != sizeof(handle))
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "GPU: a handle of %zu bytes, not of %zu", size_bytes, sizeof(handle));
+    memcpy(&handle, bytes, sizeof(handle));
+    result code = driver.push(cuda->context);
+    if (code != SUCCESS)
+        return fail(error, code, "entering its context");
+    code = driver.ipc_open(&opened, handle, IPC_LAZY_PEER_ACCESS);
+    leave();
+    if (code != SUCCESS)
+        return fail(error, code, "opening the daemon's memory (cuIpcOpenMemHandle)");
+    *memory = (void *)(uintptr_t)opened;
+    return TRAJD_OK;
+}
+
+void trajd_cuda_unmap(const struct trajd_cuda *cuda, void *memory)
+{
+    if (driver.push(cuda->context) != SUCCESS)
+        return; /* the driver is ending with the process, and the mapping with it */
+    driver.ipc_close((uintptr_t)memory);
+    leave();
+}
+
+enum trajd_status trajd_cuda_read(const struct trajd_cuda *cuda, void *to, const void *from, size_t size_bytes, struct trajd_error *error)
+{
+    result code = driver.push(cuda->context);
+    if (code != SUCCESS)
+        return fail(error, code, "entering its context");
+    code = driver.copy_to_host(to, (uintptr_t)from, size_bytes);
+    leave();
+    return code == SUCCESS ? TRAJD_OK : fail(error, code, "reading the daemon's memory");
+}
+
+void *trajd_cuda_mark(const struct trajd_cuda *cuda, void *again, uintptr_t on)
+{
+    event marked = again;
+    if (driver.push(cuda->context) != SUCCESS)
+        return NULL;
+    if (marked == NULL && driver.event_create(&marked, EVENT_DISABLE_TIMING) != SUCCESS)
+        marked = NULL;
+    if (marked != NULL && driver.event_record(marked, (stream)on) != SUCCESS) {
+        driver.event_destroy(marked);
+        marked = NULL;
+    }
+    leave();
+    return marked;
+}
+
+bool trajd_cuda_has_passed(const struct trajd_cuda *cuda, void *marked)
+{
+    if (driver.push(cuda->context) != SUCCESS)
+        return true;
+    result code = driver.event_query(marked);
+    leave();
+    return code != ERROR_NOT_READY;
+}
+
+void trajd_cuda_forget(const struct trajd_cuda *cuda, void *marked)
+{
+    if (driver.push(cuda->context) != SUCCESS)
+        return;
+    driver.event_destroy(marked);
+    leave();
+}
