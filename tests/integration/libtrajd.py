@@ -28,7 +28,7 @@ class OpenOptions(c.Structure):
                 ("rank", c.c_uint32), ("world", c.c_uint32), ("credit", c.c_uint32), ("epoch", c.c_uint64),
                 ("next", c.c_uint64), ("fingerprint", c.c_uint64), ("timeout_ms", c.c_uint32),
                 ("local_ranks", c.POINTER(c.c_uint32)), ("local_rank_count", c.c_uint32), ("resume", c.c_char_p),
-                ("resume_size_bytes", c.c_size_t)]
+                ("resume_size_bytes", c.c_size_t), ("gpu", c.c_char_p)]
 
 
 class Question(c.Structure):
@@ -40,7 +40,7 @@ class FeedInfo(c.Structure):
     _fields_ = [("global_batch", c.c_uint32), ("row_begin", c.c_uint32), ("row_count", c.c_uint32),
                 ("credit", c.c_uint32)] + [(name, c.c_uint64) for name in (
                     "epoch", "next", "epoch_length", "window_count", "dropped_count", "fingerprint", "seed")] + [
-                        ("tensor_count", c.c_uint32)]
+                        ("tensor_count", c.c_uint32), ("gpu", c.c_char_p), ("gpu_ordinal", c.c_int), ("gpu_refusal", c.c_char_p)]
 
 
 class Tensor(c.Structure):
@@ -93,6 +93,10 @@ class Batch:
     def copy(self):
         return {name: array.copy() for name, array in self.arrays().items()}
 
+    def use_stream(self, stream):
+        status = self.library.trajd_batch_use_stream(self.handle, c.c_size_t(stream), None)
+        assert status == OK, status
+
     def release(self):
         self.library.trajd_batch_release(c.byref(self.handle))
 
@@ -109,10 +113,10 @@ class Client:
             raise TrajdError(self.error)
 
     def open(self, feed=None, spec=None, job="", mode=SHARE, rank=0, world=0, credit=0, epoch=0, position=0,
-             fingerprint=0, timeout_ms=0, local=(), resume=b""):
+             fingerprint=0, timeout_ms=0, local=(), resume=b"", gpu=None):
         options = OpenOptions(feed and feed.encode(), spec and spec.encode(), job.encode(), mode, rank, world, credit,
                               epoch, position, fingerprint, timeout_ms, (c.c_uint32 * len(local))(*local), len(local),
-                              resume, len(resume))
+                              resume, len(resume), gpu and gpu.encode())
         self.check(self.library.trajd_client_open(self.handle, c.byref(options), c.byref(self.error)))
         return FeedInfo.from_buffer_copy(self.library.trajd_client_feed_info(self.handle).contents)
 

@@ -1,0 +1,539 @@
+/* kernels/device.h and the launches of kernels/cuda/run.h without a GPU: memory is memfds that a worker's stand-in (libcuda.c) opens, a stream is
+ * a thread that does one thing after the other, later than it was asked to. Linked before the kernels' library, whose own are then not
+ * taken. A launch checks that all it names is "device memory", as a GPU would.
+ *
+ * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on; `slow=US` a launch takes so long. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fake/gpu_driver.h"
+#include "kernels/cuda/run.h"
+#include "kernels/device.h"
+#include "kernels/resample_cpu.h"
+
+#define MAX_ALLOCATIONS 512
+
+struct trajd_device {
+    struct trajd_device_info info;
+};
+
+enum op { OP_COPY, OP_FILL, OP_RUN, OP_EVENT };
+
+struct task {
+    struct task *next;
+    enum op op;
+    void *to;
+    const void *from;
+    uint64_t size_bytes;
+    uint8_t byte;
+    struct trajd_device_event *event;
+    uint64_t serial;
+    struct trajd_resample_request request; /* its arrays stand behind */
+};
+
+struct trajd_device_stream {
+    pthread_t thread;
+    pthread_mutex_t mutex; /* of the rest */
+    pthread_cond_t changed;
+    struct task *first, **end;
+    bool busy, stop, lost;
+    uint64_t launches;
+};
+
+struct trajd_device_event {
+    struct trajd_device_stream *stream;
+    uint64_t recorded, passed; /* under the stream's mutex */
+};
+
+struct trajd_device_graph {
+    int unused;
+};
+
+static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct allocation {
+    unsigned char *memory;
+    uint64_t size_bytes;
+    int fd;
+} table[MAX_ALLOCATIONS];
+
+static long option(const char *name, long otherwise)
+{
+    const char *list = getenv("FAKE_GPU"), *at = list ? strstr(list, name) : NULL;
+
+    if (!at)
+        return otherwise;
+    at += strlen(name);
+    return *at == '=' ? strtol(at + 1, NULL, 10) : 1;
+}
+
+/* ---- the device ---- */
+
+uint32_t trajd_device_count(void)
+{
+    return option("none", 0) ? 0 : 1;
+}
+
+enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device, struct trajd_error *error)
+{
+    *device = NULL;
+    if (index >= trajd_device_count())
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %u", index, trajd_device_count());
+    *device = calloc(1, sizeof **device);
+    if (!*device)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "GPU %u: no memory", index);
+    (*device)->info = (struct trajd_device_info){.name = "a GPU that is not there",
+                                                 .uuid = FAKE_GPU_UUID,
+                                                 .memory_size_bytes = UINT64_C(1) << 33,
+                                                 .sm_count = 4,
+                                                 .compute_capability = 90,
+                                                 .l2_size_bytes = 1 << 20};
+    return TRAJD_OK;
+}
+
+const struct trajd_device_info *trajd_device_info(const struct trajd_device *device)
+{
+    return &device->info;
+}
+
+void trajd_device_facts(const struct trajd_device *device, struct trajd_device_facts *facts)
+{
+    facts->sm_count = device->info.sm_count;
+    facts->compute_capability = device->info.compute_capability;
+    facts->l2_size_bytes = device->info.l2_size_bytes;
+}
+
+enum trajd_status trajd_device_enter(struct trajd_device *device, struct trajd_error *error)
+{
+    (void)device;
+    (void)error;
+    return TRAJD_OK;
+}
+
+void trajd_device_close(struct trajd_device **device)
+{
+    free(*device);
+    *device = NULL;
+}
+
+/* ---- memory ---- */
+
+static struct allocation *find(const void *memory)
+{
+    for (int i = 0; i < MAX_ALLOCATIONS; i++)
+        if (table[i].memory && (const unsigned char *)memory >= table[i].memory &&
+            (const unsigned char *)memory < table[i].memory + table[i].size_bytes)
+            return &table[i];
+    return NULL;
+}
+
+enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory, struct trajd_error *error)
+{
+    struct allocation made = {.size_bytes = size_bytes, .fd = -1};
+    int i = 0;
+
+    (void)device;
+    *memory = NULL;
+    if (option("oom", 0))
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 2, "allocating device memory: out of memory");
+    made.fd = memfd_create("fake-gpu", MFD_CLOEXEC);
+    if (made.fd < 0 || ftruncate(made.fd, (off_t)size_bytes) != 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "a fake GPU's memory");
+    made.memory = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made.fd, 0);
+    if (made.memory == MAP_FAILED)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a fake GPU's memory");
+    memset(made.memory, 0xa5, size_bytes);
+    pthread_mutex_lock(&table_mutex);
+    while (i < MAX_ALLOCATIONS && table[i].memory)
+        i++;
+    if (i < MAX_ALLOCATIONS)
+        table[i] = made;
+    pthread_mutex_unlock(&table_mutex);
+    if (i == MAX_ALLOCATIONS)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a fake GPU has room for %d allocations", MAX_ALLOCATIONS);
+    *memory = made.memory;
+    return TRAJD_OK;
+}
+
+void trajd_device_free(struct trajd_device *device, void *memory)
+{
+    struct allocation freed = {0}, *found;
+
+    (void)device;
+    pthread_mutex_lock(&table_mutex);
+    found = find(memory);
+    if (found) {
+        freed = *found;
+        found->memory = NULL;
+    }
+    pthread_mutex_unlock(&table_mutex);
+    if (!freed.memory)
+        return;
+    munmap(freed.memory, freed.size_bytes);
+    close(freed.fd);
+}
+
+enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
+                                     struct trajd_error *error)
+{
+    struct fake_gpu_handle named = {.magic = FAKE_GPU_MAGIC, .pid = getpid()};
+    const struct allocation *found;
+
+    (void)device;
+    pthread_mutex_lock(&table_mutex);
+    found = find(memory);
+    if (found) {
+        named.fd = found->fd;
+        named.size_bytes = found->size_bytes;
+    }
+    pthread_mutex_unlock(&table_mutex);
+    memcpy(handle, &named, sizeof named);
+    return found ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_DEVICE, 1, "sharing what is no device memory");
+}
+
+enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes, struct trajd_error *error)
+{
+    (void)error;
+    *size_bytes = device->info.memory_size_bytes;
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory, struct trajd_error *error)
+{
+    (void)device;
+    *memory = malloc(size_bytes);
+    return *memory ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "pinned memory");
+}
+
+void trajd_device_host_free(struct trajd_device *device, void *memory)
+{
+    (void)device;
+    free(memory);
+}
+
+/* ---- streams ---- */
+
+static void run_task(struct task *task)
+{
+    const struct timespec pause = {.tv_nsec = option("slow", 20) * 1000};
+
+    if (task->op == OP_COPY)
+        memcpy(task->to, task->from, task->size_bytes);
+    else if (task->op == OP_FILL)
+        memset(task->to, task->byte, task->size_bytes);
+    else if (task->op == OP_RUN) {
+        nanosleep(&pause, NULL);
+        trajd_resample_cpu(&task->request, 0, task->request.window_count);
+    }
+}
+
+static void *run_stream(void *context)
+{
+    struct trajd_device_stream *stream = context;
+
+    pthread_mutex_lock(&stream->mutex);
+    while (stream->first || !stream->stop) {
+        struct task *task = stream->first;
+        if (!task) {
+            pthread_cond_wait(&stream->changed, &stream->mutex);
+            continue;
+        }
+        stream->first = task->next;
+        if (!stream->first)
+            stream->end = &stream->first;
+        stream->busy = true;
+        const bool lost = stream->lost;
+        pthread_mutex_unlock(&stream->mutex);
+        if (!lost && task->op != OP_EVENT)
+            run_task(task);
+        pthread_mutex_lock(&stream->mutex);
+        if (task->op == OP_EVENT)
+            task->event->passed = task->serial;
+        stream->busy = false;
+        pthread_cond_broadcast(&stream->changed);
+        free(task);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    return NULL;
+}
+
+static enum trajd_status lost(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_DEVICE, 719, "work on the GPU: unspecified launch failure");
+}
+
+/* Takes over what malloc gave. */
+static enum trajd_status queue(struct trajd_device_stream *stream, struct task *made, struct trajd_error *error)
+{
+    const bool is_run = made->op == OP_RUN;
+
+    pthread_mutex_lock(&stream->mutex);
+    if (made->op == OP_RUN && ++stream->launches >= (uint64_t)option("lost", 1 << 30))
+        stream->lost = true;
+    if (made->op == OP_EVENT)
+        made->serial = ++made->event->recorded;
+    *stream->end = made;
+    stream->end = &made->next;
+    const bool is_lost = stream->lost && !is_run; /* a launch that fails is found later */
+    pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&stream->mutex);
+    return is_lost ? lost(error) : TRAJD_OK;
+}
+
+static enum trajd_status give(struct trajd_device_stream *stream, struct task task, struct trajd_error *error)
+{
+    struct task *made = malloc(sizeof *made);
+
+    if (!made)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a fake GPU's task");
+    *made = task;
+    return queue(stream, made, error);
+}
+
+enum trajd_status trajd_device_stream_create(struct trajd_device *device, struct trajd_device_stream **stream, struct trajd_error *error)
+{
+    struct trajd_device_stream *made = calloc(1, sizeof *made);
+
+    (void)device;
+    *stream = NULL;
+    if (!made)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a GPU stream: no memory");
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->changed, NULL);
+    made->end = &made->first;
+    if (pthread_create(&made->thread, NULL, run_stream, made)) {
+        free(made);
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "a fake GPU's thread");
+    }
+    *stream = made;
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    pthread_mutex_lock(&stream->mutex);
+    while (stream->first || stream->busy)
+        pthread_cond_wait(&stream->changed, &stream->mutex);
+    const bool is_lost = stream->lost;
+    pthread_mutex_unlock(&stream->mutex);
+    return is_lost ? lost(error) : TRAJD_OK;
+}
+
+void trajd_device_stream_destroy(struct trajd_device_stream **stream)
+{
+    if (!*stream)
+        return;
+    pthread_mutex_lock(&(*stream)->mutex);
+    (*stream)->stop = true;
+    pthread_cond_broadcast(&(*stream)->changed);
+    pthread_mutex_unlock(&(*stream)->mutex);
+    pthread_join((*stream)->thread, NULL);
+    pthread_cond_destroy(&(*stream)->changed);
+    pthread_mutex_destroy(&(*stream)->mutex);
+    free(*stream);
+    *stream = NULL;
+}
+
+void *trajd_device_stream_handle(const struct trajd_device_stream *stream)
+{
+    return (void *)stream;
+}
+
+enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t size_bytes, struct trajd_device_stream *stream,
+                                          struct trajd_error *error)
+{
+    return give(stream, (struct task){.op = OP_COPY, .to = to, .from = from, .size_bytes = size_bytes}, error);
+}
+
+enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes, struct trajd_device_stream *stream,
+                                          struct trajd_error *error)
+{
+    return give(stream, (struct task){.op = OP_FILL, .to = memory, .byte = byte, .size_bytes = size_bytes}, error);
+}
+
+/* ---- events ---- */
+
+enum trajd_status trajd_device_event_create(struct trajd_device *device, struct trajd_device_event **event, struct trajd_error *error)
+{
+    (void)device;
+    *event = calloc(1, sizeof **event);
+    return *event ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a GPU event: no memory");
+}
+
+enum trajd_status trajd_device_event_record(struct trajd_device_event *event, struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    event->stream = stream;
+    return give(stream, (struct task){.op = OP_EVENT, .event = event}, error);
+}
+
+enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed, struct trajd_error *error)
+{
+    bool is_lost;
+
+    pthread_mutex_lock(&event->stream->mutex);
+    *passed = event->passed == event->recorded;
+    is_lost = event->stream->lost;
+    pthread_mutex_unlock(&event->stream->mutex);
+    return is_lost ? lost(error) : TRAJD_OK;
+}
+
+void trajd_device_event_destroy(struct trajd_device_event **event)
+{
+    struct trajd_error error;
+
+    if (*event && (*event)->stream)
+        trajd_device_stream_wait((*event)->stream, &error);
+    free(*event);
+    *event = NULL;
+}
+
+/* ---- what the daemon does not use ---- */
+
+static enum trajd_status refuse(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "a fake GPU does not do that");
+}
+
+enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    (void)stream;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream, struct trajd_device_graph **graph, struct trajd_error *error)
+{
+    (void)stream;
+    *graph = NULL;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph, struct trajd_device_stream *stream,
+                                                  struct trajd_error *error)
+{
+    (void)graph;
+    (void)stream;
+    return refuse(error);
+}
+
+void trajd_device_graph_destroy(struct trajd_device_graph **graph)
+{
+    *graph = NULL;
+}
+
+enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    (void)stream;
+    return refuse(error);
+}
+
+enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, float *elapsed_us, struct trajd_error *error)
+{
+    (void)stream;
+    *elapsed_us = 0;
+    return refuse(error);
+}
+
+/* ---- launches ---- */
+
+static void need_device(const void *memory, const char *what)
+{
+    pthread_mutex_lock(&table_mutex);
+    const bool good = !memory || find(memory);
+    pthread_mutex_unlock(&table_mutex);
+    if (good)
+        return;
+    fprintf(stderr, "fake GPU: %s: %p is no device memory\n", what, memory);
+    abort();
+}
+
+static void check(const struct trajd_resample_request *request)
+{
+    for (uint32_t c = 0; c < request->clock_count; c++)
+        need_device(request->clocks[c].stamps_ns, "stamps");
+    for (uint32_t g = 0; g < request->grid_count; g++)
+        need_device(request->grids[g].offsets, "offsets");
+    for (uint32_t b = 0; b < request->bracket_count; b++) {
+        need_device(request->brackets[b].row_begin, "row_begin");
+        need_device(request->brackets[b].row_count, "row_count");
+        need_device(request->brackets[b].anchor, "anchor");
+    }
+    for (uint32_t s = 0; s < request->stream_count; s++) {
+        need_device(request->streams[s].bases, "bases");
+        need_device(request->streams[s].scale, "scale");
+        need_device(request->streams[s].offset, "offset");
+        need_device(request->streams[s].output, "output");
+        need_device(request->streams[s].mask, "mask");
+    }
+    need_device(request->window_rows, "window_rows");
+}
+
+static void *keep(unsigned char **room, const void *array, size_t size)
+{
+    void *kept = *room;
+
+    memcpy(kept, array, size);
+    *room += (size + 15) / 16 * 16;
+    return kept;
+}
+
+static enum trajd_status run(const struct trajd_resample_request *request, struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    const size_t sizes[] = {request->clock_count * sizeof(struct trajd_clock), request->grid_count * sizeof(struct trajd_grid),
+                            request->bracket_count * sizeof(struct trajd_bracket),
+                            request->stream_count * sizeof(struct trajd_stream)};
+    const size_t size = sizeof(struct task) + sizes[0] + sizes[1] + sizes[2] + sizes[3] + 64;
+    struct trajd_resample_request *kept;
+    unsigned char *room;
+    struct task *task;
+
+    check(request);
+    task = calloc(1, size);
+    if (!task)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a fake GPU's launch");
+    task->op = OP_RUN;
+    task->request = *request;
+    kept = &task->request;
+    room = (unsigned char *)(task + 1);
+    kept->clocks = keep(&room, request->clocks, sizes[0]);
+    kept->grids = keep(&room, request->grids, sizes[1]);
+    kept->brackets = keep(&room, request->brackets, sizes[2]);
+    kept->streams = keep(&room, request->streams, sizes[3]);
+    return queue(stream, task, error);
+}
+
+enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,
+                                 const struct trajd_cuda_shape *shape, void *stream, struct trajd_error *error)
+{
+    (void)facts;
+    (void)shape;
+    return run(request, stream, error);
+}
+
+enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request, const struct trajd_device_facts *facts, int style,
+                                       void *stream, struct trajd_error *error)
+{
+    (void)facts;
+    (void)style;
+    return run(request, stream, error);
+}
+
+enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem, const struct trajd_device_facts *facts,
+                                       const struct trajd_cuda_shape *shape, void *stream, struct trajd_error *error)
+{
+    (void)problem;
+    (void)facts;
+    (void)shape;
+    (void)stream;
+    return refuse(error);
+}
+
+enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct trajd_error *error)
+{
+    (void)overlaps;
+    (void)stream;
+    return refuse(error);
+}

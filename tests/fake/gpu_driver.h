@@ -1,0 +1,23 @@
+/* A GPU that is not there: what the daemon's stand-in (device_host.c) and the workers' (libcuda.c) agree on, so that the whole way of a
+ * batch through a GPU's memory runs on a machine without one. "Device memory" is a memfd of the daemon's; a handle names it as
+ * /proc/PID/fd/FD, which a process of the same user can open. */
+#ifndef TRAJD_TESTS_FAKE_GPU_DRIVER_H
+#define TRAJD_TESTS_FAKE_GPU_DRIVER_H
+
+#include <stdint.h>
+
+#define FAKE_GPU_MAGIC UINT64_C(0x5550474b4146)
+#define FAKE_GPU_UUID "GPU-00112233-4455-6677-8899-aabbccddeeff"
+#define FAKE_GPU_UUID_BYTES {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
+
+struct fake_gpu_handle {
+    uint64_t magic;
+    uint64_t size_bytes;
+    int64_t pid;
+    int32_t fd;
+    uint32_t reserved[9];
+};
+
+_Static_assert(sizeof(struct fake_gpu_handle) == 64, "as CUDA's");
+
+#endif

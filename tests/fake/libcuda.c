@@ -1,0 +1,238 @@
+/* libcuda.so.1 of a machine without GPU: the entries that libtrajd uses, over the memory of device_host.c, and streams that the test holds
+ * back. $FAKE_CUDA says what goes wrong: `init`, `open`. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "gpu_driver.h"
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* its header would be NVIDIA's */
+#define EXPORT __attribute__((visibility("default")))
+#define MAX_MAPPINGS 64
+
+enum { SUCCESS = 0, ERROR_INVALID_VALUE = 1, ERROR_NO_DEVICE = 100, ERROR_INVALID_CONTEXT = 201, ERROR_NOT_READY = 600, ERROR_UNKNOWN = 999 };
+
+/* A stream is a number of the test's, above 2, or one of the two defaults: a queue of nothing but events. */
+struct fake_stream {
+    uint64_t issued, passed;
+    bool held;
+};
+
+struct fake_event {
+    struct fake_stream *stream;
+    uint64_t place;
+};
+
+struct handle {
+    char bytes[64];
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
+static struct fake_stream streams[16];
+static struct {
+    void *memory;
+    size_t size_bytes;
+} mappings[MAX_MAPPINGS];
+static int events_alive;
+static __thread int depth; /* of contexts that are current */
+
+static bool goes_wrong(const char *what)
+{
+    const char *list = getenv("FAKE_CUDA");
+    return list != NULL && strstr(list, what) != NULL;
+}
+
+/* ---- for tests ---- */
+
+EXPORT void fake_cuda_hold(uintptr_t stream)
+{
+    pthread_mutex_lock(&mutex);
+    streams[stream].held = true;
+    pthread_mutex_unlock(&mutex);
+}
+
+EXPORT void fake_cuda_let_go(uintptr_t stream)
+{
+    pthread_mutex_lock(&mutex);
+    streams[stream].held = false;
+    streams[stream].passed = streams[stream].issued;
+    pthread_mutex_unlock(&mutex);
+}
+
+EXPORT int fake_cuda_events(void)
+{
+    pthread_mutex_lock(&mutex);
+    int count = events_alive;
+    pthread_mutex_unlock(&mutex);
+    return count;
+}
+
+EXPORT int fake_cuda_mappings(void)
+{
+    int count = 0;
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < MAX_MAPPINGS; i++)
+        count += mappings[i].memory != NULL;
+    pthread_mutex_unlock(&mutex);
+    return count;
+}
+
+/* ---- the driver ---- */
+
+EXPORT int cuInit(unsigned flags)
+{
+    (void)flags;
+    return goes_wrong("init") ? ERROR_NO_DEVICE : SUCCESS;
+}
+
+EXPORT int cuGetErrorName(int code, const char **name)
+{
+    *name = code == ERROR_NO_DEVICE         ? "CUDA_ERROR_NO_DEVICE"
+            : code == ERROR_INVALID_VALUE   ? "CUDA_ERROR_INVALID_VALUE"
+            : code == ERROR_INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
+                                            : "CUDA_ERROR_UNKNOWN";
+    return SUCCESS;
+}
+
+EXPORT int cuDeviceGetCount(int *count)
+{
+    *count = 1;
+    return SUCCESS;
+}
+
+EXPORT int cuDeviceGet(int *device, int ordinal)
+{
+    *device = ordinal;
+    return ordinal == 0 ? SUCCESS : ERROR_INVALID_VALUE;
+}
+
+EXPORT int cuDeviceGetUuid(void *uuid, int device)
+{
+    static const unsigned char bytes[16] = FAKE_GPU_UUID_BYTES;
+    (void)device;
+    memcpy(uuid, bytes, sizeof(bytes));
+    return SUCCESS;
+}
+
+EXPORT int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    (void)device;
+    *context = streams;
+    return SUCCESS;
+}
+
+EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    (void)device;
+    return SUCCESS;
+}
+
+EXPORT int cuCtxPushCurrent_v2(void *context)
+{
+    depth++;
+    return context == streams ? SUCCESS : ERROR_INVALID_CONTEXT;
+}
+
+EXPORT int cuCtxPopCurrent_v2(void **context)
+{
+    *context = streams;
+    return depth-- > 0 ? SUCCESS : ERROR_INVALID_CONTEXT;
+}
+
+EXPORT int cuIpcOpenMemHandle_v2(uint64_t *pointer, struct handle handle, unsigned flags)
+{
+    struct fake_gpu_handle named;
+    char path[64];
+    (void)flags;
+    memcpy(&named, &handle, sizeof(named));
+    if (depth == 0)
+        return ERROR_INVALID_CONTEXT;
+    if (goes_wrong("open") || named.magic != FAKE_GPU_MAGIC)
+        return ERROR_INVALID_VALUE;
+    snprintf(path, sizeof(path), "/proc/%lld/fd/%d", (long long)named.pid, named.fd);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return ERROR_UNKNOWN;
+    void *memory = mmap(NULL, named.size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (memory == MAP_FAILED)
+        return ERROR_UNKNOWN;
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < MAX_MAPPINGS; i++)
+        if (mappings[i].memory == NULL) {
+            mappings[i].memory = memory;
+            mappings[i].size_bytes = named.size_bytes;
+            break;
+        }
+    pthread_mutex_unlock(&mutex);
+    *pointer = (uintptr_t)memory;
+    return SUCCESS;
+}
+
+EXPORT int cuIpcCloseMemHandle(uint64_t pointer)
+{
+    int code = ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < MAX_MAPPINGS; i++)
+        if (mappings[i].memory == (void *)(uintptr_t)pointer) {
+            munmap(mappings[i].memory, mappings[i].size_bytes);
+            mappings[i].memory = NULL;
+            code = SUCCESS;
+        }
+    pthread_mutex_unlock(&mutex);
+    return depth > 0 ? code : ERROR_INVALID_CONTEXT;
+}
+
+EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size_bytes)
+{
+    memcpy(to, (const void *)(uintptr_t)from, size_bytes);
+    return depth > 0 ? SUCCESS : ERROR_INVALID_CONTEXT;
+}
+
+EXPORT int cuEventCreate(void **event, unsigned flags)
+{
+    (void)flags;
+    *event = calloc(1, sizeof(struct fake_event));
+    pthread_mutex_lock(&mutex);
+    events_alive++;
+    pthread_mutex_unlock(&mutex);
+    return *event != NULL && depth > 0 ? SUCCESS : ERROR_INVALID_CONTEXT;
+}
+
+EXPORT int cuEventRecord(void *event, void *stream)
+{
+    struct fake_event *recorded = event;
+    const uintptr_t number = (uintptr_t)stream;
+    if (depth == 0 || number >= sizeof(streams) / sizeof(*streams))
+        return ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&mutex);
+    recorded->stream = &streams[number];
+    recorded->place = ++recorded->stream->issued;
+    if (!recorded->stream->held)
+        recorded->stream->passed = recorded->place;
+    pthread_mutex_unlock(&mutex);
+    return SUCCESS;
+}
+
+EXPORT int cuEventQuery(void *event)
+{
+    const struct fake_event *asked = event;
+    pthread_mutex_lock(&mutex);
+    const bool passed = asked->stream == NULL || asked->stream->passed >= asked->place;
+    pthread_mutex_unlock(&mutex);
+    return depth == 0 ? ERROR_INVALID_CONTEXT : passed ? SUCCESS : ERROR_NOT_READY;
+}
+
+EXPORT int cuEventDestroy_v2(void *event)
+{
+    free(event);
+    pthread_mutex_lock(&mutex);
+    events_alive--;
+    pthread_mutex_unlock(&mutex);
+    return SUCCESS;
+}

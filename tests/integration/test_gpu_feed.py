@@ -1,0 +1,337 @@
+"""Batches that are born in a GPU's memory and read there, on a GPU that is not there (tests/fake): the daemon's own production, rings, wire and
+libtrajd's handling of streams, with real processes. What needs a real one is in tests/gpu."""
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+import libtrajd as trajd
+from conftest import BUILD, LIBRARY, ROOT, Daemon, wait_for
+
+UUID = "GPU-00112233-4455-6677-8899-aabbccddeeff"
+FAKE = BUILD / "daemon" / "trajd_fake_gpu"
+CUDA = ctypes.CDLL(str(BUILD / "tests" / "fake" / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)  # libtrajd finds it by its name
+HELD, OTHER = 5, 6  # streams
+
+CONFIG = """
+    gpu: {{devices: all, rows: 64MiB, rings: 16MiB{gpu}}}
+    datasets: {{demo: {{path: {data}, layout: demo}}}}
+    feeds:
+      train:
+        dataset: demo
+        global_batch: 16
+        slots: {slots}
+        rate: 10
+        anchor: {{clock: pose}}
+        pad: {{before: 1, after: any, with: edge}}
+        outputs:
+          joints:  {{from: joint_pos, at: -4..0}}
+          pose:    {{from: pose_quat, at: -1..0}}
+          gripper: {{from: gripper_cmd, at: -4..0, max_age: 100ms}}
+          actions: {{from: [pose_pos, gripper_cmd], at: 0..7, role: action, norm: mean_std}}
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("gpu") / "demo.hdf5"
+    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "6"], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+class GpuDaemon(Daemon):
+    fake = ""
+
+    def environment(self):
+        return {**super().environment(), "FAKE_GPU": self.fake}
+
+
+@pytest.fixture
+def make(tmp_path, data):
+    daemons = []
+
+    def start(fake="", gpu="", slots=4, name="gpu"):
+        daemon = GpuDaemon(tmp_path / name, CONFIG.format(data=data, gpu=gpu, slots=slots), program=FAKE)
+        daemon.fake = fake
+        daemons.append(daemon)
+        return daemon.start()
+
+    yield start
+    for daemon in daemons:
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+def collect(client):
+    found = {}
+    while (batch := client.next()) is not None:
+        found[batch.position] = batch.copy()
+        batch.use_stream(OTHER)
+        batch.release()
+    return found
+
+
+def test_the_same_batches_as_in_host_memory(make):
+    daemon = make(fake="slow=500")
+    here, there = daemon.client(), daemon.client()
+    assert here.open("train").gpu is None
+    info = there.open("train", job="gpu", gpu=UUID)
+    assert (info.gpu, info.gpu_ordinal, info.gpu_refusal) == (UUID.encode(), 0, None)
+    host, device = collect(here), collect(there)
+    assert host.keys() == device.keys() and len(host) > 4
+    for position, arrays in host.items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, device[position][name], err_msg=f"{name} at {position}")
+    wait_for(lambda: CUDA.fake_cuda_events() == 0, what="all events given back")
+    state = here.status()
+    assert [gpu["uuid"] for gpu in state["gpus"]] == [UUID]
+    assert {item["dataset"] for item in state["gpus"][0]["resident"]} == {"demo"}
+    assert 0 < state["gpus"][0]["rows_bytes"] <= state["gpus"][0]["rows_budget_bytes"]
+    assert [producer.get("gpu") for producer in state["producers"]] == [None, UUID]
+    here.close()
+    there.close()
+    assert CUDA.fake_cuda_mappings() == 0
+
+
+def test_a_part_goes_back_when_the_streams_have_passed(make):
+    daemon = make(slots=3)
+    client = daemon.client()
+    client.open("train", gpu=UUID, credit=8)
+    CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
+    batches = [client.next() for _ in range(3)]
+    kept = [batch.arrays() for batch in batches]
+    before = [{name: array.copy() for name, array in arrays.items()} for arrays in kept]
+    for batch in batches:
+        batch.use_stream(HELD)
+        batch.use_stream(OTHER)
+        batch.release()
+    with pytest.raises(trajd.TrajdError) as refused:  # every slot is still read, as far as anybody can know
+        client.next(timeout_ms=300)
+    assert refused.value.status == trajd.TIMEOUT
+    for arrays, was in zip(kept, before):
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, was[name], err_msg=name)
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
+    batch = client.next()
+    assert batch.position == 3 * 16
+    batch.release()
+    client.close()
+
+
+def test_a_batch_of_no_stream_goes_back_at_once(make):
+    daemon = make(slots=3)
+    client = daemon.client()
+    client.open("train", gpu=UUID, credit=2)
+    for position in range(0, 16 * 12, 16):
+        batch = client.next()
+        assert batch.position == position
+        batch.release()
+    client.close()
+
+
+def test_close_waits_for_streams(make):
+    daemon = make(slots=3)
+    client = daemon.client()
+    client.open("train", gpu=UUID)
+    CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
+    batch = client.next()
+    view = batch.arrays()["joints"]
+    was = view.copy()
+    batch.use_stream(HELD)
+    batch.release()
+    client.close()  # returns at once; the session lives on
+    watcher = daemon.client()
+    assert sum(session["held"] for session in watcher.status()["sessions"]) >= 1
+    np.testing.assert_array_equal(view, was)
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
+    wait_for(lambda: len(watcher.status()["sessions"]) == 1, what="the session's end")
+    wait_for(lambda: CUDA.fake_cuda_mappings() == 0, what="the ring to be closed")
+    watcher.close()
+
+
+WORKER = """
+    import ctypes, sys, time
+    sys.path.insert(0, {folder!r})
+    import libtrajd as trajd
+    cuda = ctypes.CDLL({cuda!r})
+    client = trajd.Client(trajd.load({build!r}), {endpoint!r})
+    info = client.open("train", gpu={uuid!r}, credit=2)
+    cuda.fake_cuda_hold(ctypes.c_size_t({held}))
+    batch = client.next()
+    batch.use_stream({held})
+    batch.release()
+    other = client.next()
+    print(info.gpu, batch.position, other.position, flush=True)
+    time.sleep(60)
+"""
+
+
+def start_worker(daemon, text=WORKER, **environment):
+    text = textwrap.dedent(text).format(folder=str(ROOT / "tests/integration"), cuda=str(BUILD / "tests/fake/libcuda.so.1"), build=str(BUILD),
+                                        endpoint=str(daemon.endpoint), uuid=UUID, held=HELD)
+    return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+
+
+def test_a_killed_worker_gives_its_device_leases_back(make):
+    daemon = make(slots=3)
+    worker = start_worker(daemon)
+    assert worker.stdout.readline().split() == [f"b'{UUID}'", "0", "16"]
+    client = daemon.client()
+    client.open("train", gpu=UUID)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    positions = sorted(collect(client))
+    assert positions == list(range(16, 16 + len(positions) * 16, 16))  # the first was worked on, when it asked for the next
+    client.close()
+
+
+def test_a_killed_daemon_leaves_held_batches_readable(make):
+    daemon = make()
+    client = daemon.client(reconnect=True)
+    client.open("train", gpu=UUID, mode=trajd.SHARD)
+    batch = client.next()
+    view = batch.arrays()["actions"]
+    was = view.copy()
+    daemon.kill()
+    np.testing.assert_array_equal(view, was)
+    daemon.start()
+    follower = client.next()
+    assert follower.position == 16
+    np.testing.assert_array_equal(view, was)
+    batch.use_stream(OTHER)
+    batch.release()
+    follower.release()
+    client.close()
+    wait_for(lambda: CUDA.fake_cuda_mappings() == 0, what="both rings to be closed")
+
+
+@pytest.mark.parametrize("environment, why", [({"FAKE_CUDA": "open"}, "cuIpcOpenMemHandle"), ({"FAKE_CUDA": "init"}, "cuInit")])
+def test_a_worker_that_cannot_open_the_memory_falls_back(make, environment, why):
+    daemon = make()
+    worker = start_worker(daemon, """
+        import ctypes, sys
+        sys.path.insert(0, {folder!r})
+        import libtrajd as trajd
+        cuda = ctypes.CDLL({cuda!r})
+        client = trajd.Client(trajd.load({build!r}), {endpoint!r})
+        info = client.open("train", gpu={uuid!r})
+        print(info.gpu, info.gpu_refusal.decode(), len(list(client.epoch())), sep="|", flush=True)
+        client.close()
+    """, **environment)
+    gpu, refusal, count = worker.stdout.readline().strip().split("|")
+    assert worker.wait(20) == 0
+    assert gpu == "None" and why in refusal and int(count) > 4
+
+
+def test_where_the_daemon_has_no_such_gpu(make):
+    daemon = make()
+    client = daemon.client()
+    info = client.open("train", gpu="GPU-ffffffff-0000-0000-0000-000000000000")
+    assert info.gpu is None and b"the daemon uses others" in info.gpu_refusal
+    assert len(collect(client)) > 4
+    client.close()
+
+
+@pytest.mark.parametrize("gpu, fake, why", [(", fall_back: true", "none", b"the daemon uses none"), ("", "oom", b"out of memory")])
+def test_where_the_gpu_is_not_there_or_full(make, gpu, fake, why):
+    daemon = make(fake=fake, gpu=gpu)
+    client = daemon.client()
+    info = client.open("train", gpu=UUID)
+    assert info.gpu is None and why in info.gpu_refusal
+    assert len(collect(client)) > 4
+    client.close()
+
+
+def test_rows_beyond_the_budget_stay_on_the_host(tmp_path, data):
+    daemon = GpuDaemon(tmp_path / "small", CONFIG.format(data=data, gpu="", slots=4).replace("rows: 64MiB", "rows: 64KiB"), program=FAKE).start()
+    client = daemon.client()
+    info = client.open("train", gpu=UUID)
+    assert info.gpu is None and b"gpu.rows leaves 0 MiB" in info.gpu_refusal
+    client.close()
+    daemon.stop()
+
+
+def test_no_gpu_and_no_leave_to_go_without(tmp_path, data):
+    daemon = GpuDaemon(tmp_path / "none", CONFIG.format(data=data, gpu="", slots=4), program=FAKE)
+    daemon.fake = "none"
+    found = daemon.run()
+    assert found.returncode == 69 and "gpu.devices: all, and there is none" in found.stderr
+
+
+@pytest.mark.parametrize("devices, status, why", [('"0,x"', 78, "`all`, or numbers"), ('"3"', 69, "there are 1 GPUs"), ('"0,"', 78, "`all`, or numbers")])
+def test_devices_that_are_none(tmp_path, data, devices, status, why):
+    text = CONFIG.format(data=data, gpu="", slots=4).replace("devices: all", f"devices: {devices}")
+    found = GpuDaemon(tmp_path / "bad", text, program=FAKE).run()
+    assert found.returncode == status and why in found.stderr
+
+
+def test_a_job_is_in_one_place(make):
+    daemon = make()
+    first, second = daemon.client(), daemon.client()
+    first.open("train", job="one", gpu=UUID)
+    with pytest.raises(trajd.TrajdError) as refused:
+        second.open("train", job="one", timeout_ms=300)
+    assert refused.value.status == trajd.BUSY and "in one place" in str(refused.value)
+    second.open("train", job="two")
+    first.close()
+    wait_for(lambda: len(daemon_sessions(second)) == 1)
+    second.open("train", job="one")
+    second.close()
+
+
+def daemon_sessions(client):
+    return client.status()["sessions"]
+
+
+def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make):
+    daemon = make(fake="lost=6")
+    client = daemon.client(reconnect=True)
+    client.open("train", gpu=UUID, mode=trajd.SHARD)
+    seen = []
+    while daemon.process.poll() is None:
+        try:
+            batch = client.next(timeout_ms=50)
+            seen.append(batch.position)
+            batch.release()
+        except trajd.TrajdError as error:
+            assert error.status in (trajd.TIMEOUT, trajd.DATA), error
+            if error.status == trajd.DATA:
+                seen.append(None)
+    assert daemon.process.returncode == 69
+    assert "unspecified launch failure" in daemon.text() and "feed train" in daemon.text() and "cuda" in daemon.text()
+    daemon.fake = ""
+    daemon.start()
+    batch = client.next()
+    assert batch.position == 16 * len(seen)
+    batch.release()
+    client.close()
+
+
+def test_a_lost_gpu_and_leave_to_go_without(make):
+    daemon = make(fake="lost=6", gpu=", fall_back: true")
+    client = daemon.client()
+    client.open("train", gpu=UUID, mode=trajd.SHARD)
+    positions, failed = [], 0
+    while True:
+        try:
+            batch = client.next()
+        except trajd.TrajdError as error:
+            assert error.status == trajd.DATA, error
+            failed += 1
+            continue
+        if batch is None:
+            break
+        positions.append(batch.position)
+        batch.release()
+    assert daemon.process.poll() is None
+    assert client.library.trajd_client_feed_info(client.handle).contents.gpu is None
+    assert b"GPU" in client.library.trajd_client_feed_info(client.handle).contents.gpu_refusal
+    assert len(positions) == len(set(positions)) and positions == sorted(positions)
+    assert len(positions) + failed == len(range(0, positions[-1] + 16, 16))
+    client.close()
