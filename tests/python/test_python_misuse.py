@@ -31,7 +31,8 @@ def test_a_feed_that_does_not_exist(daemon, demo_file):
 def test_arguments():
     for options, text in [(dict(feed="a", spec={}), "either"), (dict(), "either"), (dict(feed="a", mode="both"), "share or shard"),
                           (dict(feed="a", style="lerobt"), "lerobot"), (dict(feed="a", credit=1), "at least 2"),
-                          (dict(feed="a", timeout=0), "seconds"), (dict(feed="a", device="gpu"), "cuda"),
+                          (dict(feed="a", timeout=0), "seconds"), (dict(feed="a", timeout=float("nan")), "seconds"), (dict(feed="a", epoch=-1), "from 0"),
+                          (dict(feed="a", device="gpu"), "cuda"),
                           (dict(feed="a", device="cuda", framework="numpy"), "torch"), (dict(feed="a", framework="jax"), "numpy"),
                           (dict(feed="a", device="cuda", credit=2), "at least 3"),
                           (dict(feed="a", rank=2, world_size=2), "rank 2 of 2"), (dict(feed="a", rank=1), "together"),
@@ -40,6 +41,21 @@ def test_arguments():
             trajd.connect("/nowhere", **options)
     with pytest.raises(TypeError):
         trajd.connect("/nowhere", feed="a", spede=1)
+
+
+def test_odd_values(producer):
+    feed = connect(producer(), timeout=float("inf"))
+    with pytest.raises(trajd.ArgumentError, match="from 0"):
+        feed.epoch(-1)
+    epoch = feed.epoch(0)
+    batch = next(epoch)
+    for key in (0, None, ("obs", "x"), "", "actions/x", "obs/none"):
+        with pytest.raises(KeyError, match="there are: "):
+            batch[key]
+        assert key not in batch
+    next(epoch)
+    assert len(epoch) == len(feed) == 125, "of the whole epoch, however much of it is over"
+    feed.close()
 
 
 def test_no_daemon(tmp_path, caplog):

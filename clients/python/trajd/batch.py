@@ -99,7 +99,7 @@ class Batch(Mapping[str, Any]):
         if made is not None:
             return made
         entry: Any = self._layout.plan
-        for part in key.split("/"):
+        for part in key.split("/") if isinstance(key, str) else (key,):
             if not isinstance(entry, dict) or part not in entry:
                 raise KeyError(f"{key} (there are: {', '.join(self._layout.plan)})")
             entry = entry[part]

@@ -68,6 +68,7 @@ class Epoch(Iterator[Batch]):
         self._feed = feed
         self.epoch = epoch
         self.position = position  # behind the batch that was handed out last
+        self._begin = position
         self._over = False
 
     def __iter__(self) -> "Epoch":
@@ -76,7 +77,7 @@ class Epoch(Iterator[Batch]):
     def __len__(self) -> int:
         """Batches from the position it began at."""
         info = self._feed.info
-        return -(-(info.epoch_length - self.position) // info.global_batch)
+        return -(-(info.epoch_length - self._begin) // info.global_batch)
 
     def __next__(self) -> Batch:
         if self._over:
@@ -134,6 +135,8 @@ class Feed:
     def epoch(self, epoch: int) -> Epoch:
         """The batches of epoch `epoch`, whose order depends on the seed and on it alone. From its beginning, or from where the
         state that was loaded stands, if that is in this epoch."""
+        if not 0 <= epoch < 1 << 64:
+            raise ArgumentError(f"epoch {epoch}: they are counted from 0")
         resume = self._resume
         position = resume.position if resume is not None and resume.epoch == epoch else 0
         self._open(epoch, position)

@@ -11,6 +11,7 @@ from .styles import STYLES
 from .topology import Topology, resolve
 
 FRAMEWORKS = ("numpy", "torch")
+LONGEST_S = 1e6  # of a timeout: milliseconds have 32 bits
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 
@@ -88,8 +89,10 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
         raise ArgumentError(f"style {style!r}: one of {', '.join(sorted(STYLES))}")
     if credit < 2:
         raise ArgumentError(f"credit {credit}: at least 2, one batch in use and one under way")
-    if timeout is not None and timeout <= 0:
+    if timeout is not None and not timeout > 0:
         raise ArgumentError(f"timeout {timeout}: seconds above 0, or None to wait")
+    if epoch < 0:
+        raise ArgumentError(f"epoch {epoch}: they are counted from 0")
     chosen_device, chosen_framework = _choose_device(device, framework)
     if chosen_device != "cpu" and credit < 3:
         raise ArgumentError(f"credit {credit}: at least 3 with device {chosen_device!r}, for a batch is copied ahead")
@@ -100,5 +103,5 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
     return Settings(endpoint=None if endpoint is None else str(endpoint), feed=feed,
                     spec=spec if spec is None or isinstance(spec, str) else json.dumps(spec), job=job, shard=shard,
                     topology=topology, credit=credit, epoch=epoch, resume=resume, device=chosen_device, framework=chosen_framework,
-                    style=style, zero_copy=zero_copy, timeout=timeout, reconnect=reconnect, name=name,
+                    style=style, zero_copy=zero_copy, timeout=None if timeout is None else min(timeout, LONGEST_S), reconnect=reconnect, name=name,
                     key_file=None if key_file is None else os.fspath(key_file), server_key=server_key)
