@@ -25,7 +25,7 @@ test: build
 # Only the ordinary build's tests.
 test-quick: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@build/venv/bin/python -m pytest -q tests
+	@build/venv/bin/python -m pytest -q -n $(JOBS) --dist loadfile tests
 
 # What `pip install` takes, for this machine's architecture and C library: build/wheel/trajd-*.whl.
 wheel: build
