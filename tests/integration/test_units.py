@@ -24,6 +24,15 @@ feeds:
     anchor: {clock: actions}
     outputs: {actions: {at: 0..3}}
 """
+PREPROCESS = """\
+version: 1
+inbox: /srv/trajd/lab/inbox
+outbox: /srv/trajd/lab/outbox
+quarantine: /srv/trajd/lab/quarantine
+settle: 200ms
+layout: demo
+rate: 10
+"""
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +48,7 @@ def day(tmp_path_factory, demo_file):
         "/etc/trajd/lab.yaml": CONFIG,
         "/home/member/.config/trajd/trajd.yaml": CONFIG,
         "/srv/demo.hdf5": demo_file.read_bytes(),
+        "/etc/trajd/preprocess/lab.yaml": PREPROCESS,
         "/etc/systemd/system/trajd.service.d/quick.conf": "[Service]\nWatchdogSec=3\n",
     })
 
@@ -55,7 +65,7 @@ def test_exposure(tmp_path):
     subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr"], check=True, stdout=subprocess.DEVNULL,
                    env={**os.environ, "DESTDIR": str(tmp_path)})
     units = sorted((tmp_path / "usr/lib/systemd/system").glob("*.service"))
-    assert [unit.name for unit in units] == ["trajd.service", "trajd@.service"]
+    assert [unit.name for unit in units] == ["trajd-preprocess@.service", "trajd.service", "trajd@.service"]
     for unit in units:
         done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=15", unit], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -15,7 +15,7 @@ is() { [ "$(property "$1" "$2")" = "$3" ] || { echo "$1: $2 is $(property "$1" "
 as() { runuser -u "$1" -- "${@:2}"; }
 receives() { as "$1" trajctl recv train --count 3 --job "$1$RANDOM" --endpoint "$2" >/dev/null; }
 
-install() { dpkg -i /srv/trajd.deb; systemctl cat trajd trajd@lab >/dev/null; [ "$(property trajd UnitFileState)" = disabled ]; }
+install() { rm -f /var/lib/man-db/auto-update; dpkg -i /srv/trajd.deb; systemctl cat trajd trajd@lab >/dev/null; [ "$(property trajd UnitFileState)" = disabled ]; }
 users() { id trajd; useradd -m -G trajd member; useradd -m stranger; chown -R member: /home/member; }
 start() { systemctl start trajd; is trajd ActiveState active; is trajd SubState running; }
 status_line() { until_true 10 eval '[[ $(property trajd StatusText) == *"1 feeds"* ]]'; }
@@ -78,6 +78,36 @@ wrong_config_is_not_retried() {
     is trajd@lab NRestarts 0
     journalctl -q -u trajd@lab --no-pager | grep "lab.yaml:.*did you mean global_batch" >/dev/null
 }
+preprocess() { # a member of the group drops a file: it is published; what is no good is put aside
+    [ "$(stat -c '%U %G %a' /srv/trajd)" = "trajd trajd 750" ]
+    systemctl enable --now trajd-preprocess@lab.path trajd-preprocess@lab.timer
+    systemctl start trajd-preprocess@lab # the timer's first run, now
+    [ "$(stat -c '%U %G %a' /srv/trajd/lab/inbox)" = "trajd trajd 2770" ] || { stat /srv/trajd/lab/inbox; return 1; }
+    ! as stranger ls /srv/trajd/lab || return 1
+    as member cp /srv/demo.hdf5 /srv/trajd/lab/inbox/one.hdf5.partial
+    as member mv /srv/trajd/lab/inbox/one.hdf5.partial /srv/trajd/lab/inbox/one.hdf5
+    until_true 20 test -e /srv/trajd/lab/outbox/one.hdf5.manifest.json
+    as member sh -c 'cd /srv/trajd/lab/outbox && sha256sum -c one.hdf5.sha256'
+    as member sh -c 'echo nothing >/srv/trajd/lab/inbox/bad.hdf5'
+    until_true 20 test -e /srv/trajd/lab/quarantine/bad.hdf5
+    as member grep -q '"state": "refused"' /srv/trajd/lab/quarantine/bad.hdf5.report.json
+    until_true 20 is trajd-preprocess@lab ActiveState inactive
+    is trajd-preprocess@lab Result success
+}
+preprocess_killed() { # in the middle of its work; the next run does the rest
+    local n; for n in 1 2 3 4 5 6 7 8; do as member cp /srv/demo.hdf5 "/srv/trajd/lab/inbox/many$n.hdf5"; done
+    until_true 20 eval 'ls /srv/trajd/lab/outbox/many*.manifest.json'
+    systemctl kill -s KILL trajd-preprocess@lab
+    until_true 10 is trajd-preprocess@lab ActiveState failed
+    [ "$(ls /srv/trajd/lab/outbox/many*.manifest.json | wc -l)" -lt 8 ]
+    as member touch /srv/trajd/lab/inbox/many8.hdf5 # as any new file would
+    until_true 30 eval '[ "$(ls /srv/trajd/lab/outbox/many*.manifest.json | wc -l)" = 8 ]'
+    until_true 20 is trajd-preprocess@lab ActiveState inactive
+    is trajd-preprocess@lab Result success
+    as member sh -c 'cd /srv/trajd/lab/outbox && sha256sum -c *.sha256 >/dev/null'
+    [ -z "$(ls /srv/trajd/lab/outbox/.trajd)" ]
+    systemctl disable --now trajd-preprocess@lab.path trajd-preprocess@lab.timer
+}
 user_unit() {
     loginctl enable-linger member
     until_true 20 test -S "/run/user/$(id -u member)/bus"
@@ -97,13 +127,13 @@ remove() {
     dpkg -r trajd
     [ "$(property trajd ActiveState)" = inactive ]
     ! command -v trajd trajctl || return 1
-    [ -f /etc/trajd/trajd.yaml ] # an operator's
+    [ -f /etc/trajd/trajd.yaml ] && [ -f /srv/trajd/lab/outbox/one.hdf5 ] # an operator's
     dpkg -P trajd
     [ ! -e /var/lib/trajd ] && [ ! -e /var/cache/trajd ]
     [ -z "$(find /usr /etc/systemd -name '*trajd*' -newer /srv/trajd.deb -not -path '*/driver*' | grep -v '/trajd.service.d')" ]
 }
 
 for step in install users start status_line directories member_reads stranger_does_not second_config reload killed_comes_back watchdog stop_with_worker \
-            wrong_config_is_not_retried user_unit upgrade remove; do
+            wrong_config_is_not_retried preprocess preprocess_killed user_unit upgrade remove; do
     run $step
 done

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "clients/cli/preprocess/prep_place.h"
+
 #define SECOND INT64_C(1000000000)
 #define MAX_TEXT_BYTES (1 << 20)
 
@@ -262,9 +264,13 @@ static char *resolve(const char *folder, const char *name)
     return asprintf(&path, "%s%s%s", *name == '/' ? "" : folder, *name == '/' ? "" : "/", name) < 0 ? NULL : path;
 }
 
-/* The inbox may be dropped into by whoever is in its folder's group; what is made below it belongs to that group. */
+/* Where they are missing: the inbox for whoever is in the group to drop into. */
 static enum trajd_status make_folder(const char *path, mode_t mode, struct trajd_error *error)
 {
+    const enum trajd_status status = prep_make_parents(path, error);
+
+    if (status)
+        return status;
     if (mkdir(path, mode) == 0)
         return chmod(path, mode) ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno)) : TRAJD_OK;
     return errno == EEXIST ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
@@ -280,7 +286,7 @@ static bool lies_in(const char *path, const char *folder)
 static enum trajd_status find_folders(struct prep_config *config, const char *folder, struct trajd_error *error)
 {
     const char **names[] = {&config->inbox, &config->outbox, &config->quarantine};
-    static const mode_t modes[] = {02770, 0750, 0750};
+    static const mode_t modes[] = {0770, 0750, 0750};
 
     for (int f = 0; f < 3; f++) {
         char *path = resolve(folder, *names[f]);
