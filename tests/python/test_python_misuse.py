@@ -194,3 +194,28 @@ except KeyboardInterrupt:
     _, said = process.communicate(timeout=30)
     assert time.monotonic() - begin < 5
     assert "KeyboardInterrupt" in said and process.returncode in (1, -signal.SIGINT), said
+
+
+def test_a_feed_made_in_a_forked_process_is_its_own(producer):
+    """It is closed when that process ends; the parent's, of which it has a picture, is not."""
+    one = producer(length=4000)
+    program = f"""
+import os, sys, trajd
+first = trajd.connect({str(one.endpoint)!r}, spec={{"any": 1}}, timeout=20)
+positions = [next(first.epoch(0)).position]
+child = os.fork()
+if child == 0:
+    own = trajd.connect({str(one.endpoint)!r}, spec={{"any": 1}}, timeout=20)
+    print(next(own.epoch(0)).position, flush=True)
+    sys.exit(0)  # with all that ends a Python
+assert os.waitpid(child, 0)[1] == 0
+positions += [batch.position for batch in first._running]
+print(*positions)
+"""
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(PACKAGE)}, capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0, done.stderr
+    childs, *others = map(int, done.stdout.split())
+    assert sorted([childs, *others]) == list(range(0, 4000, 8)), "the child's batch is DONE, what else it was sent went to the other"
+    with connect(one) as feed:
+        wait_for(lambda: len(feed.status()["sessions"]) == 1, what="the others to be gone")

@@ -1,4 +1,7 @@
 """Key styles and topology: tables against what the libraries call things."""
+import sys
+import types
+
 import numpy as np
 import pytest
 
@@ -117,8 +120,18 @@ SLURM = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "5", "SLURM_NTASKS": "7", "SLURM_
     ({**SLURM, "SLURM_TASKS_PER_NODE": "7", "SLURM_NODEID": "0"}, Topology(5, 7)),
     ({key: value for key, value in SLURM.items() if key != "SLURM_STEP_ID"}, Topology()),
     ({**SLURM, **TORCHRUN}, Topology(5, 8, (4, 5, 6, 7))),
+    ({**SLURM, "RANK": "5", "WORLD_SIZE": "7"}, Topology(5, 7, (3, 4, 5))),
+    ({**SLURM, "RANK": "2", "WORLD_SIZE": "7"}, Topology(2, 7)),
 ])
 def test_topology(environment, expected):
+    assert detect(environment) == expected
+
+
+@pytest.mark.parametrize("environment, expected", [({}, Topology(5, 7)), (SLURM, Topology(5, 7, (3, 4, 5))),
+                                                   ({**SLURM, "SLURM_NTASKS": "8"}, Topology(5, 7))])
+def test_topology_of_torch_distributed(monkeypatch, environment, expected):
+    told = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 5, get_world_size=lambda: 7)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(distributed=told))
     assert detect(environment) == expected
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import time
 import warnings
 import weakref
@@ -107,6 +108,7 @@ class Feed:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.pid = os.getpid()    # of the process that it is a connection of
         self.dataloading_s = 0.0  # seconds that iteration waited for batches
         self.batch_count = 0      # handed out
         self._epoch, self._position = settings.epoch, 0
@@ -378,7 +380,7 @@ class Feed:
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # one that was never made, or a daemon that is gone
-            if not self.closed:
+            if self.pid == os.getpid() and not self.closed:  # a forked process has only a picture of it
                 self.close()
 
     def __enter__(self) -> "Feed":

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .feed import Feed
 
 _feeds: "weakref.WeakSet[Feed]" = weakref.WeakSet()
-_owner = os.getpid()
 
 
 def remember(feed: "Feed") -> None:
@@ -25,8 +24,8 @@ def remember(feed: "Feed") -> None:
 
 @atexit.register
 def _close_all() -> None:
-    if os.getpid() == _owner:
-        for feed in list(_feeds):
+    for feed in list(_feeds):
+        if feed.pid == os.getpid():
             with contextlib.suppress(RuntimeError):  # a thread that lives on is in a call of it
                 feed.close()
 

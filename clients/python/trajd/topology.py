@@ -54,9 +54,15 @@ def _narrowed(rank: int, world: int, first: int, count: int) -> Topology:
     return Topology(rank, world, tuple(range(first, first + count)))
 
 
+def _is_slurm_step(environment: Mapping[str, str]) -> bool:
+    return "SLURM_PROCID" in environment and "SLURM_NTASKS" in environment and "SLURM_STEP_ID" in environment
+
+
 def _from_torchrun(environment: Mapping[str, str], rank: int, world: int) -> Topology:
     if "LOCAL_RANK" not in environment or "LOCAL_WORLD_SIZE" not in environment:
-        return Topology(rank, world)
+        # torch.distributed that was given a rank by hand: which ranks are here, Slurm knows if it counts them alike
+        alike = _is_slurm_step(environment) and (_number(environment, "SLURM_PROCID"), _number(environment, "SLURM_NTASKS")) == (rank, world)
+        return _from_slurm(environment) if alike else Topology(rank, world)
     first = rank - _number(environment, "LOCAL_RANK")
     return _narrowed(rank, world, first, _number(environment, "LOCAL_WORLD_SIZE"))
 
@@ -83,7 +89,7 @@ def detect(environment: Optional[Mapping[str, str]] = None) -> Topology:
         return _from_torchrun(environment, distributed.get_rank(), distributed.get_world_size())
     if "RANK" in environment and "WORLD_SIZE" in environment:
         return _from_torchrun(environment, _number(environment, "RANK"), _number(environment, "WORLD_SIZE"))
-    if "SLURM_PROCID" in environment and "SLURM_NTASKS" in environment and "SLURM_STEP_ID" in environment:
+    if _is_slurm_step(environment):
         return _from_slurm(environment)
     return Topology()
 
