@@ -30,6 +30,7 @@ int cli_stats(int argc, char **argv);
 int cli_reload(int argc, char **argv);
 int cli_preprocess(int argc, char **argv);
 int cli_names(int argc, char **argv);
+int cli_plot(int argc, char **argv);
 int cli_resample(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 

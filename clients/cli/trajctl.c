@@ -16,6 +16,9 @@ const struct cli_command cli_commands[] = {
      "[--max-gap [STREAM=]TIME]... [--episodes ID,...|A..B] [--filter KEY] [--compress keep|none|gzip[:LEVEL]] [--threads N] [--dry-run] "
      "[--force] [--resume] [--json]",
      "every stream of HDF5 files onto one regular grid, each by its kind, into a new file of the same layout"},
+    {"plot", cli_plot,
+     "FILE STREAM [--layout NAME] [--episode ID] [--rate HZ] [--kind KIND] [--window TIME] [--from TIME] [--to TIME] [-o FILE.svg]",
+     "a stream as recorded and resampled, over time: on the terminal, or as SVG"},
     {"status", cli_status, "[--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]", "what a daemon is doing: feeds, workers, rates, stalls"},
     {"recv", cli_recv,
      "FEED [--count N] [--epoch N] [--next POSITION] [--rank R --world W] [--job NAME] [--credit N] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",

@@ -19,7 +19,7 @@
 
 enum { PATH_SIZE = 4096, THREADS_MAX = 64, WAIT_MS = 50, PROGRESS_MS = 250, COMMIT_MS = 1000, LEVEL_DEFAULT = 4 };
 
-static const uint64_t commit_bytes = UINT64_C(64) << 20;
+static const uint64_t commit_bytes = UINT64_C(16) << 20;
 static const uint64_t journal_bytes_max = UINT64_C(4) << 30;
 
 /* One rewriting under way. */
@@ -32,8 +32,10 @@ struct rewriting {
     uint32_t group_count;
     char partial[PATH_SIZE], journal_path[PATH_SIZE], spool_path[PATH_SIZE], folder[PATH_SIZE];
     int fd, journal_fd, spool_fd;
-    bool has_files;   /* partial files of this run exist */
-    bool began_rows;  /* and rows are in them */
+    bool has_files;   /* partial files exist, ours or of the run that is resumed */
+    bool is_empty;    /* made just now */
+    bool is_begun;    /* begun anew */
+    bool began_rows;  /* rows are in them */
     struct rewrite_journal_head head;
     struct rewrite_spool spool;
     bool has_spool;
@@ -143,6 +145,7 @@ static enum trajd_status open_partial(struct rewriting *r)
     }
     if (flock(r->fd, LOCK_EX | LOCK_NB) || fstat(r->fd, &held) || stat(r->partial, &named) || held.st_ino != named.st_ino)
         return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is at it", r->partial);
+    r->is_empty = !held.st_size;
     if (held.st_size && !r->options->resume)
         rewrite_note(r->options, "%s of an earlier run is begun anew (--resume would go on with it)", r->partial);
     r->has_files = true;
@@ -173,7 +176,7 @@ static enum trajd_status make_spool(struct rewriting *r)
             if (!dataset->is_compressed)
                 continue;
             r->spool.chunks[e][a] =
-                trajd_arena_alloc(&plan->arena, (episode->step_count / dataset->chunk_rows + 1) * sizeof *r->spool.chunks[e][a]);
+                trajd_arena_alloc(&plan->arena, rewrite_chunk_count(dataset, episode->step_count) * sizeof *r->spool.chunks[e][a]);
             if (!r->spool.chunks[e][a])
                 return no_memory(r);
         }
@@ -254,6 +257,8 @@ static enum trajd_status begin(struct rewriting *r)
 {
     enum trajd_status status = TRAJD_OK;
 
+    r->is_begun = true;
+    r->is_empty = false;
     if (ftruncate(r->fd, 0) || ftruncate(r->journal_fd, 0) || (r->has_spool && ftruncate(r->spool_fd, 0)))
         return io_error(r, r->partial);
     status = rewrite_skeleton_make(&r->plan, r->fd, &r->head.file_size, r->error);
@@ -473,11 +478,11 @@ static void clean_up(struct rewriting *r, enum trajd_status status)
     const bool full = status == TRAJD_ERR_IO && r->error &&
                       (r->error->foreign_code == ENOSPC || r->error->foreign_code == EDQUOT || r->error->foreign_code == EFBIG);
 
-    if (status && r->has_files && (full || !r->began_rows)) {
+    if (status && r->has_files && (full || (r->is_begun && !r->began_rows) || r->is_empty)) {
         unlink(r->partial);
         unlink(r->journal_path);
         unlink(r->spool_path);
-    } else if (status && r->has_files) {
+    } else if (status && r->began_rows && r->has_files) {
         rewrite_note(r->options, "%s is kept with %llu of %u episodes: --resume goes on with it", r->partial,
                      (unsigned long long)(r->report->episodes_resumed + r->committed_count), r->plan.episode_count);
     }

@@ -79,6 +79,15 @@ static enum trajd_status choose(const struct trajd_rewrite_options *options, con
     return TRAJD_OK;
 }
 
+/* A reader by the same layout misses what it requires. */
+static void tell_missing(const struct trajd_rewrite_options *options, const struct trajd_index *index, const struct choice *choices)
+{
+    for (uint32_t i = 0; i < index->stream_count; i++)
+        if (!choices[i].comes_along && !index->streams[i].optional)
+            rewrite_note(options, "layout %s requires %s, which is not taken: the output needs a layout without it", index->layout->name,
+                         index->streams[i].name);
+}
+
 static void start_choice(const struct trajd_index *index, const struct trajd_index_stream *stream, struct choice *choice)
 {
     choice->made.name = stream->name;
@@ -183,6 +192,9 @@ static void take_shape(struct rewrite_dataset *dataset, const struct trajd_array
     }
     dataset->source_bytes = dataset->elements * trajd_dtype_size(array->dtype);
     dataset->is_compressed = array->storage == TRAJD_STORAGE_CHUNKED && array->filter_count > 0;
+    dataset->chunk_rows = dataset->is_compressed ? array->chunk_shape[0] : 0;
+    for (uint32_t d = 1; d < array->rank && dataset->is_compressed; d++)
+        dataset->chunk_shape[d - 1] = array->chunk_shape[d];
 }
 
 /* Lanes of consecutive columns of one owner: plan stream numbers, UINT32_MAX where there is none. */
@@ -452,6 +464,8 @@ enum trajd_status rewrite_choose_streams(struct rewrite_plan *plan, struct trajd
         status = map_datasets(plan, error);
     if (!status)
         status = keep_streams(plan, index, choices, error);
+    if (!status)
+        tell_missing(options, index, choices);
     free(choices);
     return status;
 }

@@ -46,14 +46,6 @@ static uint64_t array_count(const struct rewrite_plan *plan)
     return count;
 }
 
-/* Chunks of one array. */
-static uint64_t chunk_count(const struct rewrite_plan *plan, const struct rewrite_episode *episode, uint32_t a)
-{
-    const struct rewrite_dataset *dataset = &plan->datasets[episode->arrays[a].dataset];
-
-    return dataset->is_compressed ? (episode->step_count + dataset->chunk_rows - 1) / dataset->chunk_rows : 0;
-}
-
 static enum trajd_status write_all(int fd, struct trajd_bytes *bytes, const char *path, struct trajd_error *error)
 {
     const off_t end = lseek(fd, 0, SEEK_END);
@@ -91,11 +83,11 @@ enum trajd_status rewrite_journal_append(int fd, const struct rewrite_plan *plan
     uint64_t count = 0;
 
     for (uint32_t a = 0; a < made->array_count; a++)
-        count += chunk_count(plan, made, a);
+        count += rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
     trajd_bytes_add_u64(&bytes, episode);
     trajd_bytes_add_u64(&bytes, count);
     for (uint32_t a = 0; a < made->array_count; a++)
-        for (uint64_t c = 0; c < chunk_count(plan, made, a); c++) {
+        for (uint64_t c = 0; c < rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count); c++) {
             trajd_bytes_add_u64(&bytes, chunks[a][c].offset);
             trajd_bytes_add_u32(&bytes, chunks[a][c].size);
             trajd_bytes_add_u32(&bytes, chunks[a][c].mask);
@@ -135,16 +127,17 @@ static bool read_record(struct reading *reading, const struct rewrite_plan *plan
 {
     const size_t begin = reading->at;
     const uint64_t episode = take(reading), count = take(reading);
+    const struct rewrite_episode *made = &plan->episodes[episode < plan->episode_count ? episode : 0];
     uint64_t expected = 0;
 
     if (reading->failed || episode >= plan->episode_count)
         return false;
-    for (uint32_t a = 0; a < plan->episodes[episode].array_count; a++)
-        expected += chunk_count(plan, &plan->episodes[episode], a);
+    for (uint32_t a = 0; a < made->array_count; a++)
+        expected += rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
     if (count != expected)
         return false;
-    for (uint32_t a = 0; a < plan->episodes[episode].array_count; a++)
-        for (uint64_t c = 0; c < chunk_count(plan, &plan->episodes[episode], a); c++) {
+    for (uint32_t a = 0; a < made->array_count; a++)
+        for (uint64_t c = 0; c < rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count); c++) {
             const uint64_t offset = take(reading), rest = take(reading);
             const struct rewrite_chunk chunk = {offset, (uint32_t)rest, (uint32_t)(rest >> 32)};
             if (reading->failed || !chunks || offset > spool_size || chunk.size > spool_size - offset)

@@ -9,7 +9,7 @@
 #include "daemon/base/yaml.h"
 #include "daemon/dataset/digest.h"
 
-enum { NOTE_SIZE = 1024, CHUNK_BYTES = 64 << 10, KEYS_MAX = 256 };
+enum { NOTE_SIZE = 1024, CHUNK_BYTES = 64 << 10, CHUNK_BLOCK_BYTES_MAX = 64 << 20, KEYS_MAX = 256 };
 
 static const size_t plan_bytes_max = (size_t)2 << 30;
 static const uint64_t steps_max = UINT64_C(1) << 40; /* of one episode */
@@ -378,12 +378,25 @@ static enum trajd_status check_options(const struct trajd_rewrite_options *optio
     return TRAJD_OK;
 }
 
-/* Chunks of whole rows: reading one row inflates no more than the rows beside it. */
+uint64_t rewrite_chunk_count(const struct rewrite_dataset *dataset, uint64_t step_count)
+{
+    return dataset->is_compressed ? (step_count + dataset->chunk_rows - 1) / dataset->chunk_rows * dataset->tile_count : 0;
+}
+
+/* The input's chunks where it has some, so that it packs as well (pictures are cut into tiles that hold many frames); else whole rows. */
 static void choose_chunks(struct rewrite_plan *plan)
 {
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
         struct rewrite_dataset *dataset = &plan->datasets[d];
-        dataset->chunk_rows = dataset->row_bytes < CHUNK_BYTES ? CHUNK_BYTES / dataset->row_bytes : 1;
+        const bool takes = dataset->chunk_rows && dataset->chunk_rows <= CHUNK_BLOCK_BYTES_MAX / dataset->row_bytes;
+        if (!takes)
+            dataset->chunk_rows = dataset->row_bytes < CHUNK_BYTES ? CHUNK_BYTES / dataset->row_bytes : 1;
+        dataset->tile_count = 1;
+        for (uint32_t i = 0; i < dataset->rank; i++) {
+            if (!takes || dataset->chunk_shape[i] > dataset->shape[i])
+                dataset->chunk_shape[i] = dataset->shape[i];
+            dataset->tile_count *= (dataset->shape[i] + dataset->chunk_shape[i] - 1) / dataset->chunk_shape[i];
+        }
     }
 }
 

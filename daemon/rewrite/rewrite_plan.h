@@ -30,7 +30,9 @@ struct rewrite_dataset {
     uint64_t stamps_column; /* which is overwritten by the grid's times; REWRITE_NO_COLUMN: none */
     enum trajd_stamp_unit stamps_unit;
     bool is_compressed;
-    uint64_t chunk_rows; /* of a compressed one */
+    uint64_t chunk_rows; /* of a compressed one: its chunks are so many rows, less where an episode has fewer, */
+    uint64_t chunk_shape[TRAJD_ARRAY_MAX_RANK]; /* of so much of each, */
+    uint64_t tile_count;                        /* and so many lie side by side */
     int64_t max_gap_ns; /* the least over its streams; < 0: none */
     uint32_t lane_count;
     struct rewrite_lane *lanes;
@@ -85,6 +87,9 @@ static inline int64_t rewrite_row_ns(const struct trajd_episode_clock *clock, in
 {
     return clock->stamps_ns ? clock->stamps_ns[row] : clock->start_ns + trajd_rate_row_ns(clock->rate, row);
 }
+
+/* Chunks of an episode's dataset: row-major over blocks of rows and the tiles of each. 0 where it is not compressed. */
+uint64_t rewrite_chunk_count(const struct rewrite_dataset *dataset, uint64_t step_count);
 
 /* The last of `rows` rows at or before x, or -1. */
 int64_t rewrite_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x);

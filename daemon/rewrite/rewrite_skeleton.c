@@ -250,16 +250,33 @@ static void put_label(struct child *child, const struct trajd_index *index, cons
     trajd_bytes_add_text(&child->frame, label);
 }
 
-/* Streams that are not taken are no surprise; neither are the stamps of clocks that nobody needs. */
+/* Whether a dataset is a stream, taken or not, or times: its absence from the output is no surprise. */
+static bool is_known(const struct trajd_index *index, uint32_t dataset)
+{
+    for (uint32_t s = 0; s < index->stream_count; s++)
+        if (index->streams[s].dataset_index == dataset)
+            return true;
+    for (uint32_t k = 0; k < index->clock_count; k++) {
+        const struct trajd_layout_clock *clock = &index->layout->clocks[k];
+        if ((clock->stamps_path && !strcmp(clock->stamps_path, index->datasets[dataset].path)) ||
+            (clock->start_path && !strcmp(clock->start_path, index->datasets[dataset].path)))
+            return true;
+    }
+    return false;
+}
+
 static void put_known(struct child *child, const struct trajd_index *index, const struct trajd_episode *episode)
 {
-    uint32_t rows = 0;
+    uint32_t known = 0, rows = 0;
 
-    trajd_bytes_add_u32(&child->frame, index->dataset_count);
     for (uint32_t d = 0; d < index->dataset_count; d++) {
-        trajd_bytes_add_text(&child->frame, index->datasets[d].path);
+        known += is_known(index, d);
         rows += episode->arrays[d].storage != TRAJD_STORAGE_ABSENT;
     }
+    trajd_bytes_add_u32(&child->frame, known);
+    for (uint32_t d = 0; d < index->dataset_count; d++)
+        if (is_known(index, d))
+            trajd_bytes_add_text(&child->frame, index->datasets[d].path);
     trajd_bytes_add_u32(&child->frame, rows);
     for (uint32_t d = 0; d < index->dataset_count; d++)
         if (episode->arrays[d].storage != TRAJD_STORAGE_ABSENT)
@@ -280,6 +297,8 @@ static void put_datasets(struct child *child, const struct rewrite_episode *made
         for (uint32_t d = 0; d < dataset->rank; d++)
             trajd_bytes_add_u64(&child->frame, dataset->shape[d]);
         trajd_bytes_add_u64(&child->frame, dataset->is_compressed ? dataset->chunk_rows : 0);
+        for (uint32_t d = 0; d < dataset->rank; d++)
+            trajd_bytes_add_u64(&child->frame, dataset->chunk_shape[d]);
         put_u8(child, (uint8_t)(options->compress_level ? options->compress_level < 9 ? options->compress_level : 9 : LEVEL_DEFAULT));
     }
 }
@@ -612,10 +631,25 @@ enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint6
     return status ? status : check_offsets(plan, *size_bytes, error);
 }
 
+/* Where a chunk begins in the dataset. */
+static void put_place(struct child *child, const struct rewrite_dataset *dataset, uint64_t chunk)
+{
+    uint64_t place[TRAJD_ARRAY_MAX_RANK] = {0}, tile = chunk % dataset->tile_count;
+
+    for (uint32_t d = dataset->rank; d-- > 0;) {
+        const uint64_t extent = (dataset->shape[d] + dataset->chunk_shape[d] - 1) / dataset->chunk_shape[d];
+        place[d] = tile % extent * dataset->chunk_shape[d];
+        tile /= extent;
+    }
+    trajd_bytes_add_u64(&child->frame, chunk / dataset->tile_count * dataset->chunk_rows);
+    for (uint32_t d = 0; d < dataset->rank; d++)
+        trajd_bytes_add_u64(&child->frame, place[d]);
+}
+
 static void put_chunks(struct child *child, const struct rewrite_episode *made, uint32_t a, const struct rewrite_chunk *chunks)
 {
     const struct rewrite_dataset *dataset = &child->plan->datasets[made->arrays[a].dataset];
-    const uint64_t count = (made->step_count + dataset->chunk_rows - 1) / dataset->chunk_rows;
+    const uint64_t count = rewrite_chunk_count(dataset, made->step_count);
     char group[PATH_SIZE], path[2 * PATH_SIZE];
 
     rewrite_episode_path(child->plan->options->indexes[made->source], made->id, group, sizeof group);
@@ -624,7 +658,7 @@ static void put_chunks(struct child *child, const struct rewrite_episode *made, 
     put_u8(child, (uint8_t)(dataset->rank + 1));
     trajd_bytes_add_u64(&child->frame, count);
     for (uint64_t c = 0; c < count; c++) {
-        trajd_bytes_add_u64(&child->frame, c * dataset->chunk_rows);
+        put_place(child, dataset, c);
         trajd_bytes_add_u64(&child->frame, chunks[c].offset);
         trajd_bytes_add_u32(&child->frame, chunks[c].size);
         trajd_bytes_add_u32(&child->frame, chunks[c].mask);

@@ -6,14 +6,14 @@
  *     OUTPUT   the new file's descriptor. Answer: READY, once the file is begun and the sandbox stands
  *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first. What stands beside the episodes is copied from the first
  *     EPISODE  text source, target, label; u64 steps; u32 n, text known[n]; u32 n, u64 row_counts[n]; u32 n, dataset[n]; u32 n, start[n]
- *                  dataset := text path, u8 dtype, u8 rank, u64 shape[rank], u64 chunk_rows, u8 level
+ *                  dataset := text path, u8 dtype, u8 rank, u64 shape[rank], u64 chunk[rank], u8 level     chunk[0] 0: contiguous
  *                  start   := text path, i64 ns, u8 unit
  *              Answer: OFFSETS, u64[n of datasets]: where their rows go in the file; UINT64_MAX for one in chunks
  *     MASKS    text folder; u32 n, key[n]; key := text name, u32 n, text episodes[n]
  *     FINISH   u64 steps, episodes; u32 n, rate[n]; text provenance; rate := text object@name, json, value
  *              Answer: DONE, u64 the file's size. The file is whole but for its rows
  *     CHUNKS   the descriptor of the file with compressed chunks; u32 n, array[n], after an OUTPUT with is_new 0
- *                  array := text path, u8 rank, u64 n, chunk[n]; chunk := u64 place, u64 offset, u32 size, u32 mask
+ *                  array := text path, u8 rank, u64 n, chunk[n]; chunk := u64 place[rank], u64 offset, u32 size, u32 mask
  *              Answer: DONE when all are in the file
  *
  * `known` are paths below the episode that are neither copied nor told of. Other datasets are told of (NOTE) when their rows are as many

@@ -51,19 +51,18 @@ static hid_t file_type(enum trajd_dtype dtype)
 
 /* ---- datasets of the recipe ---- */
 
-static hid_t creation_of(uint8_t rank, const hsize_t *shape, uint64_t chunk_rows, uint8_t level, enum trajd_dtype dtype)
+static hid_t creation_of(uint8_t rank, const hsize_t *shape, hsize_t *chunk, uint8_t level, enum trajd_dtype dtype)
 {
     const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    hsize_t chunk[RANK_MAX];
 
     H5Pset_obj_track_times(creation, 0);
-    if (!chunk_rows) {
+    if (!chunk[0]) {
         H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);
         H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
         return creation;
     }
-    memcpy(chunk, shape, rank * sizeof *chunk);
-    chunk[0] = chunk_rows < shape[0] ? chunk_rows : shape[0];
+    if (chunk[0] > shape[0])
+        chunk[0] = shape[0];
     H5Pset_chunk(creation, rank, chunk);
     if (trajd_dtype_size(dtype) > 1)
         H5Pset_shuffle(creation);
@@ -84,10 +83,9 @@ static hid_t source_of(const struct episode *episode, const char *path)
 static bool make_dataset(struct episode *episode, struct trajd_writer_frame *frame, uint64_t *offset)
 {
     char path[TRAJD_WRITER_PATH_SIZE];
-    hsize_t shape[RANK_MAX] = {0};
+    hsize_t shape[RANK_MAX] = {0}, chunk[RANK_MAX] = {0};
     uint8_t rank, level;
     enum trajd_dtype dtype;
-    uint64_t chunk_rows;
     hid_t source, type = -1, space = -1, creation = -1, links, made = -1;
     haddr_t address = HADDR_UNDEF;
 
@@ -96,26 +94,27 @@ static bool make_dataset(struct episode *episode, struct trajd_writer_frame *fra
     rank = trajd_writer_u8(frame);
     for (uint8_t d = 0; d < rank && rank <= RANK_MAX; d++)
         shape[d] = trajd_writer_u64(frame);
-    chunk_rows = trajd_writer_u64(frame);
+    for (uint8_t d = 0; d < rank && rank <= RANK_MAX; d++)
+        chunk[d] = trajd_writer_u64(frame);
     level = trajd_writer_u8(frame);
     if (frame->failed || !rank || rank > RANK_MAX)
         return trajd_writer_fail("a dataset of the recipe cannot be read");
     source = source_of(episode, path);
     type = dtype == TRAJD_BOOL && source >= 0 ? H5Dget_type(source) : file_type(dtype);
     space = H5Screate_simple(rank, shape, NULL);
-    creation = creation_of(rank, shape, chunk_rows, level, dtype);
+    creation = creation_of(rank, shape, chunk, level, dtype);
     links = H5Pcreate(H5P_LINK_CREATE);
     H5Pset_create_intermediate_group(links, 1);
     if (type >= 0 && space >= 0)
         made = H5Dcreate2(episode->to, path, type, space, links, creation, H5P_DEFAULT);
     if (made >= 0 && source >= 0)
         trajd_writer_copy_attributes(episode->writer, source, made, path);
-    if (made >= 0 && !chunk_rows)
+    if (made >= 0 && !chunk[0])
         address = H5Dget_offset(made);
     *offset = address == HADDR_UNDEF ? UINT64_MAX : address;
     H5Pclose(links);
     H5Pclose(creation);
-    if (made < 0 || (!chunk_rows && address == HADDR_UNDEF)) {
+    if (made < 0 || (!chunk[0] && address == HADDR_UNDEF)) {
         trajd_writer_fail(path);
         made = made < 0 ? -1 : (H5Dclose(made), -1);
     }
@@ -216,7 +215,7 @@ static void take_other_dataset(struct episode *episode, hid_t from, hid_t to, co
         return;
     if (is_per_step(episode, dataset)) {
         if (++episode->writer->left_out <= PER_STEP_NOTES_MAX)
-            trajd_writer_note(episode->writer, "%s: %s: the layout has no stream for it: left out", episode->label, path);
+            trajd_writer_note(episode->writer, "%s: %s: no stream of the layout has it, or it is empty: left out", episode->label, path);
         else if (episode->writer->left_out == PER_STEP_NOTES_MAX + 1)
             trajd_writer_note(episode->writer, "more datasets without a stream are left out");
     } else if (H5Dget_storage_size(dataset) > COPY_BYTES_MAX) {

@@ -275,11 +275,16 @@ bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame 
 
 static bool write_chunk(struct trajd_writer_frame *frame, int fd, hid_t dataset, uint8_t rank, uint8_t **buffer, size_t *capacity)
 {
-    hsize_t place[RANK_MAX] = {trajd_writer_u64(frame)};
-    const uint64_t offset = trajd_writer_u64(frame);
-    const uint32_t size = trajd_writer_u32(frame), mask = trajd_writer_u32(frame);
+    hsize_t place[RANK_MAX] = {0};
+    uint64_t offset;
+    uint32_t size, mask;
     size_t have = 0;
 
+    for (uint8_t d = 0; d < rank && rank <= RANK_MAX; d++)
+        place[d] = trajd_writer_u64(frame);
+    offset = trajd_writer_u64(frame);
+    size = trajd_writer_u32(frame);
+    mask = trajd_writer_u32(frame);
     if (frame->failed || rank > RANK_MAX || size > CHUNK_BYTES_MAX)
         return false;
     if (size > *capacity) {

@@ -1,13 +1,22 @@
 """trajctl resample: the output's values against numpy and scipy, its structure against the input's, and what bad input gets."""
+import fcntl
 import json
+import os
+import pathlib
+import re
+import shutil
+import signal
 import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
 
 import h5py
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation, Slerp
 
-from conftest import BUILD, RECORDINGS
+from conftest import BUILD, RECORDINGS, ROOT, wait_for
 
 TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 
@@ -117,3 +126,495 @@ def test_values(tmp_path, demo_file, rate):
             assert list(made["mask"][key]) == [n for n in source["mask"][key] if n.decode() in made["data"]]
         how = json.loads(made.attrs["trajd_resample"])
         assert how["rate"] == f"{rate}/1" and how["streams"]["pose_quat"]["kind"] == "slerp xyzw" and how["sources"] == [str(demo_file)]
+
+
+# ---- structure ----
+
+def same_content(a, b):
+    """Every dataset and attribute of two files, byte for byte."""
+    def names(file):
+        found = []
+        file.visititems(lambda name, item: found.append(name))
+        return found
+
+    with h5py.File(a) as left, h5py.File(b) as right:
+        assert names(left) == names(right)
+        for name in ["/"] + names(left):
+            assert {k: repr(v) for k, v in left[name].attrs.items()} == {k: repr(v) for k, v in right[name].attrs.items()}, name
+            if isinstance(left[name], h5py.Dataset):
+                assert left[name].dtype == right[name].dtype and left[name][...].tobytes() == right[name][...].tobytes(), name
+
+
+@pytest.fixture(scope="module")
+def packed_file(tmp_path_factory):
+    """Compressed as robomimic compresses, with pictures."""
+    path = tmp_path_factory.mktemp("packed") / "packed.hdf5"
+    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "6", "--gzip", "--images"], check=True,
+                   env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}, stdout=subprocess.DEVNULL)
+    return path
+
+
+def test_pictures_and_compression(tmp_path, packed_file):
+    packed, plain, small = tmp_path / "packed.hdf5", tmp_path / "plain.hdf5", tmp_path / "small.hdf5"
+    resample(packed_file, "-o", packed, "--rate", 12, "--layout", "demo")
+    resample(packed_file, "-o", plain, "--rate", 12, "--layout", "demo", "--compress", "none")
+    with h5py.File(packed_file) as source, h5py.File(packed) as a, h5py.File(plain) as b:
+        for name in a["data"]:
+            was, image = source["data"][name], a["data"][name]["obs/agentview_image"]
+            at = demo_grid(was, 12)
+            assert np.array_equal(image[...], previous(demo_stamps(was, "actions"), was["obs/agentview_image"][...], at))
+            assert image.compression == "gzip" and image.chunks[1:] == was["obs/agentview_image"].chunks[1:]
+            assert b["data"][name]["obs/agentview_image"].compression is None
+            for stream in ("actions", "joint_pos", "pose_quat", "obs/agentview_image"):
+                assert np.array_equal(a["data"][name][stream][...], b["data"][name][stream][...])
+    resample(plain, "-o", small, "--rate", 12, "--layout", "demo", "--compress", "gzip:9")
+    with h5py.File(small) as a, h5py.File(plain) as b:
+        for name in a["data"]:
+            assert a["data"][name]["actions"].compression_opts == 9
+            assert np.array_equal(a["data"][name]["obs/agentview_image"][...], b["data"][name]["obs/agentview_image"][...])
+            assert np.array_equal(a["data"][name]["pose_t"][...], b["data"][name]["pose_t"][...])
+
+
+def test_rate_of_the_source_is_the_identity(tmp_path, demo_file):
+    """On the source's own grid nothing changes, and doing it again changes nothing."""
+    once, twice = tmp_path / "once.hdf5", tmp_path / "twice.hdf5"
+    streams = "actions,obs/*,rewards,dones"
+    done = resample(demo_file, "-o", once, "--rate", 20, "--layout", "demo", "--streams", streams)
+    assert "layout demo requires joint_pos" in done.stderr
+    with h5py.File(demo_file) as source, h5py.File(once) as made:
+        assert sorted(made["data"]) == sorted(source["data"])
+        for name, group in made["data"].items():
+            assert "joint_pos" not in group and "joint_t" not in group
+            for stream in ("actions", "obs/robot0_eef_pos", "obs/robot0_eef_quat", "obs/object", "dones"):
+                assert np.array_equal(group[stream][...], source["data"][name][stream][...])
+    resample(once, "-o", twice, "--rate", 20, "--streams", streams)
+    with h5py.File(once) as a, h5py.File(twice) as b:
+        for name in a["data"]:
+            assert a["data"][name]["obs/robot0_eef_quat"][...].tobytes() == b["data"][name]["obs/robot0_eef_quat"][...].tobytes()
+
+
+def write_robomimic(path, lengths, seed=0, spoil=lambda file: None):
+    """As robomimic writes it."""
+    random = np.random.default_rng(seed)
+    with h5py.File(path, "w") as file:
+        data = file.create_group("data")
+        data.attrs["total"] = sum(lengths)
+        data.attrs["env_args"] = json.dumps({"env_name": "Lift", "type": 1, "env_kwargs": {"control_freq": 20, "controller": {"kp": 150}}})
+        for i, rows in enumerate(lengths):
+            group = data.create_group(f"demo_{i}")
+            group.attrs["num_samples"] = rows
+            group.attrs["model_file"] = "<mujoco>" + "x" * 70000 + "</mujoco>"
+            group["actions"] = random.normal(size=(rows, 7))
+            group["rewards"] = random.normal(size=rows)
+            group["dones"] = (np.arange(rows) == rows - 1).astype(np.int64)
+            group["states"] = random.normal(size=(rows, 20))
+            for folder in ("obs", "next_obs"):
+                quaternions = np.cumsum(random.normal(scale=0.05, size=(rows, 4)), axis=0) + [0, 0, 0, 1]
+                group[f"{folder}/robot0_eef_quat"] = quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)
+                group[f"{folder}/robot0_eef_pos"] = random.normal(size=(rows, 3))
+                group[f"{folder}/agentview_image"] = random.integers(0, 255, size=(rows, 16, 16, 3), dtype=np.uint8)
+            group["datagen_info/eef_pose"] = random.normal(size=(rows, 4, 4))
+            group["task_description"] = "lift the cube"
+            group["calibration"] = np.eye(3)
+        file["meta/table"] = np.arange(5)
+        spoil(file)
+
+
+def sequence(file, demo, index, keys, frames, length):
+    """What robomimic's SequenceDataset makes of a window: rows [index - frames + 1, index + length), held at both ends."""
+    rows = int(file["data"][demo].attrs["num_samples"])
+    at = np.clip(np.arange(index - frames + 1, index + length), 0, rows - 1)
+    return {key: file["data"][demo][key][...][at] for key in keys}
+
+
+def test_robomimic(tmp_path):
+    """Its reader's own steps: the mask, num_samples, env_args, windows of every key."""
+    path, out = tmp_path / "lift.hdf5", tmp_path / "out.hdf5"
+
+    def masks(file):
+        file["mask/train"] = np.array(["demo_0", "demo_2"], dtype="S")
+        file["mask/valid"] = np.array(["demo_1"], dtype="S")
+
+    write_robomimic(path, [50, 31, 8], spoil=masks)
+    done = resample(path, "-o", out, "--rate", 10)
+    assert "datagen_info/eef_pose" in done.stderr and "calibration" not in done.stderr
+    with h5py.File(path) as source, h5py.File(out, swmr=True, libver="latest") as made:
+        demos = [name.decode() for name in made["mask/train"][...]]
+        assert demos == ["demo_0", "demo_2"] and [n.decode() for n in made["mask/valid"][...]] == ["demo_1"]
+        assert [made["data"][d].attrs["num_samples"] for d in demos] == [25, 4] and made["data"].attrs["total"] == 25 + 16 + 4
+        env = json.loads(made["data"].attrs["env_args"])
+        assert env == {"env_name": "Lift", "type": 1, "env_kwargs": {"control_freq": 10, "controller": {"kp": 150}}}
+        assert made["data/demo_0"].attrs["model_file"] == source["data/demo_0"].attrs["model_file"]
+        assert made["data/demo_0/task_description"][()] == b"lift the cube" and np.array_equal(made["data/demo_0/calibration"], np.eye(3))
+        assert np.array_equal(made["meta/table"], np.arange(5)) and "eef_pose" not in made["data/demo_0/datagen_info"]
+        keys = ["actions", "obs/robot0_eef_pos", "obs/robot0_eef_quat", "next_obs/agentview_image", "dones"]
+        for index in (0, 7, 24):
+            window = sequence(made, "demo_0", index, keys, 2, 4)
+            for key in keys:  # half the rate: every other row, for every kind
+                rows = 2 * np.clip(np.arange(index - 1, index + 4), 0, 24)
+                assert np.array_equal(window[key], source["data/demo_0"][key][...][rows]), key
+
+
+def test_several_inputs(tmp_path):
+    first, second, other, out = (tmp_path / name for name in ("a.hdf5", "b.hdf5", "other.hdf5", "out.hdf5"))
+    mask = lambda file: file.create_dataset("mask/train", data=np.array(["demo_1"], dtype="S"))
+    write_robomimic(first, [10, 12], spoil=mask)
+    write_robomimic(second, [14, 16, 18], seed=1, spoil=mask)
+
+    def add(file):
+        for group in file["data"].values():
+            group["obs/wrist_pos"] = np.zeros((len(group["actions"]), 3))
+
+    write_robomimic(other, [10], spoil=add)
+    done = resample(first, second, "-o", out, "--rate", 40)
+    assert "numbered anew" in done.stderr
+    with h5py.File(first) as a, h5py.File(second) as b, h5py.File(out) as made:
+        sources = [a["data/demo_0"], a["data/demo_1"], b["data/demo_0"], b["data/demo_1"], b["data/demo_2"]]
+        assert sorted(made["data"]) == [f"demo_{i}" for i in range(5)]
+        for i, was in enumerate(sources):
+            group = made[f"data/demo_{i}"]
+            assert np.array_equal(group["actions"][::2], was["actions"][...]) and len(group["actions"]) == 2 * len(was["actions"]) - 1
+            assert group.attrs["trajd_source"] == f"{'a' if i < 2 else 'b'}.hdf5:demo_{i if i < 2 else i - 2}"
+        assert [n.decode() for n in made["mask/train"][...]] == ["demo_1", "demo_3"]
+    message = refused(first, other, "-o", tmp_path / "no.hdf5", "--rate", 40)
+    assert "obs/wrist_pos" in message and "other.hdf5" in message and "--streams" in message
+    resample(first, other, "-o", tmp_path / "chosen.hdf5", "--rate", 40, "--streams", "actions,obs/robot0_*")
+    with h5py.File(tmp_path / "chosen.hdf5") as made:
+        assert len(made["data"]) == 3 and set(made["data/demo_2/obs"]) == {"robot0_eef_pos", "robot0_eef_quat"}
+
+
+def test_rules(tmp_path, demo_file):
+    out = tmp_path / "out.hdf5"
+    resample(demo_file, "-o", out, "--rate", 10, "--layout", "demo", "--kind", "pose_pos=previous", "--kind", "joint_pos=mean", "--window",
+             "joint_pos=40ms", "--kind", "pose_quat=nearest", "--dtype", "float32", "--dtype", "pose_pos=float64", "--episodes", "0..4",
+             "--filter", "train")
+    with h5py.File(demo_file) as source, h5py.File(out) as made:
+        train = [n.decode() for n in source["mask/train"][...]]
+        wanted = [n for n in source["data"] if int(n[5:]) <= 4 and n in train and demo_grid(source["data"][n], 10) is not None]
+        assert sorted(made["data"]) == sorted(wanted)
+        for name, group in made["data"].items():
+            was, at = source["data"][name], demo_grid(source["data"][name], 10)
+            stamps = was["pose_t"][...]
+            assert group["pose_pos"].dtype == np.float64 and np.array_equal(group["pose_pos"], previous(stamps, was["pose_pos"][...], at))
+            low = rows_before(stamps, at)
+            high = np.minimum(low + 1, len(stamps) - 1)
+            near = np.where(2 * (at - stamps[low]) < stamps[high] - stamps[low], low, high)
+            assert np.array_equal(group["pose_quat"], was["pose_quat"][...][near].astype(np.float32))
+            assert group["actions"].dtype == np.float32 and group["dones"].dtype == np.int64
+            stamps, joints = was["joint_t"][...], was["joint_pos"][...].astype(float)
+            for t, x in enumerate(at):
+                inside = (stamps > x - 40_000_000) & (stamps <= x)
+                assert np.allclose(group["joint_pos"][t], joints[inside].mean(axis=0), atol=1e-6)
+
+
+# ---- a run that is cut ----
+
+@pytest.fixture
+def fast_path():
+    """A folder in memory where there is one: hundreds of MB are synced here."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        yield pathlib.Path(folder)
+
+
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory):
+    """Enough to be caught in the middle of."""
+    path = tmp_path_factory.mktemp("long") / "long.hdf5"
+    random = np.random.default_rng(3)
+    with h5py.File(path, "w") as file:
+        rows = random.normal(size=(12000, 50)).astype(np.float32)
+        for i in range(24):
+            file[f"data/demo_{i}/obs/wide"] = rows + i
+            file[f"data/demo_{i}/actions"] = rows[:, :7].astype(float)
+    return path
+
+
+HEAD = 8 * (5 + 2 * 24 + 1)  # of the journal: its words, two datasets an episode, a digest
+
+
+def cut(out, number, *arguments):
+    """A run of long_file that gets the signal once some of its episodes are safe; its exit status and output."""
+    journal = pathlib.Path(f"{out}.partial.journal")
+    for _ in range(10):
+        process = subprocess.Popen([TRAJCTL, "resample", *map(str, arguments), "-o", out, "--json"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size > HEAD), 60, "an episode")
+        process.send_signal(number)
+        text, errors = process.communicate(timeout=60)
+        if process.returncode:
+            return process.returncode, text, errors
+        pathlib.Path(out).unlink()  # too late: it was finished
+    raise AssertionError("it was never caught in the middle")
+
+
+@pytest.mark.parametrize("compress", ["none", "gzip:1"])
+def test_killed_and_resumed(fast_path, long_file, compress):
+    whole, out = fast_path / "whole.hdf5", fast_path / "cut.hdf5"
+    options = ["--rate", 25, "--compress", compress]
+    resample(long_file, "-o", whole, *options)
+    assert cut(out, signal.SIGKILL, long_file, *options)[0] == -signal.SIGKILL and not out.exists()
+    partial = fast_path / "cut.hdf5.partial"
+    assert not h5py.is_hdf5(partial)
+    other = resample(long_file, "-o", out, "--rate", 26, "--compress", compress, "--resume", check=False)
+    assert other.returncode == 1 and "other inputs or options" in other.stderr and partial.exists()
+    done = resample(long_file, "-o", out, *options, "--resume", "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert 0 < events[-1]["episodes_resumed"] < 24
+    assert events[-1]["episodes_resumed"] + events[-1]["episodes_written"] == 24
+    same_content(whole, out)
+    assert compress != "none" or whole.read_bytes() == out.read_bytes()
+    assert sorted(path.name for path in fast_path.iterdir()) == ["cut.hdf5", "whole.hdf5"]
+
+
+def test_interrupted(fast_path, long_file):
+    """Ctrl-C: the partial file is kept, and said so; a run without --resume begins anew."""
+    out = fast_path / "out.hdf5"
+    status, text, errors = cut(out, signal.SIGINT, long_file, "--rate", 25)
+    assert status == 1 and "interrupted" in errors and "--resume" in text and not out.exists()
+    with open(fast_path / "out.hdf5.partial", "r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "another run" in refused(long_file, "-o", out, "--rate", 25)
+    done = resample(long_file, "-o", out, "--rate", 25)
+    assert "begun anew" in done.stderr and out.exists() and len(list(fast_path.iterdir())) == 1
+
+
+def test_a_damaged_journal_is_not_believed(fast_path, long_file):
+    out, whole = fast_path / "out.hdf5", fast_path / "whole.hdf5"
+    resample(long_file, "-o", whole, "--rate", 25)
+    cut(out, signal.SIGKILL, long_file, "--rate", 25)
+    journal = fast_path / "out.hdf5.partial.journal"
+    records = (journal.stat().st_size - HEAD) // 24  # episode, 0 chunks, digest
+    bytes_ = bytearray(journal.read_bytes()[:HEAD + 24 * records])
+    bytes_[-5] ^= 0x40  # the last record's digest: one episode less
+    journal.write_bytes(bytes_)
+    done = resample(long_file, "-o", out, "--rate", 25, "--resume", "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["episodes_resumed"] == records - 1
+    assert out.read_bytes() == whole.read_bytes()
+    cut(out, signal.SIGKILL, long_file, "--rate", 25, "--force")
+    journal.write_bytes(journal.read_bytes()[:100])  # the head is cut: nothing is known
+    done = resample(long_file, "-o", out, "--rate", 25, "--resume", "--force", "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["episodes_resumed"] == 0 and "nothing to resume" in done.stdout
+    assert out.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.skipif(bool(os.environ.get("LD_PRELOAD")), reason="instrumented memory says nothing")
+def test_memory_does_not_grow_with_an_episode(fast_path):
+    """One episode of 90 MB read and 180 MB written, and pictures of 32 and 64 MB, packed then."""
+    path = fast_path / "one.hdf5"
+    with h5py.File(path, "w") as file:
+        wide = file.create_dataset("data/demo_0/obs/wide", (400_000, 50), np.float32)
+        file["data/demo_0/actions"] = np.zeros((400_000, 7), np.float32)
+        image = file.create_dataset("data/demo_0/obs/a_image", (1500, 84, 84, 3), np.uint8)
+        for begin in range(0, 400_000, 100_000):
+            wide[begin:begin + 100_000] = np.full((100_000, 50), begin, np.float32)
+        image[...] = np.full(image.shape, 7, np.uint8)
+    peaks = []
+    for streams, compress in (("actions,obs/wide", "none"), ("obs/a_image", "gzip:1")):
+        process = subprocess.Popen([TRAJCTL, "resample", path, "-o", fast_path / "out.hdf5", "--rate", "40", "--streams", streams, "--force",
+                                    "--compress", compress], stdout=subprocess.DEVNULL)
+        peak = 0
+        while process.poll() is None:  # its own count, since getrusage counts what it was forked from
+            found = re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{process.pid}/status").read_text())
+            peak = int(found[1]) / 1024 if found else peak
+        assert process.returncode == 0 and peak
+        peaks.append(peak)
+    assert max(peaks) < 90, peaks
+
+
+# ---- what bad input gets ----
+
+def test_places(tmp_path, demo_file):
+    source, out = tmp_path / "source.hdf5", tmp_path / "out.hdf5"
+    shutil.copy(demo_file, source)
+    before = source.read_bytes()
+    (tmp_path / "soft.hdf5").symlink_to(source)
+    os.link(source, tmp_path / "hard.hdf5")
+    for name in ("source.hdf5", "soft.hdf5", "hard.hdf5"):
+        for force in ([], ["--force"]):
+            assert "is an input" in refused(source, "-o", tmp_path / name, "--rate", 10, *force)
+    assert source.read_bytes() == before
+    out.write_text("precious")
+    assert "--force" in refused(source, "-o", out, "--rate", 10) and out.read_text() == "precious"
+    assert "is a folder" in refused(source, "-o", tmp_path, "--rate", 10)
+    assert "No such file" in refused(source, "-o", tmp_path / "nowhere" / "out.hdf5", "--rate", 10)
+    assert "Not a directory" in refused(source, "-o", source / "out.hdf5", "--rate", 10)
+    assert "/proc/out.hdf5" in refused(source, "-o", "/proc/out.hdf5", "--rate", 10)  # not to be written in, even by root
+    resample(source, "-o", out, "--rate", 10, "--force")
+    assert h5py.is_hdf5(out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hard.hdf5", "out.hdf5", "soft.hdf5", "source.hdf5"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted by root alone")
+@pytest.mark.parametrize("compress", ["none", "gzip:1"])
+def test_disk_full(tmp_path, long_file, compress):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", disk]).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        message = refused(long_file, "-o", disk / "out.hdf5", "--rate", 25, "--compress", compress)
+        assert "No space left" in message and "out.hdf5" in message
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("arguments, word", [
+    (["--rate", "0"], "no rate"), (["--rate", "-5"], "no rate"), (["--rate", "fast"], "no rate"), (["--rate", "1e9"], "no rate"),
+    (["--rate", "2000000"], "1000000 Hz"), ([], "--rate is missing"), (["--rate", "10", "--streams", "obs/robot0_eef_poss"], "did you mean obs/robot0_eef_pos?"),
+    (["--rate", "10", "--kind", "obs/robot0_eef_pos=liner"], "did you mean linear?"), (["--rate", "10", "--kind", "linear"], "STREAM=VALUE"),
+    (["--rate", "10", "--kind", "actionz=linear"], "did you mean actions?"), (["--rate", "10", "--kind", "actions=slerp"], "multiple of 4 features, it has 7"),
+    (["--rate", "10", "--dtype", "bfloat16"], "no bfloat16"), (["--rate", "10", "--dtype", "float63"], "no type"),
+    (["--rate", "10", "--dtype", "joint_pos=float64"], "not widened"), (["--rate", "10", "--window", "0"], "no time above 0"),
+    (["--rate", "10", "--episodes", "demo_999"], "there is no demo_999"), (["--rate", "10", "--filter", "trian"], "did you mean train?"),
+    (["--rate", "10", "--compress", "lzma"], "keep, none, gzip"), (["--rate", "10", "--threads", "0"], "1 to 64"), (["--rates", "10"], "no option is called --rates"),
+    (["--rate"], "a value is missing"), (["--rate", "10", "--max-gap", "1ms"], "no episode is left"), (["--rate", "10", "--layout", "demmo"], "demo"),
+])
+def test_options(tmp_path, demo_file, arguments, word):
+    layout = [] if "--layout" in arguments else ["--layout", "demo"]
+    assert word in refused(demo_file, "-o", tmp_path / "out.hdf5", *layout, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_are_none(tmp_path, demo_file):
+    out, bad = tmp_path / "out.hdf5", tmp_path / "bad.hdf5"
+    bad.write_bytes(demo_file.read_bytes()[:3000])
+    assert "bad.hdf5" in refused(bad, "-o", out, "--rate", 10)
+    assert "nothing.hdf5" in refused(tmp_path / "nothing.hdf5", "-o", out, "--rate", 10)
+    assert "which files" in refused("-o", out, "--rate", 10)
+    assert "-o is missing" in refused(demo_file, "--rate", 10)
+    with h5py.File(bad, "w") as file:  # every episode is quarantined: a picture that is to be blended
+        file["data/demo_0/actions"] = np.zeros((0, 7))
+    assert "actions" in refused(bad, "-o", out, "--rate", 10)
+    write_robomimic(bad, [20, 20])
+    assert "picture" in refused(bad, "-o", out, "--rate", 10, "--kind", "obs/agentview_image=linear")
+    assert not out.exists()
+
+
+def test_damaged_inputs_never_end_it(tmp_path):
+    """Bytes of the structure changed at random: done or refused, never a crash, and never half a file."""
+    path, out = tmp_path / "lift.hdf5", tmp_path / "out.hdf5"
+    write_robomimic(path, [12, 9])
+    good, random = path.read_bytes(), np.random.default_rng(5)
+    endings = set()
+    for _ in range(60):
+        bytes_ = bytearray(good)
+        for at in random.integers(0, 40000, size=6):
+            bytes_[at] = random.integers(0, 256)
+        path.write_bytes(bytes_)
+        done = resample(path, "-o", out, "--rate", 10, "--force", check=False)
+        assert done.returncode in (0, 1), (done.returncode, done.stderr)
+        endings.add(done.returncode)
+        assert (done.returncode == 0) == out.exists()
+        out.unlink(missing_ok=True)
+        for left in tmp_path.glob("out.hdf5.partial*"):
+            left.unlink()
+    assert endings == {0, 1}
+
+
+def test_dry_run_writes_nothing(tmp_path, demo_file):
+    done = resample(demo_file, "--rate", 10, "--dry-run", "--layout", "demo")
+    assert "joint_pos" in done.stdout and "angle" in done.stdout
+    out = tmp_path / "out.hdf5"
+    events = [json.loads(line) for line in resample(demo_file, "-o", out, "--rate", 10, "--dry-run", "--json", "--layout", "demo").stdout.splitlines()]
+    plan = next(event for event in events if event["event"] == "plan")
+    assert plan["episodes"] > 0 and {s["name"]: s["kind"] for s in plan["streams"]}["joint_pos"] == "angle" and not out.exists()
+
+
+# ---- read back by the daemon ----
+
+def test_the_daemon_reads_it(tmp_path, daemon, demo_file):
+    out = tmp_path / "out.hdf5"
+    resample(demo_file, "-o", out, "--rate", 15, "--layout", "demo")
+    client = daemon(f"""
+        datasets: {{demo: {{path: {out}, layout: demo}}}}
+        feeds:
+          all:
+            dataset: demo
+            global_batch: 8
+            anchor: {{clock: actions}}
+            order: sequential
+            tail: short
+            outputs:
+              joints: {{from: joint_pos, at: 0}}
+              quat: {{from: pose_quat, at: 0, dtype: float64}}
+              actions: {{at: 0, dtype: float64}}
+        """).client()
+    info = client.open("all")
+    rows = {}
+    for _, arrays in client.epoch():
+        for row in range(len(arrays["window_id"])):
+            rows[int(arrays["window_id"][row])] = {name: array[row] for name, array in arrays.items()}
+    client.close()
+    with h5py.File(out) as made:
+        names = sorted(made["data"], key=lambda name: int(name[5:]))
+        expected = [(made["data"][n], t) for n in names for t in range(len(made["data"][n]["actions"]))]
+        assert len(expected) == len(rows) == info.window_count
+        for window, (group, t) in enumerate(expected):
+            got = rows[window]
+            assert got["anchor_ns"] == group["pose_t"][t] and not got["joints.mask"].any() and not got["quat.mask"].any()
+            assert np.array_equal(got["actions"][0], group["actions"][t])
+            assert np.allclose(got["joints"][0], group["joint_pos"][t], atol=1e-6)
+            same_rotation(got["quat"], group["pose_quat"][t][None], 1e-9)
+
+
+# ---- recordings of others ----
+
+@pytest.mark.skipif(not RECORDINGS.exists(), reason="the recordings are not beside this checkout")
+@pytest.mark.parametrize("name", ["robosuite_SawyerLift_demo", "robosuite_lift_panda_demo", "robosuite_wipe_panda_demo"])
+def test_recordings(tmp_path, name):
+    path, out = RECORDINGS / f"{name}.hdf5", tmp_path / "out.hdf5"
+    resample(path, "-o", out, "--rate", 25)
+    with h5py.File(path) as source, h5py.File(out) as made:
+        for demo, group in made["data"].items():
+            was = source["data"][demo]
+            stamps = np.rint(was["states"][:, 0] * 1e9).astype(np.int64)
+            kept = np.concatenate([[True], np.diff(stamps) != 0])
+            stamps, at = stamps[kept], np.rint(group["states"][:, 0] * 1e9).astype(np.int64)
+            assert np.array_equal(at, stamps[0] + regular_ns(len(at), 25)) and 0 <= stamps[-1] - at[-1] < 40_000_000
+            got, expected = group["states"][...], linear(stamps, was["states"][...][kept], at)
+            assert np.allclose(got[:, 1:], expected[:, 1:], atol=1e-6)
+            for stream in set(was) & {"actions", "gripper_actuations"}:
+                assert np.array_equal(group[stream][...], previous(stamps, was[stream][...][kept], at))
+            if "right_dquat" in group:
+                same_rotation(group["right_dquat"][...], slerp(stamps, was["right_dquat"][...][kept], at), 1e-7)
+    with h5py.File(path) as source, h5py.File(out) as made:
+        assert made["data"].attrs.keys() == source["data"].attrs.keys()
+
+
+# ---- looking at a stream ----
+
+def plot(*arguments):
+    return subprocess.run([TRAJCTL, "plot", *map(str, arguments)], capture_output=True, text=True, timeout=60)
+
+
+def test_plot(tmp_path, demo_file):
+    """As SVG one circle a recorded row and a vertex a step, where they belong; on the terminal, braille."""
+    picture = tmp_path / "gripper.svg"
+    assert plot(demo_file, "gripper_cmd", "--layout", "demo", "--rate", 10, "--episode", "demo_1", "-o", picture).returncode == 0
+    root = xml.etree.ElementTree.parse(picture).getroot()
+    spaced = "{http://www.w3.org/2000/svg}"
+    circles, line = list(root.iter(spaced + "circle")), [p for p in root.iter(spaced + "path") if p.get("fill") == "none"]
+    with h5py.File(demo_file) as file:
+        group = file["data/demo_1"]
+        stamps, values = group["gripper_t"][...], group["gripper_cmd"][:, 0]
+    assert len(circles) == len(values) and len(line) == 1
+    heights = np.array([float(c.get("cy")) for c in circles])
+    assert np.array_equal(heights < heights.mean(), values > 0)  # +1 is above -1
+    at = stamps[0] + regular_ns(int((stamps[-1] - stamps[0]) * 10 // 10**9) + 1, 10)
+    vertices = re.findall(r"[ML]([\d.]+) ([\d.]+)", line[0].get("d"))
+    assert len(vertices) == len(at)
+    assert np.array_equal(np.array([float(y) for _, y in vertices]) < heights.mean(), previous(stamps, values, at) > 0)
+    shown = plot(demo_file, "joint_pos", "--layout", "demo", "--from", "1s", "--to", "2s")
+    assert shown.returncode == 0 and "joint_pos by angle at 20 Hz" in shown.stdout and re.search("[\u2801-\u28ff]", shown.stdout)
+
+
+@pytest.mark.parametrize("arguments, word", [
+    (["joint_poss"], "did you mean joint_pos?"), (["joint_pos", "--episode", "demo_99999"], "no episode"), ([], "which stream"),
+    (["joint_pos", "--from", "900s"], "no rows in that span"), (["joint_pos", "--from", "2s", "--to", "1s"], "behind --from"),
+    (["joint_pos", "--kind", "cubic"], "no kind"), (["joint_pos", "--rate", "0"], "no rate"), (["joint_pos", "--kind", "slerp"], "multiple of 4"),
+    (["joint_pos", "-o", "/nowhere/x.svg"], "/nowhere/x.svg"), (["joint_pos", "pose_pos"], "one file and one stream"),
+])
+def test_plot_mistakes(demo_file, arguments, word):
+    done = plot(demo_file, "--layout", "demo", *arguments)
+    assert done.returncode in (1, 2) and word in done.stderr

@@ -1,0 +1,159 @@
+/* trajctl plot: one stream of one episode, its rows as points and what resampling makes of them as lines, over time. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "clients/cli/cli_files.h"
+#include "clients/cli/plot.h"
+#include "daemon/base/quantity.h"
+#include "daemon/base/yaml.h"
+#include "daemon/rewrite/rewrite_series.h"
+
+enum { FEATURES_MAX = 16, COLUMNS_DEFAULT = 100, NAMES_MAX = 1024 };
+
+struct plotting {
+    const char *path, *stream, *layout, *episode, *output;
+    struct trajd_rate rate; /* num 0: twenty targets a second */
+    struct trajd_rewrite_rule rule;
+    int64_t from_ns, to_ns;
+    struct cli_files files;
+};
+
+static bool parse_value(struct plotting *plotting, const char *option, const char *value)
+{
+    struct trajd_error error;
+
+    if (!strcmp(option, "--layout"))
+        return plotting->layout = value, true;
+    if (!strcmp(option, "--episode"))
+        return plotting->episode = value, true;
+    if (!strcmp(option, "-o"))
+        return plotting->output = value, true;
+    if (!strcmp(option, "--rate"))
+        return trajd_parse_rate(value, &plotting->rate) || (cli_fail("--rate: \"%s\" is no rate above 0 (20, 29.97, 30000/1001)", value), false);
+    if (!strcmp(option, "--kind")) {
+        plotting->rule.kind = trajd_rewrite_kind_parse(value, &error);
+        plotting->rule.layout_order = !strcmp(value, "slerp");
+        return plotting->rule.kind != TRAJD_REWRITE_NO_KIND || (cli_fail("--kind: %s", error.message), false);
+    }
+    if (!strcmp(option, "--window"))
+        return (trajd_parse_duration(value, &plotting->rule.window_ns) && plotting->rule.window_ns > 0) ||
+               (cli_fail("--window: \"%s\" is no time above 0 (50ms, 1.5s)", value), false);
+    return (trajd_parse_duration(value, !strcmp(option, "--from") ? &plotting->from_ns : &plotting->to_ns)) ||
+           (cli_fail("%s: \"%s\" is no time (1.5s, 200ms)", option, value), false);
+}
+
+static bool parse(int argc, char **argv, struct plotting *plotting)
+{
+    static const char *const options[] = {"--layout", "--episode", "-o", "--rate", "--kind", "--window", "--from", "--to", NULL};
+
+    for (int i = 1; i < argc; i++) {
+        bool known = false;
+        if (argv[i][0] != '-') {
+            if (plotting->stream)
+                return cli_fail("one file and one stream, and here is %s too", argv[i]), false;
+            *(plotting->path ? &plotting->stream : &plotting->path) = argv[i];
+            continue;
+        }
+        for (int k = 0; options[k]; k++)
+            known = known || !strcmp(options[k], argv[i]);
+        if (!known)
+            return cli_fail("no option is called %s", argv[i]), false;
+        if (i + 1 == argc)
+            return cli_fail("%s: a value is missing", argv[i]), false;
+        if (!parse_value(plotting, argv[i], argv[i + 1]))
+            return false;
+        i++;
+    }
+    if (!plotting->stream)
+        return cli_fail("which stream of which file?"), false;
+    if (plotting->to_ns <= plotting->from_ns)
+        return cli_fail("--to must lie behind --from"), false;
+    return true;
+}
+
+static const struct trajd_episode *find_episode(const struct trajd_index *index, const char *id)
+{
+    const char *names[NAMES_MAX] = {0}, *near;
+    size_t count = 0;
+
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_episode *episode = &index->episodes[e];
+        if (id ? !strcmp(episode->id, id) : !episode->quarantine) {
+            if (!episode->quarantine)
+                return episode;
+            return cli_fail("%s", episode->quarantine), NULL;
+        }
+        if (count < NAMES_MAX)
+            names[count++] = episode->id;
+    }
+    near = trajd_yaml_nearest(id ? id : "", names, count);
+    return cli_fail("no episode is called \"%s\"%s%s%s", id ? id : "", near ? " (did you mean " : "", near ? near : "", near ? "?)" : ""), NULL;
+}
+
+/* Onto the terminal or into the file. */
+static int draw(const struct plotting *plotting, const struct rewrite_series *series, const char *title)
+{
+    struct winsize size;
+    int columns = COLUMNS_DEFAULT;
+    FILE *file;
+    bool ok;
+
+    if (!plotting->output) {
+        if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col)
+            columns = size.ws_col;
+        plot_terminal(stdout, series, title, columns);
+        return CLI_OK;
+    }
+    file = fopen(plotting->output, "w");
+    if (!file)
+        return cli_fail("%s: %m", plotting->output);
+    plot_svg(file, series, title);
+    ok = !ferror(file);
+    return fclose(file) || !ok ? cli_fail("%s: %m", plotting->output) : CLI_OK;
+}
+
+static int plot(struct plotting *plotting, const struct trajd_index *index)
+{
+    const struct trajd_episode *episode = find_episode(index, plotting->episode);
+    struct rewrite_series_options options = {.index = index, .episode = episode, .stream = plotting->stream, .rule = plotting->rule,
+                                             .rate = plotting->rate, .from_ns = plotting->from_ns, .to_ns = plotting->to_ns,
+                                             .features_max = FEATURES_MAX};
+    struct rewrite_series *series = NULL;
+    struct trajd_error error;
+    char title[512];
+    int result;
+
+    if (!episode)
+        return CLI_FAILED;
+    if (rewrite_series_read(&options, &series, &error))
+        return cli_fail("%s", error.message);
+    snprintf(title, sizeof title, "%.180s, %.100s: %.100s by %s at %.6g Hz", index->files[episode->file_index].relative_path, episode->id,
+             plotting->stream, series->kind, (double)series->rate.num / (double)series->rate.den);
+    if (series->features_left_out)
+        fprintf(stderr, "note: the first %u of %" PRIu64 " features\n", series->feature_count, series->feature_count + series->features_left_out);
+    result = draw(plotting, series, title);
+    rewrite_series_destroy(&series);
+    return result;
+}
+
+int cli_plot(int argc, char **argv)
+{
+    struct plotting plotting = {.rule = {.kind = TRAJD_REWRITE_NO_KIND}, .from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct trajd_index *index = NULL;
+    struct trajd_error error;
+    int result;
+
+    if (!parse(argc, argv, &plotting))
+        return cli_usage("plot");
+    if (cli_files_find(&plotting.files))
+        return CLI_FAILED;
+    if (cli_files_open(&plotting.files, plotting.layout, plotting.path, &index, &error))
+        return cli_fail("%s: %s", plotting.path, error.message);
+    result = plot(&plotting, index);
+    trajd_index_destroy(&index);
+    return result;
+}
