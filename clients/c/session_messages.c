@@ -139,7 +139,8 @@ static bool is_about_gpu(const struct trajd_client *client, const struct trajd_e
            (error->status == TRAJD_ERR_UNSUPPORTED || error->status == TRAJD_ERR_MEMORY || error->status == TRAJD_ERR_DEVICE);
 }
 
-/* Busy: others have not seen the end of their epoch, or have not come back yet. */
+/* Busy: others have not seen the end of their epoch, or have not come back yet. Closed: the daemon is about to end, and its return is
+ * waited for. */
 static void handle_open_error(struct trajd_client *client, const struct trajd_error *error)
 {
     client->open_request = 0;
@@ -148,7 +149,7 @@ static void handle_open_error(struct trajd_client *client, const struct trajd_er
     client->phase = TRAJD_PHASE_READY;
     if (is_about_gpu(client, error)) {
         give_up_gpu(client, error);
-    } else if (error->status == TRAJD_ERR_BUSY) {
+    } else if (error->status == TRAJD_ERR_BUSY || (error->status == TRAJD_ERR_CLOSED && client->reconnect)) {
         client->retry_at_ns = trajd_client_now_ns() + BUSY_RETRY_NS;
         client->failure = *error;
     } else if (client->open_fresh) {

@@ -261,3 +261,30 @@ def test_workers_open_and_read_while_feeds_come_and_go(one, demo_file):
         worker.join()
     assert not failures, failures
     wait_for(lambda: descriptors() <= before + 1, 20, "descriptors to be given back")  # the second job has a ring of its own
+
+
+def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):
+    """A restart in the moment in which a worker begins its next epoch is no end of it."""
+    one = daemon(DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN)
+    holder, late = one.client(), one.client(reconnect=True)
+    holder.open("train")
+    held = holder.next()  # the drain lasts for as long
+    opened = []
+    one.process.terminate()
+    wait_for(lambda: "stopping" in one.text(), what="the end to begin")
+    opener = threading.Thread(target=lambda: opened.append(late.open("train", job="late")))
+    opener.start()
+    wait_for(lambda: one.process.poll() is not None, what="the end")
+    assert opener.is_alive() and not opened
+    one.start()
+    opener.join(20)
+    assert opened and opened[0].window_count
+    read(late)
+    late.close()
+    held.release()
+    holder.close()
+    hasty = one.client()  # one that asked for no reconnecting is told
+    one.process.terminate()
+    wait_for(lambda: one.process.poll() is not None, what="the end")
+    with pytest.raises(Exception):
+        hasty.open("train", timeout_ms=3000)
