@@ -69,7 +69,7 @@ struct trajd_open_terms {
     enum trajd_mode mode;
     uint32_t rank, world, credit;
     uint64_t epoch, next, fingerprint;
-    struct trajd_wire_ranks local;
+    struct trajd_wire_ranks local, on_gpu;
     void *resume;
     uint32_t resume_size;
 };

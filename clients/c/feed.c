@@ -20,18 +20,24 @@ static enum trajd_status refuse_foreign(struct trajd_error *error)
 
 /* ---- open ---- */
 
-static bool is_rank_list(const struct trajd_open_options *options, uint32_t world)
+static bool is_rank_list(const struct trajd_open_options *options, const uint32_t *ranks, uint32_t count, uint32_t world)
 {
     bool found = false;
-    if (options->local_rank_count > TRAJD_WIRE_MAX_LOCAL)
+    if (count > TRAJD_WIRE_MAX_LOCAL)
         return false;
-    for (uint32_t i = 0; i < options->local_rank_count; i++) {
-        const uint32_t rank = options->local_ranks[i];
-        if (rank >= world || (i > 0 && rank <= options->local_ranks[i - 1]))
+    for (uint32_t i = 0; i < count; i++) {
+        if (ranks[i] >= world || (i > 0 && ranks[i] <= ranks[i - 1]))
             return false;
-        found = found || rank == options->rank;
+        found = found || ranks[i] == options->rank;
     }
     return found;
+}
+
+static void keep_ranks(struct trajd_wire_ranks *kept, const uint32_t *ranks, uint32_t count)
+{
+    kept->count = count;
+    if (count > 0)
+        memcpy(kept->list, ranks, count * sizeof(*ranks));
 }
 
 static enum trajd_status check_options(const struct trajd_open_options *options, struct trajd_error *error)
@@ -47,7 +53,8 @@ static enum trajd_status check_options(const struct trajd_open_options *options,
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: rank %u of %u (rank below world; share has no ranks)", options->rank,
                                world);
-    if (options->local_rank_count > 0 && (options->mode != TRAJD_MODE_SHARD || !is_rank_list(options, world)))
+    if (options->local_rank_count > 0 && (options->mode != TRAJD_MODE_SHARD ||
+                                          !is_rank_list(options, options->local_ranks, options->local_rank_count, world)))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: local_ranks: at most %u ranks below %u, ascending, rank %u among them (of shard)",
                                TRAJD_WIRE_MAX_LOCAL, world, options->rank);
@@ -56,6 +63,11 @@ static enum trajd_status check_options(const struct trajd_open_options *options,
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: resume: the token of a checkpoint, at most %u bytes (of share)",
                                TRAJD_WIRE_MAX_CHECKPOINT);
+    if (options->gpu_rank_count > 0 && (options->gpu == NULL || options->mode != TRAJD_MODE_SHARD ||
+                                        !is_rank_list(options, options->gpu_ranks, options->gpu_rank_count, world)))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "open: gpu_ranks: at most %u ranks below %u, ascending, rank %u among them (of shard, with gpu)",
+                               TRAJD_WIRE_MAX_LOCAL, world, options->rank);
     if (options->gpu != NULL && strlen(options->gpu) > TRAJD_WIRE_MAX_GPU)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: gpu: \"GPU-\" and a UUID");
     if (options->credit == 1)
@@ -98,9 +110,8 @@ static enum trajd_status keep_terms(struct trajd_client *client, const struct tr
     terms.spec = copy_text(options->spec, &good);
     terms.job = copy_text(options->job, &good);
     terms.gpu = copy_text(options->gpu, &good);
-    terms.local.count = options->local_rank_count;
-    if (terms.local.count > 0)
-        memcpy(terms.local.list, options->local_ranks, terms.local.count * sizeof(terms.local.list[0]));
+    keep_ranks(&terms.local, options->local_ranks, options->local_rank_count);
+    keep_ranks(&terms.on_gpu, options->gpu_ranks, options->gpu_rank_count);
     if (options->resume_size_bytes > 0) {
         terms.resume = malloc(options->resume_size_bytes);
         good = good && terms.resume != NULL;

@@ -21,6 +21,11 @@ enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t st
     return status;
 }
 
+int trajd_batch_gpu(const struct trajd_batch *batch)
+{
+    return batch->mapping != NULL && batch->mapping->gpu != NULL ? trajd_cuda_ordinal(batch->mapping->gpu) : -1;
+}
+
 enum trajd_status trajd_gpu_uuid(int ordinal, char uuid[48], struct trajd_error *error)
 {
     struct trajd_error own;

@@ -77,6 +77,7 @@ void trajd_session_leave(struct trajd_client *client)
 static void say_open(struct trajd_client *client)
 {
     const struct trajd_open_terms *wanted = &client->wanted;
+    const bool asks_gpu = wanted->gpu[0] != '\0' && !client->gpu_refused;
     const bool goes_on = !client->open_fresh && wanted->mode == TRAJD_MODE_SHARD;
     struct trajd_wire_message message = {
         .op = TRAJD_WIRE_OPEN,
@@ -93,8 +94,8 @@ static void say_open(struct trajd_client *client)
             .next = goes_on ? client->next_position : wanted->next,
             .fingerprint = client->open_fresh ? wanted->fingerprint : client->info.fingerprint,
             .fresh = client->open_fresh,
-            .local = wanted->local,
-            .gpu = trajd_wire_text(client->gpu_refused ? NULL : wanted->gpu),
+            .local = asks_gpu && wanted->on_gpu.count > 0 ? wanted->on_gpu : wanted->local,
+            .gpu = trajd_wire_text(asks_gpu ? wanted->gpu : NULL),
         }};
     if (client->open_fresh) /* later the daemon knows what has been DONE since */
         message.open.resume = (struct trajd_wire_bytes){wanted->resume, wanted->resume_size};

@@ -83,6 +83,10 @@ struct trajd_open_options {
      * then addresses of this process's primary context. Where that cannot be they come in host memory, and feed_info says why. NULL: host
      * memory. */
     const char *gpu;
+    /* shard: the ranks whose workers are on that GPU, `rank` among them, ascending; the same for all of them. They take the place of local_ranks
+     * while batches lie there: each GPU's production makes the rows of its own ranks. None: local_ranks. */
+    const uint32_t *gpu_ranks;
+    uint32_t gpu_rank_count; /* at most 512 */
 };
 
 /* What OPENED said. Valid until the next open or close. */
@@ -192,6 +196,8 @@ struct trajd_ring_info {
 bool trajd_batch_is_writable(const struct trajd_batch *batch);
 struct trajd_ring *trajd_batch_hold_ring(const struct trajd_batch *batch, struct trajd_ring_info *info);
 void trajd_ring_drop(struct trajd_ring **ring); /* clears the pointer; NULL is fine */
+/* The GPU that the batch lies on, as this process counts; below 0: host memory. */
+int trajd_batch_gpu(const struct trajd_batch *batch);
 /* The UUID of the GPU that this process counts as `ordinal`. TRAJD_ERR_UNSUPPORTED: there is no libcuda; TRAJD_ERR_NOT_FOUND: fewer GPUs. */
 enum trajd_status trajd_gpu_uuid(int ordinal, char uuid[48], struct trajd_error *error);
 /* Of a batch on a GPU: work that is, or until its release will be, given to this stream (a CUstream or cudaStream_t of the primary context; 1

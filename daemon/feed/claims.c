@@ -149,11 +149,24 @@ void trajd_job_attach(struct job *job, const struct start *start)
     settle_all(job->feed);
 }
 
+void trajd_job_retire(struct job *job)
+{
+    struct trajd_core_feed *feed = job->feed;
+
+    feed->cursor.life++;
+    feed->cursor.active = false;
+    trajd_job_detach(job);
+    for (uint32_t j = 0; j < feed->options.job_count; j++)
+        if (&feed->jobs[j] != job && feed->jobs[j].phase != JOB_NONE)
+            trajd_job_drop(&feed->jobs[j]);
+    trajd_slots_forget(feed);
+}
+
 void trajd_job_move(struct job *job, const struct start *start)
 {
     struct trajd_core_feed *feed = job->feed;
 
-    trajd_slots_retire(job);
+    trajd_job_retire(job);
     feed->cursor.active = true;
     feed->cursor.epoch = job->epoch;
     feed->cursor.begin = start->begin;

@@ -306,12 +306,10 @@ void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const 
     struct trajd_core_feed *feed = job->feed;
     bool goes_on = trajd_job_goes_on(job, open, start);
 
-    if (!goes_on)
+    if (!goes_on && trajd_job_has_rivals(job))
         trajd_job_detach(job);
-    if (!goes_on && !trajd_job_has_rivals(job)) {
-        trajd_slots_retire(job);
-        feed->cursor.active = false;
-    }
+    else if (!goes_on)
+        trajd_job_retire(job);
     name_epoch(job, open, start);
     if (job->mode == TRAJD_WIRE_SHARD) {
         trajd_journal_close(&job->journal); /* of the share job whose entry this was: it may return elsewhere */

@@ -292,16 +292,9 @@ bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fi
     return true;
 }
 
-void trajd_slots_retire(struct job *job)
+void trajd_slots_forget(struct trajd_core_feed *feed)
 {
-    struct trajd_core_feed *feed = job->feed;
-
-    feed->cursor.life++;
-    trajd_job_detach(job);
-    for (uint32_t j = 0; j < feed->options.job_count; j++)
-        if (&feed->jobs[j] != job && feed->jobs[j].phase != JOB_NONE)
-            trajd_job_drop(&feed->jobs[j]);
-    for (uint32_t i = feed->filling.count; i-- > 0;) /* those published already wait for nobody now */
+    for (uint32_t i = feed->filling.count; i-- > 0;)
         if (feed->slots[feed->filling.slots[i]].published)
             free_slot(feed, feed->filling.slots[i]);
 }

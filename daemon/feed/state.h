@@ -192,8 +192,7 @@ void trajd_session_send_away(struct trajd_core *core, struct session *session, e
 struct slot *trajd_slot_of_lease(struct trajd_core *core, const struct trajd_wire_lease *lease,
                                  struct trajd_core_feed **feed);
 void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index); /* FREE if nobody needs it */
-/* Production is to move, for this job: what was not leased is void, and jobs that nobody is left of are dropped. */
-void trajd_slots_retire(struct job *job);
+void trajd_slots_forget(struct trajd_core_feed *feed); /* of a life that is over: what is published, and not READY */
 void trajd_slots_deliver(struct job *job);
 void trajd_slot_send(const struct place *place, struct session *session);
 void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index, uint32_t *begin,
@@ -222,6 +221,8 @@ bool trajd_job_has_rivals(const struct job *job); /* another job of the feed has
 bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct trajd_wire_open *open,
                           const struct start *start);
 void trajd_job_attach(struct job *job, const struct start *start);
+/* Production stops, for this job to move it: what was not leased is void, the others, which nobody is left of, are dropped. */
+void trajd_job_retire(struct job *job);
 void trajd_job_move(struct job *job, const struct start *start); /* production begins there, for it alone */
 /* The epoch that was produced ahead is the one that begins. */
 void trajd_job_keep(struct job *job);

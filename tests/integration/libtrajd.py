@@ -28,7 +28,8 @@ class OpenOptions(c.Structure):
                 ("rank", c.c_uint32), ("world", c.c_uint32), ("credit", c.c_uint32), ("epoch", c.c_uint64),
                 ("next", c.c_uint64), ("fingerprint", c.c_uint64), ("timeout_ms", c.c_uint32),
                 ("local_ranks", c.POINTER(c.c_uint32)), ("local_rank_count", c.c_uint32), ("resume", c.c_char_p),
-                ("resume_size_bytes", c.c_size_t), ("gpu", c.c_char_p)]
+                ("resume_size_bytes", c.c_size_t), ("gpu", c.c_char_p),
+                ("gpu_ranks", c.POINTER(c.c_uint32)), ("gpu_rank_count", c.c_uint32)]
 
 
 class Question(c.Structure):
@@ -113,10 +114,10 @@ class Client:
             raise TrajdError(self.error)
 
     def open(self, feed=None, spec=None, job="", mode=SHARE, rank=0, world=0, credit=0, epoch=0, position=0,
-             fingerprint=0, timeout_ms=0, local=(), resume=b"", gpu=None):
+             fingerprint=0, timeout_ms=0, local=(), resume=b"", gpu=None, gpu_ranks=()):
         options = OpenOptions(feed and feed.encode(), spec and spec.encode(), job.encode(), mode, rank, world, credit,
                               epoch, position, fingerprint, timeout_ms, (c.c_uint32 * len(local))(*local), len(local),
-                              resume, len(resume), gpu and gpu.encode())
+                              resume, len(resume), gpu and gpu.encode(), (c.c_uint32 * len(gpu_ranks))(*gpu_ranks), len(gpu_ranks))
         self.check(self.library.trajd_client_open(self.handle, c.byref(options), c.byref(self.error)))
         return FeedInfo.from_buffer_copy(self.library.trajd_client_feed_info(self.handle).contents)
 

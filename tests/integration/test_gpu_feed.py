@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import libtrajd as trajd
-from conftest import BUILD, LIBRARY, ROOT, Daemon, wait_for
+from conftest import BUILD, PROGRAM, ROOT, Daemon, wait_for
 
 UUID = "GPU-00112233-4455-6677-8899-aabbccddeeff"
-FAKE = BUILD / "daemon" / "trajd_fake_gpu"
+FAKE = PROGRAM.with_name("trajd_fake_gpu")
 CUDA = ctypes.CDLL(str(BUILD / "tests" / "fake" / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)  # libtrajd finds it by its name
 HELD, OTHER = 5, 6  # streams
 

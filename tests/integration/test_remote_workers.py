@@ -1,4 +1,5 @@
 """Workers over tcp, with keys as trajctl makes them: the same bytes, ranks here and there, deaths and cuts on both sides."""
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -148,6 +149,38 @@ def test_a_killed_remote_workers_leases_go_to_another(daemon, demo_file, keys):
     assert sorted(heir.ids() + done) == list(range(heir.said[0]["windows"]))
     assert set(held[2]["ids"]) <= set(heir.ids())
     assert status(one)["silent_sessions"] == 1
+
+
+def test_a_remote_worker_dies_while_slots_are_sent_to_it(daemon, demo_file, keys):
+    """Frames of its slots lie in queues when it is stopped and killed; the local job beside it goes on in the same slots. What either
+    gets is what was announced."""
+    wide = lambda text: text.replace("global_batch: 16", "global_batch: 128").replace("0..7", "0..255")  # noqa: E731  about 1 MiB a batch
+    one = daemon(wide(config(demo_file, more="\n    fan_out: {jobs: 2}")))
+    with contextlib.closing(one.client()) as client:
+        client.open("train")
+        expected = dict(client.epoch())
+    assert len(expected) > 2 * 6  # slots are filled again and again
+    for signals in ((signal.SIGKILL,), (signal.SIGSTOP, signal.SIGKILL)):
+        victim = Worker(Elsewhere(remote_of(one)), "--job", "there", "--key", keys, "--pace")
+        victim.read("open")
+        here, heir = one.client(), client_of(remote_of(one), keys)
+        here.open("train", job="here")
+        victim.go()
+        victim.read("batch")
+        for number in signals:
+            victim.signal(number)
+        victim.process.wait()
+        heir.open("train", job="there")
+        seen = {}
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            local = pool.submit(lambda: dict(here.epoch()))
+            seen.update(heir.epoch())
+        for batches in (local.result(), seen):
+            for position, arrays in batches.items():
+                assert all(array.tobytes() == expected[position][name].tobytes() for name, array in arrays.items()), position
+        assert local.result().keys() == expected.keys() == seen.keys() | {b["position"] for b in victim.batches()}
+        here.close()
+        heir.close()
 
 
 def test_a_stopped_remote_worker_loses_its_leases_and_goes_on(daemon, demo_file, keys):

@@ -71,6 +71,25 @@ struct packet *queue_pop(struct queue *queue)
     return packet;
 }
 
+static uint32_t feed_of_ring(const struct world *world, uint32_t ring)
+{
+    uint32_t feed = 0;
+
+    while (feed < world->feed_count && trajd_core_feed_id(world->feeds[feed]) != ring)
+        feed++;
+    return feed;
+}
+
+static void lend(struct world *world, const struct trajd_wire_batch *batch)
+{
+    const uint32_t feed = feed_of_ring(world, batch->ring);
+
+    if (feed == world->feed_count || batch->slot >= MODEL_SLOTS)
+        return; /* the books say so */
+    world->loans[feed][batch->slot]++;
+    world->loan_count++;
+}
+
 static void on_send(void *context, uint64_t session, void *user, const struct trajd_wire_message *message)
 {
     struct world *world = context;
@@ -85,6 +104,8 @@ static void on_send(void *context, uint64_t session, void *user, const struct tr
     }
     if (message->op == TRAJD_WIRE_BATCH)
         books_note_batch(model, index, &message->batch);
+    if (message->op == TRAJD_WIRE_BATCH && worker->is_remote)
+        lend(world, &message->batch);
     if (message->op == TRAJD_WIRE_ERROR && message->error.request == 0) { /* sent away */
         worker->member = false;
         books_abandon(model, worker, UINT64_MAX);
@@ -95,6 +116,30 @@ static void on_send(void *context, uint64_t session, void *user, const struct tr
     }
     if (!worker->unreachable && !queue_push(&worker->to_worker, message))
         model_fail(model, "cannot send op %d to worker %u", message->op, index);
+}
+
+static bool on_is_lent(void *context, struct trajd_core_feed *feed, uint32_t slot)
+{
+    const struct world *world = context;
+
+    return world->loans[feed_of_ring(world, trajd_core_feed_id(feed))][slot] > 0;
+}
+
+void world_return_loan(struct world *world)
+{
+    uint64_t which = world->loan_count ? world_random(world, world->loan_count) : 0;
+
+    if (!world->loan_count)
+        return;
+    for (uint32_t f = 0; f < world->feed_count; f++)
+        for (uint32_t s = 0; s < MODEL_SLOTS; s++) {
+            if (which < world->loans[f][s]) {
+                world->loans[f][s]--;
+                world->loan_count--;
+                return;
+            }
+            which -= world->loans[f][s];
+        }
 }
 
 static void on_wake(void *context, struct trajd_core_feed *feed)
@@ -131,6 +176,7 @@ void model_start_daemon(struct world *world)
                                          .version = "model",
                                          .send = on_send,
                                          .wake = on_wake,
+                                         .is_lent = on_is_lent,
                                          .context = world};
     struct trajd_error error = {0};
 
@@ -143,6 +189,8 @@ void model_start_daemon(struct world *world)
         memset(world->jobs[j].books, 0, sizeof world->jobs[j].books);
     memset(world->generations, 0, sizeof world->generations);
     memset(world->fill_count, 0, sizeof world->fill_count);
+    memset(world->loans, 0, sizeof world->loans);
+    world->loan_count = 0;
     world->core_done = world->done_total;
 }
 
@@ -353,6 +401,8 @@ void world_take(struct world *world, uint32_t feed)
     if (fill.generation != ++world->generations[feed][fill.slot])
         model_fail(&world->jobs[0], "generation %llu of slot %u", (unsigned long long)fill.generation,
                    fill.slot);
+    if (world->loans[feed][fill.slot])
+        model_fail(&world->jobs[0], "slot %u of feed %u is filled again while it is lent", fill.slot, feed);
     if (!fill.row_count || fill.position + fill.row_count > world->options.epoch_length)
         model_fail(&world->jobs[0], "%u rows at %llu", fill.row_count, (unsigned long long)fill.position);
     check_ranges(world, &fill);

@@ -8,8 +8,8 @@
 
 #define MODEL_WORKERS 5
 #define MODEL_SLOTS 6
-#define MODEL_JOBS 2
-#define MODEL_FEEDS 3 /* the feed and its instances */
+#define MODEL_JOBS 3
+#define MODEL_FEEDS 4 /* the feed and its instances */
 #define MODEL_BATCHES 64
 #define MODEL_QUEUE 160
 #define MODEL_PACKET 1024
@@ -45,6 +45,7 @@ struct worker {
     bool dying;   /* killed, its end of file not noticed yet */
     bool stopped; /* SIGSTOP */
     bool unreachable;
+    bool is_remote;   /* its batches are sent from the slot, which is lent until they have left */
     uint64_t session; /* the daemon's, 0: none bound */
     bool has_token;
     uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
@@ -89,6 +90,8 @@ struct world {
     uint32_t fill_count[MODEL_FEEDS];
     struct trajd_core_fill fills[MODEL_FEEDS][MODEL_SLOTS];
     uint64_t generations[MODEL_FEEDS][MODEL_SLOTS];
+    uint32_t loans[MODEL_FEEDS][MODEL_SLOTS]; /* frames of the slot that are being sent */
+    uint32_t loan_count;
     uint64_t done_total, core_done;
     uint32_t job_count;
     struct model *jobs; /* MODEL_JOBS */
@@ -153,6 +156,7 @@ void model_checkpoint(struct model *model, uint32_t index);
 void world_take(struct world *world, uint32_t feed);
 void world_publish(struct world *world, uint32_t feed);
 void world_tick(struct world *world);
+void world_return_loan(struct world *world); /* any of them */
 void world_check(struct world *world);
 uint64_t world_random(struct world *world, uint64_t limit);
 bool queue_push(struct queue *queue, const struct trajd_wire_message *message);

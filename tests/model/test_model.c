@@ -47,7 +47,7 @@ static void set_up(struct world *world, uint64_t seed, const char *directory)
     memset(jobs, 0, MODEL_JOBS * sizeof *jobs);
     world->jobs = jobs;
     world->random = seed * UINT64_C(0xd1342543de82ef95) + 1;
-    world->job_count = 1 + (world_random(world, 5) < 3);
+    world->job_count = 1 + (uint32_t)(world_random(world, 6) + 1) / 3;
     for (uint32_t j = 0; j < world->job_count; j++)
         set_up_job(world, j, seed);
     world->options = (struct trajd_core_feed_options){
@@ -59,7 +59,7 @@ static void set_up(struct world *world, uint64_t seed, const char *directory)
         .epoch_length = world_random(world, 60),
         .tail_short = world_random(world, 2) != 0,
         .rank_timeout_ns = world_random(world, 3) ? 0 : 20000,
-        .job_count = 1 + (world_random(world, 3) > 0),
+        .job_count = 1 + (uint32_t)world_random(world, MODEL_JOBS),
         .slow_leaves = world_random(world, 2) != 0,
         .slow_after_ns = 10000,
         .journal_directory = directory,
@@ -198,6 +198,7 @@ static void wild_step(struct world *world)
             worker_act(model, index);
         break;
     default:
+        world_return_loan(world);
         if (world_random(world, 3))
             world_tick(world);
         else
@@ -207,6 +208,8 @@ static void wild_step(struct world *world)
 
 static void produce_all(struct world *world)
 {
+    while (world->loan_count)
+        world_return_loan(world);
     for (uint32_t f = 0; f < world->feed_count; f++) {
         while (world->fill_count[f])
             world_publish(world, f);

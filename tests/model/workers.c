@@ -38,11 +38,12 @@ void worker_start(struct model *model, uint32_t index)
     uint32_t credit = 2 + (uint32_t)model_random(model, model->world->options.max_credit - 1);
     uint64_t ends = worker->ends;
 
-    model_trace(model, "worker %u starts", index);
+    model_trace(model, "worker %s%u starts", model->name, index);
     memset(worker, 0, sizeof *worker);
     worker->credit = credit;
     worker->ends = ends;
     worker->resumes = model->returns;
+    worker->is_remote = !model_random(model, 4);
     worker->state = WORKER_HELLO;
 }
 
@@ -148,8 +149,8 @@ void worker_open(struct model *model, uint32_t index, bool wild)
     worker->state = WORKER_OPENING;
     worker->has_left = worker->held_count != 0 || worker->to_worker.count != 0;
     memset(&worker->last_ack, 0, sizeof worker->last_ack);
-    model_trace(model, "worker %u opens epoch %llu from %llu%s", index, (unsigned long long)open->epoch,
-                (unsigned long long)open->next, open->fresh ? " fresh" : "");
+    model_trace(model, "worker %s%u opens epoch %llu from %llu%s", model->name, index,
+                (unsigned long long)open->epoch, (unsigned long long)open->next, open->fresh ? " fresh" : "");
     push(model, index, &message);
 }
 
@@ -284,8 +285,8 @@ void worker_receive(struct model *model, uint32_t index)
             leave(model, index);
         if (message.op != TRAJD_WIRE_ERROR || message.error.request != worker->request)
             break;
-        model_trace(model, "worker %u is refused: %.*s", index, (int)message.error.message.size,
-                    message.error.message.data);
+        model_trace(model, "worker %s%u is refused: %.*s", model->name, index,
+                    (int)message.error.message.size, message.error.message.data);
         worker->refusals++;
         worker->state = WORKER_IDLE;
         give_back_untaken(model, index);
@@ -333,6 +334,8 @@ static void act_release(struct model *model, uint32_t index)
     if (!worker->held[which].taken ||
         (which && !worker->held[which - 1].done && !worker->held[which - 1].left))
         return; /* DONE is said in order here */
+    if (worker->held[which].left && worker->state == WORKER_OPENING)
+        return; /* if the OPEN was lost the daemon would take it for DONE, and the rank stands before it */
     say_done(model, worker, &worker->held[which], &ack);
     if (model_random(model, 2))
         ack.done.count = 0; /* a release implies it */
@@ -404,7 +407,7 @@ void worker_disconnect(struct model *model, uint32_t index)
 
     if (worker->state < WORKER_IDLE)
         return;
-    model_trace(model, "worker %u is disconnected", index);
+    model_trace(model, "worker %s%u is disconnected", model->name, index);
     worker->to_daemon.count = worker->to_worker.count = 0;
     worker->resumes_as = worker->state;
     worker->unreachable = true; /* until the daemon hears its HELLO over the new one */

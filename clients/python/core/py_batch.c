@@ -91,7 +91,8 @@ static PyObject *batch_tensor(PyObject *object, PyObject *argument)
     struct trajd_view view = {.data = tensor->data,
                               .dtype = tensor->dtype,
                               .rank = (int)tensor->rank,
-                              .read_only = !self->writable};
+                              .read_only = !self->writable,
+                              .gpu = trajd_batch_gpu(batch)};
     for (uint32_t i = 0; i < tensor->rank; i++) {
         view.shape[i] = (Py_ssize_t)tensor->shape[i];
         view.strides_bytes[i] = (Py_ssize_t)tensor->strides_bytes[i];
@@ -121,7 +122,8 @@ static PyObject *batch_slab(PyObject *object, PyObject *unused)
                                     .rank = 1,
                                     .shape = {(Py_ssize_t)(end - begin)},
                                     .strides_bytes = {1},
-                                    .read_only = !self->writable};
+                                    .read_only = !self->writable,
+                                    .gpu = trajd_batch_gpu(batch)};
     return trajd_py_tensor_create(self->lease, &view);
 }
 
@@ -146,6 +148,25 @@ static PyObject *batch_ring(PyObject *object, PyObject *unused)
 }
 
 /* ---- life ---- */
+
+static PyObject *batch_use_stream(PyObject *object, PyObject *argument)
+{
+    struct trajd_batch *batch = batch_of(object);
+    struct trajd_error error = {0};
+    const unsigned long long stream = batch != NULL ? PyLong_AsUnsignedLongLong(argument) : 0;
+    if (batch == NULL || PyErr_Occurred())
+        return NULL;
+    if (trajd_batch_use_stream(batch, (uintptr_t)stream, &error) != TRAJD_OK)
+        return trajd_py_raise(&error);
+    Py_RETURN_NONE;
+}
+
+static PyObject *batch_gpu(PyObject *object, void *unused)
+{
+    const struct trajd_batch *batch = batch_of(object);
+    (void)unused;
+    return batch != NULL ? PyLong_FromLong(trajd_batch_gpu(batch)) : NULL;
+}
 
 static PyObject *batch_done(PyObject *object, PyObject *unused)
 {
@@ -220,6 +241,7 @@ static PyMethodDef batch_methods[] = {
     {"tensor", batch_tensor, METH_O, "The Tensor of that index in the schema."},
     {"slab", batch_slab, METH_NOARGS, "All tensors as one Tensor of bytes."},
     {"ring", batch_ring, METH_NOARGS, "The Ring that the batch lies in, or None."},
+    {"use_stream", batch_use_stream, METH_O, "On a GPU: work given to this stream until the last reference is dropped reads it."},
     {"done", batch_done, METH_NOARGS, "Counts it as worked on; the memory stays leased."},
     {"release", batch_release, METH_NOARGS, "Gives the memory back. BufferError while tensors of it live."},
     {"abandon", batch_abandon, METH_NOARGS, "Right before close: it goes back as not worked on."},
@@ -235,6 +257,7 @@ static PyGetSetDef batch_properties[] = {
     {"sequence", batch_sequence, NULL, NULL, NULL},
     {"live", batch_live, NULL, "Tensors and exports that hold the memory, beside this.", NULL},
     {"released", batch_released, NULL, NULL, NULL},
+    {"gpu", batch_gpu, NULL, "The GPU that it lies on; below 0: host memory.", NULL},
     {"writable", batch_writable, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

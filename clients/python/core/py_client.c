@@ -152,23 +152,26 @@ static bool read_ranks(PyObject *sequence, uint32_t *ranks, struct trajd_open_op
 static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"feed", "spec",        "job",    "shard",      "rank", "world", "credit", "epoch",
-                            "next", "local_ranks", "resume", "timeout_ms", NULL};
+                            "next", "local_ranks", "resume", "timeout_ms", "gpu", "gpu_rank", NULL};
     uint32_t local_ranks[MAX_LOCAL_RANKS];
     PyObject *ranks = Py_None;
+    int gpu_rank = 0;
     Py_ssize_t resume_size = 0;
     struct trajd_open_options options = {0};
     struct trajd_error error = {0};
     int shard = 0;
     unsigned rank = 0, world = 0, credit = 0, timeout_ms = 0;
     unsigned long long epoch = 0, next = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKOz#I", names, &options.feed, &options.spec,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKOz#Izp", names, &options.feed, &options.spec,
                                      &options.job, &shard, &rank, &world, &credit, &epoch, &next, &ranks,
-                                     (const char **)&options.resume, &resume_size, &timeout_ms) ||
+                                     (const char **)&options.resume, &resume_size, &timeout_ms, &options.gpu, &gpu_rank) ||
         !read_ranks(ranks, local_ranks, &options))
         return NULL;
     options.mode = shard ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE;
     options.rank = rank, options.world = world, options.credit = credit, options.timeout_ms = timeout_ms;
     options.epoch = epoch, options.next = next, options.resume_size_bytes = (size_t)resume_size;
+    if (gpu_rank && options.gpu != NULL) /* a GPU of its own */
+        options.gpu_ranks = &options.rank, options.gpu_rank_count = 1;
     struct trajd_client *client = enter(object);
     if (client == NULL)
         return NULL;
@@ -275,6 +278,14 @@ static PyObject *client_checkpoint(PyObject *object, PyObject *args)
     return bytes;
 }
 
+static PyObject *client_gpu_refusal(PyObject *object, void *unused)
+{
+    const struct trajd_client *client = ((struct client_object *)object)->client;
+    const struct trajd_feed_info *info = client != NULL ? trajd_client_feed_info(client) : NULL;
+    (void)unused;
+    return Py_BuildValue("z", info != NULL ? info->gpu_refusal : NULL);
+}
+
 static PyObject *client_closed(PyObject *object, void *unused)
 {
     (void)unused;
@@ -295,6 +306,7 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef properties[] = {
     {"closed", client_closed, NULL, NULL, NULL},
+    {"gpu_refusal", client_gpu_refusal, NULL, "Why batches do not lie on the GPU that was asked for, or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -29,6 +29,7 @@ struct trajd_view {
     int rank;
     Py_ssize_t shape[TRAJD_TENSOR_RANK_LIMIT], strides_bytes[TRAJD_TENSOR_RANK_LIMIT];
     bool read_only;
+    int gpu; /* as this process counts; below 0: host memory */
 };
 
 /* py_client.c, py_batch.c, py_tensor.c: types; NULL with an exception */

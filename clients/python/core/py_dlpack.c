@@ -89,7 +89,7 @@ PyObject *trajd_py_dlpack(struct trajd_lease *lease, const struct trajd_view *vi
     if (export == NULL)
         return PyErr_NoMemory();
     const struct dlpack_tensor tensor = {.data = copy ? export->copy : view->data,
-                                         .device = {DLPACK_CPU, 0},
+                                         .device = {view->gpu < 0 ? DLPACK_CPU : DLPACK_CUDA, view->gpu < 0 ? 0 : view->gpu},
                                          .rank = view->rank,
                                          .dtype = describe(view->dtype),
                                          .shape = export->shape,

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #define DLPACK_CPU 1
+#define DLPACK_CUDA 2
 #define DLPACK_READ_ONLY UINT64_C(1)
 #define DLPACK_IS_COPIED UINT64_C(2)
 

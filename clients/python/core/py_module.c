@@ -35,7 +35,21 @@ static PyObject *set_errors(PyObject *module, PyObject *list)
     Py_RETURN_NONE;
 }
 
+static PyObject *gpu_uuid(PyObject *module, PyObject *argument)
+{
+    char uuid[48];
+    struct trajd_error error = {0};
+    const long ordinal = PyLong_AsLong(argument);
+    (void)module;
+    if (PyErr_Occurred())
+        return NULL;
+    if (trajd_gpu_uuid(ordinal < INT16_MAX ? (int)ordinal : INT16_MAX, uuid, &error) != TRAJD_OK)
+        return trajd_py_raise(&error);
+    return PyUnicode_FromString(uuid);
+}
+
 static PyMethodDef functions[] = {
+    {"gpu_uuid", gpu_uuid, METH_O, "Of the GPU that this process counts so."},
     {"set_errors", set_errors, METH_O, "Exception classes by the number of their status."},
     {NULL, NULL, 0, NULL},
 };

@@ -75,14 +75,34 @@ static void tensor_dealloc(PyObject *object)
 
 /* ---- DLPack ---- */
 
-static int is_host(PyObject *device)
+static int is_here(PyObject *device, const struct trajd_view *view)
 {
     int type, id;
     if (device == Py_None)
         return 1;
     if (!PyArg_Parse(device, "(ii);dl_device is a pair of integers", &type, &id))
         return -1;
-    return type == DLPACK_CPU && id == 0;
+    return view->gpu < 0 ? type == DLPACK_CPU && id == 0 : type == DLPACK_CUDA && id == view->gpu;
+}
+
+/* The stream that the consumer reads on. Nothing is to be waited for: a batch is announced when the GPU has made it. None is the legacy default
+ * stream; -1 says that the consumer looks after its streams itself, by Batch.use_stream. False with an exception. */
+static bool note_stream(const struct tensor_object *self, PyObject *stream)
+{
+    struct trajd_error error = {0};
+    const long long number = stream == Py_None ? 1 : PyLong_AsLongLong(stream);
+    if (PyErr_Occurred())
+        return false;
+    if (self->view.gpu < 0 && stream != Py_None && number != -1) {
+        PyErr_SetString(PyExc_ValueError, "stream: this is host memory, which has none");
+        return false;
+    }
+    if (self->view.gpu < 0 || number == -1)
+        return true;
+    if (trajd_batch_use_stream(trajd_lease_batch(self->lease), (uintptr_t)number, &error) == TRAJD_OK)
+        return true;
+    trajd_py_raise(&error);
+    return false;
 }
 
 static int wants_versioned(PyObject *max_version)
@@ -110,30 +130,27 @@ static PyObject *tensor_dlpack(PyObject *object, PyObject *args, PyObject *keywo
     PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &max_version, &device, &copy))
         return NULL;
-    if (stream != Py_None && PyLong_AsLong(stream) != -1) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "stream: this is host memory, which has none");
-        return NULL;
-    }
-    if (PyErr_Occurred())
-        return NULL;
-    const int host = is_host(device), versioned = wants_versioned(max_version);
+    const int here = is_here(device, &self->view), versioned = wants_versioned(max_version);
     const int copies = copy == Py_None ? 0 : PyObject_IsTrue(copy);
-    if (host < 0 || versioned < 0 || copies < 0)
+    if (here < 0 || versioned < 0 || copies < 0)
         return NULL;
-    if (!host) {
-        PyErr_SetString(PyExc_BufferError, "dl_device: batches lie in host memory, device (1, 0)");
+    if (!here || (copies && self->view.gpu >= 0)) {
+        PyErr_SetString(PyExc_BufferError, self->view.gpu < 0 ? "dl_device: this batch lies in host memory, device (1, 0)"
+                                                              : "dl_device, copy: this batch lies on a GPU, and is read there");
         return NULL;
     }
+    if (!note_stream(self, stream))
+        return NULL;
     if (self->view.read_only && !versioned && !copies)
         return refuse_read_only();
     return trajd_py_dlpack(self->lease, &self->view, versioned, copies);
 }
 
-static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused)
+static PyObject *tensor_dlpack_device(PyObject *object, PyObject *unused)
 {
-    (void)self, (void)unused;
-    return Py_BuildValue("(ii)", DLPACK_CPU, 0);
+    const int gpu = ((struct tensor_object *)object)->view.gpu;
+    (void)unused;
+    return gpu < 0 ? Py_BuildValue("(ii)", DLPACK_CPU, 0) : Py_BuildValue("(ii)", DLPACK_CUDA, gpu);
 }
 
 /* ---- numpy and the rest ---- */
@@ -147,6 +164,10 @@ static PyObject *tensor_array_struct(PyObject *object, void *unused)
 {
     struct tensor_object *self = (struct tensor_object *)object;
     (void)unused;
+    if (self->view.gpu >= 0) {
+        PyErr_SetString(PyExc_AttributeError, "this batch lies on a GPU, where numpy cannot read it");
+        return NULL;
+    }
     PyObject *capsule = PyCapsule_New(&self->array, NULL, drop_array_capsule);
     if (capsule == NULL)
         return NULL;
@@ -189,7 +210,7 @@ static PyObject *tensor_read_only(PyObject *object, void *unused)
 static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_VARARGS | METH_KEYWORDS,
      "A DLPack capsule, versioned if max_version says so. The memory stays leased until its consumer frees it."},
-    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, "(1, 0): host memory."},
+    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, "(1, 0): host memory; (2, N): GPU N."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -214,7 +214,17 @@ class Batch(Mapping[str, Any]):
         """It is worked on: it will not be handed out again, whoever dies. Said by itself when the next one is asked for."""
         self._core.done()
 
+    def record_stream(self, stream: Any) -> None:
+        """With zero_copy on a GPU: work on this torch stream reads tensors of the batch, beside work on the streams on which they were
+        asked for. To be said before the last of them is dropped."""
+        use = getattr(self._core, "use_stream", None)
+        if use is not None:
+            use(stream.cuda_stream or 1)
+
     def release(self) -> None:
         """Gives the memory back now. BufferError while arrays of it live; those that this object keeps do not count."""
         self._made.clear()
+        forget = getattr(self._view, "forget", None)
+        if forget is not None:
+            forget()
         self._core.release()

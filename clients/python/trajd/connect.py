@@ -32,8 +32,10 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None, spec:
     device       None: numpy arrays. "cpu": torch tensors. "cuda", "cuda:N": torch tensors on the GPU, copied one batch ahead
     framework    "numpy" or "torch", if it is not to be what device says
     style        the names in a batch: raw, robomimic, lerobot, act, diffusion_policy, openpi (trajd.styles)
-    zero_copy    views also of a ring that other jobs read: numpy's are not writeable, and torch's must not be written to.
-                 Otherwise such batches are copied
+    zero_copy    with device="cuda": batches are made in that GPU's memory and read there, where the daemon has one (`gpu:` of its
+                 configuration); a side stream that reads them is named by batch.record_stream. Where it cannot be they are copied,
+                 and the log says why. Else: views also of a ring that other jobs read: numpy's are not writeable, and torch's
+                 must not be written to. Otherwise such batches are copied
     timeout      seconds to wait for the daemon, its answers and a batch; None: waits, and says so
     reconnect    wait for a daemon that died, and go on; else Closed is raised
     name         shown by trajctl status

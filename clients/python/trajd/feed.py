@@ -127,7 +127,10 @@ class Feed:
         if settings.framework == "torch":
             arrays.import_torch()
         self._client = _connect_client(settings, explicit_done=on_device)
-        if on_device:
+        if on_device and settings.zero_copy:
+            from .gpu import Direct
+            self._stage = Direct(settings.device, lambda: self._client.gpu_refusal)
+        elif on_device:
             from .cuda import Stage
             self._stage = Stage(settings.device)
         job.remember(self)
@@ -240,7 +243,8 @@ class Feed:
         told = self._client.open(feed=settings.feed, spec=settings.spec, job=settings.job, shard=settings.shard,
                                  rank=settings.topology.rank, world=settings.topology.world_size,
                                  local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch,
-                                 next=position if token is None else 0, resume=token, timeout_ms=self._timeout_ms())
+                                 next=position if token is None else 0, resume=token, timeout_ms=self._timeout_ms(),
+                                 gpu=getattr(self._stage, "uuid", None), gpu_rank=settings.shard and settings.topology.world_size > 1)
         left.clear()
         info = FeedInfo(**told)
         if resume is not None and self._strict:

@@ -1,0 +1,163 @@
+"""Batches where they were born: in the GPU's memory, in the daemon's ring (`device="cuda", zero_copy=True`).
+
+One slab a batch is handed to torch by DLPack, tensors are views of it, made on demand. A batch is given back when all of its tensors are gone
+*and* the streams have passed what they were given until then: the stream that is current when the batch is taken, those that are
+current when one of its tensors is asked for, and those that `record_stream` names. So dropping a tensor while its kernels are still queued is
+safe, also from autograd's threads. Where batches cannot lie there they are copied, as without zero_copy; the log says why."""
+from __future__ import annotations
+
+import logging
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import _core, arrays
+from .batch import Layout
+from .cuda import _TORCH_NAMES, Stage
+from .errors import ArgumentError, DeviceError
+
+log = logging.getLogger("trajd")
+
+Wait = Callable[[Optional[float]], Optional["_core.Batch"]]
+Place = Tuple[int, int, Any, Tuple[int, ...]]  # of a tensor in the slab: offset, bytes, type, shape
+
+
+class Torch:
+    """What Direct needs of torch on one GPU; tests have another."""
+
+    def __init__(self, name: str) -> None:
+        self._torch = torch = arrays.import_torch()
+        if not torch.cuda.is_available():
+            raise DeviceError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here")
+        index = torch.device(name).index
+        self.index: int = torch.cuda.current_device() if index is None else index
+        if self.index >= torch.cuda.device_count():
+            raise DeviceError(f"device {name!r}: there are {torch.cuda.device_count()}")
+        torch.cuda.init()
+        self._raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a tenth of what current_stream() takes
+
+    def current_stream(self) -> int:
+        """1 is the legacy default stream."""
+        raw = self._raw(self.index) if self._raw is not None else self._torch.cuda.current_stream(self.index).cuda_stream
+        return int(raw) or 1
+
+    def adopt(self, slab: "_core.Tensor", stream: int) -> Any:
+        capsule = slab.__dlpack__(stream=stream, max_version=(1, 0)) if slab.read_only else slab.__dlpack__(stream=stream)
+        return self._torch.utils.dlpack.from_dlpack(capsule)
+
+    def type_of(self, dtype: str) -> Any:
+        kind = getattr(self._torch, _TORCH_NAMES[dtype], None)
+        if kind is None:
+            raise ArgumentError(f"torch {self._torch.__version__} has no type for {dtype}: let the feed deliver another dtype")
+        return kind
+
+    def view(self, slab: Any, place: Place) -> Any:
+        offset, size, kind, shape = place
+        return slab[offset:offset + size].view(kind).view(shape)
+
+
+def open_torch(name: str) -> Torch:
+    return Torch(name)
+
+
+class Slab:
+    """The tensors of a batch, by their numbers."""
+
+    __slots__ = ("_torch", "_core", "_places", "_stream", "_block")
+
+    def __init__(self, torch: Torch, core: "_core.Batch", slab: "_core.Tensor", places: List[Place]) -> None:
+        self._torch, self._core, self._places = torch, core, places
+        self._stream = torch.current_stream()
+        self._block: Any = torch.adopt(slab, self._stream)
+
+    def __call__(self, index: int) -> Any:
+        stream = self._torch.current_stream()
+        if self._block is None:
+            self._stream, self._block = stream, self._torch.adopt(self._core.slab(), stream)
+        elif stream != self._stream:
+            self._core.use_stream(stream)
+        return self._torch.view(self._block, self._places[index])
+
+    def forget(self) -> None:
+        """Holds nothing of the batch, until it is asked again."""
+        self._block = None
+
+
+class Direct:
+    """Between the client and the program, in place of cuda.Stage: takes batches, and hands their slabs to torch."""
+
+    def __init__(self, name: str, refusal: Callable[[], Optional[str]]) -> None:
+        self._name, self._refusal = name, refusal
+        self._torch = open_torch(name)
+        self.uuid: str = _core.gpu_uuid(self._torch.index)
+        self._current: Optional["_core.Batch"] = None
+        self._places: Dict[Tuple[int, int], List[Place]] = {}  # by the rows of a part: everything else is the same in all slots
+        self._layout: Optional[Layout] = None
+        self._copying: Optional[Stage] = None  # once they come in host memory
+
+    def take(self, wait: Wait, timeout: Optional[float],
+             lay_out: Callable[["_core.Batch"], Layout]) -> Optional[Tuple[Any, Callable[[int], Any]]]:
+        if self._copying is not None:
+            return self._copying.take(wait, timeout, lay_out)
+        self._finish()
+        core = wait(timeout)
+        if core is None:
+            return None
+        if core.gpu < 0:
+            return self._copy_from_now_on(core, wait, timeout, lay_out)
+        self._current = core
+        return core, self._view_of(core, lay_out(core))
+
+    def _view_of(self, core: "_core.Batch", layout: Layout) -> Callable[[int], Any]:
+        if layout is not self._layout:
+            self._layout, self._places = layout, {}
+        slab = core.slab()
+        places = self._places.get((core.row_begin, core.row_count))
+        if places is None:
+            places = self._places[core.row_begin, core.row_count] = self._measure(core, slab.address, len(layout.schema))
+        return Slab(self._torch, core, slab, places)
+
+    def _measure(self, core: "_core.Batch", begin: int, count: int) -> List[Place]:
+        places = []
+        for index in range(count):
+            tensor = core.tensor(index)
+            size = _SIZES[tensor.dtype]
+            for extent in tensor.shape:
+                size *= extent
+            places.append((tensor.address - begin, size, self._torch.type_of(tensor.dtype), tuple(tensor.shape)))
+        return places
+
+    def _copy_from_now_on(self, core: "_core.Batch", wait: Wait, timeout: Optional[float],
+                          lay_out: Callable[["_core.Batch"], Layout]) -> Optional[Tuple[Any, Callable[[int], Any]]]:
+        log.warning("device %s, zero_copy: %s: batches are copied from host memory instead", self._name,
+                    self._refusal() or "the daemon serves them in host memory")
+        self._copying = Stage(self._name)
+        first = [core]
+        return self._copying.take(lambda limit: first.pop() if first else wait(limit), timeout, lay_out)
+
+    def done(self) -> None:
+        """The batch that the program was handed last is worked on."""
+        if self._copying is not None:
+            self._copying.done()
+        elif self._current is not None and not self._current.released:
+            self._current.done()
+
+    def _finish(self) -> None:
+        self.done()
+        self._current = None
+
+    def leave(self) -> List[Any]:
+        """Before another epoch is opened: what is returned is dropped after that."""
+        if self._copying is not None:
+            left: List[Any] = self._copying.leave()
+            return left
+        kept, self._current = self._current, None
+        return [] if kept is None else [kept]
+
+    def end(self) -> None:
+        """Before the client is closed: what the program had is worked on."""
+        if self._copying is not None:
+            self._copying.end()
+        else:
+            self._finish()
+
+
+_SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8, "bool": 1}

@@ -1,0 +1,222 @@
+"""Batches that are read in the GPU's memory, on a GPU that is not there (tests/fake): ownership and streams as Python has them. Torch is played by
+numpy, which can read what the fake driver maps; tests/gpu/test_python_gpu.py has a real GPU."""
+import ctypes
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import trajd
+from daemons import BUILD, wait_for
+from test_gpu_feed import CONFIG, CUDA, FAKE, GpuDaemon, UUID, data  # noqa: F401
+from trajd import _core, gpu
+
+TYPES = {"f32": np.float32, "i64": np.int64, "u8": np.uint8}
+MAIN, SIDE, HELD = 1, 6, 5
+
+
+class Memory:
+    """numpy's way to a capsule's memory: whoever views it keeps the capsule."""
+
+    def __init__(self, capsule, address, size):
+        self.capsule = capsule
+        self.__array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1", "data": (address, False)}
+
+
+class HostTorch:
+    index, stream = 0, MAIN
+
+    def __init__(self, name):
+        self.name = name
+
+    def current_stream(self):
+        return self.stream
+
+    def adopt(self, slab, stream):
+        assert slab.__dlpack_device__() == (2, 0)
+        return np.asarray(Memory(slab.__dlpack__(stream=stream), slab.address, slab.shape[0]))
+
+    def type_of(self, dtype):
+        return TYPES[dtype]
+
+    def view(self, slab, place):
+        offset, size, kind, shape = place
+        return slab[offset:offset + size].view(kind).reshape(shape)
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    played = []
+    monkeypatch.setattr(gpu, "open_torch", lambda name: played.append(HostTorch(name)) or played[-1])
+    monkeypatch.setattr(gpu.arrays, "import_torch", lambda: None)
+    yield played
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
+
+
+@pytest.fixture
+def daemon(tmp_path, data):  # noqa: F811
+    one = GpuDaemon(tmp_path / "gpu", CONFIG.format(data=data, gpu="", slots=3), program=FAKE).start()
+    yield one
+    if one.process.poll() is None:
+        one.stop()
+
+
+def connect(daemon, **options):
+    return trajd.connect(str(daemon.endpoint), feed="train", device="cuda", timeout=20, **{"zero_copy": True, "mode": "share", **options})
+
+
+def test_values_and_their_place(daemon, torch):
+    host = trajd.connect(str(daemon.endpoint), feed="train", timeout=20, job="host", mode="share")
+    wanted = {batch.position: {key: np.array(batch[key]) for key in batch} for batch in host.epoch(0)}
+    host.close()
+    feed = connect(daemon, job="gpu")
+    seen = 0
+    for batch in feed.epoch(0):
+        for key, value in wanted[batch.position].items():
+            np.testing.assert_array_equal(batch[key], value)
+        seen += 1
+    del batch
+    assert seen == len(wanted) > 4 and feed._stage.uuid == UUID
+    feed.close()
+    gc.collect()
+    wait_for(lambda: CUDA.fake_cuda_mappings() == 0 and CUDA.fake_cuda_events() == 0, what="all to be given back")
+
+
+def test_a_dropped_tensor_whose_kernels_are_queued(daemon, torch):
+    feed = connect(daemon, credit=8)
+    stream = torch[0]
+    CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
+    addresses, was = [], []
+    stream.stream = HELD
+    epoch = feed.epoch(0)
+    for _ in range(3):
+        batch = next(epoch)
+        joints = batch["joints"]
+        addresses.append((joints.ctypes.data, joints.size))
+        was.append(joints.copy())
+        dropper = threading.Thread(target=lambda kept: kept.clear(), args=([joints],))  # as autograd drops
+        del joints
+        batch = None
+        dropper.start()
+        dropper.join()
+    gc.collect()
+    with pytest.raises(trajd.Timeout):
+        feed._stage.take(feed._next_core, 0.3, feed._lay_out)
+    for (address, size), values in zip(addresses, was):  # what the kernels would read
+        np.testing.assert_array_equal(np.ctypeslib.as_array((ctypes.c_float * size).from_address(address)).reshape(values.shape), values)
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
+    stream.stream = MAIN
+    assert next(epoch).position == 3 * 16
+    feed.close()
+
+
+@pytest.mark.parametrize("named", ["by record_stream", "by being current"])
+def test_a_side_stream(daemon, torch, named):
+    feed = connect(daemon, credit=3)
+    epoch = feed.epoch(0)
+    batch = next(epoch)
+    CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
+    if named == "by record_stream":
+        batch.record_stream(type("Stream", (), {"cuda_stream": HELD}))
+    else:
+        torch[0].stream = HELD
+        batch["joints"]
+        torch[0].stream = MAIN
+    batch.release()
+    assert batch.released
+    held = [next(epoch), next(epoch)]
+    with pytest.raises(trajd.Busy), pytest.warns(RuntimeWarning):
+        feed._next_core(1.5)
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
+    held.append(next(epoch))
+    assert [one.position for one in held] == [16, 32, 48]
+    feed.close()
+
+
+def test_release_while_tensors_live(daemon, torch):
+    feed = connect(daemon)
+    batch = next(feed.epoch(0))
+    kept = batch["joints"]
+    with pytest.raises(BufferError):
+        batch.release()
+    np.testing.assert_array_equal(batch["joints"], kept)
+    del kept
+    batch.release()
+    with pytest.raises(ValueError, match="released"):
+        batch["joints"]
+    feed.close()
+
+
+def test_state_goes_on(daemon, torch):
+    feed = connect(daemon)
+    epoch = feed.epoch(0)
+    seen = [next(epoch).position for _ in range(4)]
+    state = feed.state_dict()
+    feed.close()
+    again = connect(daemon, job="again")
+    again.load_state_dict(state)
+    seen += [batch.position for batch in again.epoch(0)]
+    assert seen == list(range(0, len(seen) * 16, 16))
+    again.close()
+
+
+def test_what_consumers_may_ask(daemon, torch):
+    feed = connect(daemon)
+    core = next(feed.epoch(0))._core
+    slab = core.slab()
+    assert slab.__dlpack_device__() == (2, 0) and core.gpu == 0
+    for keywords in ({"dl_device": (1, 0)}, {"dl_device": (2, 1)}, {"copy": True}):
+        with pytest.raises(BufferError):
+            slab.__dlpack__(**keywords)
+    assert "dltensor_versioned" in repr(slab.__dlpack__(stream=SIDE, max_version=(1, 0), dl_device=(2, 0)))
+    with pytest.raises(AttributeError):
+        slab.__array_struct__
+    for stream in range(7, 13):
+        core.use_stream(stream)
+    with pytest.raises(trajd.Error, match="used on 8 streams"):
+        core.use_stream(13)
+    feed.close()
+
+
+def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):  # noqa: F811
+    from test_python_device import HostDevice
+
+    monkeypatch.setattr(trajd.cuda, "open_device", HostDevice)
+    text = CONFIG.format(data=data, gpu="", slots=4).replace("rows: 64MiB", "rows: 64KiB")
+    one = GpuDaemon(tmp_path / "small", text, program=FAKE).start()
+    feed = connect(one)
+    positions = [batch.position for batch in feed.epoch(0)]
+    assert positions == list(range(0, len(positions) * 16, 16)) and len(positions) > 4
+    assert "gpu.rows leaves 0 MiB" in caplog.text and "copied from host memory" in caplog.text
+    assert [batch.position for batch in feed.epoch(1)] == positions
+    feed.close()
+    one.stop()
+
+
+def test_a_gpu_that_fails_on_the_way(tmp_path, data, torch, monkeypatch, caplog):  # noqa: F811
+    from test_python_device import HostDevice
+
+    monkeypatch.setattr(trajd.cuda, "open_device", HostDevice)
+    one = GpuDaemon(tmp_path / "lost", CONFIG.format(data=data, gpu=", fall_back: true", slots=4), program=FAKE)
+    one.fake = "lost=6"
+    one.start()
+    feed = connect(one, mode="shard", rank=0, world_size=1)
+    epoch, positions, failed = feed.epoch(0), [], 0
+    while True:
+        try:
+            positions.append(next(epoch).position)
+        except trajd.DataError:
+            failed += 1
+        except StopIteration:
+            break
+    assert positions == sorted(set(positions)) and len(positions) + failed == positions[-1] // 16 + 1
+    assert "copied from host memory" in caplog.text
+    feed.close()
+    one.stop()
+
+
+def test_no_such_gpu():
+    with pytest.raises(trajd.Error, match="this process sees 1"):
+        _core.gpu_uuid(3)
+    assert _core.gpu_uuid(0) == UUID
