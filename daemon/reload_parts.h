@@ -1,0 +1,58 @@
+/* A reload's parts: reload.c makes a change, reload_plan.c finds out what it comes to and what speaks against it, reload_words.c says it. */
+#ifndef TRAJD_DAEMON_RELOAD_PARTS_H
+#define TRAJD_DAEMON_RELOAD_PARTS_H
+
+#include "daemon/config_keys.h"
+#include "daemon/pipeline_parts.h"
+
+/* Why a feed goes. */
+enum trajd_reload_reason {
+    TRAJD_FEED_STAYS,
+    TRAJD_FEED_IS_GONE,
+    TRAJD_FEED_HAS_CHANGED,
+    TRAJD_FEED_DATASET_HAS_CHANGED,
+    TRAJD_FEED_STATISTICS_HAVE_CHANGED,
+};
+
+struct trajd_reload_change {
+    struct trajd_pipeline *pipeline;
+    struct trajd_holdings *next;
+    uint64_t store_share_bytes;                                   /* of each new dataset */
+    uint64_t store_raise_bytes;                                   /* for each that stays, where none is new */
+    bool is_new_dataset[TRAJD_CONFIG_MAX_DATASETS];               /* of next->datasets */
+    enum trajd_reload_reason feed_reason[TRAJD_CONFIG_MAX_FEEDS]; /* of next->config->feeds: other than STAYS, it is to be made */
+    const char *feed_cause[TRAJD_CONFIG_MAX_FEEDS];               /* the dataset or feed that has changed */
+    uint32_t in_count, out_count;
+    struct trajd_feeder *in[TRAJD_CONFIG_MAX_FEEDS];
+    struct trajd_feeder *out[TRAJD_PIPELINE_MAX_FEEDERS];
+    enum trajd_reload_reason out_reason[TRAJD_PIPELINE_MAX_FEEDERS];
+    const char *out_cause[TRAJD_PIPELINE_MAX_FEEDERS];
+};
+
+/* ---- reload_plan.c ---- */
+
+/* Fills in what stays, goes and comes, of next->config; TRAJD_OK, or what speaks against it. */
+enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct trajd_error *error);
+bool trajd_reload_is_same_value(const struct trajd_config *a, const struct trajd_config *b, const struct trajd_config_key *key);
+/* The lines of a feed; NULL: there is none of that name. */
+const struct trajd_yaml_node *trajd_reload_feed_node(const struct trajd_config *config, const char *name);
+bool trajd_reload_stays_open(const struct trajd_reload_change *change, const struct trajd_dataset *dataset);
+bool trajd_reload_goes(const struct trajd_reload_change *change, const struct trajd_feeder *feeder);
+/* Bytes of rings of the feeds that go (`out`), or of those that stay. */
+uint64_t trajd_reload_rings_of(const struct trajd_reload_change *change, bool out);
+/* The feed out[index] is read. */
+enum trajd_status trajd_reload_refuse_busy(const struct trajd_reload_change *change, uint32_t index, struct trajd_error *error);
+
+/* ---- reload_words.c ---- */
+
+/* A text that is cut where its room ends. */
+struct trajd_reload_text {
+    char *at;
+    size_t size, length;
+};
+void trajd_reload_append(struct trajd_reload_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void trajd_reload_append_key(struct trajd_reload_text *text, const struct trajd_config_key *key);
+/* What has changed, in a line. Before the change is made. */
+void trajd_reload_describe(const struct trajd_reload_change *change, char *message, size_t size);
+
+#endif

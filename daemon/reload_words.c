@@ -1,0 +1,82 @@
+#include "daemon/reload_parts.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+void trajd_reload_append(struct trajd_reload_text *text, const char *format, ...)
+{
+    va_list arguments;
+    int length;
+
+    va_start(arguments, format);
+    length = vsnprintf(text->at + text->length, text->size - text->length, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        text->length = text->length + (size_t)length < text->size ? text->length + (size_t)length : text->size - 1;
+}
+
+void trajd_reload_append_key(struct trajd_reload_text *text, const struct trajd_config_key *key)
+{
+    trajd_reload_append(text, "%s%s%s%s", text->length ? ", " : "", key->section ? key->section : "", key->section ? "." : "", key->name);
+}
+
+static bool has_name(const struct trajd_holdings *holdings, const char *dataset)
+{
+    return trajd_holdings_find(holdings, dataset) != NULL;
+}
+
+static void append_name(struct trajd_reload_text *text, const char *before, const char *name, bool *begun)
+{
+    trajd_reload_append(text, "%s%s%s", *begun ? ", " : text->length ? "; " : "", *begun ? "" : before, name);
+    *begun = true;
+}
+
+static void describe_feeds(const struct trajd_reload_change *change, struct trajd_reload_text *text)
+{
+    const struct trajd_config *now = change->pipeline->now->config, *next = change->next->config;
+    bool begun = false;
+
+    for (uint32_t f = 0; f < next->feed_count; f++)
+        if (!trajd_reload_feed_node(now, next->feeds[f]->feed_name))
+            append_name(text, "new feeds: ", next->feeds[f]->feed_name, &begun);
+    begun = false;
+    for (uint32_t f = 0; f < next->feed_count; f++)
+        if (trajd_reload_feed_node(now, next->feeds[f]->feed_name) && change->feed_reason[f] != TRAJD_FEED_STAYS)
+            append_name(text, "changed feeds: ", next->feeds[f]->feed_name, &begun);
+    begun = false;
+    for (uint32_t f = 0; f < change->out_count; f++)
+        if (change->out_reason[f] == TRAJD_FEED_IS_GONE || !trajd_pipeline_is_configured(change->out[f]))
+            append_name(text, "feeds gone: ", trajd_feeder_name(change->out[f]), &begun);
+}
+
+static void describe_datasets(const struct trajd_reload_change *change, struct trajd_reload_text *text)
+{
+    const struct trajd_holdings *now = change->pipeline->now, *next = change->next;
+    bool begun = false;
+
+    for (uint32_t d = 0; d < next->dataset_count; d++)
+        if (change->is_new_dataset[d])
+            append_name(text, "new or changed datasets: ", next->datasets[d]->name, &begun);
+    begun = false;
+    for (uint32_t d = 0; d < now->dataset_count; d++)
+        if (!has_name(next, now->datasets[d]->name))
+            append_name(text, "datasets gone: ", now->datasets[d]->name, &begun);
+}
+
+void trajd_reload_describe(const struct trajd_reload_change *change, char *message, size_t size)
+{
+    struct trajd_reload_text text = {message, size, 0};
+    char names[256] = "";
+    struct trajd_reload_text keys = {names, sizeof names, 0};
+
+    message[0] = 0;
+    describe_feeds(change, &text);
+    describe_datasets(change, &text);
+    for (size_t k = 0; k < trajd_config_key_count; k++)
+        if (!trajd_reload_is_same_value(change->pipeline->now->config, change->next->config, &trajd_config_keys[k]))
+            trajd_reload_append_key(&keys, &trajd_config_keys[k]);
+    if (keys.length)
+        trajd_reload_append(&text, "%skeys: %s", text.length ? "; " : "", names);
+    if (!text.length)
+        trajd_reload_append(&text, "nothing has changed");
+}
