@@ -39,7 +39,7 @@ bench: build
 ROBOMIMIC ?= build/venv-robomimic/bin/python
 RESULTS   ?= tests/bench/results/cpu-2cores.json
 bench-record: build
-	@build/venv/bin/python tests/bench/run.py --build $(BUILD) --robomimic-python $(ROBOMIMIC) --small-files --out $(RESULTS)
+	@-build/venv/bin/python tests/bench/run.py --build $(BUILD) --robomimic-python $(ROBOMIMIC) --small-files --out $(RESULTS)
 	@build/venv/bin/python tests/bench/readme_table.py $(RESULTS) --write
 
 # build/release/trajd_VERSION_ARCH.deb: daemon, tools, library, headers, units.

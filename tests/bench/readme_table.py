@@ -121,6 +121,13 @@ def starts(run):
     yield "memory beyond store and rings", f"{plain(one['value'])} MiB", "", verdict(one)
 
 
+def service(run):
+    ready, stop = run("service", "unit start to READY"), run("service", "stop with")
+    yield f"a unit: start to READY; {stop['name'].replace(' attached', '')}", f"{plain(ready['value'])} ms; {plain(stop['value'])} ms", "", ""
+    first, all_of_them = run("service", "restart: SIGTERM until the first"), run("service", "restart: SIGTERM until all")
+    yield ("restart with them, SIGTERM until the first has a batch again; until all have", f"{plain(first['value'])} ms; {plain(all_of_them['value'])} ms", "", "")
+
+
 def small_files(run):
     index = [median(run("index", f"small, {which}")["value"]) / 1e3 for which in ("first", "second (cached)")]
     ready = run("start", "10,000 files of 50 datasets, cached index: exec to READY")
@@ -135,7 +142,7 @@ def reading(run):
     yield "contiguous rows", f"{whole['value'] / 1e3:.1f} GB/s", f"{whole['ratio']:.2f}x a plain read", verdict(whole)
 
 
-ROWS = (windows, torch_loader, hand_over_python, resume, mixtures, statistics, hand_over, starts, small_files, reading)
+ROWS = (windows, torch_loader, hand_over_python, resume, mixtures, statistics, hand_over, starts, service, small_files, reading)
 
 
 def table(run):

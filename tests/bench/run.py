@@ -14,6 +14,7 @@ import os
 import pathlib
 import shlex
 import sys
+import time
 
 import part_feed
 import part_mixture
@@ -82,9 +83,17 @@ def main():
     report = {"device": cpu_name(), "cores": len(os.sched_getaffinity(0)), "commit": commit(), "command": command,
               "date": datetime.date.today().isoformat(), "load_before": [round(one, 2) for one in os.getloadavg()], "parts": {}}
     print(f"{report['device']}, {report['cores']} cores, commit {report['commit']}, {report['date']}, load {report['load_before'][0]}\n{command}")
+    failed = []
     for part in options.parts or PARTS:
         print(f"\n{part}", flush=True)
-        report["parts"][part] = result = PARTS[part](options)
+        begin = time.monotonic()
+        try:
+            report["parts"][part] = result = PARTS[part](options)
+        except Exception as error:  # the others' figures are kept
+            failed.append(part)
+            print(f"  FAILED: {error}\n{getattr(error, 'stderr', None) or ''}", flush=True)
+            continue
+        result["took_s"] = round(time.monotonic() - begin, 1)
         for one in result["figures"]:
             print_figure(one)
         if result.get("note"):
@@ -92,8 +101,9 @@ def main():
     out = pathlib.Path(options.out) if options.out else options.work / "results.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"\n{out}")
+    print(f"\n{out}" + (f", without {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
