@@ -16,8 +16,8 @@
  *                  array := text path, u8 rank, u64 n, chunk[n]; chunk := u64 place[rank], u64 offset, u32 size, u32 mask
  *              Answer: DONE when all are in the file
  *
- * `known` are paths below the episode that are neither copied nor told of. Other datasets are told of (NOTE) when their rows are as many
- * as one of row_counts, and copied as they are otherwise. FAILED, u32 errno and text, ends it all. */
+ * `known` are paths below the episode that are neither copied nor told of. Other datasets are left out when their rows are as many
+ * as one of row_counts or one more, and copied as they are otherwise; a NOTE tells of each path once. FAILED, u32 errno and text, ends it all. */
 #ifndef TRAJD_REWRITE_WRITER_H
 #define TRAJD_REWRITE_WRITER_H
 
@@ -50,6 +50,7 @@ struct trajd_writer_frame {
 };
 
 #define TRAJD_WRITER_PATH_SIZE 4096
+#define TRAJD_WRITER_TOLD_MAX 64
 
 /* What the child is at. */
 struct trajd_writer {
@@ -59,7 +60,8 @@ struct trajd_writer {
     char filter_folder[TRAJD_WRITER_PATH_SIZE];
     bool is_first;
     uint32_t note_count;
-    uint64_t left_out; /* per-step datasets that were told of */
+    uint32_t told_count;
+    char *told[TRAJD_WRITER_TOLD_MAX]; /* paths that need not be told of again, for every episode */
 };
 
 uint64_t trajd_writer_u64(struct trajd_writer_frame *frame);

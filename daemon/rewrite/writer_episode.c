@@ -7,7 +7,7 @@
 #include "daemon/rewrite/writer.h"
 #include "proto/dtype.h"
 
-enum { RANK_MAX = 8, LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20, PER_STEP_NOTES_MAX = 20 };
+enum { RANK_MAX = 8, LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20 };
 
 struct episode {
     struct trajd_writer *writer;
@@ -190,40 +190,59 @@ static bool is_known(const struct episode *episode, const char *path)
     return false;
 }
 
-/* As many rows as the recording has, or one more: such a dataset is one of its streams. */
-static bool is_per_step(const struct episode *episode, hid_t dataset)
+enum extent { BESIDE, PER_STEP, LONG };
+
+/* As many rows as the recording has, or one more: such a dataset is one of its streams. LONG: of another length, but no table either. */
+static enum extent extent_of(const struct episode *episode, hid_t dataset)
 {
     struct trajd_writer_frame list = episode->row_counts;
     const hid_t space = H5Dget_space(dataset);
     hsize_t shape[H5S_MAX_RANK] = {0};
     const int rank = H5Sget_simple_extent_dims(space, shape, NULL);
-    bool found = false;
+    enum extent extent = BESIDE;
 
     H5Sclose(space);
     for (uint32_t i = 0; i < episode->row_count_count && rank > 0; i++) {
         const uint64_t rows = trajd_writer_u64(&list);
-        found = found || shape[0] == rows || shape[0] == rows + 1 || shape[0] + 1 == rows;
+        if (shape[0] == rows || shape[0] == rows + 1)
+            return PER_STEP;
+        if (rows > 1 && shape[0] > rows / 2)
+            extent = LONG;
     }
-    return found;
+    return extent;
+}
+
+/* Whether the path is new. */
+static bool tells(struct trajd_writer *writer, const char *path)
+{
+    for (uint32_t i = 0; i < writer->told_count; i++)
+        if (!strcmp(writer->told[i], path))
+            return false;
+    if (writer->told_count == TRAJD_WRITER_TOLD_MAX)
+        return false;
+    writer->told[writer->told_count] = strdup(path);
+    writer->told_count += writer->told[writer->told_count] != NULL;
+    return true;
 }
 
 static void take_other_dataset(struct episode *episode, hid_t from, hid_t to, const char *name, const char *path)
 {
     const hid_t dataset = H5Dopen2(from, name, H5P_DEFAULT);
+    const enum extent extent = dataset < 0 ? BESIDE : extent_of(episode, dataset);
+    const bool is_large = dataset >= 0 && H5Dget_storage_size(dataset) > COPY_BYTES_MAX;
 
     if (dataset < 0)
         return;
-    if (is_per_step(episode, dataset)) {
-        if (++episode->writer->left_out <= PER_STEP_NOTES_MAX)
-            trajd_writer_note(episode->writer, "%s: %s: no stream of the layout has it, or it is empty: left out", episode->label, path);
-        else if (episode->writer->left_out == PER_STEP_NOTES_MAX + 1)
-            trajd_writer_note(episode->writer, "more datasets without a stream are left out");
-    } else if (H5Dget_storage_size(dataset) > COPY_BYTES_MAX) {
-        trajd_writer_note(episode->writer, "%s: %s: not of the recording's length, and large: left out", episode->label, path);
-    } else {
-        trajd_writer_copy_object(episode->writer, from, to, name);
-    }
     H5Dclose(dataset);
+    if (extent == PER_STEP || is_large) {
+        if (tells(episode->writer, path))
+            trajd_writer_note(episode->writer, "%s: no stream of the layout, and %s: left out (first in %s)", path,
+                              extent == PER_STEP ? "of a row a step" : "large", episode->label);
+        return;
+    }
+    if (extent == LONG && tells(episode->writer, path))
+        trajd_writer_note(episode->writer, "%s: no stream of the layout, and of another length: copied as it is, not resampled", path);
+    trajd_writer_copy_object(episode->writer, from, to, name);
 }
 
 struct folder {

@@ -203,5 +203,7 @@ int trajd_writer_run(void)
         if (fd >= 0)
             close(fd);
     }
+    for (uint32_t i = 0; i < writer.told_count; i++)
+        free(writer.told[i]);
     return ok ? 0 : 1;
 }

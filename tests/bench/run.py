@@ -4,7 +4,7 @@
     run.py --build build/release [PART...] [--rounds 5] [--seconds 2] [--out FILE.json]
            [--robomimic-python /path/to/python] [--torch-python /path/to/python] [--small-files]
 
-Parts, all by default: feed, start, service, handover, remote, read, index, cpu, mixture, statistics. Where ours and another's are compared
+Parts, all by default: feed, start, service, handover, remote, read, index, cpu, mixture, statistics, resample. Where ours and another's are compared
 they take turns, in one run; what is printed is the median, and in brackets how far the turns lie from each other. tests/bench/README.md says more.
 """
 import argparse
@@ -19,6 +19,7 @@ import time
 import part_feed
 import part_mixture
 import part_programs
+import part_resample
 import part_service
 import part_start
 import part_statistics
@@ -26,7 +27,8 @@ from bench_daemon import ROOT, commit, cpu_name
 
 PARTS = {"feed": part_feed.run, "start": part_start.run, "service": part_service.run, "handover": part_programs.handover, "remote": part_programs.remote,
          "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
-         "mixture": part_mixture.run, "statistics": part_statistics.run}
+         "mixture": part_mixture.run, "statistics": part_statistics.run,
+         "resample": part_resample.run}
 
 
 def number(value):
