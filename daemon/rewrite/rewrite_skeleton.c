@@ -20,7 +20,7 @@
 #include "daemon/dataset/window_report.h"
 #include "daemon/rewrite/writer.h"
 
-enum { PATH_SIZE = 4096, ANSWER_TIMEOUT_MS = 600000, OUTSTANDING_BYTES = 64 << 10, TEXT_SIZE = 512, LEVEL_DEFAULT = 4 };
+enum { PATH_SIZE = 4096, ANSWER_TIMEOUT_MS = 600000, TEXT_SIZE = 512, LEVEL_DEFAULT = 4 };
 
 static const uint64_t answer_bytes_max = UINT64_C(64) << 20;
 
@@ -358,6 +358,7 @@ static enum trajd_status send_input(struct child *child, const struct trajd_inde
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     char folder[PATH_SIZE] = "";
     enum trajd_status status;
+    size_t length;
 
     if (fd < 0)
         return trajd_error_set(child->error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
@@ -370,15 +371,14 @@ static enum trajd_status send_input(struct child *child, const struct trajd_inde
     put_u8(child, is_first);
     status = send_frame(child, TRAJD_WRITER_INPUT, fd);
     close(fd);
-    return status;
+    return status ? status : answer(child, TRAJD_WRITER_READY, &length);
 }
 
-/* Episodes in order; a few under way at once, never more answers than the socket holds. */
+/* Episodes in order, each answered before the next: two that both wait for the other's socket to have room would wait for ever. */
 static enum trajd_status send_episodes(struct child *child, struct rewrite_plan *plan)
 {
-    uint32_t source = UINT32_MAX, file = UINT32_MAX, taken = 0;
+    uint32_t source = UINT32_MAX, file = UINT32_MAX;
     enum trajd_status status = TRAJD_OK;
-    size_t outstanding = 0;
 
     for (uint32_t e = 0; e < plan->episode_count && !status; e++) {
         struct rewrite_episode *made = &plan->episodes[e];
@@ -390,11 +390,8 @@ static enum trajd_status send_episodes(struct child *child, struct rewrite_plan 
         file = its_file;
         if (!status)
             status = send_episode(child, made);
-        outstanding += made->array_count * sizeof(uint64_t) + sizeof(struct trajd_indexer_header);
-        while (!status && taken <= e && (outstanding > OUTSTANDING_BYTES || e + 1 == plan->episode_count)) {
-            outstanding -= plan->episodes[taken].array_count * sizeof(uint64_t) + sizeof(struct trajd_indexer_header);
-            status = take_offsets(child, &plan->episodes[taken++]);
-        }
+        if (!status)
+            status = take_offsets(child, made);
     }
     return status;
 }

@@ -4,7 +4,8 @@
  * Frames as in daemon/dataset/indexer.h. The parent sends, in this order; texts are u32 length + bytes, numbers of the machine's order:
  *
  *     OUTPUT   the new file's descriptor. Answer: READY, once the file is begun and the sandbox stands
- *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first. What stands beside the episodes is copied from the first
+ *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first. What stands beside the episodes is copied from the first.
+ *                  Answer: READY
  *     EPISODE  text source, target, label; u64 steps; u32 n, text known[n]; u32 n, u64 row_counts[n]; u32 n, dataset[n]; u32 n, start[n]
  *                  dataset := text path, u8 dtype, u8 rank, u64 shape[rank], u64 chunk[rank], u8 level     chunk[0] 0: contiguous
  *                  start   := text path, i64 ns, u8 unit

@@ -153,7 +153,7 @@ static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *f
     H5Pclose(access);
     if (writer->input < 0)
         return trajd_writer_fail(writer->label);
-    return trajd_writer_copy_frame(writer);
+    return trajd_writer_copy_frame(writer) && trajd_indexer_send(TRAJD_WRITER_READY, NULL, 0);
 }
 
 static bool serve(struct trajd_writer *writer, uint32_t kind, struct trajd_writer_frame *frame, int fd)

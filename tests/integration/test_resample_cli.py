@@ -283,6 +283,21 @@ def test_several_inputs(tmp_path):
         assert len(made["data"]) == 3 and set(made["data/demo_2/obs"]) == {"robot0_eef_pos", "robot0_eef_quat"}
 
 
+def test_many_episodes_and_notes(tmp_path):
+    """More answers than a socket holds, and a note for every attribute that cannot go over."""
+    path, out = tmp_path / "many.hdf5", tmp_path / "out.hdf5"
+    with h5py.File(path, "w") as file:
+        for i in range(800):
+            group = file.create_group(f"data/demo_{i}")
+            group["actions"] = np.full((3, 7), i, float)
+            group.attrs["link"] = file["data"].ref
+            group[f"odd_{i}"] = np.zeros(3)
+    done = resample(path, "-o", out, "--rate", 40)
+    assert "attribute link" in done.stderr and "more is left out than is told here" in done.stderr
+    with h5py.File(out) as made:
+        assert len(made["data"]) == 800 and all(np.array_equal(made[f"data/demo_{i}/actions"], np.full((5, 7), i, float)) for i in range(800))
+
+
 def test_rules(tmp_path, demo_file):
     out = tmp_path / "out.hdf5"
     resample(demo_file, "-o", out, "--rate", 10, "--layout", "demo", "--kind", "pose_pos=previous", "--kind", "joint_pos=mean", "--window",
