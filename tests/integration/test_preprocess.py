@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import textwrap
 import time
@@ -24,8 +25,8 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"ASA
 class Station:
     """An inbox with what belongs to it."""
 
-    def __init__(self, folder, demo_file, inbox=None, **keys):
-        self.folder, self.demo_file = pathlib.Path(folder), demo_file
+    def __init__(self, folder, source_file, inbox=None, **keys):
+        self.folder, self.source_file = pathlib.Path(folder), source_file
         self.inbox, self.outbox, self.quarantine = inbox or self.folder / "inbox", self.folder / "outbox", self.folder / "quarantine"
         self.config = self.folder / "lab.yaml"
         self.inbox.mkdir(exist_ok=True)
@@ -40,7 +41,7 @@ class Station:
     def drop(self, name="a.hdf5", content=None):
         path = self.inbox / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(self.demo_file.read_bytes() if content is None else content)
+        path.write_bytes(self.source_file.read_bytes() if content is None else content)
         return path
 
     def begin(self, *arguments):
@@ -60,9 +61,18 @@ class Station:
         return sorted(p.name for p in (self.outbox / ".trajd").glob("*"))
 
 
+@pytest.fixture(scope="module")
+def small_file(tmp_path_factory):
+    """Eight episodes, one of which has a hole."""
+    path = tmp_path_factory.mktemp("small") / "small.hdf5"
+    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "8"], check=True,
+                   env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    return path
+
+
 @pytest.fixture
-def station(tmp_path, demo_file):
-    return Station(tmp_path, demo_file)
+def station(tmp_path, small_file):
+    return Station(tmp_path, small_file)
 
 
 def counts(said):
@@ -79,9 +89,9 @@ def values(path):
 def test_a_file_is_published_once(station):
     station.drop("sub/a.hdf5")
     said = station.run()
-    assert counts(said) == (1, 0, 0, 0, 0, 1) and "sub/a.hdf5: published, 23 episodes, 1 left out" in said
+    assert counts(said) == (1, 0, 0, 0, 0, 1) and "sub/a.hdf5: published, 7 episodes, 1 left out" in said
     manifest = station.manifest("sub/a.hdf5")
-    assert manifest["state"] == "published" and manifest["episodes"] == 23 and manifest["left_out"] == 1 and manifest["layout"] == "demo" and manifest["rate_hz"] == 10
+    assert manifest["state"] == "published" and manifest["episodes"] == 7 and manifest["left_out"] == 1 and manifest["layout"] == "demo" and manifest["rate_hz"] == 10
     assert manifest["source"]["size_bytes"] == (station.inbox / "sub/a.hdf5").stat().st_size
     checked = subprocess.run(["sha256sum", "-c", "a.hdf5.sha256"], cwd=station.outbox / "sub", capture_output=True, text=True)
     assert checked.returncode == 0 and manifest["output"]["sha256"] in (station.outbox / "sub/a.hdf5.sha256").read_text()
@@ -122,7 +132,7 @@ def test_what_has_changed_is_made_anew(station):
 def test_what_is_not_fit_is_put_aside_with_the_reason(station):
     station.drop("good.hdf5")
     station.drop("bad.hdf5", b"not HDF5 at all\n" * 100)
-    station.drop("cut.hdf5", station.demo_file.read_bytes()[:30000])
+    station.drop("cut.hdf5", station.source_file.read_bytes()[:20000])
     with h5py.File(station.drop("nan.hdf5"), "a") as file:
         episode = next(name for name in file["data"] if len(file[f"data/{name}/obs/robot0_eef_pos"]) > 9)
         file[f"data/{episode}/obs/robot0_eef_pos"][5, 1] = np.nan
@@ -161,7 +171,7 @@ def test_a_file_that_is_being_written_is_left_alone(station):
 
 def test_a_file_that_grows_is_not_settled(station):
     station.write(settle="1s")
-    data = station.demo_file.read_bytes()
+    data = station.source_file.read_bytes()
     path = station.drop(content=data[:1000])
     process = station.begin()
     for at in range(1000, len(data), len(data) // 6):  # by somebody who closes it each time
@@ -173,15 +183,15 @@ def test_a_file_that_grows_is_not_settled(station):
     assert counts(said)[:2] == (1, 0) and path.read_bytes() == data, said
 
 
-def test_a_kill_at_any_moment_loses_nothing(tmp_path, demo_file):
-    whole = Station(tmp_path, demo_file)
+def test_a_kill_at_any_moment_loses_nothing(tmp_path, small_file):
+    whole = Station(tmp_path, small_file)
     whole.drop()
     begin = time.monotonic()
     whole.run()
     duration = time.monotonic() - begin
     wanted = values(whole.outbox / "a.hdf5")
     (tmp_path / "killed").mkdir()
-    station = Station(tmp_path / "killed", demo_file, settle="0s")
+    station = Station(tmp_path / "killed", small_file, settle="0s")
     station.drop()
     station.drop("bad.hdf5", b"nothing")
     done = 0
@@ -230,7 +240,7 @@ def test_shards_split_the_inbox(station):
         assert "I from 0 to N-1" in station.run("--shard", wrong, code=2)
 
 
-def test_other_filesystems_and_full_or_read_only_ones(tmp_path, demo_file):
+def test_other_filesystems_and_full_or_read_only_ones(tmp_path, small_file):
     def mount(path, *options):
         path.mkdir(exist_ok=True)
         if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", path, "-o", ",".join(options)], capture_output=True).returncode:
@@ -239,7 +249,7 @@ def test_other_filesystems_and_full_or_read_only_ones(tmp_path, demo_file):
 
     with contextlib.ExitStack() as stack:
         mount(tmp_path / "elsewhere", "size=64M")
-        station = Station(tmp_path, demo_file, inbox=tmp_path / "elsewhere")
+        station = Station(tmp_path, small_file, inbox=tmp_path / "elsewhere")
         station.drop()
         station.drop("bad.hdf5", b"nothing")
         assert counts(station.run())[:2] == (1, 1)  # across filesystems
@@ -253,8 +263,8 @@ def test_other_filesystems_and_full_or_read_only_ones(tmp_path, demo_file):
         assert counts(said)[:3] == (0, 0, 0) and "quarantined: " not in said, said
     with contextlib.ExitStack() as stack:
         (tmp_path / "small").mkdir()
-        mount(tmp_path / "small" / "outbox", "size=100k")
-        station = Station(tmp_path / "small", demo_file)
+        mount(tmp_path / "small" / "outbox", "size=40k")
+        station = Station(tmp_path / "small", small_file)
         station.drop()
         said = station.run(code=1)
         assert "No space left" in said and "left for the next run" in said, said
