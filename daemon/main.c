@@ -252,6 +252,7 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
     status = trajd_notify_open(&notify, error);
     if (status)
         return status;
+    trajd_notify_send(&notify, NULL, "STATUS=opening datasets and feeds");
     /* Until READY signals end the process as they do by themselves: nothing has been handed to anybody. Threads block all. */
     status = trajd_pipeline_create(config, log, true, log->level >= TRAJD_LOG_INFO && !log->journal ? stderr : NULL,
                                    &pipeline, error);

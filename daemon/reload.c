@@ -98,13 +98,12 @@ static void keep_specs(const struct trajd_reload_change *change)
         }
 }
 
-/* The lists as they are from now on; returns when nobody looks at what has gone. */
+/* The lists as they are from now on; returns when nobody looks at what has gone. With the mutex held. */
 static void swap_lists(struct trajd_reload_change *change)
 {
     struct trajd_pipeline *pipeline = change->pipeline;
     uint32_t count = 0;
 
-    pthread_mutex_lock(&pipeline->mutex);
     pipeline->now = change->next;
     for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
         if (trajd_reload_goes(change, pipeline->feeders[f]))
@@ -119,7 +118,21 @@ static void swap_lists(struct trajd_reload_change *change)
     pipeline->feeder_count = count;
     while (pipeline->lent && trajd_reload_goes(change, pipeline->lent))
         pthread_cond_wait(&pipeline->asked, &pipeline->mutex);
-    pthread_mutex_unlock(&pipeline->mutex);
+}
+
+/* For the server and for OPENs that are answered from the lists it is one moment. */
+static enum trajd_status change_over(struct trajd_reload_change *change, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    pthread_mutex_lock(&change->pipeline->mutex);
+    status = show(change, error);
+    if (!status) {
+        keep_specs(change);
+        swap_lists(change);
+    }
+    pthread_mutex_unlock(&change->pipeline->mutex);
+    return status;
 }
 
 static void free_before(struct trajd_reload_change *change, struct trajd_holdings *before)
@@ -136,13 +149,10 @@ static void free_before(struct trajd_reload_change *change, struct trajd_holding
     free(before);
 }
 
-static void commit(struct trajd_reload_change *change)
+static void settle(struct trajd_reload_change *change, struct trajd_holdings *before)
 {
     struct trajd_pipeline *pipeline = change->pipeline;
-    struct trajd_holdings *before = pipeline->now;
 
-    keep_specs(change);
-    swap_lists(change);
     for (uint32_t d = 0; d < change->next->dataset_count; d++)
         if (!change->is_new_dataset[d] && change->store_raise_bytes)
             trajd_store_raise_budget(change->next->datasets[d]->store, change->store_raise_bytes);
@@ -171,6 +181,7 @@ static enum trajd_status prepare(struct trajd_reload_change *change, struct traj
 enum trajd_status trajd_reload_run(struct trajd_pipeline *pipeline, char *message, size_t size)
 {
     struct trajd_reload_change *change = calloc(1, sizeof *change);
+    struct trajd_holdings *before = pipeline->now;
     struct trajd_error error;
     enum trajd_status status;
 
@@ -183,13 +194,13 @@ enum trajd_status trajd_reload_run(struct trajd_pipeline *pipeline, char *messag
     status = prepare(change, &error);
     if (!status) {
         trajd_reload_describe(change, message, size);
-        status = show(change, &error);
+        status = change_over(change, &error);
     }
     if (status) {
         snprintf(message, size, "%s", error.message);
         undo(change);
     } else {
-        commit(change);
+        settle(change, before);
     }
     free(change);
     return status;

@@ -193,6 +193,8 @@ def test_the_service_manager_is_told(one, tmp_path, demo_file):
     finally:
         del os.environ["NOTIFY_SOCKET"]
 
+    assert listener.recv(4096) == b"STATUS=opening datasets and feeds"
+
     def told():
         while (text := listener.recv(4096).decode()).startswith(("STATUS", "WATCHDOG")):
             pass
