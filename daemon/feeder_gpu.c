@@ -15,6 +15,7 @@
 #define MAX_FLIGHTS 8
 #define SPIN_NS 50000      /* a batch of low-dimensional windows is over before that */
 #define PAUSE_NS 20000
+#define TURN_MS 500
 
 /* A batch between its launch and its end. */
 struct flight {
@@ -42,8 +43,16 @@ struct trajd_feeder_gpu {
     struct trajd_feed_memory memory;
     struct gpu_part *parts; /* [plan->part_count] */
     uint64_t block_bytes, ids_offset, ids_bytes;
-    uint32_t depth, first, count; /* of flights: the oldest, and how many are under way */
+    uint32_t depth; /* of flights in use */
     struct flight flights[MAX_FLIGHTS];
+    /* between the thread that launches and the one that publishes */
+    pthread_t publisher;
+    pthread_mutex_t mutex; /* of the rest */
+    pthread_cond_t changed;
+    uint64_t launched, published; /* flight n is flights[n % depth] */
+    bool over;   /* no more will be launched */
+    bool failed; /* the GPU has, and `failure` says how */
+    struct trajd_error failure;
 };
 
 /* ---- making and destroying ---- */
@@ -127,6 +136,16 @@ static enum trajd_status make_flights(struct trajd_feeder_gpu *own, struct trajd
     return status;
 }
 
+static void init_changed(pthread_cond_t *changed)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct trajd_gpu *gpu, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu = calloc(1, sizeof *own);
@@ -135,6 +154,8 @@ enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct tr
     if (!own || !(own->parts = calloc(feeder->plan->part_count, sizeof *own->parts)))
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", feeder->name);
     own->gpu = gpu;
+    pthread_mutex_init(&own->mutex, NULL);
+    init_changed(&own->changed);
     status = trajd_device_stream_create(trajd_gpu_device(gpu), &own->stream, error);
     if (!status)
         status = make_ring(feeder, own, error);
@@ -171,6 +192,10 @@ void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
         trajd_gpu_return_ring(own->gpu, own->slab, own->slab_bytes);
     if (own->stream)
         trajd_device_stream_destroy(&own->stream);
+    if (own->parts) {
+        pthread_cond_destroy(&own->changed);
+        pthread_mutex_destroy(&own->mutex);
+    }
     free(own->parts);
     free(own);
 }
@@ -298,33 +323,30 @@ static enum trajd_status launch(struct trajd_feeder *feeder, struct flight *flig
     return status ? status : launch_ids(feeder, flight, error);
 }
 
-/* False: the GPU has failed. A batch that cannot be made is told to its worker when its turn comes. */
-static bool begin_batch(struct trajd_feeder *feeder, const struct trajd_fill *fill, struct trajd_error *error)
+/* ---- two threads: one launches, one publishes ---- */
+
+/* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU has failed. */
+static enum trajd_status begin_batch(struct trajd_feeder *feeder, struct flight *flight, const struct trajd_fill *fill,
+                                     struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    struct flight *flight = &own->flights[(own->first + own->count) % own->depth];
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status;
 
     flight->fill = *fill;
     flight->error.status = TRAJD_OK;
     status = launch(feeder, flight, error);
-    if (status && status != TRAJD_ERR_DEVICE) {
+    if (status)
         flight->error = *error;
-        status = TRAJD_OK;
-    }
-    if (!status)
-        status = trajd_device_event_record(flight->over, own->stream, error);
+    if (status != TRAJD_ERR_DEVICE)
+        status = trajd_device_event_record(flight->over, feeder->gpu->stream, error);
+    if (status)
+        flight->error = *error;
     trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS], (uint64_t)(trajd_now_ns() - begin_ns));
-    own->count++;
-    return status == TRAJD_OK;
+    return status;
 }
 
-static void publish_oldest(struct trajd_feeder *feeder, const struct trajd_error *failure)
+static void publish(struct trajd_feeder *feeder, const struct flight *flight, const struct trajd_error *failure)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    struct flight *flight = &own->flights[own->first];
-
     if (!failure && flight->error.status)
         failure = &flight->error;
     if (failure) {
@@ -335,43 +357,129 @@ static void publish_oldest(struct trajd_feeder *feeder, const struct trajd_error
     trajd_counter_add(&feeder->counters[TRAJD_FEEDER_BATCHES], 1);
     for (uint32_t r = 0; r < flight->fill.range_count; r++)
         trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WINDOWS], flight->fill.ranges[r].count);
-    own->first = (own->first + 1) % own->depth;
-    own->count--;
     trajd_feed_publish(feeder->feed, &flight->fill, failure);
 }
 
-/* Until the oldest batch is there. Not a turn of the thread: a GPU that hangs is found by the watchdog. */
-static bool await_oldest(struct trajd_feeder *feeder, struct trajd_error *error)
+/* Until the stream has passed the batch. */
+static enum trajd_status await(const struct flight *flight, struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     const int64_t begin_ns = trajd_now_ns();
 
     for (;;) {
         bool passed;
-        if (trajd_device_event_poll(own->flights[own->first].over, &passed, error))
-            return false;
-        if (passed)
-            break;
+        const enum trajd_status status = trajd_device_event_poll(flight->over, &passed, error);
+        if (status || passed)
+            return status;
         if (trajd_now_ns() - begin_ns < SPIN_NS)
             sched_yield();
         else
             nanosleep(&pause, NULL);
     }
-    publish_oldest(feeder, NULL);
-    return true;
 }
 
-/* What is under way, once its time has come; then nothing is. */
-static void land(struct trajd_feeder *feeder)
+/* The number of the next flight to publish; false: there will be none. */
+static bool next_flight(struct trajd_feeder_gpu *own, uint64_t *number)
+{
+    bool found;
+
+    pthread_mutex_lock(&own->mutex);
+    while (own->published == own->launched && !own->over)
+        pthread_cond_wait(&own->changed, &own->mutex);
+    *number = own->published;
+    found = own->published < own->launched;
+    pthread_mutex_unlock(&own->mutex);
+    return found;
+}
+
+/* After a failure what is under way, and what still comes, carries it. */
+static void *publish_all(void *context)
+{
+    struct trajd_feeder *feeder = context;
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_error failure = {.status = TRAJD_OK}, error;
+    uint64_t number;
+
+    if (trajd_device_enter(trajd_gpu_device(own->gpu), &error))
+        failure = error;
+    while (next_flight(own, &number)) {
+        const struct flight *flight = &own->flights[number % own->depth];
+        if (!failure.status && await(flight, &error))
+            failure = error;
+        publish(feeder, flight, failure.status ? &failure : NULL);
+        pthread_mutex_lock(&own->mutex);
+        own->published++;
+        if (failure.status && !own->failed) {
+            own->failed = true;
+            own->failure = failure;
+        }
+        pthread_cond_broadcast(&own->changed);
+        pthread_mutex_unlock(&own->mutex);
+    }
+    return NULL;
+}
+
+/* Waits for a flight that is free: NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is no turn
+ * of the thread to wait here, unless something has been published meanwhile. */
+static struct flight *free_flight(struct trajd_feeder_gpu *own)
+{
+    const int64_t at_ns = trajd_now_ns() + TURN_MS * INT64_C(1000000);
+    const struct timespec deadline = {.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
+    struct flight *flight = NULL;
+
+    pthread_mutex_lock(&own->mutex);
+    while (!own->failed && own->launched - own->published == own->depth &&
+           pthread_cond_timedwait(&own->changed, &own->mutex, &deadline) == 0)
+        ;
+    if (!own->failed && own->launched - own->published < own->depth)
+        flight = &own->flights[own->launched % own->depth];
+    pthread_mutex_unlock(&own->mutex);
+    return flight;
+}
+
+static void tell_publisher(struct trajd_feeder_gpu *own, bool launched, bool over)
+{
+    pthread_mutex_lock(&own->mutex);
+    own->launched += launched;
+    own->over = over;
+    pthread_cond_broadcast(&own->changed);
+    pthread_mutex_unlock(&own->mutex);
+}
+
+static bool has_failed(struct trajd_feeder_gpu *own)
+{
+    bool failed;
+
+    pthread_mutex_lock(&own->mutex);
+    failed = own->failed;
+    pthread_mutex_unlock(&own->mutex);
+    return failed;
+}
+
+static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
-    struct trajd_error error;
+    enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), error);
 
-    if (own->count && trajd_device_stream_wait(own->stream, &error))
-        LOG(feeder->log, ERROR, "feed %s: %s", feeder->name, error.message);
-    while (own->count)
-        publish_oldest(feeder, NULL);
+    while (!status && !has_failed(own)) {
+        struct trajd_fill fill;
+        const int64_t begin_ns = trajd_now_ns();
+        struct flight *flight = free_flight(own);
+        if (!flight)
+            continue;
+        __atomic_store_n(&feeder->last_turn_ns, begin_ns, __ATOMIC_RELAXED);
+        status = trajd_feed_take(feeder->feed, TURN_MS, &fill);
+        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
+        if (status == TRAJD_ERR_CLOSED)
+            return TRAJD_OK;
+        if (!status) {
+            status = begin_batch(feeder, flight, &fill, error);
+            tell_publisher(own, true, false); /* also after a failure: it is published with it */
+        } else if (status == TRAJD_ERR_TIMEOUT) {
+            status = TRAJD_OK;
+        }
+    }
+    return status;
 }
 
 static void lose(struct trajd_feeder *feeder, struct trajd_error *error)
@@ -379,8 +487,6 @@ static void lose(struct trajd_feeder *feeder, struct trajd_error *error)
     trajd_error_prefix(error, "GPU %s: feed %s: %s", trajd_gpu_uuid(feeder->gpu->gpu), feeder->name,
                        trajd_plan_describe(feeder->parts[0].kernel_plan));
     LOG(feeder->log, ERROR, "%s", error->message);
-    while (feeder->gpu->count)
-        publish_oldest(feeder, error);
     if (feeder->gpu_lost)
         feeder->gpu_lost(feeder->lost_context);
 }
@@ -389,24 +495,22 @@ void trajd_feeder_gpu_produce(struct trajd_feeder *feeder)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     struct trajd_error error;
-    bool works = trajd_device_enter(trajd_gpu_device(own->gpu), &error) == TRAJD_OK;
-    enum trajd_status status = TRAJD_OK;
+    enum trajd_status status;
+    const int code = pthread_create(&own->publisher, NULL, publish_all, feeder);
 
-    while (works && (!status || status == TRAJD_ERR_TIMEOUT)) {
-        struct trajd_fill fill;
-        const int64_t begin_ns = trajd_now_ns();
-        __atomic_store_n(&feeder->last_turn_ns, begin_ns, __ATOMIC_RELAXED);
-        status = TRAJD_ERR_TIMEOUT;
-        if (own->count < own->depth)
-            status = trajd_feed_take(feeder->feed, own->count ? 0 : TAKE_TIMEOUT_MS, &fill);
-        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
-        if (!status)
-            works = begin_batch(feeder, &fill, &error);
-        else if (status == TRAJD_ERR_TIMEOUT && own->count)
-            works = await_oldest(feeder, &error);
-    }
-    if (works)
-        land(feeder);
+    if (!code)
+        pthread_setname_np(own->publisher, "trajd-gpu");
+    if (code)
+        status = trajd_error_set(&error, TRAJD_ERR_SYSTEM, code, "its thread that publishes: %s", strerror(code));
     else
+        status = launch_all(feeder, &error);
+    tell_publisher(own, false, true);
+    if (!code)
+        pthread_join(own->publisher, NULL);
+    if (!status && own->failed) {
+        error = own->failure;
+        status = error.status;
+    }
+    if (status)
         lose(feeder, &error);
 }

@@ -3,7 +3,8 @@
  *   take -> windows -> block of arrays --copy--> launch -> ids --copy--> event        (up to so many as slots allow)
  *                                       event has passed -> publish: READY            (in the order of takes)
  *
- * Nothing waits for the GPU but by asking events. A slot is published when the stream has passed its batch, so whoever hears of it may
+ * The feeder's thread launches, a second one publishes, which sends the batch: so both go on while the other works. Nothing waits for the GPU but
+ * by asking events. A slot is published when the stream has passed its batch, so whoever hears of it may
  * read it at once, from any stream of any process. */
 #ifndef TRAJD_DAEMON_FEEDER_GPU_H
 #define TRAJD_DAEMON_FEEDER_GPU_H

@@ -1,0 +1,364 @@
+#!/usr/bin/env python3
+"""Batches that are born in a GPU's memory and read there: a real daemon, real workers, a real GPU, kills of both.
+
+    BUNDLE/gpu_run.sh test_python_gpu.py            # on the GPU machine; tests/tools/gpu_bundle.sh has made the bundle
+    BUNDLE/gpu_run.sh test_python_gpu.py bench      # and then what it takes, a line of JSON a figure
+
+Needs a Python from 3.9 whose torch has CUDA, and nothing else. tests/integration/test_gpu_feed.py and tests/python/test_python_gpu.py test the same
+without a GPU; here are the streams, the driver and the kernels."""
+import contextlib
+import faulthandler
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+LIMIT_S = 90
+BUNDLE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(BUNDLE / "python"))
+
+import torch  # noqa: E402
+
+import trajd  # noqa: E402
+
+CONFIG = """
+version: 1
+runtime: run
+state: state
+memory: {{store: 1GiB, rings: 512MiB, reserve: 0}}
+gpu: {{devices: all, rows: {rows}, rings: 256MiB, fall_back: {fall_back}}}
+limits: {{credit: 64}}
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: {batch}
+    slots: {slots}
+    rate: 10
+    anchor: {{clock: pose}}
+    pad: {{before: 1, after: any, with: edge}}
+    outputs:
+      joints:  {{from: joint_pos, at: -1..0}}
+      pose:    {{from: pose_quat, at: -1..0}}
+      place:   {{from: pose_pos, at: -1..0}}
+      gripper: {{from: gripper_cmd, at: -1..0, max_age: 100ms}}
+      actions: {{from: [pose_pos, gripper_cmd], at: 0..15, role: action}}
+"""
+OUTPUTS = ("joints", "pose", "place", "gripper", "actions")
+EXACT = ("gripper", "gripper.mask", "actions.mask", "joints.mask", "pose.mask", "window_id", "anchor_ns", "episode_index")
+
+
+class Daemon:
+    def __init__(self, folder, batch=64, slots=8, rows="2GiB", fall_back="false", path=None):
+        self.folder = pathlib.Path(folder)
+        self.endpoint = self.folder / "run"
+        (self.folder / "trajd.yaml").write_text(
+            CONFIG.format(path=path or BUNDLE / "demo.hdf5", batch=batch, slots=slots, rows=rows, fall_back=fall_back))
+        self.start()
+
+    def start(self):
+        begin = time.monotonic()
+        ready, told = os.pipe()
+        self.log = open(self.folder / "log", "a")
+        self.process = subprocess.Popen([BUNDLE / "python/trajd/bin/trajd", "--config", self.folder / "trajd.yaml", "--ready-fd", str(told)],
+                                        stderr=self.log, pass_fds=[told])
+        os.close(told)
+        with os.fdopen(ready) as line:
+            assert line.readline() == "ready\n", (self.folder / "log").read_text()
+        return time.monotonic() - begin
+
+    def text(self):
+        return (self.folder / "log").read_text()
+
+    def connect(self, **options):
+        return trajd.connect(str(self.endpoint), feed="train", timeout=60, **{"device": "cuda", "zero_copy": True, "mode": "share", **options})
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait(30)
+
+
+@contextlib.contextmanager
+def daemon(**options):
+    with tempfile.TemporaryDirectory(prefix="trajd") as folder:
+        one = Daemon(folder, **options)
+        try:
+            yield one
+            if one.process.poll() is None:
+                status = one.stop()
+                assert status == 0, (status, one.text())
+        finally:
+            if one.process.poll() is None:
+                one.kill()
+
+
+def is_direct(feed):
+    return feed._stage is not None and feed._stage.__class__.__name__ == "Direct" and feed._stage._copying is None
+
+
+def snapshot(batch):
+    names = [name for output in OUTPUTS for name in (output, output + ".mask")] + ["window_id", "anchor_ns", "episode_index"]
+    return {name: batch.raw(name).clone() for name in names}
+
+
+def same(a, b, where):
+    for name, value in a.items():
+        other = b[name].to(value.device)
+        if name in EXACT or not value.is_floating_point():
+            assert torch.equal(value, other), (where, name)
+        else:
+            worst = (value - other).abs().max().item()
+            assert worst <= 2e-6, (where, name, worst)
+
+
+def test_values():
+    """What the CPU makes and what the GPU makes of the same windows: ids, masks and held values are equal, blended ones to rounding."""
+    with daemon() as one:
+        with one.connect(device="cpu", zero_copy=False, job="host") as host:
+            wanted = {batch.position: snapshot(batch) for batch in host.epoch(2)}
+        with one.connect(job="gpu") as feed:
+            count = 0
+            for batch in feed.epoch(2):
+                assert batch["actions"].is_cuda
+                same(wanted[batch.position], {k: v.cpu() for k, v in snapshot(batch).items()}, batch.position)
+                count += 1
+            assert is_direct(feed) and count == len(wanted) > 20
+            print("  ", json.dumps(feed.status()["gpus"])[:300])
+
+
+def read_slowly(feed, stream, side=None, drop=None):
+    """Every batch is read on a stream that is far behind; what is read must be the batch, not what the ring has been filled with since."""
+    wanted, sums = {}, []
+    delay = 30_000_000  # about 15 ms of the GPU's clock
+    for batch in feed.epoch(0):
+        with torch.cuda.stream(stream):
+            if side is not None:
+                batch.record_stream(side)
+            on = side if side is not None else stream
+            with torch.cuda.stream(on):
+                actions, ids = batch.raw("actions"), batch.raw("window_id")
+                if len(sums) % 8 == 0:
+                    torch.cuda._sleep(delay)
+                sums.append((batch.position, ids.clone(), actions.double().sum()))
+        if drop is not None:
+            dropper = threading.Thread(target=drop, args=([actions, ids],))
+            del actions, ids
+            dropper.start()
+            dropper.join()
+        batch = None
+    torch.cuda.synchronize()
+    return {position: (ids.cpu(), total.item()) for position, ids, total in sums}
+
+
+def check_slow(**how):
+    with daemon(slots=4) as one:
+        with one.connect(device="cpu", zero_copy=False, job="host") as host:
+            wanted = {batch.position: (batch.raw("window_id").clone(), batch.raw("actions").double().sum().item()) for batch in host.epoch(0)}
+        with one.connect(job="gpu", credit=4) as feed:
+            found = read_slowly(feed, **how)
+            assert is_direct(feed) and found.keys() == wanted.keys()
+    for position, (ids, total) in found.items():
+        assert torch.equal(ids, wanted[position][0]), f"overwritten: {position}"
+        assert abs(total - wanted[position][1]) < 1e-3, position
+
+
+def test_the_consumers_stream_is_late():
+    check_slow(stream=torch.cuda.Stream())
+
+
+def test_a_side_stream_is_late():
+    check_slow(stream=torch.cuda.default_stream(), side=torch.cuda.Stream())
+
+
+def test_tensors_dropped_by_another_thread():
+    check_slow(stream=torch.cuda.Stream(), drop=lambda kept: kept.clear())
+
+
+def test_dropped_by_autograd():
+    """The graph holds the batch; backward, which frees it in autograd's thread, is queued behind a long wait."""
+    with daemon(slots=4) as one, one.connect(job="gpu", credit=4) as feed, one.connect(device="cpu", zero_copy=False, job="host") as host:
+        weight = torch.ones(4, device="cuda", dtype=torch.double, requires_grad=True)
+        grads, wanted = [], []
+        for batch in host.epoch(0):
+            actions = batch.raw("actions").double()
+            wanted.append(actions.sum((0, 1)))
+        for batch in feed.epoch(0):
+            actions = batch.raw("actions")
+            torch.cuda._sleep(10_000_000)
+            loss = (actions.double() * weight).sum()
+            del actions
+            batch = None
+            (grad,) = torch.autograd.grad(loss, weight)
+            del loss
+            grads.append(grad)
+        torch.cuda.synchronize()
+        for mine, theirs in zip(grads, wanted):
+            assert (mine.cpu() - theirs).abs().max() < 1e-3
+
+
+WORKER = """
+import sys, time
+sys.path.insert(0, {python!r})
+import torch, trajd
+feed = trajd.connect({endpoint!r}, feed="train", device="cuda", zero_copy=True, mode="share", credit=3, timeout=60)
+epoch = feed.epoch(0)
+first = next(epoch)
+position = first.position
+torch.cuda._sleep(20_000_000_000)
+first["actions"].mul_(2)
+del first
+second = next(epoch)
+print(position, second.position, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_worker():
+    """It holds one batch and has another under a kernel that runs for seconds: both are dealt with, and the rest is right."""
+    with daemon(slots=4) as one:
+        worker = subprocess.Popen([sys.executable, "-c", WORKER.format(python=str(BUNDLE / "python"), endpoint=str(one.endpoint))],
+                                  stdout=subprocess.PIPE, text=True)
+        assert worker.stdout.readline().split() == ["0", "64"]
+        with one.connect() as feed:
+            epoch = feed.epoch(0)
+            worker.send_signal(signal.SIGKILL)
+            worker.wait()
+            positions = sorted(batch.position for batch in epoch)
+        assert positions == list(range(64, 64 + 64 * len(positions), 64)), positions[:4]
+
+
+def test_a_killed_daemon():
+    """A held batch stays as it is; the feed goes on in the next daemon's ring, and nothing repeats."""
+    with daemon(slots=4) as one:
+        with one.connect(mode="shard", rank=0, world_size=1) as feed:
+            epoch = feed.epoch(0)
+            held = next(epoch)
+            was = held["actions"].clone()
+            one.kill()
+            assert torch.equal(held["actions"], was)
+            one.start()
+            seen = [held.position] + [batch.position for batch in epoch]
+            assert seen == list(range(0, 64 * len(seen), 64)) and is_direct(feed)
+            assert torch.equal(held["actions"], was)
+
+
+def test_fallback():
+    """Rows that do not fit come by copies, and it is said why."""
+    with daemon(rows="64KiB") as one:
+        with one.connect() as feed:
+            positions = [batch.position for batch in feed.epoch(0) if batch["actions"].is_cuda]
+            assert positions == list(range(0, 64 * len(positions), 64)) and len(positions) > 20
+            assert not is_direct(feed) and "gpu.rows leaves" in feed._client.gpu_refusal
+
+
+# ---- what it takes ----
+
+def say(**figures):
+    print(json.dumps(figures), flush=True)
+
+
+def rate(feed, seconds, use):
+    epochs = feed.forever()
+    for _ in range(300):
+        next(epochs)
+    torch.cuda.synchronize()
+    waits, count, begin, waited = [], 0, time.perf_counter(), feed.dataloading_s
+    while time.perf_counter() - begin < seconds:
+        batch = next(epochs)
+        waits.append(time.monotonic_ns() - batch.ready_ns)
+        use(batch)
+        count += 1
+    took = time.perf_counter() - begin
+    waits.sort()
+    return {"batches_per_s": round(count / took), "ready_to_tensor_us": {"p50": round(waits[len(waits) // 2] / 1e3, 1),
+                                                                        "p99": round(waits[int(len(waits) * 0.99)] / 1e3, 1)},
+            "share_of_time_waited": round((feed.dataloading_s - waited) / took, 3)}
+
+
+def nothing(batch):
+    pass
+
+
+def one_tensor(batch):
+    batch["actions"]
+
+
+def all_tensors(batch):
+    for name in OUTPUTS:
+        batch[name]
+
+
+def consume(batch):
+    batch["actions"].sum()
+
+
+BENCH_WORKER = """
+import json, sys
+sys.path[:0] = [{bundle!r}, {python!r}]
+sys.argv = ["test_python_gpu.py"]
+import test_python_gpu as t
+import trajd
+feed = trajd.connect({endpoint!r}, feed="train", device="cuda", zero_copy=True, mode="shard", rank=0, world_size=1, job={job!r}, credit=12, timeout=60)
+print(json.dumps(t.rate(feed, 3.0, t.one_tensor)), flush=True)
+"""
+
+
+def bench():
+    with tempfile.TemporaryDirectory(prefix="trajd") as folder:
+        path = pathlib.Path(folder) / "bench.hdf5"
+        subprocess.run([sys.executable, BUNDLE / "make_demo_dataset.py", path, "--episodes", "200"], check=True, stdout=subprocess.DEVNULL)
+        for use in (nothing, one_tensor, all_tensors, consume):
+            with daemon(batch=256, slots=16, path=path) as one, one.connect(mode="shard", rank=0, world_size=1, credit=12) as feed:
+                figures = rate(feed, 2.5, use)
+                assert is_direct(feed)
+                state = feed.status()
+            say(what=f"one worker, {use.__name__}", **figures)
+        gpu = state["gpus"][0]
+        say(what="fill", bytes=gpu["filled_bytes"], seconds=gpu["fill_seconds"], gb_per_s=round(gpu["filled_bytes"] / max(gpu["fill_seconds"], 1e-9) / 1e9, 2))
+        for producer in state["producers"]:
+            if producer.get("gpu"):
+                say(what="production", plan=producer["plan"], launch_us=round(producer["resample_ns"] / producer["batches"] / 1e3, 1),
+                    wait_us=round(producer["wait_ns"] / producer["batches"] / 1e3, 1))
+        for workers in (2, 4):
+            with daemon(batch=256, slots=16, path=path) as one:
+                children = [subprocess.Popen([sys.executable, "-c", BENCH_WORKER.format(bundle=str(BUNDLE), python=str(BUNDLE / "python"),
+                                                                                       endpoint=str(one.endpoint), job=f"job {w}")],
+                                             stdout=subprocess.PIPE, text=True) for w in range(workers)]
+                told = [json.loads(child.communicate(timeout=60)[0]) for child in children]
+            say(what=f"{workers} jobs of one worker", batches_per_s=[one["batches_per_s"] for one in told], sum=sum(one["batches_per_s"] for one in told))
+        with daemon(batch=256, slots=16, path=path) as one, one.connect(mode="shard", rank=0, world_size=1, zero_copy=False, credit=12) as feed:
+            say(what="one worker, host ring and a copy", **rate(feed, 2.5, one_tensor))
+
+
+def main():
+    print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, trajd {trajd.__version__}, {torch.cuda.get_device_name()}", flush=True)
+    tests = [test for name, test in globals().items() if name.startswith("test_")]
+    failed = 0
+    for test in tests:
+        begin = time.perf_counter()
+        faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+        try:
+            test()
+            print(f"ok {test.__name__} {time.perf_counter() - begin:.1f} s", flush=True)
+        except Exception:
+            failed += 1
+            print(f"FAILED {test.__name__}\n{traceback.format_exc()}", flush=True)
+    faulthandler.cancel_dump_traceback_later()
+    print(f"{len(tests) - failed} passed, {failed} failed", flush=True)
+    if "bench" in sys.argv[1:]:
+        bench()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
