@@ -124,6 +124,15 @@ static void print_trouble(const struct trajd_yaml_node *root)
         putchar('\n');
 }
 
+static void print_reload(const struct trajd_yaml_node *reload)
+{
+    if (strcmp(text_of(reload, "running"), "true") == 0)
+        printf("\na reload is going on\n");
+    else if (number_of(reload, "count") > 0)
+        printf("\nlast reload, of %s: %s: %s\n", text_of(reload, "count"), strcmp(text_of(reload, "applied"), "true") ? "refused" : "applied",
+               text_of(reload, "message"));
+}
+
 static int print_readable(const char *json)
 {
     const struct trajd_yaml_node *root, *datasets, *feeds, *producers, *workers, *latency;
@@ -151,6 +160,7 @@ static int print_readable(const char *json)
     if (workers)
         print_workers(workers, feeds);
     print_trouble(root);
+    print_reload(trajd_yaml_get(root, "reload"));
     trajd_yaml_destroy(&yaml);
     return CLI_OK;
 }

@@ -1,5 +1,6 @@
 """Reload: the configuration of a running daemon is read again and made so, all of it or nothing, while workers go on."""
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -104,6 +105,9 @@ def test_a_new_feed_while_another_is_read(one):
     with pytest.raises(Exception, match="no feed probe here .there are: train"):
         one.client().open("probe")
     assert [feed["name"] for feed in worker.status()["feeds"]] == ["train"]
+    shown = subprocess.run([TRAJCTL, "status", "--endpoint", one.endpoint], capture_output=True, text=True,
+                           env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
+    assert re.search(r"last reload, of \d+: applied: feeds gone: probe", shown.stdout), shown
     assert one.text().count("reloaded: ") == 2 and one.text().count("reload refused") >= 1
 
 
