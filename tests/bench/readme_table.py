@@ -174,7 +174,7 @@ def main():
         return print(text, end="")
     readme = ROOT / "README.md"
     before = readme.read_text()
-    after, count = re.subn(r"(?<=^## Numbers\n\n)Of one run .*?\n\n(\|.*\n)+", lambda _: text, before, flags=re.M | re.S)
+    after, count = re.subn(r"(?<=^## Numbers\n\n)Of one run (?:[^\n]+\n)+\n(?:\|[^\n]*\n)+", lambda _: text, before, flags=re.M)
     if count != 1:
         sys.exit("README.md: no `## Numbers` with a sentence that begins `Of one run` and a table")
     readme.write_text(after)
