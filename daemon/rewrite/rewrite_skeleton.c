@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -566,7 +567,7 @@ static char *provenance(const struct rewrite_plan *plan)
     return text;
 }
 
-static enum trajd_status finish(struct child *child, uint64_t *size_bytes)
+static enum trajd_status finish(struct child *child)
 {
     char *text = provenance(child->plan);
     enum trajd_status status;
@@ -581,9 +582,18 @@ static enum trajd_status finish(struct child *child, uint64_t *size_bytes)
     status = send_frame(child, TRAJD_WRITER_FINISH, -1);
     if (!status)
         status = answer(child, TRAJD_WRITER_DONE, &length);
-    if (!status && length == sizeof *size_bytes)
-        memcpy(size_bytes, child->answer, sizeof *size_bytes);
     return status;
+}
+
+/* What the closed file is. */
+static enum trajd_status measure(const struct rewrite_plan *plan, int fd, uint64_t *size_bytes, struct trajd_error *error)
+{
+    struct stat status;
+
+    if (fstat(fd, &status))
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", plan->options->output, strerror(errno));
+    *size_bytes = (uint64_t)status.st_size;
+    return TRAJD_OK;
 }
 
 static enum trajd_status begin_output(struct child *child, int fd, bool is_new)
@@ -623,8 +633,10 @@ enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint6
     if (!status)
         status = send_masks(&child);
     if (!status)
-        status = finish(&child, size_bytes);
+        status = finish(&child);
     end(&child);
+    if (!status)
+        status = measure(plan, fd, size_bytes, error);
     return status ? status : check_offsets(plan, *size_bytes, error);
 }
 
@@ -684,8 +696,6 @@ enum trajd_status rewrite_skeleton_add_chunks(const struct rewrite_plan *plan, s
         status = send_frame(&child, TRAJD_WRITER_CHUNKS, spool_fd);
     if (!status)
         status = answer(&child, TRAJD_WRITER_DONE, &length);
-    if (!status && length == sizeof *size_bytes)
-        memcpy(size_bytes, child.answer, sizeof *size_bytes);
     end(&child);
-    return status;
+    return status ? status : measure(plan, fd, size_bytes, error);
 }

@@ -261,13 +261,15 @@ static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info,
     H5O_info_t object;
 
     (void)info;
-    if ((size_t)snprintf(path, sizeof path, "%s%s", folder->path, name) + 1 >= sizeof path ||
+    if ((size_t)snprintf(path, sizeof path, "%s%s", folder->path, name) + 1 < sizeof path && is_known(folder->episode, path))
+        return 0;
+    if (strlen(folder->path) + strlen(name) + 1 >= sizeof path ||
         H5Oget_info_by_name(from, name, &object, H5P_DEFAULT) < 0) {
         H5Eclear2(H5E_DEFAULT);
         trajd_writer_note(folder->episode->writer, "%s: %s is a link that leads nowhere: left out", folder->episode->label, name);
         return 0;
     }
-    if (object.type == H5O_TYPE_DATASET && !is_known(folder->episode, path) && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
+    if (object.type == H5O_TYPE_DATASET && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
         take_other_dataset(folder->episode, from, folder->to, name, path);
     if (object.type == H5O_TYPE_GROUP && folder->depth < DEPTH_MAX) {
         const hid_t below = H5Gopen2(from, name, H5P_DEFAULT);

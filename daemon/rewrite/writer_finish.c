@@ -241,17 +241,13 @@ static bool set_summary(struct trajd_writer *writer, uint64_t steps, uint64_t ep
 
 static bool close_output(struct trajd_writer *writer)
 {
-    hsize_t size = 0;
-    uint64_t bytes;
-
     if (writer->input >= 0)
         H5Fclose(writer->input);
     writer->input = -1;
-    if (H5Fflush(writer->output, H5F_SCOPE_GLOBAL) < 0 || H5Fget_filesize(writer->output, &size) < 0 || H5Fclose(writer->output) < 0)
+    if (H5Fclose(writer->output) < 0)
         return trajd_writer_fail("the output cannot be closed");
     writer->output = -1;
-    bytes = size;
-    return trajd_indexer_send(TRAJD_WRITER_DONE, &bytes, sizeof bytes);
+    return trajd_indexer_send(TRAJD_WRITER_DONE, NULL, 0);
 }
 
 bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame *frame)
