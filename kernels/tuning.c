@@ -25,7 +25,7 @@ static const char *const style_names[TRAJD_CUDA_STYLE_COUNT] = {"steps",  "walk"
 struct row {
     uint32_t line;
     uint32_t compute;
-    uint32_t path, search, windows, rows, steps, features;
+    uint32_t path, kind, search, windows, rows, steps, features;
     double us;
     struct trajd_cuda_shape shape;
 };
@@ -45,6 +45,7 @@ struct field {
 
 enum {
     PATH,
+    KIND,
     SEARCH,
     WINDOWS,
     ROWS,
@@ -65,6 +66,7 @@ enum {
 
 static const struct field fields[FIELDS] = {
     [PATH] = {"path", path_names, 0, TRAJD_CUDA_PATH_COUNT},
+    [KIND] = {"kind", NULL, 0, TRAJD_KIND_COUNT - 1},
     [SEARCH] = {"search", NULL, 0, 1},
     [WINDOWS] = {"B", NULL, 1, UINT32_MAX},
     [ROWS] = {"S", NULL, 1, UINT32_MAX},
@@ -76,7 +78,7 @@ static const struct field fields[FIELDS] = {
     [THREADS] = {"threads", NULL, 32, 256},
     [TILES] = {"tiles", NULL, 1, 4096},
     [STAGE] = {"stage", NULL, 0, 4096},
-    [PREFETCH] = {"prefetch", NULL, 0, 15},
+    [PREFETCH] = {"prefetch", NULL, 0, 31},
     [VECTORS] = {"vectors", NULL, 1, 4},
     [PRODUCERS] = {"producers", NULL, 0, 4},
     [STAGES] = {"stages", NULL, 0, 4},
@@ -153,6 +155,7 @@ static enum trajd_status read_row(const struct parser *p, char *text, struct row
     *row = (struct row){.line = p->line,
                         .compute = p->compute,
                         .path = values[PATH],
+                        .kind = values[KIND],
                         .search = values[SEARCH],
                         .windows = values[WINDOWS],
                         .rows = values[ROWS],
@@ -295,12 +298,24 @@ static uint32_t features_of(const struct trajd_cuda_problem *problem)
     return count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
 }
 
+/* The costliest of the streams' kinds; both orders of quaternions are one. */
+static uint32_t kind_of(const struct trajd_cuda_problem *problem)
+{
+    uint32_t kind = 0;
+
+    for (uint32_t s = 0; s < problem->stream_count; s++)
+        if (problem->streams[s].kind > kind)
+            kind = problem->streams[s].kind;
+    return kind == TRAJD_KIND_SLERP_WXYZ ? TRAJD_KIND_SLERP_XYZW : kind;
+}
+
 int trajd_tuning_find(const struct trajd_tuning *tuning, const struct trajd_cuda_problem *problem,
                       const struct trajd_device_facts *facts, uint64_t row_count,
                       struct trajd_tuning_found *found)
 {
     const uint32_t path = problem->lean ? problem->streams[0].path : TRAJD_CUDA_FULL;
     const uint32_t search = problem->brackets[0].unit == TRAJD_GRID_NS && problem->brackets[0].rate.num == 0;
+    const uint32_t kind = kind_of(problem);
     const double features = features_of(problem);
     double nearest = INFINITY;
     const struct row *best = NULL;
@@ -311,8 +326,9 @@ int trajd_tuning_find(const struct trajd_tuning *tuning, const struct trajd_cuda
                           far(row->steps, problem->step_count_max) + far(row->features, features) +
                           (row_count ? far(row->rows, (double)row_count) : 0);
 
-        if (row->path != path || row->search != search || row->compute != facts->compute_capability ||
-            distance >= nearest || (row_count == 0 && needs_row_count(&row->shape)))
+        if (row->path != path || (path == TRAJD_CUDA_FULL && row->kind != kind) || row->search != search ||
+            row->compute != facts->compute_capability || distance >= nearest ||
+            (row_count == 0 && needs_row_count(&row->shape)))
             continue;
         nearest = distance;
         best = row;
@@ -323,7 +339,7 @@ int trajd_tuning_find(const struct trajd_tuning *tuning, const struct trajd_cuda
     found->line = best->line;
     found->us = best->us;
     found->name = tuning->name;
-    if (best->shape.stage_rows > 0)
+    if (best->shape.stage_rows > 0 && best->shape.style != TRAJD_CUDA_STREAM)
         found->shape.stage_rows = row_count == 0                ? best->shape.stage_rows
                                   : row_count <= STAGE_ROWS_MAX ? (uint32_t)row_count
                                                                 : 0;
@@ -334,10 +350,10 @@ void trajd_tuning_print_row(FILE *out, const struct trajd_cuda_problem *problem,
                             double us, const struct trajd_cuda_shape *shape)
 {
     fprintf(out,
-            "row path %s search %d B %u S %llu T %u D %u us %.2f style %s tile %u threads %u tiles %u stage "
+            "row path %s kind %u search %d B %u S %llu T %u D %u us %.2f style %s tile %u threads %u tiles %u stage "
             "%u prefetch %u vectors %u "
             "producers %u stages %u\n",
-            path_names[problem->lean ? problem->streams[0].path : TRAJD_CUDA_FULL],
+            path_names[problem->lean ? problem->streams[0].path : TRAJD_CUDA_FULL], kind_of(problem),
             problem->brackets[0].unit == TRAJD_GRID_NS && problem->brackets[0].rate.num == 0,
             problem->window_count, (unsigned long long)row_count, problem->step_count_max,
             features_of(problem), us, style_names[shape->style], shape->tile_steps, shape->thread_count,

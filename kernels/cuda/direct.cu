@@ -11,7 +11,7 @@
  * exact integer differences, float, one rounding at the store. Chosen    shape.c: where a barrier more costs
  * more than targets that are searched by several threads.
  */
-#include "kernels/cuda/lean.cuh"
+#include "kernels/cuda/lean_entry.cuh"
 
 template <typename S, typename O, int V, int K, bool STAGED>
 __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
@@ -89,7 +89,7 @@ template <typename H, bool STAGED> static lean_kernel *half_kernel(uint32_t vect
 {
     switch (vector_width) {
     case 8:
-        return several<H, H, 8, STAGED>(vectors);
+        return vectors == 2 ? resample_direct<H, H, 8, 2, STAGED> : resample_direct<H, H, 8, 1, STAGED>;
     case 4:
         return several<H, H, 4, STAGED>(vectors);
     case 2:
@@ -112,14 +112,10 @@ template <bool STAGED> static lean_kernel *kernel_of(uint32_t path, uint32_t vec
     switch (path) {
     case TRAJD_CUDA_BF16:
         return half_kernel<__nv_bfloat16, STAGED>(vector_width, vectors);
-    case TRAJD_CUDA_F16:
-        return half_kernel<__half, STAGED>(vector_width, vectors);
     case TRAJD_CUDA_F32:
         return float_kernel<float, float, STAGED>(vector_width, vectors);
     case TRAJD_CUDA_F32_BF16:
         return float_kernel<float, __nv_bfloat16, STAGED>(vector_width, vectors);
-    case TRAJD_CUDA_BF16_F32:
-        return float_kernel<__nv_bfloat16, float, STAGED>(vector_width, vectors);
     default:
         return NULL;
     }

@@ -3,6 +3,7 @@
 #ifndef TRAJD_KERNELS_CUDA_ENTRY_CUH
 #define TRAJD_KERNELS_CUDA_ENTRY_CUH
 
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/search.cuh"
 
 /* value = low + a (high - low), low at `row`, high `next_bytes` behind it. A row alone has next_bytes 0 and a
@@ -82,7 +83,7 @@ __device__ __forceinline__ target find_target(const window_view &view, int64_t o
  */
 __device__ __forceinline__ float share_of(uint64_t past, uint64_t width)
 {
-    const float above = (float)past, below = (float)width;
+    const float above = float_of(past), below = float_of(width);
     float reciprocal;
 
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(below));

@@ -134,7 +134,7 @@ __device__ __forceinline__ double sine_of(double angle)
     return sin(angle);
 }
 
-template <typename T> __device__ __forceinline__ T make_unit(T (&q)[4])
+template <typename T> __device__ __forceinline__ void make_unit(T (&q)[4])
 {
     T square = q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3];
     T factor = square >= (T)QUATERNION_SQUARE_MIN && square <= (T)QUATERNION_SQUARE_MAX
@@ -144,7 +144,6 @@ template <typename T> __device__ __forceinline__ T make_unit(T (&q)[4])
 #pragma unroll
     for (int k = 0; k < 4; k++)
         q[k] *= factor;
-    return square;
 }
 
 template <typename T, typename STREAM>
@@ -190,13 +189,17 @@ __device__ __forceinline__ void quaternion_value(const STREAM &stream, const ent
 #pragma unroll
     for (int k = 0; k < 4; k++)
         stored[k] = p[k];
-    T square = make_unit(p);
+    make_unit(p);
     if (full.blends) {
         load_quaternion(stream, entry.row + stream.row_stride_bytes, d, q);
         make_unit(q);
         slerp(p, q, (T)full.a, out);
     } else {
-        bool unit = fabs(square - 1) <= (T)QUATERNION_UNIT_SLACK;
+        double square = 0; /* as the reference forms it: both sides of the slack differ by more than roundings */
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            square += (double)stored[k] * (double)stored[k];
+        bool unit = fabs(square - 1) <= QUATERNION_UNIT_SLACK;
 #pragma unroll
         for (int k = 0; k < 4; k++)
             out[k] = unit ? stored[k] : p[k];
@@ -372,9 +375,9 @@ __device__ __forceinline__ void write_width(const team &team, const trajd_cuda_s
                                             const full_output &out)
 {
     if (stream.vector_width == 4 && aligned)
-        write_values<S, O, 4>(team, stream, stream.vector_count, entries, step_count, out);
+        write_values<S, O, 4, true>(team, stream, stream.vector_count, entries, step_count, out);
     else
-        write_values<S, O, 1>(team, stream, stream.feature_count, entries, step_count, out);
+        write_values<S, O, 1, true>(team, stream, stream.feature_count, entries, step_count, out);
 }
 
 /* One stream's part of a tile, whatever its path: two widths each, which keeps the kernel small. */

@@ -12,6 +12,8 @@ extern "C" {
 #define TRAJD_CUDA_THREADS_MAX 256
 /* Blocks of the most threads that a multiprocessor shall hold at once: 64 registers a thread. */
 #define TRAJD_CUDA_BLOCKS_MIN 4
+/* 80 registers: with 64 what a walk spills adds a third to what it writes. */
+#define TRAJD_CUDA_WALK_BLOCKS_MIN 3
 #define TRAJD_CUDA_FULL_BLOCKS_MIN 2
 /* What a block gets without asking for more. */
 #define TRAJD_CUDA_SHARED_BYTES_MAX 48000u

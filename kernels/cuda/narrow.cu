@@ -9,7 +9,7 @@
  * Barriers are passed by all. Numerics  a from exact integer differences, float, one rounding at the store.
  * Chosen    shape.c: narrow steps, where one search serves all features and stores are whole sectors.
  */
-#include "kernels/cuda/lean.cuh"
+#include "kernels/cuda/lean_entry.cuh"
 
 #define VECTORS_IN_FLIGHT 4u
 
@@ -134,14 +134,10 @@ static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, bool is_stag
     switch (path) {
     case TRAJD_CUDA_BF16:
         return half_kernel<__nv_bfloat16>(vector_width, is_staged);
-    case TRAJD_CUDA_F16:
-        return half_kernel<__half>(vector_width, is_staged);
     case TRAJD_CUDA_F32:
         return float_kernel<float, float>(vector_width, is_staged);
     case TRAJD_CUDA_F32_BF16:
         return float_kernel<float, __nv_bfloat16>(vector_width, is_staged);
-    case TRAJD_CUDA_BF16_F32:
-        return float_kernel<__nv_bfloat16, float>(vector_width, is_staged);
     default:
         return NULL;
     }

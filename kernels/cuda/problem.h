@@ -104,13 +104,15 @@ enum trajd_cuda_style {
 #define TRAJD_CUDA_PREFETCH_GUESS                                                                            \
     8u /* direct, narrow: rows where the mean rate has them, while the stamps are loaded */
 
+#define TRAJD_CUDA_PREFETCH_ALL                                                                              \
+    16u /* walk, stream: the first blocks ask for all that the launch reads */
+
 /* The launch's shape, chosen by shape.c and free of the problem's meaning: any value gives the same result.
  */
 struct trajd_cuda_shape {
     uint32_t tile_steps;      /* targets of one window that a block serves */
     uint32_t thread_count;    /* a multiple of 32 */
-    uint32_t tiles_per_block; /* neighbouring tiles that a block serves in turn, its stamps staged once; steps
-                                 and walk. stream: blocks a multiprocessor holds */
+    uint32_t tiles_per_block; /* stream: blocks a multiprocessor holds. Else 1 */
     uint32_t stage_rows; /* windows of at most this many rows have all their stamps staged in shared memory.
                             stream: rows a stage has room for */
     uint8_t prefetch;

@@ -9,7 +9,7 @@
 #ifndef TRAJD_KERNELS_CUDA_SEARCH_CUH
 #define TRAJD_KERNELS_CUDA_SEARCH_CUH
 
-#include "kernels/cuda/problem.h"
+#include "kernels/cuda/element.cuh"
 
 /* A window's rows in time. */
 struct clock_view {
@@ -117,8 +117,8 @@ __device__ __forceinline__ bracket_place search_stamps(const clock_view &view, i
     if (x >= view.last_ns)
         return {last, view.last_ns, 0};
     /* first <= x < last from here on, so there are two rows at least */
-    float share = __fdividef((float)((uint64_t)x - (uint64_t)view.first_ns),
-                             (float)((uint64_t)view.last_ns - (uint64_t)view.first_ns));
+    float share = __fdividef(float_of((uint64_t)x - (uint64_t)view.first_ns),
+                             float_of((uint64_t)view.last_ns - (uint64_t)view.first_ns));
     int64_t start = clamp_row((int64_t)(share * (float)last) - 1, 0, max(last - 3, (int64_t)0));
     int64_t at0 = stamps[start];
     int64_t at1 = stamps[min(start + 1, last)];

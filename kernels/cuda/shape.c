@@ -19,10 +19,17 @@
 #define SECTOR_BYTES 32u
 #define PREFETCH_BYTES_MIN (128u << 10) /* below, asking costs more than it hides */
 #define PREFETCH_BYTES_MAX (4u << 20)
-#define DIRECT_VECTORS 524287u
+#define NARROW_STEPS_MIN 128u
+#define NARROW_TARGETS_MIN 50000u
+#define SEVERAL_VECTORS 131072u /* from here on a thread of the direct kernel serves several */
+#define STEPS_VECTORS 524287u   /* and here steps of 256 bytes and more are served by tiles */
+#define STEPS_VECTORS_LONG 262143u
+#define WIDE_VECTORS 16u
 #define RUN_STEPS_PER_ROW 4u /* the same for vectors of 8 bytes and more */
 #define WIDE_LOAD_BYTES 8u
 #define WALK_OUTPUT_BYTES (32u << 20)
+#define SOURCE_BYTES_MAX (24u << 20) /* stays in the L2 while the output is written */
+#define ALONE_TASKS_MAX 16u
 #define BATCH_TASKS_MAX 64u
 #define BATCH_STEPS_MAX 32u
 
@@ -30,6 +37,12 @@ static bool contiguous_steps(const struct trajd_cuda_stream *stream)
 {
     return stream->step_stride_bytes ==
            (uint64_t)stream->feature_count * trajd_dtype_size((enum trajd_dtype)stream->output_type);
+}
+
+/* Pairs of types that were measured, and so have kernels of every family. */
+static bool measured_path(const struct trajd_cuda_stream *stream)
+{
+    return stream->path == TRAJD_CUDA_BF16 || stream->path == TRAJD_CUDA_F32 || stream->path == TRAJD_CUDA_F32_BF16;
 }
 
 /* The kernel serves the problem at all. */
@@ -43,9 +56,9 @@ static bool style_serves(const struct trajd_cuda_problem *problem, const struct 
     case TRAJD_CUDA_WALK:
         return problem->lean;
     case TRAJD_CUDA_DIRECT:
-        return problem->lean && stream->path != TRAJD_CUDA_COPY;
+        return problem->lean && measured_path(stream) && (shape->vectors < 4 || stream->vector_width < 8);
     case TRAJD_CUDA_NARROW:
-        return problem->lean && stream->path != TRAJD_CUDA_COPY && contiguous_steps(stream) &&
+        return problem->lean && measured_path(stream) && contiguous_steps(stream) &&
                stream->step_stride_bytes <= TRAJD_CUDA_NARROW_BYTES &&
                stream->row_stride_bytes <= TRAJD_CUDA_NARROW_BYTES;
     case TRAJD_CUDA_STREAM:
@@ -69,7 +82,7 @@ int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct
 
     if (shape->thread_count < WARP || shape->thread_count > TRAJD_CUDA_THREADS_MAX ||
         shape->thread_count % WARP != 0 || shape->tiles_per_block == 0 ||
-        shape->tiles_per_block > (streams ? 16 : 4096) || shape->tile_steps == 0 ||
+        shape->tiles_per_block > (streams ? 16 : 1) || shape->tile_steps == 0 ||
         shape->tile_steps > 4096 || shape->stage_rows > 4096 || !style_serves(problem, shape))
         return false;
     if (shape->style == TRAJD_CUDA_DIRECT &&
@@ -131,20 +144,62 @@ static bool wants_walk(const struct trajd_cuda_problem *problem)
     return stream->load_bytes >= WIDE_LOAD_BYTES && targets * stream->vector_count * 16 >= WALK_OUTPUT_BYTES;
 }
 
-/* Vectors of a step that a thread of the direct kernel serves. */
-static uint8_t vectors_a_thread(uint64_t vectors)
+static uint64_t target_count(const struct trajd_cuda_problem *problem)
 {
-    return vectors < 2 ? 1 : vectors > 4 && vectors < 8 ? 4 : 2;
+    return (uint64_t)problem->window_count * problem->step_count_max;
+}
+
+/* Many narrow steps that are not made of 16-byte vectors: one search a step, and stores of whole sectors. */
+static bool wants_narrow(const struct trajd_cuda_problem *problem)
+{
+    const struct trajd_cuda_stream *stream = &problem->streams[0];
+
+    return stream->vector_count > 1 && stream->load_bytes < 16 && problem->step_count_max >= NARROW_STEPS_MIN &&
+           target_count(problem) >= NARROW_TARGETS_MIN;
+}
+
+/* Where a tile's entries in shared memory are worth a barrier: wide rows of two-byte elements, long clocks. */
+static bool wants_tiles(const struct trajd_cuda_problem *problem, uint64_t row_count)
+{
+    const struct trajd_cuda_stream *stream = &problem->streams[0];
+    uint64_t vectors = target_count(problem) * stream->vector_count;
+
+    return (stream->vector_width == 8 && stream->vector_count >= WIDE_VECTORS && vectors > STEPS_VECTORS) ||
+           (row_count > STAGE_ROWS && stream->load_bytes == 16 && stream->vector_count >= 4 &&
+            vectors > STEPS_VECTORS_LONG);
+}
+
+/* Vectors of a step that a thread of the direct kernel serves. */
+static uint8_t vectors_a_thread(const struct trajd_cuda_problem *problem)
+{
+    uint32_t vectors = problem->streams[0].vector_count;
+
+    if (vectors < 2 || target_count(problem) * vectors < SEVERAL_VECTORS)
+        return 1;
+    return (vectors > 4 && vectors < 8) || vectors > WIDE_VECTORS ? 4 : 2;
+}
+
+static void shape_tiles(const struct trajd_cuda_problem *problem, uint64_t row_count, struct trajd_cuda_shape *shape)
+{
+    uint64_t vectors = problem->streams[0].vector_count, steps = problem->step_count_max;
+    uint64_t busy = target_count(problem) / BLOCKS_WANTED; /* larger tiles leave multiprocessors idle */
+    uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors;
+
+    shape->style = TRAJD_CUDA_STEPS;
+    shape->tile_steps = power_of_two(clamp(busy > filled ? busy : filled, TILE_STEPS_MIN, TILE_STEPS_MAX));
+    if (row_count > 0 && steps >= RUN_STEPS_PER_ROW * row_count && wants_walk(problem)) {
+        shape->style = TRAJD_CUDA_WALK;
+        if (problem->window_count * row_count * (problem->streams[0].row_stride_bytes + 8) <= SOURCE_BYTES_MAX)
+            shape->prefetch = TRAJD_CUDA_PREFETCH_ALL;
+    }
 }
 
 static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *problem, uint64_t row_count)
 {
     struct trajd_cuda_shape shape = {
         .thread_count = THREADS, .tiles_per_block = 1, .style = TRAJD_CUDA_DIRECT, .vectors = 1};
-    uint64_t vectors = problem->streams[0].vector_count, steps = problem->step_count_max;
-    uint64_t busy =
-        problem->window_count * steps / BLOCKS_WANTED; /* larger tiles leave multiprocessors idle */
-    uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors;
+    uint64_t vectors = problem->streams[0].vector_count;
+    bool searches = problem->brackets[0].rate.num == 0 && problem->brackets[0].unit == TRAJD_GRID_NS;
 
     if (row_count > 0 && row_count <= STAGE_ROWS)
         shape.stage_rows = (uint32_t)row_count;
@@ -152,40 +207,63 @@ static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *probl
         shape.prefetch = TRAJD_CUDA_PREFETCH_STAMPS;
     if (wants_prefetch(problem, row_count))
         shape.prefetch |= TRAJD_CUDA_PREFETCH_ROWS;
-    if (problem->brackets[0].rate.num != 0 || problem->brackets[0].unit != TRAJD_GRID_NS ||
-        problem->window_count * steps * vectors > DIRECT_VECTORS) {
-        shape.style = row_count > 0 && steps >= RUN_STEPS_PER_ROW * row_count && wants_walk(problem)
-                          ? TRAJD_CUDA_WALK
-                          : TRAJD_CUDA_STEPS;
-        shape.tile_steps = power_of_two(clamp(busy > filled ? busy : filled, TILE_STEPS_MIN, TILE_STEPS_MAX));
+    if (!searches && problem->task_count > 0 && problem->task_count <= ALONE_TASKS_MAX) {
+        shape.style = TRAJD_CUDA_BATCH;
+        shape.tile_steps = TILE_STEPS_MIN;
+    } else if (!searches || wants_tiles(problem, row_count)) {
+        shape_tiles(problem, row_count, &shape);
+    } else if (wants_narrow(problem)) {
+        shape.style = TRAJD_CUDA_NARROW;
+        shape.tile_steps = shape.stage_rows ? 2 * THREADS : TILE_STEPS_MAX;
+        shape.thread_count = shape.stage_rows ? THREADS : TILE_STEPS_MAX;
     } else {
-        shape.vectors = vectors_a_thread(vectors);
-        shape.tile_steps = clamp(THREADS / ((vectors - 1) / shape.vectors + 1), 1, 2 * TILE_STEPS_MAX);
+        shape.vectors = vectors_a_thread(problem);
+        shape.tile_steps = clamp(THREADS / ((vectors - 1) / shape.vectors + 1), 1, THREADS);
+        if (vectors == 1)
+            shape.tile_steps = 2 * THREADS;
     }
     return shape;
 }
 
+static bool has_kind(const struct trajd_cuda_problem *problem, enum trajd_kind kind)
+{
+    for (uint32_t s = 0; s < problem->stream_count; s++)
+        if (problem->streams[s].kind == kind)
+            return true;
+    return false;
+}
+
 static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *problem)
 {
-    struct trajd_cuda_shape shape = {0, TRAJD_CUDA_THREADS_MAX, 1, STAGE_ROWS, 0, TRAJD_CUDA_BATCH, 1, 0, 0,
-                                     0};
+    struct trajd_cuda_shape shape = {
+        .thread_count = THREADS, .tiles_per_block = 1, .style = TRAJD_CUDA_BATCH, .vectors = 1};
     uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
 
-    if (problem->task_count == 0 || problem->task_count > BATCH_TASKS_MAX)
+    if (problem->task_count == 0 || problem->task_count > BATCH_TASKS_MAX ||
+        (steps >= NARROW_STEPS_MIN && has_kind(problem, TRAJD_KIND_ANGLE)))
         shape.style = TRAJD_CUDA_TILE;
     shape.tile_steps =
         steps <= BATCH_STEPS_MAX
             ? (uint32_t)steps
-            : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, TILE_STEPS_MIN, TILE_STEPS_MAX);
+            : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, TILE_STEPS_MIN, THREADS);
     return shape;
 }
 
+static void use_general_style(const struct trajd_cuda_problem *problem, struct trajd_cuda_shape *shape)
+{
+    shape->style = problem->lean ? TRAJD_CUDA_STEPS : TRAJD_CUDA_TILE;
+    shape->tiles_per_block = 1;
+}
+
+/* Less of everything until a block has it. */
 static void make_fit(const struct trajd_cuda_problem *problem, struct trajd_cuda_shape *shape)
 {
     if (shape->tile_steps > problem->step_count_max)
         shape->tile_steps = problem->step_count_max;
+    if (shape->style != TRAJD_CUDA_STREAM)
+        shape->tiles_per_block = 1;
     if (!style_serves(problem, shape))
-        shape->style = problem->lean ? TRAJD_CUDA_STEPS : TRAJD_CUDA_TILE;
+        use_general_style(problem, shape);
     while (!trajd_cuda_shape_fits(problem, shape)) {
         if (shape->prefetch & TRAJD_CUDA_STAGE_ROWS)
             shape->prefetch &= (uint8_t)~TRAJD_CUDA_STAGE_ROWS;
@@ -196,7 +274,7 @@ static void make_fit(const struct trajd_cuda_problem *problem, struct trajd_cuda
         else if (shape->stage_rows > 0)
             shape->stage_rows = 0;
         else
-            shape->style = problem->lean ? TRAJD_CUDA_STEPS : TRAJD_CUDA_TILE;
+            use_general_style(problem, shape);
     }
 }
 

@@ -12,7 +12,7 @@
  * integer differences, float, one rounding at the store. Chosen    shape.c.
  */
 #include "kernels/cuda/bulk.cuh"
-#include "kernels/cuda/lean.cuh"
+#include "kernels/cuda/lean_entry.cuh"
 
 #define WARPS 8u
 
@@ -113,6 +113,26 @@ __device__ __forceinline__ void fill_stage(const stream_problem &problem, uint64
     }
 }
 
+/* Rows from a stage, or from where they lie, and steps into a warp's buffer. */
+template <typename O, int V> struct stage_writer {
+    char *first; /* the vector's place in the step that would be the tile's first */
+    uint32_t step_stride_bytes;
+    int64_t shift; /* from a row to its copy */
+
+    template <typename S> __device__ __forceinline__ vector_of<S, V> load(const char *from) const
+    {
+        return load_any<S, V>(from + shift);
+    }
+    __device__ __forceinline__ char *at(uint32_t step) const
+    {
+        return first + step * step_stride_bytes;
+    }
+    __device__ __forceinline__ void store(uint32_t step, const vector_of<O, V> &vector) const
+    {
+        store_vector<O, V>(at(step), vector);
+    }
+};
+
 /* Steps [begin, end) of a tile, in shared memory. By one warp. */
 template <typename S, typename O, int V>
 __device__ __forceinline__ void form_chunk(const lean_problem &lean, const stage_view &stage,
@@ -120,48 +140,19 @@ __device__ __forceinline__ void form_chunk(const lean_problem &lean, const stage
 {
     const lane_place lane = place_lane({threadIdx.x % 32, 32}, vector_count);
     const stage_head head = *stage.head;
+    const step_run part = run_of(lane, vector_count, end - begin);
+    const step_run run = {begin + part.first, part.stride, part.count};
+    char *tile = buffer - begin * lean.step_stride_bytes;
 
 #pragma unroll 1
     for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
-        const uint32_t from = vector * (uint32_t)(V * sizeof(S)), to = vector * (uint32_t)(V * sizeof(O));
-        const char *row = NULL;
-        uint32_t next_bytes = 0;
-        float values[V], slopes[V];
-        bool suspect = false;
-
-#pragma unroll
-        for (int v = 0; v < V; v++)
-            values[v] = slopes[v] = 0;
-#pragma unroll 4
-        for (uint32_t t = begin + lane.slot; t < end; t += lane.slots) {
-            const entry at = stage.entries[t];
-            suspect |= !at.row;
-            if (at.row && (at.row != row || at.next_bytes != next_bytes)) {
-                const char *rows = head.staged ? stage.rows + (at.row - head.staged_from) : at.row;
-                row = at.row;
-                next_bytes = at.next_bytes;
-                const vector_of<S, V> low = load_any<S, V>(rows + from),
-                                      high = load_any<S, V>(rows + from + next_bytes);
-#pragma unroll
-                for (int v = 0; v < V; v++) {
-                    values[v] = as_float(low.elements[v]);
-                    slopes[v] = as_float(high.elements[v]) - values[v];
-                    suspect |= isnan(slopes[v]);
-                }
-            }
-            float result[V];
-#pragma unroll
-            for (int v = 0; v < V; v++)
-                result[v] = fmaf(at.a, slopes[v], values[v]);
-            store_vector<O, V>(buffer + (t - begin) * lean.step_stride_bytes + to,
-                               finish<O, V>(lean, result, vector * V));
-        }
-        if (!suspect)
+        const stage_writer<O, V> writer = {tile + vector * (uint32_t)(V * sizeof(O)), lean.step_stride_bytes,
+                                           head.staged ? stage.rows - head.staged_from : 0};
+        if (!walk_run<S, O, V>(lean, stage.entries, run, vector, writer))
             continue;
 #pragma unroll 1
-        for (uint32_t t = begin + lane.slot; t < end; t += lane.slots)
-            if (look_closer<S, O, V>(lean.scale, lean.offset, lean.edge, stage.entries[t], vector,
-                                     buffer + (t - begin) * lean.step_stride_bytes + to))
+        for (uint32_t i = 0, t = run.first; i < run.count; i++, t += run.stride)
+            if (look_closer<S, O, V>(lean.scale, lean.offset, lean.edge, stage.entries[t], vector, writer.at(t)))
                 own_mask{head.mask}.mark(t);
     }
 }
@@ -202,8 +193,8 @@ __global__ void __launch_bounds__(WARPS * 32, 3)
     extern __shared__ __align__(128) char memory[];
     __shared__ uint64_t full[TRAJD_CUDA_STAGES_MAX], empty[TRAJD_CUDA_STAGES_MAX];
     const uint32_t warp = threadIdx.x / 32;
-    const uint64_t first = problem.tile_count * blockIdx.x / gridDim.x;
-    const uint32_t count = (uint32_t)(problem.tile_count * (blockIdx.x + 1) / gridDim.x - first);
+    /* blocks side by side write side by side: tiles in turn are 3% faster than a run of tiles each */
+    const uint32_t count = (uint32_t)((problem.tile_count - 1 - blockIdx.x) / gridDim.x + 1);
 
     if (threadIdx.x < problem.stages) {
         barrier_init(&full[threadIdx.x], 1);
@@ -212,13 +203,15 @@ __global__ void __launch_bounds__(WARPS * 32, 3)
     }
     __syncthreads();
     wait_for_earlier_launches();
+    if (problem.lean.asking_blocks)
+        ask_for_all(problem.lean, blockIdx.x, gridDim.x);
     ring_place place = {0, 0};
     if (warp < problem.producers) {
         for (uint32_t k = 0; k < count; k++) {
             /* of others' tiles, too: a barrier's phases are only told apart by who has seen each of them */
             barrier_wait(&empty[place.stage], place.phase ^ 1);
             if (k % problem.producers == warp)
-                fill_stage(problem, first + k, stage_at(problem, memory, place.stage), &full[place.stage]);
+                fill_stage(problem, blockIdx.x + (uint64_t)k * gridDim.x, stage_at(problem, memory, place.stage), &full[place.stage]);
             advance(place, problem.stages);
         }
     } else {

@@ -12,44 +12,94 @@
  * direct: a thread a vector, from offset to output. Barriers are passed by all. Numerics  a from exact
  * integer differences, float, one rounding at the store. Chosen    shape.c.
  */
-#include "kernels/cuda/lean.cuh"
+#include "kernels/cuda/lean_entry.cuh"
 
+/* What the threads do once the entries are there: quickly, where rows are aligned and nothing is rare, which returns
+ * whether something was; or whatever there is. */
 template <typename S, typename O, int V> struct step_writer {
-    static __device__ __forceinline__ void write(const lean_problem &stream, const entry *entries,
-                                                 uint32_t here, bool aligned, const lean_output &out)
+    static constexpr int BLOCKS_MIN = TRAJD_CUDA_BLOCKS_MIN;
+    static constexpr bool ASKS = false;
+
+    static __device__ __forceinline__ bool write(const lean_problem &stream, const entry *entries, uint32_t here,
+                                                 const lean_output &out)
+    {
+        return write_values<S, O, V, false>(whole_block(), stream, stream.vector_count, entries, here, out);
+    }
+    static __device__ __forceinline__ void write_any(const lean_problem &stream, const entry *entries, uint32_t here,
+                                                     bool aligned, const lean_output &out)
     {
         if (aligned)
-            write_values<S, O, V>(whole_block(), stream, stream.vector_count, entries, here, out);
+            write_values<S, O, V, true>(whole_block(), stream, stream.vector_count, entries, here, out);
         else
-            write_values<S, O, 1>(whole_block(), stream, stream.feature_count, entries, here, out);
+            write_values<S, O, 1, true>(whole_block(), stream, stream.feature_count, entries, here, out);
+    }
+    static __device__ __forceinline__ void write_again(const lean_problem &problem, const lean_tile &tile)
+    {
+        write_slowly<S, O>(problem, tile.first_step, tile.step_count);
     }
 };
 
-template <typename S, typename O, int V> struct walk_writer {
-    static __device__ __forceinline__ void write(const lean_problem &stream, const entry *entries,
-                                                 uint32_t here, bool aligned, const lean_output &out)
+template <typename S, typename O, int V> struct walk_writer : step_writer<S, O, V> {
+    static constexpr int BLOCKS_MIN = TRAJD_CUDA_WALK_BLOCKS_MIN;
+    static constexpr bool ASKS = true;
+
+    static __device__ __forceinline__ bool write(const lean_problem &stream, const entry *entries, uint32_t here,
+                                                 const lean_output &out)
     {
-        if (aligned)
-            walk_values<S, O, V>(whole_block(), stream, stream.vector_count, entries, here, out);
-        else
-            write_values<S, O, 1>(whole_block(), stream, stream.feature_count, entries, here, out);
+        return walk_values<S, O, V, false>(whole_block(), stream, stream.vector_count, entries, here, out);
     }
 };
 
 template <int V> struct copy_writer {
-    static __device__ __forceinline__ void write(const lean_problem &stream, const entry *entries,
-                                                 uint32_t here, bool aligned, const lean_output &out)
+    static constexpr int BLOCKS_MIN = TRAJD_CUDA_BLOCKS_MIN;
+    static constexpr bool ASKS = false;
+
+    static __device__ __forceinline__ bool write(const lean_problem &stream, const entry *entries, uint32_t here,
+                                                 const lean_output &out)
+    {
+        copy_values<V>(whole_block(), stream.vector_count, entries, here, out);
+        return false;
+    }
+    static __device__ __forceinline__ void write_any(const lean_problem &stream, const entry *entries, uint32_t here,
+                                                     bool aligned, const lean_output &out)
     {
         if (aligned)
             copy_values<V>(whole_block(), stream.vector_count, entries, here, out);
         else
             copy_values<1>(whole_block(), stream.vector_count * V, entries, here, out);
     }
+    static __device__ __forceinline__ void write_again(const lean_problem &, const lean_tile &)
+    {
+    }
 };
 
+/* Windows that are not plain: regular clocks, grids of rows, rows that are not aligned. Apart, from nothing but
+ * memory, so that the others keep all they need in registers. */
+template <typename W>
+static __device__ __noinline__ void serve_any(const lean_problem &problem, lean_tile tile, entry *entries)
+{
+    char *staged = (char *)(entries + problem.tile_steps);
+    lean_window window = open_window(problem, blockIdx.y, staged);
+    const lean_output out = output_here(problem, window, tile.first_step);
+    uint32_t code;
+
+    stage_wait(window);
+#pragma unroll 1
+    for (uint32_t step = threadIdx.x; step < tile.step_count; step += blockDim.x) {
+        entries[step] =
+            make_entry(problem, window, (const int64_t *)(staged + window.stage_shift), blockIdx.y,
+                       load_offset(problem, blockIdx.y, tile.first_step + step), code);
+        if (out.mask.steps)
+            write_code(problem, out.mask.steps + step, code);
+    }
+    __syncthreads();
+    W::write_any(problem, entries, tile.step_count, window.aligned, out);
+}
+
 /* Entries and masks of a tile, the first offset of each thread loaded before. */
+template <bool STAGED>
 __device__ __forceinline__ void find_entries(const lean_problem &problem, const lean_window &window,
-                                             lean_tile tile, const int64_t *stage, int64_t offset,
+                                             const lean_tile &tile, const int64_t *stamps, int64_t offset,
                                              entry *entries, const lean_output &out)
 {
 #pragma unroll 1
@@ -57,44 +107,43 @@ __device__ __forceinline__ void find_entries(const lean_problem &problem, const 
         uint32_t code;
         if (step >= blockDim.x)
             offset = load_offset(problem, blockIdx.y, tile.first_step + step);
-        entries[step] = make_entry(problem, window, stage, blockIdx.y, offset, code);
+        entries[step] = make_plain_entry<STAGED>(problem, window, stamps, offset, 0, code);
         if (out.mask.steps)
             write_code(problem, out.mask.steps + step, code);
     }
 }
 
 template <typename W>
-__global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
+__global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, W::BLOCKS_MIN)
     resample_tile(const __grid_constant__ struct lean_problem problem)
 {
     extern __shared__ __align__(16) char memory[];
     entry *entries = (entry *)memory;
-    const uint32_t first_tile = blockIdx.x * problem.tiles_per_block;
-    lean_tile tile = tile_at(problem, first_tile);
+    const lean_tile tile = tile_at(problem, blockIdx.x);
 
     touch_parameters(problem);
     wait_for_earlier_launches();
-    int64_t offset =
+    if (W::ASKS)
+        ask_ahead(problem);
+    const int64_t offset =
         threadIdx.x < tile.step_count ? load_offset(problem, blockIdx.y, tile.first_step + threadIdx.x) : 0;
     char *staged = (char *)(entries + problem.tile_steps);
     lean_window window = open_window(problem, blockIdx.y, staged);
-    const int64_t *stage = (const int64_t *)(staged + window.stage_shift);
 
     stage_wait(window);
-#pragma unroll 1
-    for (uint32_t k = 1; tile.step_count > 0; k++) {
-        const lean_output out = output_here(problem, window, tile.first_step);
-        find_entries(problem, window, tile, stage, offset, entries, out);
-        const lean_tile next =
-            k < problem.tiles_per_block ? tile_at(problem, first_tile + k) : lean_tile{0, 0};
-        if (threadIdx.x < next.step_count)
-            offset = load_offset(problem, blockIdx.y, next.first_step + threadIdx.x);
-        __syncthreads();
-        W::write(problem, entries, tile.step_count, window.aligned, out);
-        tile = next;
-        if (tile.step_count > 0)
-            __syncthreads();
+    if (!window.plain || !window.aligned) { /* the same for all threads of the block */
+        serve_any<W>(problem, tile, entries);
+        return;
     }
+    const lean_output out = output_here(problem, window, tile.first_step);
+    if (window.staged)
+        find_entries<true>(problem, window, tile, (const int64_t *)(staged + window.stage_shift), offset, entries,
+                           out);
+    else
+        find_entries<false>(problem, window, tile, window.stamps_ns, offset, entries, out);
+    __syncthreads();
+    if (__syncthreads_or(W::write(problem, entries, tile.step_count, out)))
+        W::write_again(problem, tile);
 }
 
 typedef void lean_kernel(const struct lean_problem problem);
@@ -153,8 +202,7 @@ extern "C" int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, 
 {
     const struct trajd_cuda_stream *only = &problem->streams[0];
     lean_kernel *kernel = kernel_of(only->path, only->vector_width, problem->shape.style);
-    uint64_t tiles = (problem->step_count_max - 1) / problem->shape.tile_steps + 1;
-    dim3 grid((uint32_t)((tiles - 1) / problem->shape.tiles_per_block + 1), problem->window_count);
+    dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1, problem->window_count);
 
     if (!kernel)
         return (int)cudaErrorInvalidValue;

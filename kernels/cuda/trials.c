@@ -12,6 +12,7 @@
     (UINT64_C(16) << 20) /* of output: below, the other families take a few microseconds */
 
 struct list {
+    bool large; /* outputs beyond the L2, sources within it */
     const struct trajd_cuda_problem *problem;
     const struct trajd_device_facts *facts;
     uint64_t row_count;
@@ -19,6 +20,15 @@ struct list {
     struct trajd_tuning_trial *trials;
     uint32_t limit, count;
 };
+
+static bool is_large(const struct trajd_cuda_problem *problem, const struct trajd_device_facts *facts, uint64_t row_count)
+{
+    const struct trajd_cuda_stream *stream = &problem->streams[0];
+    const double windows = problem->window_count, rows = (double)row_count;
+
+    return windows * problem->step_count_max * (double)stream->step_stride_bytes > (double)facts->l2_size_bytes &&
+           row_count > 0 && windows * rows * ((double)stream->row_stride_bytes + 8) < (double)facts->l2_size_bytes / 2;
+}
 
 /* Appends a shape that fits, and whose tile is not larger than the smallest that holds all targets needs to
  * be. */
@@ -86,7 +96,9 @@ static void try_tiles(struct list *list)
             shape.style = TRAJD_CUDA_WALK;
             shape.stage_rows = list->row_count <= STAGE_ROWS_MAX ? (uint32_t)list->row_count : 0;
             try_shape(list, shape);
-            shape.tiles_per_block = 4;
+            if (!list->large)
+                continue;
+            shape.prefetch = TRAJD_CUDA_PREFETCH_ALL;
             try_shape(list, shape);
         }
 }
@@ -97,12 +109,17 @@ static void try_direct(struct list *list)
     const uint64_t vectors = list->problem->streams[0].vector_count;
 
     for (uint8_t k = 1; k <= 4; k *= 2)
-        for (uint32_t threads = list->wide ? 64 : 128; threads <= 256; threads *= 2)
+        for (uint32_t threads = 64; threads <= (list->wide ? 256 : 128); threads *= 2)
             for (uint32_t items = 1; items <= 2; items++) {
                 const uint64_t lanes = (vectors - 1) / k + 1;
+                const uint64_t steps = items * threads / lanes;
                 if ((k > 1 && vectors < k) || lanes > items * threads || lanes * 4096 < items * threads)
                     continue;
-                try_ways(list, (struct trajd_cuda_shape){.tile_steps = (uint32_t)(items * threads / lanes),
+                if (items > 1 && steps / 2 >= list->problem->step_count_max)
+                    continue;
+                try_ways(list, (struct trajd_cuda_shape){.tile_steps = (uint32_t)(steps < list->problem->step_count_max
+                                                                                      ? steps
+                                                                                      : list->problem->step_count_max),
                                                          .thread_count = threads,
                                                          .tiles_per_block = 1,
                                                          .style = TRAJD_CUDA_DIRECT,
@@ -173,7 +190,7 @@ uint32_t trajd_tuning_candidates(const struct trajd_cuda_problem *problem,
                                  const struct trajd_device_facts *facts, uint64_t row_count, int wide,
                                  struct trajd_tuning_trial *trials, uint32_t limit)
 {
-    struct list list = {problem, facts, row_count, wide, trials, limit, 0};
+    struct list list = {is_large(problem, facts, row_count), problem, facts, row_count, wide, trials, limit, 0};
 
     if (problem->lean && problem->task_count > 0 && problem->task_count <= BATCH_TASKS_MAX)
         try_shape(&list, (struct trajd_cuda_shape){.tile_steps = 16,

@@ -10,6 +10,9 @@
 
 /* Targets whose rows a thread asks for before it uses the first. */
 #define VALUES_IN_FLIGHT 2
+/* Of a walk: targets that are looked at together, and vectors of a step from which on threads have runs of them. */
+#define WALK_STEPS 4
+#define WALK_VECTORS_MIN 8
 
 /* Threads that serve a stream together: all of a block, or some of its warps. */
 struct team {
@@ -101,7 +104,7 @@ template <typename O, int V, typename STREAM>
 __device__ __forceinline__ vector_of<O, V> finish(const STREAM &stream, float (&values)[V],
                                                   uint32_t first_feature)
 {
-    if (stream.scale) {
+    if (__builtin_expect(stream.scale != NULL, 0)) {
 #pragma unroll
         for (int v = 0; v < V; v++)
             values[v] = fmaf(values[v], __ldg(stream.scale + first_feature + v),
@@ -154,11 +157,13 @@ __device__ __noinline__ bool look_closer(const float *scale, const float *offset
     return nan;
 }
 
-template <typename S, typename O, int V, typename STREAM, typename OUT>
-__device__ __forceinline__ void write_values(const team &team, const STREAM &stream, uint32_t vector_count,
+/* LOOKS: looks closer where there may be a NaN, or no row; else returns whether there was such a step. */
+template <typename S, typename O, int V, bool LOOKS, typename STREAM, typename OUT>
+__device__ __forceinline__ bool write_values(const team &team, const STREAM &stream, uint32_t vector_count,
                                              const entry *entries, uint32_t step_count, const OUT &out)
 {
     const lane_place lane = place_lane(team, vector_count);
+    bool suspect = false;
 
 #pragma unroll 1
     for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
@@ -184,41 +189,87 @@ __device__ __forceinline__ void write_values(const team &team, const STREAM &str
                 char *to = out.at(step) + vector * (uint32_t)(V * sizeof(O));
                 vector_of<O, V> value = blend<S, O, V>(stream, at[k].a, low[k], high[k], vector * V);
                 store_vector<O, V>(to, value);
-                if ((!at[k].row || may_have_nan(value)) &&
+                const bool rare = !at[k].row || may_have_nan(value);
+                suspect |= rare;
+                if (LOOKS && rare &&
                     look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, at[k], vector, to))
                     out.mask.mark(step);
             }
         }
     }
+    return suspect;
 }
 
-/* The same, in the order of targets: while the row stays, so do its two vectors, as floats. */
-template <typename S, typename O, int V, typename STREAM, typename OUT>
-__device__ __forceinline__ void walk_values(const team &team, const STREAM &stream, uint32_t vector_count,
-                                            const entry *entries, uint32_t step_count, const OUT &out)
-{
-    const lane_place lane = place_lane(team, vector_count);
+/* Targets first, first + stride, ... of a tile, in order. */
+struct step_run {
+    uint32_t first;
+    uint32_t stride;
+    uint32_t count;
+};
 
-#pragma unroll 1
-    for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
-        const uint32_t from = vector * (uint32_t)(V * sizeof(S)), to = vector * (uint32_t)(V * sizeof(O));
-        const char *row = NULL;
-        uint32_t next_bytes = 0;
-        float values[V], slopes[V];
-        bool suspect = false;
+/* Wide steps: a run of neighbours a thread, which share rows. Narrow ones: neighbouring threads have neighbouring
+ * targets, so that a warp's stores are few lines. */
+__device__ __forceinline__ step_run run_of(const lane_place &lane, uint32_t vector_count, uint32_t step_count)
+{
+    const uint32_t share = (step_count + lane.slots - 1) / lane.slots, first = lane.slot * share;
+
+    if (lane.slot >= lane.slots)
+        return {0, 1, 0};
+    if (vector_count >= WALK_VECTORS_MIN)
+        return {first, 1, first < step_count ? min(share, step_count - first) : 0};
+    return {lane.slot, lane.slots, lane.slot < step_count ? (step_count - 1 - lane.slot) / lane.slots + 1 : 0};
+}
+
+/* Rows where they lie, and steps that leave the cache first. */
+template <typename O, int V> struct memory_writer {
+    char *first;
+    uint32_t step_stride_bytes;
+
+    template <typename S> __device__ __forceinline__ vector_of<S, V> load(const char *from) const
+    {
+        return load_vector<S, V>(from);
+    }
+    __device__ __forceinline__ char *at(uint32_t step) const
+    {
+        return first + (uint64_t)step * step_stride_bytes;
+    }
+    __device__ __forceinline__ void store(uint32_t step, const vector_of<O, V> &vector) const
+    {
+        store_streaming<O, V>(at(step), vector);
+    }
+};
+
+/* One vector of features along a run: while the row stays, so do its two vectors, as floats. Returns whether there
+ * may be a NaN, or no row, in it. W: how rows are loaded and steps stored, as memory_writer. */
+template <typename S, typename O, int V, typename STREAM, typename W>
+__device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entries, const step_run &run,
+                                         uint32_t vector, const W &writer)
+{
+    const uint4 *raw = (const uint4 *)entries;
+    uint4 row = {0, 0, 0, UINT32_MAX}; /* as an entry lies in memory: row, a, next_bytes; at first none */
+    float values[V], slopes[V];
+    bool suspect = false;
 
 #pragma unroll
-        for (int v = 0; v < V; v++)
-            values[v] = slopes[v] = 0;
-#pragma unroll 2
-        for (uint32_t t = lane.slot; t < step_count; t += lane.slots) {
-            const entry at = entries[t];
-            suspect |= !at.row;
-            if (at.row && (at.row != row || at.next_bytes != next_bytes)) {
-                row = at.row;
-                next_bytes = at.next_bytes;
-                vector_of<S, V> low = load_vector<S, V>(row + from);
-                vector_of<S, V> high = load_vector<S, V>(row + from + next_bytes);
+    for (int v = 0; v < V; v++)
+        values[v] = slopes[v] = 0;
+#pragma unroll 1
+    for (uint32_t i = 0, t = run.first; i < run.count;) {
+        uint4 at[WALK_STEPS];
+        bool same = i + WALK_STEPS <= run.count;
+#pragma unroll
+        for (int k = 0; k < WALK_STEPS; k++) {
+            at[k] = raw[same ? t + k * run.stride : t];
+            same &= ((at[k].x ^ row.x) | (at[k].y ^ row.y) | (at[k].w ^ row.w)) == 0;
+        }
+        if (!same) {
+            const char *from = (const char *)((uint64_t)at[0].y << 32 | at[0].x);
+            suspect |= !from;
+            if (from && ((at[0].x ^ row.x) | (at[0].y ^ row.y) | (at[0].w ^ row.w)) != 0) {
+                row = at[0];
+                const vector_of<S, V> low = writer.template load<S>(from + vector * (uint32_t)(V * sizeof(S)));
+                const vector_of<S, V> high =
+                    writer.template load<S>(from + vector * (uint32_t)(V * sizeof(S)) + row.w);
 #pragma unroll
                 for (int v = 0; v < V; v++) {
                     values[v] = as_float(low.elements[v]);
@@ -226,20 +277,45 @@ __device__ __forceinline__ void walk_values(const team &team, const STREAM &stre
                     suspect |= isnan(slopes[v]);
                 }
             }
+        }
+#pragma unroll
+        for (int k = 0; k < WALK_STEPS; k++) {
             float result[V];
+            if (k > 0 && !same)
+                break;
 #pragma unroll
             for (int v = 0; v < V; v++)
-                result[v] = fmaf(at.a, slopes[v], values[v]);
-            store_streaming<O, V>(out.at(t) + to, finish<O, V>(stream, result, vector * V));
+                result[v] = fmaf(__uint_as_float(at[k].z), slopes[v], values[v]);
+            writer.store(t + k * run.stride, finish<O, V>(stream, result, vector * V));
         }
-        if (!suspect)
+        i += same ? WALK_STEPS : 1;
+        t += same ? WALK_STEPS * run.stride : run.stride;
+    }
+    return suspect;
+}
+
+/* The same in the order of targets. */
+template <typename S, typename O, int V, bool LOOKS, typename STREAM, typename OUT>
+__device__ __forceinline__ bool walk_values(const team &team, const STREAM &stream, uint32_t vector_count,
+                                            const entry *entries, uint32_t step_count, const OUT &out)
+{
+    const lane_place lane = place_lane(team, vector_count);
+    const step_run run = run_of(lane, vector_count, step_count);
+    bool suspect = false;
+
+#pragma unroll 1
+    for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
+        const memory_writer<O, V> writer = {out.first + vector * (uint32_t)(V * sizeof(O)), out.step_stride_bytes};
+        const bool rare = walk_run<S, O, V>(stream, entries, run, vector, writer);
+        suspect |= rare;
+        if (!LOOKS || !rare)
             continue;
 #pragma unroll 1
-        for (uint32_t t = lane.slot; t < step_count; t += lane.slots)
-            if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, entries[t], vector,
-                                     out.at(t) + to))
+        for (uint32_t i = 0, t = run.first; i < run.count; i++, t += run.stride)
+            if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, entries[t], vector, writer.at(t)))
                 out.mask.mark(t);
     }
+    return suspect;
 }
 
 /* Rows into their own type, V bytes at a time: nothing is looked at. */

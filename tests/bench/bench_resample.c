@@ -630,7 +630,20 @@ static struct trajd_cuda_shape chosen_shape(struct bench *b, const struct shape 
     return chosen;
 }
 
-static void bench_budget(struct bench *b, const char *only)
+/* One launch after another by the chosen shape, for profilers. */
+static void launch_thrice(struct bench *b, const struct shape *shape)
+{
+    struct trajd_cuda_shape chosen;
+
+    make_sets(b, shape);
+    chosen = chosen_shape(b, shape);
+    for (uint32_t i = 0; i < 3; i++) {
+        launch(b, &b->sets[i % b->set_count], &chosen);
+        must(trajd_device_stream_wait(b->stream, &bench_error));
+    }
+}
+
+static void bench_budget(struct bench *b, const char *only, bool profile)
 {
     static const struct shape shapes[] = {
         {32, 100, 256, 128, TRAJD_BF16, TRAJD_BF16, 0, LAYOUT_DENSE, 3.0},
@@ -647,7 +660,7 @@ static void bench_budget(struct bench *b, const char *only)
     b->wide = true;
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         if (!only || strtoul(only, NULL, 10) == i)
-            bench_shape(b, &shapes[i]);
+            (profile ? launch_thrice : bench_shape)(b, &shapes[i]);
 }
 
 static void bench_dense_grid(struct bench *b)
@@ -779,9 +792,17 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "", *last = argc > 3 ? argv[3] : NULL;
     struct trajd_tuning *tuning = NULL;
 
+    if (strcmp(what, "profile") == 0 && argc > 2) {
+        open_bench(&b);
+        if (last)
+            must(trajd_tuning_load(last, &tuning, &bench_error));
+        b.facts.tuning = tuning;
+        bench_budget(&b, argv[2], true);
+        return 0;
+    }
     if (strcmp(what, "budget") != 0 && strcmp(what, "grid") != 0 && (strcmp(what, "tune") != 0 || !last)) {
         fprintf(stderr,
-                "bench_resample budget [OUT.json [ROW]] | grid [OUT.json [TABLE]] | tune OUT.json TABLE\n");
+                "bench_resample budget [OUT.json [ROW]] | grid [OUT.json [TABLE]] | tune OUT.json TABLE | profile ROW [TABLE]\n");
         return 2;
     }
     if (trajd_device_count() == 0) {
@@ -801,7 +822,7 @@ int main(int argc, char **argv)
         bench_kinds(&b);
     }
     if (strcmp(what, "grid") != 0)
-        bench_budget(&b, b.table ? NULL : last);
+        bench_budget(&b, b.table ? NULL : last, false);
     fprintf(b.out, "\n]}\n");
     trajd_tuning_destroy(&tuning);
     return (b.table && fclose(b.table)) || fclose(b.out) ? 1 : 0;

@@ -193,7 +193,7 @@ static void test_every_shape(void **state)
                 for (uint32_t i = 0; i < 8 * TRAJD_CUDA_STYLE_COUNT; i++) {
                     const struct trajd_cuda_shape shape = {.tile_steps = tiles[a],
                                                            .thread_count = threads[b],
-                                                           .tiles_per_block = 1 + (uint32_t)(seed % 3),
+                                                           .tiles_per_block = i / 8 == TRAJD_CUDA_STREAM ? 1 + (uint32_t)(seed % 3) : 1,
                                                            .stage_rows = stages[c],
                                                            .prefetch = (uint8_t)(i % 8 | (seed & 8)),
                                                            .style = (uint8_t)(i / 8),
@@ -375,6 +375,7 @@ static void test_dense_equals_windows(void **state)
     static const uint32_t sizes[][3] = {{1, 1, 1},     {100, 256, 128}, {500, 250, 16},
                                         {300, 50, 14}, {400, 16, 7},    {1000, 33, 1000}};
     struct fixture *f = *state;
+    uint32_t shaped_count = 0;
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int shaped = 0; shaped < 7; shaped++) {
@@ -399,6 +400,7 @@ static void test_dense_equals_windows(void **state)
                                              .vectors = (uint8_t)(1u << shaped % 3)};
             struct trajd_error error = {0};
             struct trajd_dense_problem dense;
+            struct trajd_cuda_problem problem;
             struct arena_view view;
             struct arena arena;
             struct trajd_stream *stream = &arena.streams[0];
@@ -444,7 +446,10 @@ static void test_dense_equals_windows(void **state)
                                                  view.streams[0].output,
                                                  view.streams[0].mask};
             upload(f, &arena);
-            must(trajd_cuda_run_dense(&dense, &f->facts, shaped ? &shape : NULL,
+            must(trajd_cuda_pack_dense(&dense, &problem, &error), &error);
+            shaped_count += shaped && trajd_cuda_shape_fits(&problem, &shape);
+            must(trajd_cuda_run_dense(&dense, &f->facts,
+                                      shaped && trajd_cuda_shape_fits(&problem, &shape) ? &shape : NULL,
                                       trajd_device_stream_handle(f->stream), &error),
                  &error);
             download(f, &arena);
@@ -452,6 +457,7 @@ static void test_dense_equals_windows(void **state)
             if (!arena_matches(&arena, f->result, what, sizeof what))
                 fail_msg("dense %u %u %u: %s", spec.rows, spec.steps, spec.features, what);
         }
+    assert_in_range(shaped_count, 30, 36);
 }
 
 /* Rows, windows and steps more than 2^31 elements and 2^32 bytes apart. */

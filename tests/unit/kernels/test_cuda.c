@@ -303,7 +303,7 @@ static void test_a_plan_says_how_a_launch_is_cut(void **state)
     fill(&f, 5, 3, 16);
     assert_int_equal(trajd_plan_create(&f.request, &h200, "auto", &plan, &error), TRAJD_OK);
     assert_int_equal(trajd_plan_is_cuda(plan), 1);
-    assert_non_null(strstr(trajd_plan_describe(plan), "batch of 16 steps, 256 threads, by rule"));
+    assert_non_null(strstr(trajd_plan_describe(plan), "batch of 16 steps, 128 threads, by rule"));
     assert_int_equal(trajd_plan_run(plan, &f.request, NULL, &error), TRAJD_ERR_ARGUMENT);
     trajd_plan_destroy(&plan);
 }

@@ -11,9 +11,9 @@
 
 #define HEAD "trajd-tuning 1\n# a remark\norigin compute 90 NVIDIA H200, by hand\n"
 #define SHAPE " tile 16 threads 128 tiles 1 stage 100 prefetch 1 vectors 2 producers 0 stages 0\n"
-#define ROW "row path bf16 search 1 B 32 S 100 T 256 D 128 us 3.04 style direct" SHAPE
+#define ROW "row path bf16 kind 0 search 1 B 32 S 100 T 256 D 128 us 3.04 style direct" SHAPE
 #define LONG_ROW                                                                                             \
-    "row path bf16 search 1 B 64 S 4096 T 1024 D 32 us 6.8 style steps tile 64 threads 128 tiles 1 stage 0 " \
+    "row path bf16 kind 0 search 1 B 64 S 4096 T 1024 D 32 us 6.8 style steps tile 64 threads 128 tiles 1 stage 0 " \
     "prefetch 2 "                                                                                            \
     "vectors 1 producers 0 stages 0\n"
 
@@ -100,7 +100,7 @@ static void test_shapes_of_any_row_fit(void **state)
     (void)state;
     for (uint32_t style = 0; style < TRAJD_CUDA_STYLE_COUNT; style++) {
         snprintf(text, sizeof text,
-                 HEAD "row path bf16 search 1 B 1 S 9 T 1 D 1 us 1 style %s tile 4096 threads 256 tiles 4096 "
+                 HEAD "row path bf16 kind 0 search 1 B 1 S 9 T 1 D 1 us 1 style %s tile 4096 threads 256 tiles 4096 "
                       "stage 4096 prefetch 15 "
                       "vectors 4 producers 4 stages 4\n",
                  trajd_cuda_style_name(style));
@@ -157,19 +157,20 @@ static void test_bad_tables(void **state)
         {"trajd-tuning 1\norigin compute 70 V100\n" ROW, "t:2: origin"},
         {HEAD "rows\n", "t:4: neither origin nor row: rows"},
         {HEAD "row path bf17 search 1\n", "t:4: path: bf17"},
-        {HEAD "row path bf16 search 2\n", "t:4: search: 2"},
-        {HEAD "row path bf16 search 1 B 0\n", "t:4: B: 0"},
-        {HEAD "row path bf16 search 1 B 99999999999\n", "t:4: B: 99999999999"},
-        {HEAD "row path bf16 search 1 B -1\n", "t:4: B: -1"},
-        {HEAD "row path bf16 search 1 B 1 S 1 T 1 D 1 us nan style direct" SHAPE, "t:4: us: nan"},
-        {HEAD "row path bf16 search 1 B 1 S 1 T 1 D 1 us 1 style fast" SHAPE, "t:4: style: fast"},
-        {HEAD "row path bf16 search 1 B\n", "t:4: no value of B"},
-        {HEAD "row path bf16 B 1\n", "t:4: a row goes on with search"},
-        {HEAD "row path bf16 search 1 B 1 S 1 T 1 D 1 us 1 style steps tile 1 threads 33 tiles 1 stage 0 "
+        {HEAD "row path bf16 kind 0 search 2\n", "t:4: search: 2"},
+        {HEAD "row path bf16 kind 0 search 1 B 0\n", "t:4: B: 0"},
+        {HEAD "row path bf16 kind 0 search 1 B 99999999999\n", "t:4: B: 99999999999"},
+        {HEAD "row path bf16 kind 0 search 1 B -1\n", "t:4: B: -1"},
+        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us nan style direct" SHAPE, "t:4: us: nan"},
+        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us 1 style fast" SHAPE, "t:4: style: fast"},
+        {HEAD "row path bf16 kind 0 search 1 B\n", "t:4: no value of B"},
+        {HEAD "row path bf16 kind 0 B 1\n", "t:4: a row goes on with search"},
+        {HEAD "row path bf16 kind 7\n", "t:4: kind: 7"},
+        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us 1 style steps tile 1 threads 33 tiles 1 stage 0 "
               "prefetch 0 vectors 1 "
               "producers 0 stages 0\n",
          "t:4: threads"},
-        {HEAD "row path bf16 search 1 B 1 S 1 T 1 D 1 us 1 style steps tile 1 threads 32 tiles 1 stage 0 "
+        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us 1 style steps tile 1 threads 32 tiles 1 stage 0 "
               "prefetch 0 vectors 1 "
               "producers 0 stages 0 more\n",
          "t:4: more than a row has"},

@@ -1,0 +1,243 @@
+/* The first half of the kernels of one stream: from a window and its offsets to entries; and where they go.
+ *
+ * Time here is the chain of dependent instructions and loads, so the ways that nearly all targets go (inside
+ * a staged or unstaged window of stamps) are straight, and all others one call away. */
+#ifndef TRAJD_KERNELS_CUDA_LEAN_ENTRY_CUH
+#define TRAJD_KERNELS_CUDA_LEAN_ENTRY_CUH
+
+#include "kernels/cuda/lean.cuh"
+
+/* What is rare: clocks that are regular or have few rows, grids of rows, streams that are missing. By all
+ * that is in memory, so that nothing need be kept for it. Returns an entry and its code in registers: x, y
+ * the row, z the share, w the code and whether there are two rows. */
+static __device__ __noinline__ uint4 find_elsewhere(const lean_problem &problem, uint32_t window,
+                                                    int64_t offset)
+{
+    const char *rows = problem.base;
+    int64_t row_begin = window * problem.dense_rows;
+    window_view view;
+    entry made;
+
+    view.clock.row_count = problem.dense_rows;
+    view.anchor = 0;
+    if (problem.row_begin) {
+        row_begin = problem.row_begin[window];
+        view.clock.row_count = problem.row_count[window];
+        view.anchor = problem.anchor[window];
+    }
+    view.clock.stamps_ns = problem.stamps_ns ? problem.stamps_ns + row_begin : NULL;
+    view.clock.rate = problem.rate;
+    if (problem.searches && view.clock.row_count > 0) {
+        view.clock.first_ns = view.clock.stamps_ns[0];
+        view.clock.last_ns = view.clock.stamps_ns[view.clock.row_count - 1];
+    }
+    if (problem.bases) {
+        rows = (const char *)problem.bases[window];
+        rows = rows ? rows + problem.first_column_bytes : NULL;
+    } else {
+        rows += row_begin * (int64_t)problem.row_stride_bytes;
+    }
+    view.row_begin = 0;
+    view.unit = problem.unit;
+    const target target = find_target(view, offset);
+    const uint32_t code = resolve_entry(problem, view.clock.row_count, target, rows, made);
+    return make_uint4((uint32_t)(uintptr_t)made.row, (uint32_t)((uintptr_t)made.row >> 32),
+                      __float_as_uint(made.a), code | (made.next_bytes ? 256u : 0u));
+}
+
+__device__ __forceinline__ entry make_rare_entry(const lean_problem &problem, uint32_t window, int64_t offset,
+                                                 uint32_t &code)
+{
+    const uint4 found = find_elsewhere(problem, window, offset);
+
+    code = found.w & 255u;
+    return {(const char *)((uint64_t)found.y << 32 | found.x), __uint_as_float(found.z),
+            found.w & 256u ? problem.row_stride_bytes : 0};
+}
+
+/* A target before the first or not before the last row of a plain window, or none. */
+__device__ __forceinline__ entry make_edge_entry(const lean_problem &problem, const lean_window &window,
+                                                 int64_t x, bool is_target, uint32_t &code)
+{
+    const bool before = x < window.first_ns, held = problem.max_age_ns >= 0;
+    const uint64_t past = (uint64_t)x - (uint64_t)window.last_ns;
+    const bool has_row = is_target && (problem.edge == TRAJD_EDGE_HOLD || (!before && (held || past == 0)));
+    const int32_t row = before ? 0 : (int32_t)window.row_count - 1;
+
+    if (!is_target)
+        code = TRAJD_MASK_BAD_STAMP;
+    else if (before)
+        code = TRAJD_MASK_BEFORE_START;
+    else if (past == 0)
+        code = TRAJD_MASK_VALID;
+    else
+        code = !held                                 ? TRAJD_MASK_AFTER_END
+               : past > (uint64_t)problem.max_age_ns ? TRAJD_MASK_TOO_OLD
+                                                     : TRAJD_MASK_VALID;
+    return {has_row ? window.rows + (int64_t)row * problem.row_stride_bytes : NULL, -0.0f, 0};
+}
+
+/* Sent where it stands: the compiler would put it off until it is known to be needed. */
+template <bool STAGED> __device__ __forceinline__ int64_t load_stamp(const int64_t *stamps, int32_t row)
+{
+    int64_t value;
+
+    if (STAGED)
+        asm volatile("ld.shared.s64 %0, [%1];"
+                     : "=l"(value)
+                     : "r"((uint32_t)__cvta_generic_to_shared(stamps + row)));
+    else
+        asm volatile("ld.global.nc.s64 %0, [%1];" : "=l"(value) : "l"(stamps + row));
+    return value;
+}
+
+/* The entry of one target in a plain window, and its mask code so far. guess_offset: what of a row will be
+ * loaded, where it is asked for as soon as there is a guess. */
+template <bool STAGED>
+__device__ __forceinline__ entry make_plain_entry(const lean_problem &problem, const lean_window &window,
+                                                  const int64_t *stamps, int64_t offset,
+                                                  uint32_t guess_offset, uint32_t &code)
+{
+    const int64_t x = (int64_t)((uint64_t)window.anchor + (uint64_t)offset);
+
+    if (x < window.first_ns || x >= window.last_ns || offset == TRAJD_NO_TARGET)
+        return make_edge_entry(problem, window, x, offset != TRAJD_NO_TARGET, code);
+    const int32_t last = (int32_t)window.row_count - 1;
+    const float guess = float_of((uint64_t)x - (uint64_t)window.first_ns) * window.rows_per_ns;
+    int32_t row = max(min((int32_t)guess, last - 2) - 1, 0);
+    if (!STAGED && (problem.prefetch & TRAJD_CUDA_PREFETCH_GUESS)) {
+        const char *guessed = window.rows + (int64_t)(row + 1) * problem.row_stride_bytes + guess_offset;
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(guessed));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(guessed + problem.row_stride_bytes));
+    }
+    const int64_t at0 = load_stamp<STAGED>(stamps, row), at1 = load_stamp<STAGED>(stamps, min(row + 1, last));
+    const int64_t at2 = load_stamp<STAGED>(stamps, min(row + 2, last)),
+                  at3 = load_stamp<STAGED>(stamps, min(row + 3, last));
+    const bool second = at1 <= x, third = at2 <= x;
+    int64_t low = third ? at2 : second ? at1 : at0, high = third ? at3 : second ? at2 : at1;
+
+    if (at0 <= x && x < at3) {
+        row += second + third;
+    } else { /* the clock drifted further than that: by halves */
+        int32_t above = x < at0 ? row : last;
+        row = x < at0 ? 0 : min(row + 3, last);
+#pragma unroll 1
+        while (above - row > 1) {
+            const int32_t middle = row + (above - row) / 2;
+            if (load_stamp<STAGED>(stamps, middle) <= x)
+                row = middle;
+            else
+                above = middle;
+        }
+        low = load_stamp<STAGED>(stamps, row);
+        high = load_stamp<STAGED>(stamps, above);
+    }
+    const uint64_t past = (uint64_t)x - (uint64_t)low, width = (uint64_t)high - (uint64_t)low;
+    const bool inside = past != 0 && past < width;
+    entry made = {NULL, -0.0f, 0};
+
+    /* stamps that are not ascending may give any place */
+    code = past == 0                       ? TRAJD_MASK_VALID
+           : past >= width                 ? TRAJD_MASK_BAD_STAMP
+           : width > problem.max_gap_width ? TRAJD_MASK_GAP
+                                           : TRAJD_MASK_VALID;
+    if (inside && problem.kind == TRAJD_KIND_LINEAR) {
+        made.a = share_of(past, width);
+        made.next_bytes = problem.row_stride_bytes;
+    } else if (inside && problem.kind == TRAJD_KIND_NEAREST) {
+        row += past >= width - past;
+    }
+    made.row = window.rows + (int64_t)row * problem.row_stride_bytes;
+    return made;
+}
+
+/* The entry of one target in any window. */
+__device__ __forceinline__ entry make_entry(const lean_problem &problem, const lean_window &window,
+                                            const int64_t *stage, uint32_t window_index, int64_t offset,
+                                            uint32_t &code)
+{
+    if (!window.plain)
+        return make_rare_entry(problem, window_index, offset, code);
+    return window.staged ? make_plain_entry<true>(problem, window, stage, offset, 0, code)
+                         : make_plain_entry<false>(problem, window, window.stamps_ns, offset, 0, code);
+}
+
+/* A mask's byte, where streams before this one may have written it. */
+__device__ __forceinline__ void write_code(const lean_problem &problem, uint8_t *at, uint32_t code)
+{
+    *at = (uint8_t)(problem.mask_continues ? max(code, (uint32_t)*at) : code);
+}
+
+typedef tile_output<uint32_t, own_mask> lean_output;
+
+__device__ __forceinline__ team whole_block()
+{
+    return {threadIdx.x, blockDim.x};
+}
+
+/* Where a block's tile begins, and how many targets it has. */
+struct lean_tile {
+    uint32_t first_step;
+    uint32_t step_count;
+};
+
+/* step_count 0: beyond the last. */
+__device__ __forceinline__ lean_tile tile_at(const lean_problem &problem, uint32_t number)
+{
+    uint32_t first = number * problem.tile_steps, count = problem.step_count;
+
+    return {first, first < count ? min(count - first, problem.tile_steps) : 0};
+}
+
+__device__ __forceinline__ lean_output output_here(const lean_problem &problem, const lean_window &window,
+                                                   uint32_t first_step)
+{
+    return {
+        problem.output + window.place * problem.window_stride_bytes +
+            (uint64_t)first_step * problem.step_stride_bytes,
+        problem.step_stride_bytes,
+        {problem.mask ? problem.mask + window.place * problem.mask_window_stride_bytes + first_step : NULL}};
+}
+
+/* A tile by all threads of its block, element by element, whatever the window and the values are: what the
+ * fast ways leave to it, from nothing but memory. Writes output and mask again where they were written. */
+template <typename S, typename O>
+static __device__ __noinline__ void write_slowly(const lean_problem &problem, uint32_t first_step,
+                                                 uint32_t step_count)
+{
+    const uint32_t window = blockIdx.y, place = problem.window_rows ? problem.window_rows[window] : window;
+    uint8_t *mask =
+        problem.mask ? problem.mask + place * problem.mask_window_stride_bytes + first_step : NULL;
+    char *output = problem.output + place * problem.window_stride_bytes +
+                   (uint64_t)first_step * problem.step_stride_bytes;
+    uint32_t code;
+
+    for (uint32_t step = threadIdx.x; mask && step < step_count; step += blockDim.x) {
+        make_rare_entry(problem, window, load_offset(problem, window, first_step + step), code);
+        write_code(problem, mask + step, code);
+    }
+    __syncthreads();
+    for (uint64_t item = threadIdx.x; item < (uint64_t)step_count * problem.feature_count;
+         item += blockDim.x) {
+        const uint32_t step = (uint32_t)(item / problem.feature_count);
+        const uint32_t feature = (uint32_t)(item - (uint64_t)step * problem.feature_count);
+        const entry made =
+            make_rare_entry(problem, window, load_offset(problem, window, first_step + step), code);
+        char *to = output + (uint64_t)step * problem.step_stride_bytes;
+        vector_of<S, 1> low, high;
+
+        low.raw = high.raw = 0;
+        if (made.row && made.next_bytes) {
+            low = load_vector<S, 1>(made.row + (uint64_t)feature * sizeof(S));
+            high = load_vector<S, 1>(made.row + made.next_bytes + (uint64_t)feature * sizeof(S));
+            store_vector<O, 1>(to + (uint64_t)feature * sizeof(O),
+                               blend<S, O, 1>(problem, made.a, low, high, feature));
+        }
+        if (look_closer<S, O, 1>(problem.scale, problem.offset, problem.edge, made, feature,
+                                 to + (uint64_t)feature * sizeof(O)) &&
+            mask)
+            own_mask{mask}.mark(step);
+    }
+}
+
+#endif
