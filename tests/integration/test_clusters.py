@@ -49,7 +49,8 @@ class Allocation:
     def __init__(self, folder, config):
         self.folder = folder
         (folder / "bin").mkdir()
-        for name, command in (("srun", f"{sys.executable} {ROOT}/tests/integration/srun.py"), ("trajd", PROGRAM)):
+        srun = f"{sys.executable} {ROOT}/tests/integration/srun.py"
+        for name, command in (("srun", srun), ("scancel", f"{srun} --scancel"), ("trajd", PROGRAM)):
             (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
             (folder / "bin" / name).chmod(0o755)
         (folder / "square.yaml").write_text(config)
@@ -89,7 +90,7 @@ def test_the_ranks_of_a_job_read_their_rows(allocation):
 def test_a_rank_that_fails_ends_the_job(allocation):
     job = allocation.submit("fail")
     said = job.communicate(timeout=60)[0]
-    assert job.returncode == 143 and allocation.is_over(), said  # the other rank's end is the last one that srun tells
+    assert job.returncode == 137 and allocation.is_over(), said  # of the other rank, which srun kills
 
 
 def test_a_cancelled_job_leaves_nothing(allocation):
