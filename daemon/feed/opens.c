@@ -426,12 +426,14 @@ static enum trajd_status begin(struct job *job, struct session *session, const s
 
 static void settle_in(struct job *job, struct session *session, const struct trajd_wire_open *open, bool is_past)
 {
+    const uint64_t past = open->resume.size ? job->feed->core->start.begin : open->next;
+
     enter(job, session, open);
     if (!is_past)
         join(session, open);
     trajd_job_send_opened(session);
     if (is_past)
-        trajd_job_tell_end(job, session, job->mode == TRAJD_WIRE_SHARE ? open->next : 0);
+        trajd_job_tell_end(job, session, job->mode == TRAJD_WIRE_SHARE ? past : 0);
     else if (job->phase == JOB_ENDED)
         trajd_job_tell_end(job, session, job->begin);
 }

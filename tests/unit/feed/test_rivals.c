@@ -199,6 +199,37 @@ static void test_a_rank_does_not_fall_behind_what_it_says(void **state)
     destroy(world);
 }
 
+/* Two workers begin from a checkpoint; one has done what was left before the other comes. */
+static void test_who_comes_late_from_a_checkpoint_hears_its_end(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct world *world = make(&options);
+    uint64_t session = greet(world), late = greet(world);
+    struct trajd_wire_open open = ask_as(world, "", 0);
+    uint8_t token[TRAJD_WIRE_MAX_CHECKPOINT];
+    uint32_t size;
+
+    (void)state;
+    open.next = 36; /* one batch to the end */
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
+    trajd_core_checkpoint(world->core, session, ++world->requests, 0);
+    size = last_sent(world, TRAJD_WIRE_CHECKPOINTED)->checkpointed.token.size;
+    memcpy(token, world->sent[world->sent_count - 1].token, size);
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        open = ask_as(world, "", epoch);
+        open.resume = (struct trajd_wire_bytes){epoch ? NULL : token, epoch ? 0 : size};
+        assert_int_equal(open_with(world, session, open), TRAJD_OK);
+        fill_all(world);
+        give_back(world, session);
+    }
+    open = ask_as(world, "", 0);
+    open.resume = (struct trajd_wire_bytes){token, size};
+    assert_int_equal(open_with(world, late, open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.epoch, 0);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 1);
+    destroy(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +238,7 @@ int main(void)
         cmocka_unit_test(test_ranks_that_begin_off_the_grid),
         cmocka_unit_test(test_production_moves_for_one_job_and_the_other_returns),
         cmocka_unit_test(test_who_is_sent_away_hears_it_when_it_is_back),
+        cmocka_unit_test(test_who_comes_late_from_a_checkpoint_hears_its_end),
         cmocka_unit_test(test_a_rank_does_not_fall_behind_what_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
