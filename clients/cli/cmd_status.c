@@ -39,6 +39,21 @@ static void print_datasets(const struct trajd_yaml_node *list)
     }
 }
 
+/* A line for each GPU, and one for each stream that is resident there. */
+static void print_gpus(const struct trajd_yaml_node *list)
+{
+    printf("\n%-42s %-24s %24s %24s\n", "gpu", "", "rows", "rings");
+    for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
+        const struct trajd_yaml_node *resident = trajd_yaml_get(item, "resident");
+        printf("%-42s %-24s %9.1f of %7.1f MiB %9.1f of %7.1f MiB\n", text_of(item, "uuid"), text_of(item, "name"),
+               number_of(item, "rows_bytes") / MIB, number_of(item, "rows_budget_bytes") / MIB, number_of(item, "rings_bytes") / MIB,
+               number_of(item, "rings_budget_bytes") / MIB);
+        for (const struct trajd_yaml_node *rows = resident ? resident->children : NULL; rows; rows = rows->next)
+            printf("  %-40s %-24s %9.1f MiB, %s feeds\n", text_of(rows, "dataset"), text_of(rows, "path"), number_of(rows, "bytes") / MIB,
+                   text_of(rows, "feeds"));
+    }
+}
+
 /* What a job has done of its epoch. */
 static void print_job(const char *name, const struct trajd_yaml_node *job)
 {
@@ -153,6 +168,8 @@ static int print_readable(const char *json)
            text_of(latency, "p99"));
     if (datasets)
         print_datasets(datasets);
+    if (trajd_yaml_get(root, "gpus") && trajd_yaml_get(root, "gpus")->child_count)
+        print_gpus(trajd_yaml_get(root, "gpus"));
     if (feeds)
         print_feeds(feeds, producers);
     for (const struct trajd_yaml_node *item = producers ? producers->children : NULL; item; item = item->next)

@@ -94,6 +94,9 @@ def test_the_same_batches_as_in_host_memory(make):
     assert {item["dataset"] for item in state["gpus"][0]["resident"]} == {"demo"}
     assert 0 < state["gpus"][0]["rows_bytes"] <= state["gpus"][0]["rows_budget_bytes"]
     assert [producer.get("gpu") for producer in state["producers"]] == [None, UUID]
+    told = subprocess.run([BUILD / "clients/cli/trajctl", "status", "--endpoint", daemon.endpoint], capture_output=True, text=True, check=True,
+                          env=daemon.environment()).stdout
+    assert "a GPU that is not there" in told and "joint_pos" in told and f"train@{UUID}" in told
     here.close()
     there.close()
     assert CUDA.fake_cuda_mappings() == 0
