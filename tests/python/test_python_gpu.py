@@ -1,5 +1,5 @@
 """Batches that are read in the GPU's memory, on a GPU that is not there (tests/fake): ownership and streams as Python has them. Torch is played by
-numpy, which can read what the fake driver maps; tests/gpu/test_python_gpu.py has a real GPU."""
+numpy, which can read what the fake driver maps; tests/gpu/test_device_feed.py has a real GPU."""
 import ctypes
 import gc
 import threading

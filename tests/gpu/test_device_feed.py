@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Batches that are born in a GPU's memory and read there: a real daemon, real workers, a real GPU, kills of both.
 
-    BUNDLE/gpu_run.sh test_python_gpu.py            # on the GPU machine; tests/tools/gpu_bundle.sh has made the bundle
-    BUNDLE/gpu_run.sh test_python_gpu.py bench      # and then what it takes, a line of JSON a figure
+    BUNDLE/gpu_run.sh test_device_feed.py            # on the GPU machine; tests/tools/gpu_bundle.sh has made the bundle
+    BUNDLE/gpu_run.sh test_device_feed.py bench      # and then what it takes, a line of JSON a figure
 
 Needs a Python from 3.9 whose torch has CUDA, and nothing else. tests/integration/test_gpu_feed.py and tests/python/test_python_gpu.py test the same
 without a GPU; here are the streams, the driver and the kernels."""
@@ -305,8 +305,8 @@ def consume(batch):
 BENCH_WORKER = """
 import json, sys
 sys.path[:0] = [{bundle!r}, {python!r}]
-sys.argv = ["test_python_gpu.py"]
-import test_python_gpu as t
+sys.argv = ["test_device_feed.py"]
+import test_device_feed as t
 import trajd
 feed = trajd.connect({endpoint!r}, feed="train", device="cuda", zero_copy=True, mode="shard", rank=0, world_size=1, job={job!r}, credit=12, timeout=60)
 print(json.dumps(t.rate(feed, 3.0, t.one_tensor)), flush=True)
