@@ -67,7 +67,7 @@ enum {
 static const struct field fields[FIELDS] = {
     [PATH] = {"path", path_names, 0, TRAJD_CUDA_PATH_COUNT},
     [KIND] = {"kind", NULL, 0, TRAJD_KIND_COUNT - 1},
-    [SEARCH] = {"search", NULL, 0, 1},
+    [SEARCH] = {"search", NULL, 0, 2},
     [WINDOWS] = {"B", NULL, 1, UINT32_MAX},
     [ROWS] = {"S", NULL, 1, UINT32_MAX},
     [STEPS] = {"T", NULL, 1, UINT32_MAX},
@@ -298,6 +298,14 @@ static uint32_t features_of(const struct trajd_cuda_problem *problem)
     return count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
 }
 
+/* 0: a grid of rows, 1: stamps, 2: a regular clock. */
+static uint32_t search_of(const struct trajd_cuda_problem *problem)
+{
+    if (problem->brackets[0].unit != TRAJD_GRID_NS)
+        return 0;
+    return problem->brackets[0].rate.num == 0 ? 1 : 2;
+}
+
 /* The costliest of the streams' kinds; both orders of quaternions are one. */
 static uint32_t kind_of(const struct trajd_cuda_problem *problem)
 {
@@ -314,7 +322,7 @@ int trajd_tuning_find(const struct trajd_tuning *tuning, const struct trajd_cuda
                       struct trajd_tuning_found *found)
 {
     const uint32_t path = problem->lean ? problem->streams[0].path : TRAJD_CUDA_FULL;
-    const uint32_t search = problem->brackets[0].unit == TRAJD_GRID_NS && problem->brackets[0].rate.num == 0;
+    const uint32_t search = search_of(problem);
     const uint32_t kind = kind_of(problem);
     const double features = features_of(problem);
     double nearest = INFINITY;
@@ -350,11 +358,11 @@ void trajd_tuning_print_row(FILE *out, const struct trajd_cuda_problem *problem,
                             double us, const struct trajd_cuda_shape *shape)
 {
     fprintf(out,
-            "row path %s kind %u search %d B %u S %llu T %u D %u us %.2f style %s tile %u threads %u tiles %u stage "
+            "row path %s kind %u search %u B %u S %llu T %u D %u us %.2f style %s tile %u threads %u tiles %u stage "
             "%u prefetch %u vectors %u "
             "producers %u stages %u\n",
             path_names[problem->lean ? problem->streams[0].path : TRAJD_CUDA_FULL], kind_of(problem),
-            problem->brackets[0].unit == TRAJD_GRID_NS && problem->brackets[0].rate.num == 0,
+            search_of(problem),
             problem->window_count, (unsigned long long)row_count, problem->step_count_max,
             features_of(problem), us, style_names[shape->style], shape->tile_steps, shape->thread_count,
             shape->tiles_per_block, shape->stage_rows, shape->prefetch, shape->vectors, shape->producers,

@@ -7,7 +7,7 @@
  *       stage 100 prefetch 1 vectors 2 producers 0 stages 0
  *
  * A row is of the origin before it: what was measured to be the best for B windows of S rows resampled to T
- * steps of D features. It serves GPUs of its origin's compute capability; the kind (enum trajd_kind, the
+ * steps of D features; search 0: a grid of rows, 1: stamps, 2: a regular clock. It serves GPUs of its origin's compute capability; the kind (enum trajd_kind, the
  * costliest of several) is looked at where it decides, which is path full. Immutable after loading; any thread
  * may read. */
 #ifndef TRAJD_KERNELS_TUNING_H

@@ -2,11 +2,13 @@
  *
  * Math      resample.h.
  * Shapes    any; meant for few steps and features. A group is a stream, or streams that share a mask; a task
- * is steps_per_task steps of a group in one window, a unit a feature or a quaternion of a step. A warp serves
- * a task. Requires  addresses aligned to their elements. Moves     counts, anchors, offsets; a window's first
- * and last stamp and four around each target; two rows a target; output and mask once. Threads   a lane goes
- * from offset to output by itself: four loads in a row, those of all tasks at the same time. The lanes of a
- *           step agree on its mask by ballots. No shared memory, no barrier.
+ *           is steps_per_task steps of a group in one window, a unit a feature or a quaternion of a step. A
+ *           warp serves a task.
+ * Requires  addresses aligned to their elements.
+ * Moves     counts, anchors, offsets; a window's first and last stamp and four around each target; two rows a
+ *           target; output and mask once.
+ * Threads   a lane goes from offset to output by itself: four loads in a row, those of all tasks at the same
+ *           time. The lanes of a step agree on its mask by ballots. No shared memory, no barrier.
  * Numerics  a from exact integer differences; float or double, one rounding at the store.
  * Chosen    shape.c: where there are few units.
  */

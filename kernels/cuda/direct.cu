@@ -6,10 +6,11 @@
  * Requires  addresses aligned to their elements.
  * Moves     what tile.cu moves.
  * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). Then shape.vectors
- * vectors of a target a thread, `lanes` apart, so that neighbouring threads have neighbouring vectors; all
- * loads of a thread are under way before the first is used. Barriers are passed by all. Numerics  a from
- * exact integer differences, float, one rounding at the store. Chosen    shape.c: where a barrier more costs
- * more than targets that are searched by several threads.
+ *           vectors of a target a thread, `lanes` apart, so that neighbouring threads have neighbouring
+ *           vectors; all loads of a thread are under way before the first is used. Barriers are passed by
+ *           all.
+ * Numerics  a from exact integer differences, float, one rounding at the store.
+ * Chosen    shape.c: where a barrier more costs more than targets that are searched by several threads.
  */
 #include "kernels/cuda/lean_entry.cuh"
 

@@ -2,12 +2,15 @@
  *
  * Math      resample.h.
  * Shapes    any. A window's targets are cut into tiles of shape.tile_steps; a block serves one tile of one
- * window, for all brackets and streams, and goes on to window + gridDim.y where there are more windows than a
- * grid is high. Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the
- * order of targets. Moves     what the block's targets need: counts, anchors and offsets; stamps; two rows a
- * target; output and mask once. Threads   find: warps share out the brackets and stage their stamps; then a
- * thread a target. values: a thread keeps a vector of features and goes from target to target. All threads
- * pass all barriers. Numerics  a from exact integer differences; float or double, one rounding at the store.
+ *           window, for all brackets and streams, and goes on to window + gridDim.y where there are more
+ *           windows than a grid is high.
+ * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order of
+ *           targets.
+ * Moves     what the block's targets need: counts, anchors and offsets; stamps; two rows a target; output and
+ *           mask once.
+ * Threads   find: warps share out the brackets and stage their stamps; then a thread a target. values: a
+ *           thread keeps a vector of features and goes from target to target. All threads pass all barriers.
+ * Numerics  a from exact integer differences; float or double, one rounding at the store.
  * Chosen    shape.c: where tile.cu does not serve.
  */
 #include "kernels/cuda/windows.cuh"

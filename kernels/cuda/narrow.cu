@@ -2,11 +2,14 @@
  *
  * Math      resample.h.
  * Shapes    steps of at most TRAJD_CUDA_NARROW_BYTES bytes that follow each other in the output; else as
- * tile.cu. Requires  addresses aligned to their elements. Moves     what tile.cu moves; with
- * TRAJD_CUDA_STAGE_ROWS all rows of the window, asked for before it is known which are used: a trip to memory
- * less. Threads   all bring stamps (and rows) to shared memory; then a thread finds its target and forms its
- * step there; then all write the tile, 16 bytes at a time wherever the output begins and whatever D is.
- * Barriers are passed by all. Numerics  a from exact integer differences, float, one rounding at the store.
+ *           tile.cu.
+ * Requires  addresses aligned to their elements.
+ * Moves     what tile.cu moves; with TRAJD_CUDA_STAGE_ROWS all rows of the window, asked for before it is
+ *           known which are used: a trip to memory less.
+ * Threads   all bring stamps (and rows) to shared memory; then a thread finds its target and forms its step
+ *           there; then all write the tile, 16 bytes at a time wherever the output begins and whatever D is.
+ *           Barriers are passed by all.
+ * Numerics  a from exact integer differences, float, one rounding at the store.
  * Chosen    shape.c: narrow steps, where one search serves all features and stores are whole sectors.
  */
 #include "kernels/cuda/lean_entry.cuh"

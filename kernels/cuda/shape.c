@@ -243,9 +243,9 @@ static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *probl
         (steps >= NARROW_STEPS_MIN && has_kind(problem, TRAJD_KIND_ANGLE)))
         shape.style = TRAJD_CUDA_TILE;
     shape.tile_steps =
-        steps <= BATCH_STEPS_MAX
-            ? (uint32_t)steps
-            : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, TILE_STEPS_MIN, THREADS);
+        steps <= BATCH_STEPS_MAX       ? (uint32_t)steps
+        : problem->stream_count == 1 ? THREADS
+                                     : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, TILE_STEPS_MIN, THREADS);
     return shape;
 }
 

@@ -3,13 +3,17 @@
  *
  * Math      resample.h.
  * Shapes    steps that follow each other in the output, rows and steps of 16-byte vectors, bf16 or f32 as
- * they are stored. Requires  sm_90. Moves     what tile.cu moves. Threads   a persistent grid; a block goes
- * through neighbouring tiles. shape.producers of its eight warps find the targets of a tile, every one of its
- * own, write their entries to one of shape.stages stages and send for the rows between the first and the last
- * in one bulk load, which completes on the stage's barrier. The other warps wait for it, form a share of the
- * steps each, a chunk at a time, in one of two buffers, and send each chunk off by a bulk store. Stages are
- * handed back by a second barrier. Rows that do not fit a stage are read from memory. Numerics  a from exact
- * integer differences, float, one rounding at the store. Chosen    shape.c.
+ *           they are stored.
+ * Requires  sm_90.
+ * Moves     what tile.cu moves.
+ * Threads   a persistent grid; blocks take tiles in turn. shape.producers of its eight warps
+ *           find the targets of a tile, every one of its own, write their entries to one of shape.stages
+ *           stages and send for the rows between the first and the last in one bulk load, which completes on
+ *           the stage's barrier. The other warps wait for it, form a share of the steps each, a chunk at a
+ *           time, in one of two buffers, and send each chunk off by a bulk store. Stages are handed back by a
+ *           second barrier. Rows that do not fit a stage are read from memory.
+ * Numerics  a from exact integer differences, float, one rounding at the store.
+ * Chosen    by a table alone: kernels/README.md says what it loses to.
  */
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/lean_entry.cuh"

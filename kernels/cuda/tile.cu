@@ -4,13 +4,16 @@
  *
  * Math      resample.h.
  * Shapes    at most 65535 windows, strides of a row or step below 4 GiB; else full.cu. A block serves a tile
- * of shape.tile_steps targets of one window. Requires  addresses aligned to their elements; nothing else is
- * asked of alignment, D or the order of targets. Moves     counts and anchors (not for dense problems),
- * offsets, stamps, two rows a target; output and mask once. Threads   all bring the window's stamps to shared
- * memory (windows of up to stage_rows). steps: then a thread a target makes entries, then a thread keeps a
- * vector of features and goes from target to target. walk: along a run of targets, its two rows in registers.
- * direct: a thread a vector, from offset to output. Barriers are passed by all. Numerics  a from exact
- * integer differences, float, one rounding at the store. Chosen    shape.c.
+ *           of shape.tile_steps targets of one window.
+ * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order of
+ *           targets.
+ * Moves     counts and anchors (not for dense problems), offsets, stamps, two rows a target; output and mask
+ *           once.
+ * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). steps: then a
+ *           thread a target makes entries, then a thread keeps a vector of features and goes from target to
+ *           target. walk: along a run of targets, its two rows in registers. Barriers are passed by all.
+ * Numerics  a from exact integer differences, float, one rounding at the store.
+ * Chosen    shape.c.
  */
 #include "kernels/cuda/lean_entry.cuh"
 

@@ -157,7 +157,7 @@ static void test_bad_tables(void **state)
         {"trajd-tuning 1\norigin compute 70 V100\n" ROW, "t:2: origin"},
         {HEAD "rows\n", "t:4: neither origin nor row: rows"},
         {HEAD "row path bf17 search 1\n", "t:4: path: bf17"},
-        {HEAD "row path bf16 kind 0 search 2\n", "t:4: search: 2"},
+        {HEAD "row path bf16 kind 0 search 3\n", "t:4: search: 3"},
         {HEAD "row path bf16 kind 0 search 1 B 0\n", "t:4: B: 0"},
         {HEAD "row path bf16 kind 0 search 1 B 99999999999\n", "t:4: B: 99999999999"},
         {HEAD "row path bf16 kind 0 search 1 B -1\n", "t:4: B: -1"},
