@@ -87,6 +87,51 @@ static void test_the_nearest_row_is_found(void **state)
     assert_null(tuning);
 }
 
+#define FULL_ROW(kind, search)                                                                                \
+    "row path full kind " kind " search " search                                                             \
+    " B 32 S 100 T 256 D 128 us 9 style tile tile 16 threads 128 tiles 1 stage 0 prefetch 0 vectors 1 "      \
+    "producers 0 stages 0\n"
+
+/* What costs differently has rows of its own, where the same row would be the nearest. */
+static void test_kinds_and_clocks_are_told_apart(void **state)
+{
+    struct trajd_cuda_problem problem;
+    struct trajd_tuning_found found;
+    struct trajd_tuning *tuning;
+    struct trajd_error error;
+
+    (void)state;
+    assert_int_equal(parse(HEAD FULL_ROW("3", "1") FULL_ROW("6", "0") FULL_ROW("6", "2"), &tuning, &error), TRAJD_OK);
+    fill(&problem, 32, 256, 128);
+    problem.lean = 0;
+    problem.streams[0].kind = TRAJD_KIND_SLERP_WXYZ;
+    assert_true(trajd_tuning_find(tuning, &problem, &h200, 100, &found));
+    assert_int_equal(found.line, 4);
+    problem.streams[0].kind = TRAJD_KIND_ANGLE;
+    assert_false(trajd_tuning_find(tuning, &problem, &h200, 100, &found));
+    problem.streams[0].kind = TRAJD_KIND_MEAN;
+    assert_false(trajd_tuning_find(tuning, &problem, &h200, 100, &found));
+    problem.brackets[0].rate = (struct trajd_rate){30, 1};
+    assert_true(trajd_tuning_find(tuning, &problem, &h200, 100, &found));
+    assert_int_equal(found.line, 6);
+    problem.brackets[0].unit = TRAJD_GRID_ROWS;
+    assert_true(trajd_tuning_find(tuning, &problem, &h200, 100, &found));
+    assert_int_equal(found.line, 5);
+    trajd_tuning_destroy(&tuning);
+}
+
+/* The table that is kept beside the configuration. */
+static void test_the_table_for_h200_is_read(void **state)
+{
+    struct trajd_tuning *tuning;
+    struct trajd_error error;
+
+    (void)state;
+    assert_int_equal(trajd_tuning_load(TRAJD_SOURCE_DIR "/configs/tuning/nvidia-h200.tuning", &tuning, &error), TRAJD_OK);
+    assert_int_equal(trajd_tuning_row_count(tuning), 299);
+    trajd_tuning_destroy(&tuning);
+}
+
 /* Whatever a row says, the shape that is made of it fits. */
 static void test_shapes_of_any_row_fit(void **state)
 {
@@ -193,6 +238,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_nearest_row_is_found),
+        cmocka_unit_test(test_kinds_and_clocks_are_told_apart),
+        cmocka_unit_test(test_the_table_for_h200_is_read),
         cmocka_unit_test(test_shapes_of_any_row_fit),
         cmocka_unit_test(test_a_row_is_read_as_it_was_written),
         cmocka_unit_test(test_bad_tables),
