@@ -176,7 +176,7 @@ def test_a_process_that_is_forked_meanwhile_keeps_no_lock(node):
     try:
         while not lines or lines[-1] != "False":
             lines.append(holder.stdout.readline().strip())
-            assert lines[-1], holder.communicate()
+            assert lines[-1], f"it ended after {lines}"
         endpoint, _ = node.ensure()
         assert endpoint in lines
         for pid in node.daemons():
