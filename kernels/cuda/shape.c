@@ -21,6 +21,8 @@
 #define PREFETCH_BYTES_MAX (4u << 20)
 #define NARROW_STEPS_MIN 128u
 #define NARROW_TARGETS_MIN 50000u
+#define TWO_TARGETS_MIN 262144u /* of a thread; below, multiprocessors have nothing to do */
+#define ANGLE_TARGETS_MIN 50000u
 #define SEVERAL_VECTORS 131072u /* from here on a thread of the direct kernel serves several */
 #define STEPS_VECTORS 524287u   /* and here steps of 256 bytes and more are served by tiles */
 #define STEPS_VECTORS_LONG 262143u
@@ -179,6 +181,11 @@ static uint8_t vectors_a_thread(const struct trajd_cuda_problem *problem)
     return (vectors > 4 && vectors < 8) || vectors > WIDE_VECTORS ? 4 : 2;
 }
 
+static uint32_t targets_a_thread(const struct trajd_cuda_problem *problem)
+{
+    return target_count(problem) >= TWO_TARGETS_MIN ? 2 : 1;
+}
+
 static void shape_tiles(const struct trajd_cuda_problem *problem, uint64_t row_count, struct trajd_cuda_shape *shape)
 {
     uint64_t vectors = problem->streams[0].vector_count, steps = problem->step_count_max;
@@ -214,13 +221,13 @@ static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *probl
         shape_tiles(problem, row_count, &shape);
     } else if (wants_narrow(problem)) {
         shape.style = TRAJD_CUDA_NARROW;
-        shape.tile_steps = shape.stage_rows ? 2 * THREADS : TILE_STEPS_MAX;
+        shape.tile_steps = shape.stage_rows ? THREADS * targets_a_thread(problem) : TILE_STEPS_MAX;
         shape.thread_count = shape.stage_rows ? THREADS : TILE_STEPS_MAX;
     } else {
         shape.vectors = vectors_a_thread(problem);
         shape.tile_steps = clamp(THREADS / ((vectors - 1) / shape.vectors + 1), 1, THREADS);
         if (vectors == 1)
-            shape.tile_steps = 2 * THREADS;
+            shape.tile_steps = THREADS * targets_a_thread(problem);
     }
     return shape;
 }
@@ -240,7 +247,7 @@ static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *probl
     uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
 
     if (problem->task_count == 0 || problem->task_count > BATCH_TASKS_MAX ||
-        (steps >= NARROW_STEPS_MIN && has_kind(problem, TRAJD_KIND_ANGLE)))
+        (steps >= THREADS && target_count(problem) >= ANGLE_TARGETS_MIN && has_kind(problem, TRAJD_KIND_ANGLE)))
         shape.style = TRAJD_CUDA_TILE;
     shape.tile_steps =
         steps <= BATCH_STEPS_MAX       ? (uint32_t)steps

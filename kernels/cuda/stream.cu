@@ -108,11 +108,10 @@ __device__ __forceinline__ void fill_stage(const stream_problem &problem, uint64
                        tile.step_count,
                        all_near,
                        window.aligned};
-    __syncwarp();
     if (lane == 0 && all_near) {
         barrier_arrive_expecting(full, (highest - lowest) * 16u);
         bulk_load(stage.rows, window.rows + (uint64_t)lowest * 16u, (highest - lowest) * 16u, full);
-    } else if (lane == 0) {
+    } else {
         barrier_arrive(full);
     }
 }
@@ -201,8 +200,9 @@ __global__ void __launch_bounds__(WARPS * 32, 3)
     const uint32_t count = (uint32_t)((problem.tile_count - 1 - blockIdx.x) / gridDim.x + 1);
 
     if (threadIdx.x < problem.stages) {
-        barrier_init(&full[threadIdx.x], 1);
-        barrier_init(&empty[threadIdx.x], WARPS - problem.producers);
+        /* every lane arrives for what it wrote or read itself */
+        barrier_init(&full[threadIdx.x], 32);
+        barrier_init(&empty[threadIdx.x], (WARPS - problem.producers) * 32);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
@@ -226,9 +226,7 @@ __global__ void __launch_bounds__(WARPS * 32, 3)
         for (uint32_t k = 0; k < count; k++) {
             barrier_wait(&full[place.stage], place.phase);
             serve_stage<S, O, V>(problem, stage_at(problem, memory, place.stage), consumer, buffers, turn);
-            __syncwarp();
-            if (threadIdx.x % 32 == 0)
-                barrier_arrive(&empty[place.stage]);
+            barrier_arrive(&empty[place.stage]);
             advance(place, problem.stages);
         }
         if (threadIdx.x % 32 == 0)

@@ -3,7 +3,8 @@
 
 For each shape: the ratio of medians with a bootstrap interval, the Mann-Whitney U test's p and Cliff's delta. A shape is a
 regression where the whole interval lies above 1 + threshold and p < 0.01. Exits 1 if there is one. --regret RESULT.json
-says instead how far the chosen launch shapes are from the best of the same file; intervals that overlap tie."""
+says instead how far the chosen launch shapes are from the best of the same file; intervals that overlap tie. With
+--made-by OTHER.json the launch shapes are those that a table made from another run has for the same shapes."""
 import argparse
 import json
 import math
@@ -61,12 +62,38 @@ def overlap(a, b):
     return max(min(a), min(b)) <= min(max(a), max(b))
 
 
-def regret(path):
-    losses = []
+def fastest(candidates):
+    return min(candidates, key=lambda c: median(c["cold_us"]))
+
+
+def launch(candidate):
+    return {k: v for k, v in candidate.items() if k != "cold_us"}
+
+
+def picks_of(path):
+    """The launch shape that a table made from this run has, by shape."""
+    return {key(row): launch(fastest(row["candidates"])) for row in json.load(open(path))["rows"] if row["candidates"]}
+
+
+def times_of_pick(row, picks):
+    """None: the run did not take the time of it."""
+    if picks is None:
+        return row["cold_us"]
+    tried = [c for c in row["candidates"] if launch(c) == picks.get(key(row))]
+    return fastest(tried)["cold_us"] if tried else None
+
+
+def regret(path, made_by=None):
+    losses, unknown = [], 0
+    picks = picks_of(made_by) if made_by else None
     for row in json.load(open(path))["rows"]:
-        best = min((c["cold_us"] for c in row["candidates"]), key=median, default=row["cold_us"])
-        loss = median(row["cold_us"]) / median(best) - 1
-        losses.append((0 if loss < 0 or overlap(row["cold_us"], best) else loss, key(row)))
+        times = times_of_pick(row, picks)
+        if times is None:
+            unknown += 1
+            continue
+        best = min((c["cold_us"] for c in row["candidates"]), key=median, default=times)
+        loss = median(times) / median(best) - 1
+        losses.append((0 if loss < 0 or overlap(times, best) else loss, key(row)))
     losses.sort()
     if not losses:
         sys.exit(f"{path}: no shapes")
@@ -74,7 +101,7 @@ def regret(path):
         print(f"{100 * loss:5.1f}% {shape}")
     p99 = losses[min(len(losses) - 1, math.ceil(0.99 * len(losses)) - 1)][0]
     print(f"{len(losses)} shapes: regret median {100 * losses[len(losses) // 2][0]:.1f}%, p99 {100 * p99:.1f}%, "
-          f"worst {100 * losses[-1][0]:.1f}%")
+          f"worst {100 * losses[-1][0]:.1f}%" + (f"; {unknown} shapes not judged" if unknown else ""))
     return 0
 
 
@@ -83,9 +110,10 @@ def main():
     parser.add_argument("files", nargs="+")
     parser.add_argument("--threshold", type=float, default=0.03)
     parser.add_argument("--regret", action="store_true")
+    parser.add_argument("--made-by", metavar="OTHER.json")
     options = parser.parse_args()
     if options.regret:
-        return max(regret(path) for path in options.files)
+        return max(regret(path, options.made_by) for path in options.files)
     if len(options.files) != 2:
         parser.error("two files to compare")
     return compare(*options.files, options.threshold)

@@ -58,6 +58,19 @@ def test_rank_statistics():
     assert low == high == 1.5
 
 
+def test_regret_of_another_runs_choice(tmp_path, capsys):
+    def tried(tile, microseconds):
+        return {"tile": tile, "cold_us": [microseconds] * 3}
+
+    made = write(tmp_path / "made.json", row([9.0] * 3) | {"candidates": [tried(16, 5.0), tried(32, 4.0)]},
+                 row([9.0] * 3, D=7) | {"candidates": [tried(64, 4.0)]})
+    judged = write(tmp_path / "judged.json", row([4.0] * 3) | {"candidates": [tried(16, 5.0), tried(32, 5.5)]},
+                   row([4.0] * 3, D=7) | {"candidates": [tried(16, 5.0)]})
+    assert compare.regret(judged, made) == 0
+    told = capsys.readouterr().out
+    assert "1 shapes" in told and "worst 10.0%" in told and "1 shapes not judged" in told
+
+
 def test_regret_ties_where_samples_overlap(tmp_path, capsys):
     path = write(tmp_path / "r.json", row([5.0, 5.1, 5.2], [[4.9, 5.05, 5.2]]), row([6.0, 6.0, 6.0], [[5.0, 5.0, 5.0]], D=9))
     assert compare.regret(path) == 0
