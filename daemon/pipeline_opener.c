@@ -41,13 +41,19 @@ static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
     return NULL;
 }
 
+/* What is made on a GPU is opened by its feed's name and the GPU: a worker that asked for no GPU, or is elsewhere, cannot read it. */
+static bool is_of_gpu(const char *name)
+{
+    return trajd_pipeline_base_length(name) != trajd_pipeline_family_length(name);
+}
+
 static void serve_request(struct trajd_pipeline *pipeline, struct trajd_opener_request *request)
 {
     struct trajd_feeder *feeder = NULL;
     struct trajd_error error;
     enum trajd_status status;
 
-    if (!request->spec && request->name && !request->is_instance && !request->gpu)
+    if (!request->spec && request->name && !request->is_instance && !request->gpu && !is_of_gpu(request->name))
         feeder = trajd_pipeline_find_feeder(pipeline, request->name); /* asked for before the feeds of the config were up */
     status = feeder                 ? TRAJD_OK
              : request->is_instance ? trajd_pipeline_open_instance(pipeline, request->name ? request->name : "", &feeder, &error)

@@ -288,6 +288,17 @@ def test_a_job_is_in_one_place(make):
     second.close()
 
 
+def test_a_production_on_a_gpu_is_not_opened_by_its_name(make):
+    daemon = make()
+    first, second = daemon.client(), daemon.client()
+    first.open("train", gpu=UUID)
+    with pytest.raises(trajd.TrajdError) as refused:
+        second.open(f"train@{UUID}")
+    assert refused.value.status == trajd.NOT_FOUND and "there are: train" in str(refused.value)
+    first.close()
+    second.close()
+
+
 def daemon_sessions(client):
     return client.status()["sessions"]
 
