@@ -201,6 +201,10 @@ static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_con
         if (signal == SIGHUP)
             reloading.is_wanted = true;
         turn_reloading(&reloading, pipeline, source, notify, log);
+        if (trajd_pipeline_gpu_is_lost(pipeline)) { /* first: one that hung before has kept a feed from turning */
+            *lost = true;
+            return;
+        }
         if (!trajd_pipeline_is_alive(pipeline, STUCK_NS, line, sizeof line)) {
             if (!told)
                 LOG(log, ERROR, "%s has not turned for %lld s: the watchdog is not fed", line,
@@ -209,10 +213,6 @@ static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_con
             continue;
         }
         told = false;
-        if (trajd_pipeline_gpu_is_lost(pipeline)) {
-            *lost = true;
-            return;
-        }
         if (is_left(pipeline, trajd_pipeline_exit_idle_ns(pipeline), ready_ns)) {
             LOG(log, INFO, "no worker for %g s (exit_idle)", (double)trajd_pipeline_exit_idle_ns(pipeline) / 1e9);
             return;

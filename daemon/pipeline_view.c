@@ -97,6 +97,7 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
     const int64_t now_ns = trajd_now_ns();
     struct trajd_server_stats stats;
     bool alive = true;
+    const bool gpu_is_lost = __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED); /* a flag on its own */
 
     trajd_server_get_stats(pipeline->server, &stats);
     if (now_ns - (int64_t)stats.last_turn_ns > limit_ns) {
@@ -106,6 +107,7 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
     pthread_mutex_lock(&pipeline->mutex);
     for (uint32_t f = 0; f < pipeline->feeder_count && alive; f++) {
         alive = trajd_feeder_waits_for_rows(pipeline->feeders[f]) ||
+                (gpu_is_lost && trajd_feeder_gpu(pipeline->feeders[f])) || /* its thread has ended: the opener closes it when it can */
                 now_ns - trajd_feeder_last_turn_ns(pipeline->feeders[f]) <= limit_ns;
         if (!alive)
             snprintf(stuck, size, "feed %s", trajd_feeder_name(pipeline->feeders[f]));
