@@ -164,7 +164,19 @@ static void judge_feeds(struct trajd_reload_change *change)
         }
 }
 
-/* A feeder goes by its feed of the new configuration; one that a job has sent by its datasets. */
+/* The feed of the configuration whose statistics the specification goes by, if that has changed or is gone; else NULL. */
+static const char *changed_statistics(const struct trajd_reload_change *change, const struct trajd_window_spec *spec)
+{
+    const struct trajd_config *config = change->next->config;
+    const char *cause;
+
+    for (uint32_t f = 0; spec->statistics_from && f < config->feed_count; f++)
+        if (strcmp(config->feeds[f]->feed_name, spec->statistics_from) == 0)
+            return judge_feed(change, config->feeds[f], &cause) == TRAJD_FEED_STAYS ? NULL : spec->statistics_from;
+    return spec->statistics_from;
+}
+
+/* A feeder goes by its feed of the new configuration; one that a job has sent by its datasets and statistics. */
 static enum trajd_reload_reason judge_feeder(const struct trajd_reload_change *change, const struct trajd_feeder *feeder, const char **cause)
 {
     const char *name = trajd_feeder_name(feeder);
@@ -172,8 +184,10 @@ static enum trajd_reload_reason judge_feeder(const struct trajd_reload_change *c
 
     *cause = NULL;
     if (!trajd_pipeline_is_configured(feeder)) {
-        *cause = changed_dataset(change, trajd_feeder_spec(feeder));
-        return *cause ? TRAJD_FEED_DATASET_HAS_CHANGED : TRAJD_FEED_STAYS;
+        if ((*cause = changed_dataset(change, trajd_feeder_spec(feeder))))
+            return TRAJD_FEED_DATASET_HAS_CHANGED;
+        *cause = changed_statistics(change, trajd_feeder_spec(feeder));
+        return *cause ? TRAJD_FEED_STATISTICS_HAVE_CHANGED : TRAJD_FEED_STAYS;
     }
     for (uint32_t f = 0; f < change->next->config->feed_count; f++) {
         const char *wanted = change->next->config->feeds[f]->feed_name;

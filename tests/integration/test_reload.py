@@ -185,6 +185,18 @@ def test_statistics_of_another_feed_go_with_it(daemon, demo_file):
     assert applied(one) == "changed feeds: train, test"
 
 
+def test_statistics_that_a_job_asked_for_go_too(daemon, demo_file):
+    one = daemon(DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN.replace("at: 0..3", "at: 0..3, norm: mean_std") + PROBE)
+    worker = one.client()
+    read(worker, spec=SPEC.replace("at: 0", "at: 0, norm: mean_std") + "statistics_from: train\n")
+    rewrite(one, ("global_batch: 4", "global_batch: 6"))
+    assert applied(one) == "changed feeds: probe"
+    rewrite(one, ("global_batch: 8", "global_batch: 8\n    split: 0..0.5"))
+    refused(one, "feeds.train: has changed, feed spec:", "takes its statistics from it")
+    worker.close()
+    assert applied(one).startswith("changed feeds: train; feeds gone: spec:")
+
+
 def test_the_service_manager_is_told(one, tmp_path, demo_file):
     one.stop()
     path = tmp_path / "notify"
