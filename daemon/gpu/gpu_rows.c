@@ -195,7 +195,9 @@ static enum trajd_status fill(struct trajd_gpu *gpu, struct trajd_dataset *datas
         const int64_t begin_ns = trajd_now_ns();
         if (!status)
             status = trajd_device_stream_wait(stage.stream, error);
+        pthread_mutex_lock(&gpu->mutex);
         gpu->fill_seconds += (double)(stage.copy_ns + trajd_now_ns() - begin_ns) * 1e-9;
+        pthread_mutex_unlock(&gpu->mutex);
         close_stage(&stage);
     }
     free(rows);
