@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The driver's ABI (cuda.h of the toolkit; stable since CUDA 4.1, `_v2` since 3.2 and 11.4). */
-enum { SUCCESS = 0, ERROR_NOT_READY = 600, EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, HANDLE_SIZE = 64 };
+/* The driver's ABI (cuda.h of the toolkit; stable since CUDA 10.1, `_v2` since 3.2 and 11.4). */
+enum { SUCCESS = 0, ERROR_NOT_READY = 600, EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, HANDLE_SIZE = 64, CAPTURE_RELAXED = 2 };
 typedef int result;
 typedef int device;
 typedef void *context, *event, *stream;
@@ -30,6 +30,7 @@ static struct driver {
     result (*primary_release)(device device);
     result (*push)(context context);
     result (*pop)(context *context);
+    result (*exchange_capture_mode)(int *mode);
     result (*ipc_open)(pointer *pointer, struct ipc_handle handle, unsigned flags);
     result (*ipc_close)(pointer pointer);
     result (*copy_to_host)(void *to, pointer from, size_t size_bytes);
@@ -62,6 +63,7 @@ static void load(void)
         {"cuDevicePrimaryCtxRelease_v2", (void **)&driver.primary_release},
         {"cuCtxPushCurrent_v2", (void **)&driver.push},
         {"cuCtxPopCurrent_v2", (void **)&driver.pop},
+        {"cuThreadExchangeStreamCaptureMode", (void **)&driver.exchange_capture_mode},
         {"cuIpcOpenMemHandle_v2", (void **)&driver.ipc_open},
         {"cuIpcCloseMemHandle", (void **)&driver.ipc_close},
         {"cuMemcpyDtoH_v2", (void **)&driver.copy_to_host},
@@ -195,9 +197,21 @@ int trajd_cuda_ordinal(const struct trajd_cuda *cuda)
 
 /* ---- in its context ---- */
 
-static void leave(void)
+/* While a thread of this process captures a graph, the driver refuses other threads' calls that might belong to it, and spoils the graph;
+ * ours never do. *mode is for leave. */
+static result enter(const struct trajd_cuda *cuda, int *mode)
+{
+    const result code = driver.push(cuda->context);
+    *mode = CAPTURE_RELAXED;
+    if (code == SUCCESS)
+        driver.exchange_capture_mode(mode);
+    return code;
+}
+
+static void leave(int mode)
 {
     context left;
+    driver.exchange_capture_mode(&mode);
     driver.pop(&left);
 }
 
@@ -209,11 +223,12 @@ enum trajd_status trajd_cuda_map(const struct trajd_cuda *cuda, const void *byte
     if (size_bytes != sizeof(handle))
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "GPU: a handle of %zu bytes, not of %zu", size_bytes, sizeof(handle));
     memcpy(&handle, bytes, sizeof(handle));
-    result code = driver.push(cuda->context);
+    int mode;
+    result code = enter(cuda, &mode);
     if (code != SUCCESS)
         return fail(error, code, "entering its context");
     code = driver.ipc_open(&opened, handle, IPC_LAZY_PEER_ACCESS);
-    leave();
+    leave(mode);
     if (code != SUCCESS)
         return fail(error, code, "opening the daemon's memory (cuIpcOpenMemHandle)");
     *memory = (void *)(uintptr_t)opened;
@@ -222,26 +237,29 @@ enum trajd_status trajd_cuda_map(const struct trajd_cuda *cuda, const void *byte
 
 void trajd_cuda_unmap(const struct trajd_cuda *cuda, void *memory)
 {
-    if (driver.push(cuda->context) != SUCCESS)
+    int mode;
+    if (enter(cuda, &mode) != SUCCESS)
         return; /* the driver is ending with the process, and the mapping with it */
     driver.ipc_close((uintptr_t)memory);
-    leave();
+    leave(mode);
 }
 
 enum trajd_status trajd_cuda_read(const struct trajd_cuda *cuda, void *to, const void *from, size_t size_bytes, struct trajd_error *error)
 {
-    result code = driver.push(cuda->context);
+    int mode;
+    result code = enter(cuda, &mode);
     if (code != SUCCESS)
         return fail(error, code, "entering its context");
     code = driver.copy_to_host(to, (uintptr_t)from, size_bytes);
-    leave();
+    leave(mode);
     return code == SUCCESS ? TRAJD_OK : fail(error, code, "reading the daemon's memory");
 }
 
 void *trajd_cuda_mark(const struct trajd_cuda *cuda, void *again, uintptr_t on)
 {
     event marked = again;
-    if (driver.push(cuda->context) != SUCCESS)
+    int mode;
+    if (enter(cuda, &mode) != SUCCESS)
         return NULL;
     if (marked == NULL && driver.event_create(&marked, EVENT_DISABLE_TIMING) != SUCCESS)
         marked = NULL;
@@ -249,23 +267,25 @@ void *trajd_cuda_mark(const struct trajd_cuda *cuda, void *again, uintptr_t on)
         driver.event_destroy(marked);
         marked = NULL;
     }
-    leave();
+    leave(mode);
     return marked;
 }
 
 bool trajd_cuda_has_passed(const struct trajd_cuda *cuda, void *marked)
 {
-    if (driver.push(cuda->context) != SUCCESS)
+    int mode;
+    if (enter(cuda, &mode) != SUCCESS)
         return true;
     result code = driver.event_query(marked);
-    leave();
+    leave(mode);
     return code != ERROR_NOT_READY;
 }
 
 void trajd_cuda_forget(const struct trajd_cuda *cuda, void *marked)
 {
-    if (driver.push(cuda->context) != SUCCESS)
+    int mode;
+    if (enter(cuda, &mode) != SUCCESS)
         return;
     driver.event_destroy(marked);
-    leave();
+    leave(mode);
 }

@@ -15,7 +15,8 @@
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_MAPPINGS 64
 
-enum { SUCCESS = 0, ERROR_INVALID_VALUE = 1, ERROR_NO_DEVICE = 100, ERROR_INVALID_CONTEXT = 201, ERROR_NOT_READY = 600, ERROR_UNKNOWN = 999 };
+enum { SUCCESS = 0, ERROR_INVALID_VALUE = 1, ERROR_NO_DEVICE = 100, ERROR_INVALID_CONTEXT = 201, ERROR_NOT_READY = 600,
+       ERROR_STREAM_CAPTURE_UNSUPPORTED = 900, ERROR_UNKNOWN = 999, CAPTURE_RELAXED = 2 };
 
 /* A stream is a number of the test's, above 2, or one of the two defaults: a queue of nothing but events. */
 struct fake_stream {
@@ -39,7 +40,9 @@ static struct {
     size_t size_bytes;
 } mappings[MAX_MAPPINGS];
 static int events_alive;
+static bool captures; /* a thread captures a graph */
 static __thread int depth; /* of contexts that are current */
+static __thread int capture_mode;
 
 static bool goes_wrong(const char *what)
 {
@@ -61,6 +64,13 @@ EXPORT void fake_cuda_let_go(uintptr_t stream)
     pthread_mutex_lock(&mutex);
     streams[stream].held = false;
     streams[stream].passed = streams[stream].issued;
+    pthread_mutex_unlock(&mutex);
+}
+
+EXPORT void fake_cuda_capture(int begins)
+{
+    pthread_mutex_lock(&mutex);
+    captures = begins != 0;
     pthread_mutex_unlock(&mutex);
 }
 
@@ -144,6 +154,14 @@ EXPORT int cuCtxPopCurrent_v2(void **context)
     return depth-- > 0 ? SUCCESS : ERROR_INVALID_CONTEXT;
 }
 
+EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    const int before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
+    return SUCCESS;
+}
+
 EXPORT int cuIpcOpenMemHandle_v2(uint64_t *pointer, struct handle handle, unsigned flags)
 {
     struct fake_gpu_handle named;
@@ -224,7 +242,10 @@ EXPORT int cuEventQuery(void *event)
     const struct fake_event *asked = event;
     pthread_mutex_lock(&mutex);
     const bool passed = asked->stream == NULL || asked->stream->passed >= asked->place;
+    const bool refused = captures && capture_mode != CAPTURE_RELAXED;
     pthread_mutex_unlock(&mutex);
+    if (refused)
+        return ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return depth == 0 ? ERROR_INVALID_CONTEXT : passed ? SUCCESS : ERROR_NOT_READY;
 }
 

@@ -102,10 +102,12 @@ def test_the_same_batches_as_in_host_memory(make):
     assert CUDA.fake_cuda_mappings() == 0
 
 
-def test_a_part_goes_back_when_the_streams_have_passed(make):
+@pytest.mark.parametrize("captures", [0, 1])  # another thread captures a graph meanwhile
+def test_a_part_goes_back_when_the_streams_have_passed(make, captures):
     daemon = make(slots=3)
     client = daemon.client()
     client.open("train", gpu=UUID, credit=8)
+    CUDA.fake_cuda_capture(captures)
     CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
     batches = [client.next() for _ in range(3)]
     kept = [batch.arrays() for batch in batches]
@@ -124,6 +126,7 @@ def test_a_part_goes_back_when_the_streams_have_passed(make):
     batch = client.next()
     assert batch.position == 3 * 16
     batch.release()
+    CUDA.fake_cuda_capture(0)
     client.close()
 
 
