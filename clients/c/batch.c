@@ -181,6 +181,20 @@ void trajd_batch_free(struct trajd_batch *batch)
     trajd_client_drop(client);
 }
 
+/* Now, or when its streams have passed. `state` is held, and let go. */
+static void let_go(struct trajd_batch *batch, bool leaves)
+{
+    struct trajd_client *client = batch->client;
+    const bool is_kept = leaves && !client->finished;
+    if (is_kept)
+        trajd_leaving_add(client, batch);
+    pthread_mutex_unlock(&client->state);
+    if (is_kept)
+        return;
+    trajd_leaving_await(batch);
+    trajd_batch_free(batch);
+}
+
 void trajd_batch_release(struct trajd_batch **pointer)
 {
     struct trajd_batch *batch = *pointer;
@@ -191,13 +205,9 @@ void trajd_batch_release(struct trajd_batch **pointer)
     struct trajd_client *client = batch->client;
     const bool leaves = trajd_batch_mark(batch);
     pthread_mutex_lock(&client->state);
-    if (leaves)
-        trajd_leaving_add(client, batch);
-    else if (batch->life == client->life)
+    if (!leaves && batch->life == client->life)
         trajd_batch_give_back(batch);
-    pthread_mutex_unlock(&client->state);
-    if (!leaves)
-        trajd_batch_free(batch);
+    let_go(batch, leaves);
 }
 
 void trajd_batch_abandon(struct trajd_batch **pointer)
@@ -212,9 +222,5 @@ void trajd_batch_abandon(struct trajd_batch **pointer)
     if (batch->life == client->life)
         take_from_held(batch);
     batch->abandoned = true;
-    if (leaves)
-        trajd_leaving_add(client, batch);
-    pthread_mutex_unlock(&client->state);
-    if (!leaves)
-        trajd_batch_free(batch);
+    let_go(batch, leaves);
 }

@@ -274,6 +274,7 @@ void trajd_client_close(struct trajd_client **pointer)
 
 void trajd_client_finish(struct trajd_client *client)
 {
+    trajd_leaving_end(client);
     pthread_mutex_lock(&client->pump);
     say_bye(client);
     client->was_up = client->reconnect = false;

@@ -155,6 +155,7 @@ struct trajd_client {
     bool napping; /* the keeper is about to flush */
     bool stop;
     bool closing;     /* the user has closed, and still holds batches: the keeper ends it all after the last */
+    bool finished;    /* nobody looks after `leaving` any more: whoever releases waits */
     bool interrupted; /* atomic */
 };
 
@@ -219,6 +220,9 @@ void trajd_client_wake_sender(struct trajd_client *client);
 bool trajd_batch_mark(struct trajd_batch *batch); /* events behind its streams' work; false: nothing is to be waited for */
 void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch); /* `state` is held */
 bool trajd_leaving_collect(struct trajd_client *client); /* gives back what its streams have passed; true if some is left */
+
+void trajd_leaving_await(struct trajd_batch *batch);  /* marked, of a client that is finished: until its streams have passed */
+void trajd_leaving_end(struct trajd_client *client);  /* the session's end: waits for what leaves */
 
 /* keeper.c */
 void *trajd_keeper_run(void *client);

@@ -1,7 +1,11 @@
 /* Batches on a GPU between their release and the moment at which the consumer's streams have passed what reads them. Events are recorded by
  * whoever releases and asked about by whoever has time: the keeper, next(). Nothing waits in a stream: a worker that dies leaves no
  * wait behind that somebody else would hang on. */
+#include <time.h>
+
 #include "clients/c/client.h"
+
+#define NAP_NS 50000
 
 enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t stream, struct trajd_error *error)
 {
@@ -54,8 +58,8 @@ void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch)
 
 static bool has_passed(struct trajd_batch *batch)
 {
-    const struct trajd_cuda *gpu = batch->mapping->gpu;
     while (batch->event_count > 0) {
+        const struct trajd_cuda *gpu = batch->mapping->gpu;
         void *event = batch->events[batch->event_count - 1];
         if (!trajd_cuda_has_passed(gpu, event))
             return false;
@@ -63,6 +67,27 @@ static bool has_passed(struct trajd_batch *batch)
         batch->event_count--;
     }
     return true;
+}
+
+static void nap(void)
+{
+    const struct timespec pause = {.tv_nsec = NAP_NS};
+    nanosleep(&pause, NULL);
+}
+
+void trajd_leaving_await(struct trajd_batch *batch)
+{
+    while (!has_passed(batch))
+        nap();
+}
+
+void trajd_leaving_end(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    client->finished = true;
+    pthread_mutex_unlock(&client->state);
+    while (trajd_leaving_collect(client))
+        nap();
 }
 
 bool trajd_leaving_collect(struct trajd_client *client)

@@ -217,6 +217,23 @@ def test_a_killed_daemon_leaves_held_batches_readable(make):
     wait_for(lambda: CUDA.fake_cuda_mappings() == 0, what="both rings to be closed")
 
 
+def test_what_outlives_session_and_client_is_let_go_all_the_same(make):
+    daemon = make()
+    client = daemon.client()
+    client.open("train", gpu=UUID)
+    batch = client.next()
+    batch.use_stream(OTHER)
+    daemon.kill()
+    with pytest.raises(trajd.TrajdError) as ended:
+        while True:
+            client.next()
+    assert ended.value.status == trajd.CLOSED
+    client.close()
+    assert CUDA.fake_cuda_mappings() == 1
+    batch.release()
+    assert (CUDA.fake_cuda_mappings(), CUDA.fake_cuda_events()) == (0, 0)
+
+
 @pytest.mark.parametrize("environment, why", [({"FAKE_CUDA": "open"}, "cuIpcOpenMemHandle"), ({"FAKE_CUDA": "init"}, "cuInit")])
 def test_a_worker_that_cannot_open_the_memory_falls_back(make, environment, why):
     daemon = make()
