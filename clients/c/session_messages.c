@@ -240,13 +240,15 @@ static struct trajd_mapping *map_arrived(struct trajd_client *client)
     return NULL;
 }
 
-/* NULL: it cannot be opened from here, and the feed is being opened in host memory instead. */
+/* NULL: it cannot be opened from here, and the feed is being opened in host memory instead, if a GPU was asked for at all. */
 static struct trajd_mapping *map_device(struct trajd_client *client)
 {
     struct trajd_error error;
     struct trajd_mapping *mapping = NULL;
     if (trajd_mapping_create_device(client->gpu, &client->ring_terms, &mapping, &error) == TRAJD_OK)
         keep_mapping(client, mapping);
+    else if (client->gpu_refused || client->wanted.gpu[0] == '\0')
+        trajd_session_fail(client, &error); /* the same OPEN would be answered so again */
     else
         give_up_gpu(client, &error);
     return mapping;
