@@ -169,6 +169,8 @@ def test_what_consumers_may_ask(daemon, torch):
     for keywords in ({"dl_device": (1, 0)}, {"dl_device": (2, 1)}, {"copy": True}):
         with pytest.raises(BufferError):
             slab.__dlpack__(**keywords)
+    with pytest.raises(ValueError, match="a stream's handle"):
+        slab.__dlpack__(stream=-2)
     assert "dltensor_versioned" in repr(slab.__dlpack__(stream=SIDE, max_version=(1, 0), dl_device=(2, 0)))
     with pytest.raises(AttributeError):
         slab.__array_struct__
@@ -190,6 +192,10 @@ def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):  # no
     assert positions == list(range(0, len(positions) * 16, 16)) and len(positions) > 4
     assert "gpu.rows leaves 0 MiB" in caplog.text and "copied from host memory" in caplog.text
     assert [batch.position for batch in feed.epoch(1)] == positions
+    one.stop()
+    one.config.write_text(one.config.read_text().replace("rows: 64KiB", "rows: 64MiB"))
+    one.start()
+    assert [batch.position for batch in feed.epoch(2)] == positions  # nor is the GPU asked for again, which would be granted now
     feed.close()
     one.stop()
 

@@ -93,6 +93,10 @@ static bool note_stream(const struct tensor_object *self, PyObject *stream)
     const long long number = stream == Py_None ? 1 : PyLong_AsLongLong(stream);
     if (PyErr_Occurred())
         return false;
+    if (number < -1) {
+        PyErr_SetString(PyExc_ValueError, "stream: a stream's handle, 1, 2 or -1");
+        return false;
+    }
     if (self->view.gpu < 0 && stream != Py_None && number != -1) {
         PyErr_SetString(PyExc_ValueError, "stream: this is host memory, which has none");
         return false;

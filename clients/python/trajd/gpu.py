@@ -87,7 +87,7 @@ class Direct:
     def __init__(self, name: str, refusal: Callable[[], Optional[str]]) -> None:
         self._name, self._refusal = name, refusal
         self._torch = open_torch(name)
-        self.uuid: str = _core.gpu_uuid(self._torch.index)
+        self.uuid: Optional[str] = _core.gpu_uuid(self._torch.index)  # what is asked for; None once batches come in host memory
         self._current: Optional["_core.Batch"] = None
         self._places: Dict[Tuple[int, int], List[Place]] = {}  # by the rows of a part: everything else is the same in all slots
         self._layout: Optional[Layout] = None
@@ -129,7 +129,7 @@ class Direct:
                           lay_out: Callable[["_core.Batch"], Layout]) -> Optional[Tuple[Any, Callable[[int], Any]]]:
         log.warning("device %s, zero_copy: %s: batches are copied from host memory instead", self._name,
                     self._refusal() or "the daemon serves them in host memory")
-        self._copying = Stage(self._name)
+        self._copying, self.uuid = Stage(self._name), None  # which cannot copy what lies on a GPU, if later epochs came there
         first = [core]
         return self._copying.take(lambda limit: first.pop() if first else wait(limit), timeout, lay_out)
 
