@@ -5,23 +5,25 @@
 
 #include "proto/ring_layout.h"
 
-static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
-                                      const struct trajd_wire_tensor *tensor, struct trajd_error *error)
+/* *left_bytes: of a slot, for this tensor and those behind it: together they are no longer than it, so that sums of theirs fit. */
+static enum trajd_status check_tensor(const struct trajd_wire_opened *opened, const struct trajd_wire_tensor *tensor, uint64_t *left_bytes,
+                                      struct trajd_error *error)
 {
     uint64_t size_bytes = trajd_dtype_size(tensor->dtype), end_bytes;
     bool good = tensor->rank >= 1 && tensor->rank <= TRAJD_TENSOR_RANK_LIMIT && size_bytes > 0 &&
                 tensor->shape[0] == opened->batch;
     const uint64_t item_bytes = size_bytes;
     for (uint32_t i = 0; good && i < tensor->rank; i++)
-        good = !__builtin_mul_overflow(size_bytes, tensor->shape[i], &size_bytes);
+        good = tensor->shape[i] <= INT64_MAX && !__builtin_mul_overflow(size_bytes, tensor->shape[i], &size_bytes);
     good = good && !__builtin_add_overflow(tensor->offset_bytes, size_bytes, &end_bytes) &&
            end_bytes <= opened->slot_size_bytes && tensor->offset_bytes >= sizeof(struct trajd_slot_header) &&
-           tensor->offset_bytes % item_bytes == 0;
+           tensor->offset_bytes % item_bytes == 0 && size_bytes <= *left_bytes;
     if (!good)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
                                "tensor %.*s: does not lie in a slot of %llu bytes", (int)tensor->name.size,
                                tensor->name.data != NULL ? tensor->name.data : "",
                                (unsigned long long)opened->slot_size_bytes);
+    *left_bytes -= size_bytes;
     return TRAJD_OK;
 }
 
@@ -53,10 +55,11 @@ static void copy_tensor(struct trajd_schema_tensor *to, const struct trajd_wire_
 enum trajd_status trajd_schema_create(const struct trajd_wire_opened *opened, struct trajd_schema **out,
                                       struct trajd_error *error)
 {
+    uint64_t left_bytes = opened->slot_size_bytes < INT64_MAX ? opened->slot_size_bytes : INT64_MAX;
     size_t text_size = 0;
     for (uint32_t i = 0; i < opened->tensor_count; i++) {
         const struct trajd_wire_tensor *tensor = &opened->tensors[i];
-        enum trajd_status status = check_tensor(opened, tensor, error);
+        enum trajd_status status = check_tensor(opened, tensor, &left_bytes, error);
         if (status != TRAJD_OK)
             return status;
         text_size += (size_t)tensor->name.size + tensor->role.size + tensor->of.size + 3;

@@ -218,6 +218,27 @@ static void test_client_schema_stays_in_its_slot(void **state)
     tensor = wire_tensor(64, 1);
     tensor.shape[0] = 5; /* not the batch */
     assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_ERR_PROTOCOL);
+    tensor = wire_tensor(64, 0);
+    tensor.rank = 3;
+    tensor.shape[2] = UINT64_MAX; /* nothing of it, and no extent */
+    assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_ERR_PROTOCOL);
+}
+
+/* Over tcp tensors come one behind the other: what one slot holds twice would be longer than anything can say. */
+static void test_client_tensors_share_a_slot(void **state)
+{
+    (void)state;
+    struct trajd_schema *schema;
+    struct trajd_error error;
+    struct trajd_wire_tensor tensors[] = {wire_tensor(64, 4), wire_tensor(128, 4)};
+    struct trajd_wire_opened opened = {.batch = 4, .slot_size_bytes = 192, .tensor_count = 2, .tensors = tensors};
+    assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_OK);
+    trajd_schema_drop(schema);
+    tensors[0] = tensors[1] = wire_tensor(64, 8);
+    assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_ERR_PROTOCOL);
+    tensors[0] = tensors[1] = wire_tensor(64, UINT64_C(1) << 59); /* 2^63 bytes each */
+    opened.slot_size_bytes = UINT64_MAX;
+    assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_ERR_PROTOCOL);
 }
 
 int main(void)
@@ -231,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_lock_names_its_holder),
         cmocka_unit_test(test_schema_layout_is_aligned),
         cmocka_unit_test(test_client_schema_stays_in_its_slot),
+        cmocka_unit_test(test_client_tensors_share_a_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
