@@ -11,7 +11,7 @@ enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t st
 {
     struct trajd_client *client = batch->client;
     enum trajd_status status = TRAJD_OK;
-    if (batch->mapping == NULL || batch->mapping->gpu == NULL)
+    if (batch->mapping == NULL || batch->mapping->gpu == NULL || trajd_client_is_foreign(client))
         return TRAJD_OK;
     pthread_mutex_lock(&client->state);
     uint32_t known = 0;
