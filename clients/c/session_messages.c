@@ -240,15 +240,13 @@ static struct trajd_mapping *map_arrived(struct trajd_client *client)
     return NULL;
 }
 
-/* NULL: it cannot be opened from here, and the feed is being opened in host memory instead, if a GPU was asked for at all. */
+/* NULL: it cannot be opened from here, and the feed is being opened in host memory instead. */
 static struct trajd_mapping *map_device(struct trajd_client *client)
 {
     struct trajd_error error;
     struct trajd_mapping *mapping = NULL;
     if (trajd_mapping_create_device(client->gpu, &client->ring_terms, &mapping, &error) == TRAJD_OK)
         keep_mapping(client, mapping);
-    else if (client->gpu_refused || client->wanted.gpu[0] == '\0')
-        trajd_session_fail(client, &error); /* the same OPEN would be answered so again */
     else
         give_up_gpu(client, &error);
     return mapping;
@@ -326,6 +324,12 @@ static void enter_remotely(struct trajd_client *client)
     client->phase = TRAJD_PHASE_OPEN;
 }
 
+/* None, or the one that was asked for: another would be opened here unasked, and once more after it could not be. */
+static bool is_right_gpu(const struct trajd_client *client, const struct trajd_wire_opened *opened)
+{
+    return opened->gpu.size == 0 || (!client->gpu_refused && trajd_wire_text_equals(opened->gpu, client->wanted.gpu));
+}
+
 static void handle_opened(struct trajd_client *client, const struct trajd_wire_opened *opened)
 {
     struct trajd_error error;
@@ -335,6 +339,10 @@ static void handle_opened(struct trajd_client *client, const struct trajd_wire_o
     if (opened->batch == 0 || opened->credit == 0 || opened->credit > TRAJD_WIRE_MAX_LEASES ||
         opened->row_begin > opened->batch || opened->row_count > opened->batch - opened->row_begin) {
         fail_protocol(client, "OPENED with rows that the batch does not have, or without credit");
+        return;
+    }
+    if (!is_right_gpu(client, opened)) {
+        fail_protocol(client, "OPENED with a GPU that it was not asked for");
         return;
     }
     if (trajd_schema_create(opened, &schema, &error) != TRAJD_OK) {

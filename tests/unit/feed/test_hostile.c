@@ -322,6 +322,10 @@ static void bend_shape(struct trajd_wire_message *m)
     tensor_of(m)->rank = 3;
     tensor_of(m)->shape[1] = tensor_of(m)->shape[2] = UINT64_C(1) << 40;
 }
+static void bend_gpu(struct trajd_wire_message *m)
+{
+    m->opened.gpu = trajd_wire_text("GPU-00112233-4455-6677-8899-aabbccddeeff");
+}
 static void bend_slot(struct trajd_wire_message *m)
 {
     m->batch.slot = SLOTS;
@@ -515,6 +519,7 @@ static void test_lies_in_messages_are_found_out(void **state)
         opened("odd slot size", bend_slot_size),
         opened("no slot size", bend_slot_none),
         opened("slot count", bend_slot_count),
+        opened("a GPU that nobody asked for", bend_gpu),
         opened("batch other than the tensors'", bend_batch_size),
         opened("rows behind the batch", bend_row_begin),
         opened("too many rows", bend_row_count),
