@@ -359,6 +359,9 @@ static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct tr
         take_shape(dataset, first_array(index, dataset->index_dataset));
         if (plan->options->compress != TRAJD_REWRITE_KEEP)
             dataset->is_compressed = plan->options->compress == TRAJD_REWRITE_DEFLATE;
+        if (dataset->stamps_column != REWRITE_NO_COLUMN && dataset->stamps_column >= dataset->elements)
+            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: has %" PRIu64 " columns, the stamps are to be column %" PRIu64, dataset->path,
+                                   dataset->elements, dataset->stamps_column);
         status = settle_type(plan, dataset, index, choices, error);
         if (!status && !(dataset->stamps_column != REWRITE_NO_COLUMN && dataset->elements == 1))
             status = share_columns(plan, dataset, index, choices, error);

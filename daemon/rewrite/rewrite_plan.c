@@ -8,8 +8,9 @@
 
 #include "daemon/base/yaml.h"
 #include "daemon/dataset/digest.h"
+#include "daemon/rewrite/writer.h"
 
-enum { NOTE_SIZE = 1024, CHUNK_BYTES = 64 << 10, CHUNK_BLOCK_BYTES_MAX = 64 << 20, KEYS_MAX = 256 };
+enum { NOTE_SIZE = 1024, CHUNK_BYTES = 64 << 10, CHUNK_BLOCK_BYTES_MAX = 64 << 20, KEYS_MAX = 256, ARRAY_BYTES = 32 /* of an array in a frame, beside its path */ };
 
 static const size_t plan_bytes_max = (size_t)2 << 30;
 static const uint64_t steps_max = UINT64_C(1) << 40; /* of one episode */
@@ -47,14 +48,15 @@ int64_t rewrite_row_at(const struct trajd_episode_clock *clock, int64_t rows, in
     return low - 1;
 }
 
-/* Rows of the dataset that its clock counts: where it drops some, those that are left. */
+/* Rows of the dataset that its clock counts: where it drops some, those that are left. A clock that no stream of the episode is on counts
+ * none, even if its stamps are there. */
 static int64_t row_count(const struct trajd_episode_clock *clock, const struct trajd_array *array)
 {
     const uint64_t rows = array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes ? 0 : trajd_array_row_count(array);
 
-    if (!clock->stamps_ns)
-        return (int64_t)rows;
-    return rows ? clock->row_count : 0;
+    if (clock->stamps_ns)
+        return rows ? clock->row_count : 0;
+    return clock->rate.num > 0 ? (int64_t)rows : 0;
 }
 
 /* ---- one episode ---- */
@@ -82,6 +84,34 @@ static enum trajd_status leave_out(struct rewrite_plan *plan, const struct trajd
     else
         rewrite_note(plan->options, "%s: left out: %s", file, why);
     return TRAJD_OK;
+}
+
+/* A stream of some columns says nothing of the others: rows are read only where all of them are as wide as the first episode's. */
+static bool has_its_rows(const struct rewrite_dataset *dataset, const struct trajd_array *array)
+{
+    bool same = !dataset->lane_count || (array->dtype == dataset->from && array->rank == dataset->rank + 1);
+
+    for (uint32_t d = 0; d < dataset->rank && dataset->lane_count && same; d++)
+        same = array->shape[d + 1] == dataset->shape[d];
+    return same;
+}
+
+/* Whether the frame that names all compressed chunks still has room for the episode's. */
+static bool add_chunks(struct rewrite_plan *plan, const struct rewrite_episode *made, const char *groups)
+{
+    for (uint32_t a = 0; a < made->array_count; a++) {
+        const struct rewrite_dataset *dataset = &plan->datasets[made->arrays[a].dataset];
+        const uint64_t chunk_bytes = (dataset->rank + 1 + 2) * sizeof(uint64_t);
+        uint64_t bytes;
+        if (!dataset->is_compressed)
+            continue;
+        if (__builtin_mul_overflow(rewrite_chunk_count(dataset, made->step_count), chunk_bytes, &bytes) || bytes > TRAJD_WRITER_FRAME_BYTES_MAX)
+            return false;
+        plan->chunk_bytes += bytes + strlen(groups) + strlen(made->id) + strlen(dataset->path) + ARRAY_BYTES;
+        if (plan->chunk_bytes > TRAJD_WRITER_FRAME_BYTES_MAX)
+            return false;
+    }
+    return true;
 }
 
 /* Adds up sizes; false where they are beyond sense. */
@@ -118,6 +148,12 @@ static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source
         const int64_t rows = mapped == UINT32_MAX ? 0 : row_count(clock, &episode->arrays[mapped]);
         if (rows <= 0)
             continue;
+        if (!has_its_rows(&plan->datasets[d], &episode->arrays[mapped])) {
+            snprintf(why, sizeof why, "%.200s: its rows are %" PRIu64 " x %s, and %" PRIu64 " x %s in the first episode", plan->datasets[d].path,
+                     trajd_array_row_elements(&episode->arrays[mapped]), trajd_dtype_name(episode->arrays[mapped].dtype),
+                     plan->datasets[d].elements, trajd_dtype_name(plan->datasets[d].from));
+            return leave_out(plan, index, episode, why);
+        }
         if (rewrite_row_ns(clock, 0) > begin) {
             begin = rewrite_row_ns(clock, 0);
             latest = plan->datasets[d].path;
@@ -150,6 +186,9 @@ static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source
     if (made->step_count > steps_max || !add_sizes(plan, made))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: %.3g s at this rate are %" PRIu64 " rows: beyond sense", episode->id,
                                (double)(end - begin) * 1e-9, made->step_count);
+    if (!add_chunks(plan, made, index->layout->groups))
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: the output has too many compressed chunks: --compress none, or larger chunks",
+                               episode->id);
     plan->episode_count++;
     return TRAJD_OK;
 }

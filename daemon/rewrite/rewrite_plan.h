@@ -67,6 +67,7 @@ struct rewrite_plan {
     struct rewrite_episode *episodes;
     uint64_t left_out;
     uint64_t step_count, byte_count, duration_ns; /* over all episodes */
+    uint64_t chunk_bytes; /* of the frame that names all compressed chunks (writer.h) */
     uint64_t digest; /* of everything that decides the output's bytes beside the rows of the inputs */
 };
 

@@ -37,6 +37,7 @@ enum trajd_writer_kind {
 };
 
 #define TRAJD_WRITER_SIGNATURE_SIZE 8
+#define TRAJD_WRITER_FRAME_BYTES_MAX (1u << 30)
 
 #ifdef TRAJD_INDEXER_CHILD /* the rest needs libhdf5 */
 #include <hdf5.h>

@@ -149,6 +149,72 @@ static void columns_belong_to_their_streams(void **state)
     trajd_layout_destroy(&hand.layout);
 }
 
+static void episodes_of_other_rows_are_left_out(void **state)
+{
+    struct hand hand;
+    const struct trajd_index *indexes[] = {&hand.index};
+    struct trajd_rewrite_options options = options_of(indexes, 100, 1);
+    struct trajd_array arrays[3];
+    struct trajd_episode_clock clocks[2];
+    struct rewrite_plan plan;
+    struct trajd_error error;
+
+    (void)state;
+    set_up(&hand);
+    memcpy(arrays, hand.arrays, sizeof arrays);
+    memcpy(clocks, hand.episode_clocks, sizeof clocks);
+    hand.episodes[1].arrays = arrays;
+    hand.episodes[1].clocks = clocks;
+    arrays[1] = array_of(5, 9, TRAJD_F64); /* its streams are columns 0:7, which are as they were */
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(plan.episode_count, 1);
+    assert_int_equal(plan.left_out, 1);
+    rewrite_plan_clear(&plan);
+    arrays[1] = array_of(5, 8, TRAJD_F32);
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(plan.left_out, 1);
+    rewrite_plan_clear(&plan);
+    arrays[1] = hand.arrays[1]; /* no joints, so nobody has looked at the stamps that are there */
+    arrays[0].storage = TRAJD_STORAGE_ABSENT;
+    clocks[1] = (struct trajd_episode_clock){0};
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(plan.episode_count, 2);
+    assert_int_equal(plan.episodes[1].array_count, 1);
+    assert_int_equal(plan.episodes[1].begin_ns, 0);
+    rewrite_plan_clear(&plan);
+    ((struct trajd_layout_clock *)hand.layout->clocks)[1].stamps_column = 3;
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_ERR_DATA);
+    assert_non_null(strstr(error.message, "column 3"));
+    rewrite_plan_clear(&plan);
+    trajd_layout_destroy(&hand.layout);
+}
+
+static void chunks_are_as_many_as_can_be_named(void **state)
+{
+    struct hand hand;
+    const struct trajd_index *indexes[] = {&hand.index};
+    const char *chosen[] = {"quat"};
+    struct trajd_rewrite_options options = options_of(indexes, TRAJD_REWRITE_RATE_MAX, 1);
+    struct rewrite_plan plan;
+    struct trajd_error error;
+
+    (void)state;
+    set_up(&hand);
+    options.streams = chosen;
+    options.stream_count = 1;
+    hand.arrays[1].storage = TRAJD_STORAGE_CHUNKED;
+    hand.arrays[1].filter_count = 1;
+    hand.arrays[1].chunk_shape[0] = hand.arrays[1].chunk_shape[1] = 1;
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(rewrite_chunk_count(&plan.datasets[0], plan.episodes[0].step_count), 200001 * 8);
+    rewrite_plan_clear(&plan);
+    hand.episode_clocks[0].rate = (struct trajd_rate){1, 100000}; /* a row a day: 4e11 steps */
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "too many compressed chunks"));
+    rewrite_plan_clear(&plan);
+    trajd_layout_destroy(&hand.layout);
+}
+
 static void rules_are_checked(void **state)
 {
     static const struct {
@@ -290,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_grid_is_what_all_streams_cover), cmocka_unit_test(columns_belong_to_their_streams),
         cmocka_unit_test(rules_are_checked),                  cmocka_unit_test(rates_and_episodes_are_checked),
+        cmocka_unit_test(episodes_of_other_rows_are_left_out), cmocka_unit_test(chunks_are_as_many_as_can_be_named),
         cmocka_unit_test(pieces_cover_everything_once),       cmocka_unit_test(rows_are_found_like_their_times),
     };
 
