@@ -21,7 +21,7 @@
 #include "daemon/dataset/window_report.h"
 #include "daemon/rewrite/writer.h"
 
-enum { PATH_SIZE = 4096, ANSWER_TIMEOUT_MS = 600000, TEXT_SIZE = 512, LEVEL_DEFAULT = 4 };
+enum { PATH_SIZE = 4096, ANSWER_TIMEOUT_MS = 600000, SLICE_MS = 100, END_SLICES = 100, TEXT_SIZE = 512, LEVEL_DEFAULT = 4 };
 
 static const uint64_t answer_bytes_max = UINT64_C(64) << 20;
 
@@ -30,6 +30,8 @@ struct child {
     struct trajd_error *error;
     pid_t pid;
     int socket;
+    bool is_ready;   /* it has begun the output */
+    bool is_closing; /* it puts chunks into it */
     struct trajd_bytes frame; /* being made */
     uint8_t *answer;
     size_t answer_capacity;
@@ -96,21 +98,41 @@ static void end(struct child *child)
     free(child->answer);
 }
 
-/* Its end came without a word. */
-static enum trajd_status lost(struct child *child)
+/* How it ended; one that only closed its socket is ended. */
+static int wait_for_end(struct child *child)
 {
     int status = 0;
+    pid_t gone = 0;
+
+    for (int i = 0; i < END_SLICES && !gone; i++) {
+        gone = waitpid(child->pid, &status, WNOHANG);
+        if (!gone)
+            poll(NULL, 0, SLICE_MS);
+    }
+    if (!gone) {
+        kill(child->pid, SIGKILL);
+        while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    child->pid = 0;
+    return status;
+}
+
+/* Its end came without a word. A kill comes from the machine (its memory is full, or somebody), and so does a start that fails: neither speaks
+ * against an input. */
+static enum trajd_status lost(struct child *child)
+{
+    const int status = child->pid ? wait_for_end(child) : 0;
+    const bool is_killed = WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
     char how[TEXT_SIZE] = "ended";
 
-    while (child->pid && waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    child->pid = 0;
     if (WIFSIGNALED(status))
         snprintf(how, sizeof how, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else if (WIFEXITED(status))
         snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(status));
-    return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure %s: an input is damaged, or it does not start",
-                           how);
+    return trajd_error_set(child->error, is_killed || !child->is_ready ? TRAJD_ERR_SYSTEM : TRAJD_ERR_DATA, 0,
+                           "the process that makes the output's structure %s%s", how,
+                           is_killed ? "" : child->is_ready ? ": an input is damaged" : ": it does not start");
 }
 
 /* ---- frames ---- */
@@ -160,24 +182,37 @@ static enum trajd_status send_frame(struct child *child, uint32_t kind, int fd)
     return TRAJD_OK;
 }
 
-static bool receive(struct child *child, void *data, size_t size)
+/* Until there is something to read. Chunks take as long as they take, and there is no way back from them. */
+static enum trajd_status wait_readable(struct child *child)
 {
+    const bool *cancel = child->is_closing ? NULL : child->plan->options->cancel;
+
+    for (int waited_ms = 0; waited_ms < ANSWER_TIMEOUT_MS; waited_ms += child->is_closing ? 0 : SLICE_MS) {
+        struct pollfd poll_fd = {.fd = child->socket, .events = POLLIN};
+        if (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
+            return trajd_error_set(child->error, TRAJD_ERR_CLOSED, 0, "interrupted");
+        if (poll(&poll_fd, 1, SLICE_MS) > 0)
+            return TRAJD_OK;
+    }
+    return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure has not answered for %d s",
+                           ANSWER_TIMEOUT_MS / 1000);
+}
+
+static enum trajd_status receive(struct child *child, void *data, size_t size)
+{
+    enum trajd_status status = TRAJD_OK;
     uint8_t *next = data;
 
-    while (size) {
-        struct pollfd poll_fd = {.fd = child->socket, .events = POLLIN};
-        ssize_t got;
-        if (poll(&poll_fd, 1, ANSWER_TIMEOUT_MS) == 0)
-            return false;
-        got = recv(child->socket, next, size, 0);
+    while (size && !(status = wait_readable(child))) {
+        const ssize_t got = recv(child->socket, next, size, 0);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return false;
+            return lost(child);
         next += got;
         size -= (size_t)got;
     }
-    return true;
+    return status;
 }
 
 static enum trajd_status failed(struct child *child, size_t length)
@@ -197,10 +232,11 @@ static enum trajd_status failed(struct child *child, size_t length)
 static enum trajd_status answer(struct child *child, uint32_t kind, size_t *length)
 {
     struct trajd_indexer_header header;
+    enum trajd_status status;
 
     for (;;) {
-        if (!receive(child, &header, sizeof header))
-            return lost(child);
+        if ((status = receive(child, &header, sizeof header)))
+            return status;
         if (header.magic != TRAJD_INDEXER_MAGIC || header.length > answer_bytes_max)
             return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure broke the framing");
         if (header.length >= child->answer_capacity) {
@@ -210,8 +246,8 @@ static enum trajd_status answer(struct child *child, uint32_t kind, size_t *leng
             child->answer = grown;
             child->answer_capacity = header.length + 1;
         }
-        if (!receive(child, child->answer, header.length))
-            return lost(child);
+        if ((status = receive(child, child->answer, header.length)))
+            return status;
         child->answer[header.length] = '\0';
         *length = header.length;
         if (header.kind == kind)
@@ -605,7 +641,10 @@ static enum trajd_status begin_output(struct child *child, int fd, bool is_new)
     put_u8(child, is_new);
     if (!status)
         status = send_frame(child, TRAJD_WRITER_OUTPUT, fd);
-    return status ? status : answer(child, TRAJD_WRITER_READY, &length);
+    if (!status)
+        status = answer(child, TRAJD_WRITER_READY, &length);
+    child->is_ready = !status;
+    return status;
 }
 
 /* Rows are written where the child says: inside the file, and nowhere twice as far as can be seen. */
@@ -677,7 +716,7 @@ static void put_chunks(struct child *child, const struct rewrite_episode *made, 
 enum trajd_status rewrite_skeleton_add_chunks(const struct rewrite_plan *plan, struct rewrite_chunk *const *const *chunks, int fd,
                                               int spool_fd, uint64_t *size_bytes, struct trajd_error *error)
 {
-    struct child child = {.plan = plan, .error = error, .socket = -1};
+    struct child child = {.plan = plan, .error = error, .socket = -1, .is_closing = true};
     enum trajd_status status = begin_output(&child, fd, false);
     uint32_t count = 0;
     size_t length;

@@ -12,7 +12,8 @@ struct rewrite_chunk {
 };
 
 /* Fills the file behind `fd` and the offsets of the plan's arrays; *size_bytes is what it is then. TRAJD_ERR_IO where the storage failed,
- * TRAJD_ERR_DATA where an input cannot be copied from, or kills the child. */
+ * TRAJD_ERR_DATA where an input cannot be copied from, or kills the child; TRAJD_ERR_SYSTEM where the child does not start, or somebody kills
+ * it; TRAJD_ERR_CLOSED: cancelled. */
 enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint64_t *size_bytes, struct trajd_error *error);
 
 /* The path of an episode's group in the output; "/" for one episode a file. */

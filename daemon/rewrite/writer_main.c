@@ -1,9 +1,11 @@
 /* The child's loop: frames in, frames out. */
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,8 +13,6 @@
 #include "daemon/rewrite/writer.h"
 
 enum { NOTES_MAX = 200, TEXT_SIZE = 512, META_BLOCK_BYTES = 256 << 10, CACHE_BYTES = 64 << 20 };
-
-static const uint64_t frame_bytes_max = UINT64_C(1) << 30;
 
 /* ---- frames ---- */
 
@@ -191,7 +191,7 @@ static bool receive_body(size_t length, uint8_t **body)
 {
     size_t have = 0;
 
-    *body = length <= frame_bytes_max ? malloc(length + 1) : NULL;
+    *body = length <= TRAJD_WRITER_FRAME_BYTES_MAX ? malloc(length + 1) : NULL;
     while (*body && have < length) {
         const ssize_t got = recv(TRAJD_INDEXER_SOCKET, *body + have, length - have, 0);
         if (got < 0 && errno == EINTR)
@@ -207,7 +207,8 @@ int trajd_writer_run(void)
 {
     struct trajd_writer writer = {.output = -1, .input = -1};
     struct trajd_indexer_header header;
-    bool ok = trajd_indexer_limit(true) && trajd_indexer_start_library();
+    /* without its parent it must not go on: the next run begins the same file anew */
+    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && trajd_indexer_limit(true) && trajd_indexer_start_library();
     int fd;
 
     H5set_free_list_limits(-1, -1, -1, -1, -1, -1); /* a short life: giving memory back between episodes costs more than it */
@@ -219,7 +220,7 @@ int trajd_writer_run(void)
             ok = serve(&writer, header.kind, &frame, fd);
         }
         free(body);
-        if (fd >= 0)
+        if (fd >= 0 && header.kind != TRAJD_WRITER_OUTPUT) /* the output's holds the lock as long as this process can write */
             close(fd);
     }
     for (uint32_t i = 0; i < writer.told_count; i++)
