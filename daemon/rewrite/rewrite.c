@@ -36,6 +36,7 @@ struct rewriting {
     bool is_empty;    /* made just now */
     bool is_begun;    /* begun anew */
     bool began_rows;  /* rows are in them */
+    bool is_spent;    /* nothing can go on with them */
     struct rewrite_journal_head head;
     struct rewrite_spool spool;
     bool has_spool;
@@ -259,7 +260,8 @@ static enum trajd_status begin(struct rewriting *r)
 
     r->is_begun = true;
     r->is_empty = false;
-    if (ftruncate(r->fd, 0) || ftruncate(r->journal_fd, 0) || (r->has_spool && ftruncate(r->spool_fd, 0)))
+    /* the journal's end first, for good: it must not speak of rows that the new file has not */
+    if (ftruncate(r->journal_fd, 0) || fdatasync(r->journal_fd) || ftruncate(r->fd, 0) || (r->has_spool && ftruncate(r->spool_fd, 0)))
         return io_error(r, r->partial);
     status = rewrite_skeleton_make(&r->plan, r->fd, &r->head.file_size, r->error);
     if (!status)
@@ -430,6 +432,7 @@ static enum trajd_status add_chunks(struct rewriting *r)
 
     if (unlink(r->journal_path) && errno != ENOENT)
         return io_error(r, r->journal_path);
+    r->is_spent = true;
     status = put_signature(r);
     if (!status)
         status = rewrite_skeleton_add_chunks(&r->plan, (struct rewrite_chunk *const *const *)r->spool.chunks, r->fd, r->spool_fd,
@@ -437,11 +440,32 @@ static enum trajd_status add_chunks(struct rewriting *r)
     return status;
 }
 
+/* Rows of a file that somebody wrote to while it was read are of no recording. */
+static enum trajd_status check_inputs(struct rewriting *r)
+{
+    const struct trajd_index_file *checked = NULL;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t e = 0; e < r->plan.episode_count && !status; e++) {
+        const struct trajd_index *index = r->options->indexes[r->plan.episodes[e].source];
+        const struct trajd_index_file *file = &index->files[index->episodes[r->plan.episodes[e].episode].file_index];
+        struct stat now;
+        if (file == checked)
+            continue;
+        status = stat(file->path, &now) ? io_error(r, file->path) : rewrite_check_input(file, &now, r->error);
+        checked = file;
+    }
+    r->is_spent = status == TRAJD_ERR_DATA;
+    return status;
+}
+
 static enum trajd_status publish(struct rewriting *r)
 {
     const unsigned int flags = r->options->force ? 0 : RENAME_NOREPLACE;
-    enum trajd_status status = r->has_spool ? add_chunks(r) : TRAJD_OK;
+    enum trajd_status status = check_inputs(r);
 
+    if (!status && r->has_spool)
+        status = add_chunks(r);
     if (!status && fsync(r->fd))
         status = io_error(r, r->partial);
     if (!status && !r->has_spool)
@@ -478,7 +502,7 @@ static void clean_up(struct rewriting *r, enum trajd_status status)
     const bool full = status == TRAJD_ERR_IO && r->error &&
                       (r->error->foreign_code == ENOSPC || r->error->foreign_code == EDQUOT || r->error->foreign_code == EFBIG);
 
-    if (status && r->has_files && (full || (r->is_begun && !r->began_rows) || r->is_empty)) {
+    if (status && r->has_files && (full || r->is_spent || (r->is_begun && !r->began_rows) || r->is_empty)) {
         unlink(r->partial);
         unlink(r->journal_path);
         unlink(r->spool_path);

@@ -98,7 +98,8 @@ struct trajd_rewrite_options {
 };
 
 /* TRAJD_ERR_ARGUMENT: output is an input, exists without force, unknown stream, kind that does not fit, rate beyond sense. NOT_FOUND: no
- * directory, no such filter. DATA: no episode is left, or rows cannot be read (the partial file is kept for resume). IO: the disk is
+ * directory, no such filter. DATA: no episode is left, or rows cannot be read (the partial file is kept for resume), or an
+ * input changed while it was read. IO: the disk is
  * full (the partial file is removed), storage failed (kept). BUSY: another run is at the same output. CLOSED: cancelled.
  * *report is filled as far as it came; its streams are freed by trajd_rewrite_report_clear. Blocks. */
 enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options, struct trajd_rewrite_report *report,

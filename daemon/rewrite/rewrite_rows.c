@@ -146,10 +146,19 @@ static const struct trajd_episode *episode_of(const struct rewrite_plan *plan, c
     return &plan->options->indexes[made->source]->episodes[made->episode];
 }
 
+enum trajd_status rewrite_check_input(const struct trajd_index_file *file, const struct stat *now, struct trajd_error *error)
+{
+    if ((uint64_t)now->st_size == file->size_bytes && now->st_ino == file->inode &&
+        now->st_mtim.tv_sec * INT64_C(1000000000) + now->st_mtim.tv_nsec == file->mtime_ns)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: has changed meanwhile (size, time or inode are not as indexed)", file->path);
+}
+
 static enum trajd_status open_source(struct rewrite_worker *worker, const struct rewrite_episode *made, struct trajd_error *error)
 {
     const struct trajd_index *index = worker->plan->options->indexes[made->source];
     const uint32_t file = index->episodes[made->episode].file_index;
+    struct stat now;
 
     if (worker->source_fd >= 0 && worker->source == made->source && worker->file == file)
         return TRAJD_OK;
@@ -158,8 +167,9 @@ static enum trajd_status open_source(struct rewrite_worker *worker, const struct
     worker->source_fd = open(index->files[file].path, O_RDONLY | O_CLOEXEC);
     worker->source = made->source;
     worker->file = file;
-    return worker->source_fd >= 0 ? TRAJD_OK
-                                  : trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", index->files[file].path, strerror(errno));
+    if (worker->source_fd < 0 || fstat(worker->source_fd, &now))
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", index->files[file].path, strerror(errno));
+    return rewrite_check_input(&index->files[file], &now, error);
 }
 
 /* The source rows that steps from time `first` to `last` need. */

@@ -2,6 +2,8 @@
 #ifndef TRAJD_REWRITE_REWRITE_ROWS_H
 #define TRAJD_REWRITE_REWRITE_ROWS_H
 
+#include <sys/stat.h>
+
 #include "daemon/rewrite/rewrite_plan.h"
 #include "daemon/rewrite/rewrite_skeleton.h"
 
@@ -51,6 +53,9 @@ enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan, const s
                                         struct rewrite_worker **worker, struct trajd_error *error);
 void rewrite_worker_destroy(struct rewrite_worker **worker);
 enum trajd_status rewrite_worker_run(struct rewrite_worker *worker, const struct rewrite_piece *piece, struct trajd_error *error);
+
+/* TRAJD_ERR_DATA: the file is not the one that was indexed any more. */
+enum trajd_status rewrite_check_input(const struct trajd_index_file *file, const struct stat *now, struct trajd_error *error);
 
 /* Writes all of it; TRAJD_ERR_IO with errno. */
 enum trajd_status rewrite_pwrite(int fd, const void *data, size_t size, uint64_t offset, const char *path, struct trajd_error *error);

@@ -412,6 +412,77 @@ def test_a_damaged_journal_is_not_believed(fast_path, long_file):
     assert out.read_bytes() == whole.read_bytes()
 
 
+def test_an_input_that_changes_meanwhile(fast_path, long_file):
+    source, out = fast_path / "source.hdf5", fast_path / "out.hdf5"
+    shutil.copy(long_file, source)
+    journal = fast_path / "out.hdf5.partial.journal"
+    for _ in range(10):
+        process = subprocess.Popen([TRAJCTL, "resample", source, "-o", out, "--rate", "25"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True)
+        wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size > HEAD), 60, "an episode")
+        os.utime(source)
+        errors = process.communicate(timeout=60)[1]
+        if process.returncode:
+            break
+        out.unlink()  # too late: it was finished
+    assert process.returncode == 1 and "source.hdf5: has changed meanwhile" in errors
+    assert [path.name for path in fast_path.iterdir()] == ["source.hdf5"]
+
+
+def stop_writer(process):
+    """The child that makes the structure, stopped; None: it is gone already."""
+    def find():
+        for task in pathlib.Path(f"/proc/{process.pid}/task").glob("*/children"):
+            for child in task.read_text().split():
+                if b"write" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes():
+                    return int(child)
+
+    while process.poll() is None:
+        try:
+            child = find()
+            if child:
+                os.kill(child, signal.SIGSTOP)
+                wait_for(lambda: state_of(child) in "TZ", 10, "it to stop")
+                return child if state_of(child) == "T" else None
+        except (OSError, TypeError):
+            continue
+    return None
+
+
+def state_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "Z"
+
+
+@pytest.mark.parametrize("whom, number, status, word", [("parent", signal.SIGKILL, -signal.SIGKILL, ""), ("parent", signal.SIGINT, 1, "interrupted"),
+                                                        ("child", signal.SIGKILL, 1, "was killed by signal 9")])
+def test_cut_while_the_structure_is_made(tmp_path, whom, number, status, word):
+    """The child ends with its parent, so that it never writes into what the next run has begun; and the parent does not wait for it."""
+    path, out = tmp_path / "many.hdf5", tmp_path / "out.hdf5"
+    with h5py.File(path, "w") as file:
+        for i in range(1000):
+            file[f"data/demo_{i}/actions"] = np.full((3, 7), i, float)
+    child = None
+    for _ in range(10):
+        process = subprocess.Popen([TRAJCTL, "resample", path, "-o", out, "--rate", "40"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True)
+        child = stop_writer(process)
+        if child:
+            break
+        process.communicate(timeout=60)
+        out.unlink()  # too late
+    os.kill(child if whom == "child" else process.pid, number)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == status and word in errors
+    wait_for(lambda: state_of(child) == "Z", 10, "the child's end")
+    assert not out.exists() and (number == signal.SIGKILL and whom == "parent" or list(tmp_path.glob("*partial*")) == [])
+    resample(path, "-o", out, "--rate", "40")
+    with h5py.File(out) as made:
+        assert all(np.array_equal(made[f"data/demo_{i}/actions"], np.full((5, 7), i, float)) for i in range(1000))
+
+
 @pytest.mark.skipif(bool(os.environ.get("LD_PRELOAD")), reason="instrumented memory says nothing")
 def test_memory_does_not_grow_with_an_episode(fast_path):
     """One episode of 90 MB read and 180 MB written, and pictures of 32 and 64 MB, packed then."""
