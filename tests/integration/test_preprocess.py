@@ -154,6 +154,29 @@ def test_what_is_not_fit_is_put_aside_with_the_reason(station):
     assert "nothing" in json.loads((station.quarantine / "good.hdf5.report.json").read_text())["reason"]
 
 
+def test_what_was_put_aside_is_not_overwritten(station):
+    contents = [b"first", b"second", b"third"]
+    for content in contents:
+        station.drop("bad.hdf5", content)
+        assert counts(station.run())[:2] == (0, 1)
+    for name, content in zip(("bad.hdf5.1", "bad.hdf5.2", "bad.hdf5"), contents):
+        assert (station.quarantine / name).read_bytes() == content
+        assert json.loads((station.quarantine / f"{name}.report.json").read_text())["source"]["size_bytes"] == len(content)
+
+
+def test_a_lease_that_is_broken_ends_nothing(station):
+    """Somebody who opens a file while a lease is asked for makes the kernel send a SIGIO, which kills by default."""
+    def ignores():
+        return int(re.search(r"SigIgn:\s+(\w+)", pathlib.Path(f"/proc/{process.pid}/status").read_text())[1], 16) >> (signal.SIGIO - 1) & 1
+
+    with open(station.drop(), "ab"):
+        process = station.begin()
+        wait_for(ignores, 30, "it to ignore SIGIO")
+        process.send_signal(signal.SIGIO)
+    said = process.communicate(timeout=120)[0]
+    assert process.returncode == 0 and counts(said)[0] == 1, said
+
+
 def test_a_file_that_is_being_written_is_left_alone(station):
     with open(station.drop("open.hdf5"), "ab"):  # nobody has changed it for long, and somebody may
         station.drop("other.hdf5.partial")

@@ -164,6 +164,7 @@ int cli_preprocess(int argc, char **argv)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of its write */
+    signal(SIGIO, SIG_IGN);   /* somebody opens a file for writing while a lease on it is asked for */
     status = make_passes(&preprocessing, &error);
     result = conclude(&preprocessing, status, &error);
     prep_inbox_clear(&preprocessing.inbox);

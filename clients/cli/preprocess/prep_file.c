@@ -319,6 +319,31 @@ static enum trajd_status put_aside(struct passage *p, enum prep_outcome *outcome
     return TRAJD_OK;
 }
 
+/* An earlier recording of that name, and its report, stay beside the new one as NAME.1, NAME.2, ... */
+static enum trajd_status make_way(const struct passage *p)
+{
+    char path[PREP_PATH_SIZE], suffix[64];
+    struct stat stat;
+    enum trajd_status status = TRAJD_OK;
+
+    if (lstat(p->aside, &stat))
+        return TRAJD_OK;
+    for (unsigned int number = 1; !status; number++) {
+        snprintf(suffix, sizeof suffix, ".%u", number);
+        status = prep_path(path, p->run->config->quarantine, p->name, suffix, p->error);
+        if (!status && lstat(path, &stat))
+            break;
+    }
+    if (!status && rename(p->aside, path))
+        status = trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->aside, strerror(errno));
+    strcat(suffix, REPORT);
+    if (!status)
+        status = prep_path(path, p->run->config->quarantine, p->name, suffix, p->error);
+    if (!status && rename(p->report, path) && errno != ENOENT)
+        status = trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->report, strerror(errno));
+    return status;
+}
+
 /* The report first: whoever finds the file there finds out why. */
 static enum trajd_status quarantine(struct passage *p, enum prep_outcome *outcome)
 {
@@ -326,7 +351,9 @@ static enum trajd_status quarantine(struct passage *p, enum prep_outcome *outcom
 
     p->record.is_refused = true;
     p->record.reason = p->reason;
-    status = write_record(p, p->report);
+    status = make_way(p);
+    if (!status)
+        status = write_record(p, p->report);
     if (status)
         return status;
     LOG(p->run->log, WARNING, "%s: quarantined: %s", p->name, p->reason);

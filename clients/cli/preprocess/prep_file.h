@@ -1,7 +1,8 @@
 /* One file of the inbox, from what is known about it to its publication or its refusal.
  *
  *   inbox/NAME ── examine ── resample ──> outbox/.trajd/ID.staged ── rename ──> outbox/NAME, NAME.sha256, NAME.manifest.json
- *                    └── what is wrong ──> quarantine/NAME.report.json, and NAME itself, moved
+ *                    └── what is wrong ──> quarantine/NAME.report.json, and NAME itself, moved (an earlier one there
+ *                                            becomes NAME.1, NAME.2, ...)
  *
  * The manifest is written last: what it tells of is there. A file is done if its manifest is of the same source (size and time of
  * modification; where the time alone differs, the content decides) by the same recipe, and the output is still the one that was made.

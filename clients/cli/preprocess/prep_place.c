@@ -106,12 +106,28 @@ enum trajd_status prep_publish(const char *from, const char *to, struct trajd_er
     return status ? status : put(from, to, error);
 }
 
+/* Whether `from` still leads to what was copied, as it was. */
+static enum trajd_status check_copied(const char *from, int in, const struct stat *before, struct trajd_error *error)
+{
+    struct stat after, named;
+
+    if (fstat(in, &after) || lstat(from, &named))
+        return io_error(from, error);
+    if (named.st_ino == before->st_ino && named.st_dev == before->st_dev && after.st_size == before->st_size &&
+        after.st_mtim.tv_sec == before->st_mtim.tv_sec && after.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s: has changed while it was copied", from);
+}
+
 static enum trajd_status copy(const char *from, const char *to, struct trajd_error *error)
 {
     const int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), out = in < 0 ? -1 : create(to);
     enum trajd_status status = in < 0 ? io_error(from, error) : out < 0 ? io_error(to, error) : TRAJD_OK;
+    struct stat before;
     ssize_t sent = 1;
 
+    if (!status && fstat(in, &before))
+        status = io_error(from, error);
     while (!status && sent) {
         sent = sendfile(out, in, NULL, 1 << 24);
         if (sent < 0)
@@ -119,6 +135,8 @@ static enum trajd_status copy(const char *from, const char *to, struct trajd_err
     }
     if (!status && fsync(out))
         status = io_error(to, error);
+    if (!status)
+        status = check_copied(from, in, &before, error);
     if (in >= 0)
         close(in);
     if (out >= 0)
