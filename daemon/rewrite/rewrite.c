@@ -123,7 +123,7 @@ static enum trajd_status check_output(struct rewriting *r)
     snprintf(r->spool_path, sizeof r->spool_path, "%s.partial.chunks", output);
     if (!stat(r->partial, &status) && is_input(r->options, &status))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is an input, and would be written to", r->partial);
-    if (stat(output, &status))
+    if (stat(output, &status) && lstat(output, &status)) /* a link that leads nowhere is there */
         return TRAJD_OK;
     if (S_ISDIR(status.st_mode))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is a folder: the output is one file", output);

@@ -312,7 +312,7 @@ static enum trajd_status name_episodes(struct rewrite_plan *plan, struct trajd_e
     const struct trajd_index *first = plan->options->indexes[0];
     size_t stem;
 
-    if (!strchr(first->layout->groups, '*')) {
+    if (!strpbrk(first->layout->groups, "*?[")) {
         if (plan->episode_count > 1)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                    "layout %s has one episode a file, and here are %u: resample them one by one", first->layout->name,
@@ -328,6 +328,8 @@ static enum trajd_status name_episodes(struct rewrite_plan *plan, struct trajd_e
     for (uint32_t e = 0; e < plan->episode_count; e++) {
         char id[1100];
         const int length = snprintf(id, sizeof id, "%.*s%u", (int)stem, plan->episodes[0].id, e);
+        if ((size_t)length >= sizeof id)
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%.100s...: a name of %d bytes", plan->episodes[0].id, length);
         plan->episodes[e].id = trajd_arena_copy(&plan->arena, id, (size_t)length);
         if (!plan->episodes[e].id)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for names");

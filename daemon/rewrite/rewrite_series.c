@@ -177,11 +177,28 @@ static enum trajd_status make_steps(struct making *m)
     return status;
 }
 
+/* Ids of several files may be one: the plan's first episode becomes the one that is meant. */
+static bool find_episode(struct making *m)
+{
+    const uint32_t number = (uint32_t)(m->options->episode - m->options->index->episodes);
+
+    for (uint32_t e = 0; e < m->plan.episode_count; e++)
+        if (m->plan.episodes[e].episode == number) {
+            m->plan.episodes[0] = m->plan.episodes[e];
+            return true;
+        }
+    return false;
+}
+
 static enum trajd_status find_parts(struct making *m)
 {
     const int64_t found = trajd_index_find_stream(m->options->index, m->options->stream);
     uint64_t features;
 
+    if (found < 0)
+        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0, "%s: one stream is looked at, not a pattern", m->options->stream);
+    if (!find_episode(m))
+        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0, "%s: a resampling leaves it out", m->options->episode->id);
     m->stream = &m->options->index->streams[found];
     for (uint32_t a = 0; a < m->plan.episodes[0].array_count; a++)
         if (m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].index_dataset == m->stream->dataset_index)

@@ -527,12 +527,15 @@ static uint32_t put_rate(struct child *child, const struct trajd_layout_clock *c
     const struct rewrite_plan *plan = child->plan;
     const bool is_one = *clock->rate_attribute == '/';
     const uint32_t count = is_one ? 1 : plan->episode_count;
+    const char *at = strchr(clock->rate_attribute, '@'); /* the layout has it */
+    const int length = (int)(at - clock->rate_attribute);
 
     for (uint32_t e = 0; e < count; e++) {
         char where[2 * PATH_SIZE], group[PATH_SIZE];
         rewrite_episode_path(plan->options->indexes[plan->episodes[e].source], plan->episodes[e].id, group, sizeof group);
-        snprintf(where, sizeof where, "%s%s%s", is_one ? "" : group, is_one || *clock->rate_attribute == '@' ? "" : "/", clock->rate_attribute);
+        snprintf(where, sizeof where, "%s%s%.*s", is_one ? "" : group, is_one || !length ? "" : "/", length, clock->rate_attribute);
         trajd_bytes_add_text(&child->frame, where);
+        trajd_bytes_add_text(&child->frame, at + 1);
         trajd_bytes_add_text(&child->frame, clock->rate_json);
         trajd_bytes_add_text(&child->frame, number);
     }

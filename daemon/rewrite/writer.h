@@ -11,7 +11,7 @@
  *                  start   := text path, i64 ns, u8 unit
  *              Answer: OFFSETS, u64[n of datasets]: where their rows go in the file; UINT64_MAX for one in chunks
  *     MASKS    text folder; u32 n, key[n]; key := text name, u32 n, text episodes[n]
- *     FINISH   u64 steps, episodes; u32 n, rate[n]; text provenance; rate := text object@name, json, value
+ *     FINISH   u64 steps, episodes; u32 n, rate[n]; text provenance; rate := text object, name, json, value
  *              Answer: DONE. The file is whole but for its rows
  *     CHUNKS   the descriptor of the file with compressed chunks; u32 n, array[n], after an OUTPUT with is_new 0
  *                  array := text path, u8 rank, u64 n, chunk[n]; chunk := u64 place[rank], u64 offset, u32 size, u32 mask

@@ -7,12 +7,13 @@
 #include "daemon/rewrite/writer.h"
 #include "proto/dtype.h"
 
-enum { RANK_MAX = 8, LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20 };
+enum { RANK_MAX = 8, LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20, GROUPS_MAX = 4096 };
 
 struct episode {
     struct trajd_writer *writer;
     struct trajd_writer_frame known, row_counts; /* where these lists begin */
     uint32_t known_count, row_count_count;
+    uint32_t group_count; /* made below it so far: links that lead back up make them without an end */
     char source[TRAJD_WRITER_PATH_SIZE], target[TRAJD_WRITER_PATH_SIZE], label[TRAJD_WRITER_PATH_SIZE];
     hid_t from, to;
 };
@@ -271,7 +272,10 @@ static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info,
     }
     if (object.type == H5O_TYPE_DATASET && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
         take_other_dataset(folder->episode, from, folder->to, name, path);
-    if (object.type == H5O_TYPE_GROUP && folder->depth < DEPTH_MAX) {
+    if (object.type == H5O_TYPE_GROUP && ++folder->episode->group_count == GROUPS_MAX)
+        trajd_writer_note(folder->episode->writer, "%s: more than %d groups, or links that lead back up: the rest is left out",
+                          folder->episode->label, GROUPS_MAX);
+    if (object.type == H5O_TYPE_GROUP && folder->depth < DEPTH_MAX && folder->episode->group_count < GROUPS_MAX) {
         const hid_t below = H5Gopen2(from, name, H5P_DEFAULT);
         const hid_t made = H5Lexists(folder->to, name, H5P_DEFAULT) > 0 ? H5Gopen2(folder->to, name, H5P_DEFAULT)
                                                                        : H5Gcreate2(folder->to, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);

@@ -192,24 +192,23 @@ static bool set_json(struct trajd_writer *writer, hid_t object, const char *name
     return ok;
 }
 
-/* OBJECT@NAME, the object from the root. */
+/* An attribute of an object, which is named from the root. */
 static bool set_rate(struct trajd_writer *writer, struct trajd_writer_frame *frame)
 {
-    char where[TRAJD_WRITER_PATH_SIZE], json[NAME_SIZE], value[VALUE_SIZE], *at;
+    char where[TRAJD_WRITER_PATH_SIZE], name[NAME_SIZE], json[NAME_SIZE], value[VALUE_SIZE];
     hid_t object;
     bool ok;
 
     trajd_writer_text(frame, where, sizeof where);
+    trajd_writer_text(frame, name, sizeof name);
     trajd_writer_text(frame, json, sizeof json);
     trajd_writer_text(frame, value, sizeof value);
-    at = frame->failed ? NULL : strchr(where, '@');
-    if (!at)
+    if (frame->failed)
         return trajd_writer_fail("a rate of the recipe cannot be read");
-    *at = '\0';
     object = H5Oopen(writer->output, *where ? where : "/", H5P_DEFAULT);
     if (object < 0)
         return trajd_writer_fail(where);
-    ok = *json ? set_json(writer, object, at + 1, json, value) : set_number(object, at + 1, value);
+    ok = *json ? set_json(writer, object, name, json, value) : set_number(object, name, value);
     H5Oclose(object);
     return ok || trajd_writer_fail(where);
 }

@@ -521,6 +521,9 @@ def test_places(tmp_path, demo_file):
     assert source.read_bytes() == before
     out.write_text("precious")
     assert "--force" in refused(source, "-o", out, "--rate", 10) and out.read_text() == "precious"
+    (tmp_path / "dangling.hdf5").symlink_to(tmp_path / "nowhere.hdf5")
+    assert "--force" in refused(source, "-o", tmp_path / "dangling.hdf5", "--rate", 10)  # now, not when all is done
+    (tmp_path / "dangling.hdf5").unlink()
     assert "is a folder" in refused(source, "-o", tmp_path, "--rate", 10)
     assert "No such file" in refused(source, "-o", tmp_path / "nowhere" / "out.hdf5", "--rate", 10)
     assert "Not a directory" in refused(source, "-o", source / "out.hdf5", "--rate", 10)
@@ -596,6 +599,31 @@ def test_damaged_inputs_never_end_it(tmp_path):
         for left in tmp_path.glob("out.hdf5.partial*"):
             left.unlink()
     assert endings == {0, 1}
+
+
+def test_links_that_lead_back_up(tmp_path):
+    path, out = tmp_path / "round.hdf5", tmp_path / "out.hdf5"
+    with h5py.File(path, "w") as file:
+        demo = file.create_group("data/demo_0")
+        demo["actions"] = np.ones((5, 7))
+        demo["again"] = demo["too"] = demo
+    done = resample(path, "-o", out, "--rate", 10)
+    assert "links that lead back up" in done.stderr
+    with h5py.File(out) as made:
+        assert np.array_equal(made["data/demo_0/actions"], np.ones((3, 7)))
+
+
+def test_a_name_with_the_sign_of_attributes(tmp_path):
+    path, out, layout = tmp_path / "at.hdf5", tmp_path / "out.hdf5", tmp_path / "at.yaml"
+    layout.write_text("layout: at\nepisodes: {files: '*.hdf5', groups: /data/*}\nclocks: {step: {rate: {attribute: '@fps', default: 5}}}\n"
+                      "streams: {actions: {path: actions, clock: step, kind: previous}}\n")
+    with h5py.File(path, "w") as file:
+        for name in ("run@home", "run@lab"):
+            file[f"data/{name}/actions"] = np.ones((9, 7))
+            file[f"data/{name}"].attrs["fps"] = 20.0
+    resample(path, "-o", out, "--rate", 10, "--layout", layout)
+    with h5py.File(out) as made:
+        assert [group.attrs["fps"] for group in made["data"].values()] == [10, 10]
 
 
 def test_dry_run_writes_nothing(tmp_path, demo_file):
@@ -696,7 +724,7 @@ def test_plot(tmp_path, demo_file):
 
 
 @pytest.mark.parametrize("arguments, word", [
-    (["joint_poss"], "did you mean joint_pos?"), (["joint_pos", "--episode", "demo_99999"], "no episode"), ([], "which stream"),
+    (["joint_poss"], "did you mean joint_pos?"), (["obs/robot0_eef_*"], "not a pattern"), (["joint_pos", "--episode", "demo_99999"], "no episode"), ([], "which stream"),
     (["joint_pos", "--from", "900s"], "no rows in that span"), (["joint_pos", "--from", "2s", "--to", "1s"], "behind --from"),
     (["joint_pos", "--kind", "cubic"], "no kind"), (["joint_pos", "--rate", "0"], "no rate"), (["joint_pos", "--kind", "slerp"], "multiple of 4"),
     (["joint_pos", "-o", "/nowhere/x.svg"], "/nowhere/x.svg"), (["joint_pos", "pose_pos"], "one file and one stream"),
