@@ -332,6 +332,25 @@ static void add_stamps(struct rewrite_plan *plan, const struct trajd_index *inde
     }
 }
 
+/* Whether the times of the grid can stand there, each another one. */
+static enum trajd_status check_stamps(const struct rewrite_plan *plan, const struct rewrite_dataset *dataset, struct trajd_error *error)
+{
+    static const int64_t units_ns[] = {1, 1000, 1000000, 1000000000};
+    const struct trajd_rate rate = plan->options->rate;
+
+    if (dataset->stamps_column == REWRITE_NO_COLUMN)
+        return TRAJD_OK;
+    if (dataset->stamps_column >= dataset->elements)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: has %" PRIu64 " columns, the stamps are to be column %" PRIu64, dataset->path,
+                               dataset->elements, dataset->stamps_column);
+    if (dataset->from == TRAJD_F16)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: stamps as float16 are too coarse to be written", dataset->path);
+    if (!is_floating(dataset->from) && trajd_rate_row_ns(rate, 1) < units_ns[dataset->stamps_unit])
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: holds stamps in whole units of %" PRId64 " ns, which repeat at %.6g Hz", dataset->path,
+                               units_ns[dataset->stamps_unit], (double)rate.num / (double)rate.den);
+    return TRAJD_OK;
+}
+
 static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct trajd_index *index, struct choice *choices,
                                       struct trajd_error *error)
 {
@@ -359,10 +378,9 @@ static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct tr
         take_shape(dataset, first_array(index, dataset->index_dataset));
         if (plan->options->compress != TRAJD_REWRITE_KEEP)
             dataset->is_compressed = plan->options->compress == TRAJD_REWRITE_DEFLATE;
-        if (dataset->stamps_column != REWRITE_NO_COLUMN && dataset->stamps_column >= dataset->elements)
-            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: has %" PRIu64 " columns, the stamps are to be column %" PRIu64, dataset->path,
-                                   dataset->elements, dataset->stamps_column);
-        status = settle_type(plan, dataset, index, choices, error);
+        status = check_stamps(plan, dataset, error);
+        if (!status)
+            status = settle_type(plan, dataset, index, choices, error);
         if (!status && !(dataset->stamps_column != REWRITE_NO_COLUMN && dataset->elements == 1))
             status = share_columns(plan, dataset, index, choices, error);
     }

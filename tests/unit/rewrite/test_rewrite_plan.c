@@ -186,6 +186,15 @@ static void episodes_of_other_rows_are_left_out(void **state)
     assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_ERR_DATA);
     assert_non_null(strstr(error.message, "column 3"));
     rewrite_plan_clear(&plan);
+    ((struct trajd_layout_clock *)hand.layout->clocks)[1].stamps_column = 0;
+    ((struct trajd_layout_clock *)hand.layout->clocks)[1].unit = TRAJD_UNIT_MS;
+    options.rate = (struct trajd_rate){1000, 1};
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    rewrite_plan_clear(&plan);
+    options.rate = (struct trajd_rate){1001, 1}; /* two steps in one millisecond */
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "which repeat at 1001 Hz"));
+    rewrite_plan_clear(&plan);
     trajd_layout_destroy(&hand.layout);
 }
 
