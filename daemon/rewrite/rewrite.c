@@ -459,11 +459,24 @@ static enum trajd_status check_inputs(struct rewriting *r)
     return status;
 }
 
+/* Whoever takes the file away while it is written has taken it away: what bears its name by then is another's. */
+static enum trajd_status check_name(struct rewriting *r)
+{
+    struct stat held, named;
+
+    if (!fstat(r->fd, &held) && !lstat(r->partial, &named) && held.st_ino == named.st_ino && held.st_dev == named.st_dev)
+        return TRAJD_OK;
+    r->has_files = false;
+    return trajd_error_set(r->error, TRAJD_ERR_IO, 0, "%s: somebody has removed or replaced it while it was written", r->partial);
+}
+
 static enum trajd_status publish(struct rewriting *r)
 {
     const unsigned int flags = r->options->force ? 0 : RENAME_NOREPLACE;
     enum trajd_status status = check_inputs(r);
 
+    if (!status)
+        status = check_name(r);
     if (!status && r->has_spool)
         status = add_chunks(r);
     if (!status && fsync(r->fd))
@@ -472,6 +485,8 @@ static enum trajd_status publish(struct rewriting *r)
         status = put_signature(r);
     if (!status && !r->has_spool && fsync(r->fd))
         status = io_error(r, r->partial);
+    if (!status)
+        status = check_name(r);
     if (status)
         return status;
     if (renameat2(AT_FDCWD, r->partial, AT_FDCWD, r->options->output, flags) &&

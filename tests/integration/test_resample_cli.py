@@ -429,6 +429,23 @@ def test_an_input_that_changes_meanwhile(fast_path, long_file):
     assert [path.name for path in fast_path.iterdir()] == ["source.hdf5"]
 
 
+def test_a_partial_file_that_is_replaced_is_not_published(fast_path, long_file):
+    out, partial = fast_path / "out.hdf5", fast_path / "out.hdf5.partial"
+    for _ in range(10):
+        process = subprocess.Popen([TRAJCTL, "resample", long_file, "-o", out, "--rate", "25"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True)
+        wait_for(lambda: process.poll() is not None or (partial.exists() and partial.stat().st_size > 1 << 20), 60, "the structure")
+        partial.unlink(missing_ok=True)
+        partial.write_bytes(b"another's")
+        errors = process.communicate(timeout=60)[1]
+        if process.returncode:
+            break
+        out.unlink()  # too late: it was finished
+        partial.unlink()
+    assert process.returncode == 1 and "removed or replaced" in errors
+    assert partial.read_bytes() == b"another's" and not out.exists()
+
+
 def stop_writer(process):
     """The child that makes the structure, stopped; None: it is gone already."""
     def find():
