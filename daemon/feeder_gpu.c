@@ -225,7 +225,7 @@ static const void *const *rows_of(void *context, uint32_t episode)
 }
 
 /* The first episode of these windows whose rows cannot be read, told as whoever reads it from the store is told. */
-static enum trajd_status check_readable(const struct trajd_feeder *feeder, uint32_t p, uint32_t first, uint32_t count,
+static enum trajd_status check_readable(struct trajd_feeder *feeder, uint32_t p, uint32_t first, uint32_t count,
                                         struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = feeder->plan->parts[p];
