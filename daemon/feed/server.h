@@ -130,7 +130,8 @@ enum trajd_status trajd_server_add_feed(struct trajd_server *server, const struc
 /* Takers return TRAJD_ERR_CLOSED, now and from now on: then the producer's thread can be joined, and the feed
  * removed. */
 void trajd_feed_close(struct trajd_feed *feed);
-/* The same, unless a session is on the feed or about to be (an OPEN was answered with it): then false, and nothing has changed. */
+/* The same, unless a session is on the feed or about to be (an OPEN was answered with it): then false, and nothing has changed.
+ * Nobody finds it any more. */
 bool trajd_feed_close_if_idle(struct trajd_feed *feed);
 /* Ends a feed: takers return TRAJD_ERR_CLOSED, its sessions get ERROR; the ring lives while workers map it.
  * Waits for threads that are in take; none may begin one after. */

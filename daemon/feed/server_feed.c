@@ -243,8 +243,10 @@ bool trajd_feed_close_if_idle(struct trajd_feed *feed)
 {
     pthread_mutex_lock(&feed->server->mutex);
     const bool idle = is_idle(feed);
-    if (idle)
+    if (idle) {
+        trajd_core_show_feed(feed->core, false); /* an OPEN by name makes it anew, and is not sent away from what goes */
         close_locked(feed);
+    }
     pthread_mutex_unlock(&feed->server->mutex);
     return idle;
 }

@@ -347,6 +347,29 @@ static void test_feeds_change_together(void **state)
     peer_close(peer);
 }
 
+static void test_an_idle_feed_that_is_closed_is_not_found(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"short", NULL};
+    struct trajd_server *server = producer_server(producer);
+    struct trajd_feed *feed = add_hidden("short");
+    const struct trajd_server_change change = {.in = &feed, .in_count = 1, .feed_names = names, .feed_idle_ms = 1000};
+    struct peer *peer = peer_open();
+    struct trajd_wire_welcome welcome = hello(peer);
+    int fd = attach(&welcome);
+    uint32_t busy;
+    assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_OK);
+    assert_int_equal(open_feed(peer, "short"), TRAJD_WIRE_OPENED);
+    assert_false(trajd_feed_close_if_idle(feed));
+    assert_int_equal(open_feed(peer, "another"), TRAJD_WIRE_ERROR); /* it leaves what it had open, too */
+    assert_true(trajd_feed_close_if_idle(feed));
+    assert_int_equal(open_feed(peer, "short"), TRAJD_WIRE_ERROR);
+    assert_true(trajd_feed_is_idle(feed));
+    trajd_server_remove_feed(server, &feed);
+    close(fd);
+    peer_close(peer);
+}
+
 static void test_garbage_is_dropped_and_counted(void **state)
 {
     (void)state;
@@ -605,6 +628,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unknown_feeds_and_specs_go_to_the_producer, start, stop),
         cmocka_unit_test_setup_teardown(test_the_last_open_counts, start, stop),
         cmocka_unit_test_setup_teardown(test_feeds_change_together, start, stop),
+        cmocka_unit_test_setup_teardown(test_an_idle_feed_that_is_closed_is_not_found, start, stop),
         cmocka_unit_test_setup_teardown(test_garbage_is_dropped_and_counted, start, stop),
         cmocka_unit_test_setup_teardown(test_a_connection_without_session_is_told, start, stop),
         cmocka_unit_test_setup_teardown(test_tokens_open_fd_sock_once, start, stop),
