@@ -226,7 +226,7 @@ def test_what_outlives_session_and_client_is_let_go_all_the_same(make):
     daemon.kill()
     with pytest.raises(trajd.TrajdError) as ended:
         while True:
-            client.next()
+            client.next().release()  # what had come before the end was heard of
     assert ended.value.status == trajd.CLOSED
     client.close()
     assert CUDA.fake_cuda_mappings() == 1
