@@ -250,7 +250,7 @@ def test_connections_that_are_cut(daemon, demo_file, keys, mode, jobs):
     ids, port, info = [], 0, None
     with contextlib.ExitStack() as stack:
         if jobs == 2:  # another reads the same slots, and notices nothing
-            beside = Worker(one, "--job", "beside")
+            beside = Worker(one, "--job", "beside", "--pace")  # not further than where the other comes in
             beside.read("open")
         for turn in range(4):
             with proxy_to(remote_of(one), port) as (_, endpoint):  # the one before was killed, with its connections
@@ -258,6 +258,8 @@ def test_connections_that_are_cut(daemon, demo_file, keys, mode, jobs):
                     client, port = client_of(endpoint, keys), int(endpoint.rsplit(":", 1)[1])
                     stack.callback(client.close)
                     info, batches = client.open("train", mode=mode), client.epoch()
+                    if jobs == 2:
+                        beside.process.stdin.close()
                 for _ in range(3):
                     ids += next(batches)[1]["window_id"].tolist()
         with proxy_to(remote_of(one), port):
