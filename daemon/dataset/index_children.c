@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,32 +163,6 @@ static bool send_file(int socket, int fd)
     return sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof header;
 }
 
-static int spawn_indexer(const char *path, int socket, pid_t *pid)
-{
-    char *arguments[] = {(char *)"trajd-indexer", NULL};
-    char libraries[4096 + 32] = "LD_LIBRARY_PATH=";
-    char *environment[] = {(char *)"LC_ALL=C", libraries, NULL}; /* no HDF5_ variable comes through */
-    const char *own = getenv("LD_LIBRARY_PATH");
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none;
-    int code;
-
-    snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", own ? own : "");
-    if (!own)
-        environment[1] = NULL;
-    sigemptyset(&none);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, socket, TRAJD_INDEXER_SOCKET);
-    code = posix_spawn(pid, path, &actions, &attributes, arguments, environment);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    return code;
-}
-
 static enum trajd_status start_child(struct pool *pool, struct child *child)
 {
     struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_LAYOUT,
@@ -198,7 +171,7 @@ static enum trajd_status start_child(struct pool *pool, struct child *child)
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s", strerror(errno));
-    code = spawn_indexer(pool->options->indexer_path, sockets[1], &child->pid);
+    code = trajd_indexer_spawn(pool->options->indexer_path, NULL, sockets[1], &child->pid);
     close(sockets[1]);
     if (code) {
         child->pid = 0;

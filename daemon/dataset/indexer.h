@@ -10,6 +10,7 @@
 #define TRAJD_DATASET_INDEXER_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "daemon/base/arena.h"
 #include "daemon/dataset/layout.h"
@@ -30,6 +31,10 @@ struct trajd_indexer_header {
     uint32_t kind;
     uint64_t length;
 };
+
+/* Starts the program at `path` with its end of the socket. `task`: "write", in a process group of its own, since Ctrl-C is for the parent, which
+ * ends the child; NULL: it reads. 0, or an errno. */
+int trajd_indexer_spawn(const char *path, const char *task, int socket, pid_t *pid);
 
 #ifdef TRAJD_INDEXER_CHILD /* the rest needs libhdf5 */
 #include <hdf5.h>

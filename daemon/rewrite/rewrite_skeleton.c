@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,34 +38,6 @@ struct child {
 
 /* ---- the process ---- */
 
-static int spawn_writer(const char *path, int socket, pid_t *pid)
-{
-    char *arguments[] = {(char *)"trajd-indexer", (char *)"write", NULL};
-    char libraries[4096 + 32] = "LD_LIBRARY_PATH=";
-    char *environment[] = {(char *)"LC_ALL=C", libraries, NULL}; /* no HDF5_ variable comes through */
-    const char *own = getenv("LD_LIBRARY_PATH");
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, interrupt;
-    int code;
-
-    snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", own ? own : "");
-    if (!own)
-        environment[1] = NULL;
-    sigemptyset(&none);
-    sigemptyset(&interrupt);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setpgroup(&attributes, 0); /* Ctrl-C is for the parent, which ends the child */
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, socket, TRAJD_INDEXER_SOCKET);
-    code = posix_spawn(pid, path, &actions, &attributes, arguments, environment);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    return code;
-}
-
 static enum trajd_status start(struct child *child)
 {
     const char *path = child->plan->options->indexer_path;
@@ -74,7 +45,7 @@ static enum trajd_status start(struct child *child)
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
         return trajd_error_set(child->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s", strerror(errno));
-    code = spawn_writer(path, sockets[1], &child->pid);
+    code = trajd_indexer_spawn(path, "write", sockets[1], &child->pid);
     close(sockets[1]);
     child->socket = sockets[0];
     if (code)

@@ -84,6 +84,14 @@ bool trajd_writer_fail(const char *what);
 
 /* What of the first input stands outside of its episodes; of a later one, attributes that differ are told of. */
 bool trajd_writer_copy_frame(struct trajd_writer *writer);
+/* An attribute with its type and space; -1 each where there is none. Closed by trajd_writer_close_attribute, whatever it is. */
+struct trajd_writer_attribute {
+    hid_t id, type, space;
+};
+struct trajd_writer_attribute trajd_writer_open_attribute(hid_t object, const char *name);
+void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute);
+/* The text of one that is a single string of variable length, malloc'd, or NULL. */
+char *trajd_writer_variable_text(const struct trajd_writer_attribute *attribute);
 /* All attributes of an object that the other lacks. */
 bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to, const char *path);
 /* A copy of an object with all below it. */

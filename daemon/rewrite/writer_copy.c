@@ -10,17 +10,52 @@ enum { DEPTH_MAX = 32, NAME_SIZE = 1025 };
 
 struct copying {
     struct trajd_writer *writer;
-    hid_t from, to;
+    hid_t to;
     const char *path;
-    bool failed;
 };
 
 /* ---- attributes ---- */
 
+struct trajd_writer_attribute trajd_writer_open_attribute(hid_t object, const char *name)
+{
+    struct trajd_writer_attribute attribute = {-1, -1, -1};
+
+    if (H5Aexists(object, name) > 0)
+        attribute.id = H5Aopen(object, name, H5P_DEFAULT);
+    if (attribute.id >= 0) {
+        attribute.type = H5Aget_type(attribute.id);
+        attribute.space = H5Aget_space(attribute.id);
+    }
+    return attribute;
+}
+
+void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute)
+{
+    if (attribute->space >= 0)
+        H5Sclose(attribute->space);
+    if (attribute->type >= 0)
+        H5Tclose(attribute->type);
+    if (attribute->id >= 0)
+        H5Aclose(attribute->id);
+    H5Eclear2(H5E_DEFAULT);
+}
+
+char *trajd_writer_variable_text(const struct trajd_writer_attribute *attribute)
+{
+    char *text = NULL, *copy;
+
+    if (H5Aread(attribute->id, attribute->type, &text) < 0 || !text)
+        return NULL;
+    copy = strdup(text);
+    H5Dvlen_reclaim(attribute->type, attribute->space, H5P_DEFAULT, &text);
+    return copy;
+}
+
 static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *info, void *context)
 {
     struct copying *copying = context;
-    hid_t attribute = -1, type = -1, space = -1, made = -1;
+    struct trajd_writer_attribute attribute;
+    hid_t made = -1;
     void *value = NULL;
     size_t size;
     bool ok = false;
@@ -28,38 +63,28 @@ static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *i
     (void)info;
     if (H5Aexists(copying->to, name) > 0)
         return 0;
-    attribute = H5Aopen(object, name, H5P_DEFAULT);
-    type = attribute >= 0 ? H5Aget_type(attribute) : -1;
-    space = attribute >= 0 ? H5Aget_space(attribute) : -1;
-    if (type >= 0 && space >= 0 && H5Tget_class(type) != H5T_REFERENCE) {
-        const hssize_t count = H5Sget_simple_extent_npoints(space);
-        size = H5Tget_size(type);
+    attribute = trajd_writer_open_attribute(object, name);
+    if (attribute.type >= 0 && attribute.space >= 0 && H5Tget_class(attribute.type) != H5T_REFERENCE) {
+        const hssize_t count = H5Sget_simple_extent_npoints(attribute.space);
+        size = H5Tget_size(attribute.type);
         value = count >= 0 && size && (uint64_t)count <= SIZE_MAX / 2 / size ? calloc((size_t)count + 1, size) : NULL;
-        made = value ? H5Acreate2(copying->to, name, type, space, H5P_DEFAULT, H5P_DEFAULT) : -1;
-        ok = made >= 0 && (count == 0 || (H5Aread(attribute, type, value) >= 0 && H5Awrite(made, type, value) >= 0));
-        if (count > 0 && value && H5Tdetect_class(type, H5T_VLEN) > 0)
-            H5Dvlen_reclaim(type, space, H5P_DEFAULT, value);
-        else if (count > 0 && value && H5Tis_variable_str(type) > 0)
-            H5Dvlen_reclaim(type, space, H5P_DEFAULT, value);
+        made = value ? H5Acreate2(copying->to, name, attribute.type, attribute.space, H5P_DEFAULT, H5P_DEFAULT) : -1;
+        ok = made >= 0 && (count == 0 || (H5Aread(attribute.id, attribute.type, value) >= 0 && H5Awrite(made, attribute.type, value) >= 0));
+        if (count > 0 && value && (H5Tdetect_class(attribute.type, H5T_VLEN) > 0 || H5Tis_variable_str(attribute.type) > 0))
+            H5Dvlen_reclaim(attribute.type, attribute.space, H5P_DEFAULT, value);
     }
     free(value);
     if (made >= 0)
         H5Aclose(made);
     if (!ok)
         trajd_writer_note(copying->writer, "%s: attribute %s of %s cannot be carried over", copying->writer->label, name, copying->path);
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    H5Eclear2(H5E_DEFAULT);
+    trajd_writer_close_attribute(&attribute);
     return 0;
 }
 
 bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to, const char *path)
 {
-    struct copying copying = {.writer = writer, .from = from, .to = to, .path = path};
+    struct copying copying = {.writer = writer, .to = to, .path = path};
     hsize_t position = 0;
 
     return H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &position, copy_attribute, &copying) >= 0;
@@ -67,19 +92,12 @@ bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t
 
 void trajd_writer_set_count(hid_t object, const char *name, uint64_t value)
 {
-    const hid_t attribute = H5Aexists(object, name) > 0 ? H5Aopen(object, name, H5P_DEFAULT) : -1;
-    const hid_t type = attribute >= 0 ? H5Aget_type(attribute) : -1, space = attribute >= 0 ? H5Aget_space(attribute) : -1;
+    const struct trajd_writer_attribute attribute = trajd_writer_open_attribute(object, name);
     const int64_t number = (int64_t)value;
 
-    if (type >= 0 && H5Tget_class(type) == H5T_INTEGER && H5Sget_simple_extent_npoints(space) == 1)
-        H5Awrite(attribute, H5T_NATIVE_INT64, &number);
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    H5Eclear2(H5E_DEFAULT);
+    if (attribute.type >= 0 && H5Tget_class(attribute.type) == H5T_INTEGER && H5Sget_simple_extent_npoints(attribute.space) == 1)
+        H5Awrite(attribute.id, H5T_NATIVE_INT64, &number);
+    trajd_writer_close_attribute(&attribute);
 }
 
 /* ---- objects ---- */
@@ -159,30 +177,21 @@ static herr_t visit_link(hid_t from, const char *name, const H5L_info_t *info, v
 
 static char *attribute_bytes(hid_t object, const char *name, size_t *size)
 {
-    const hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
-    const hid_t type = attribute >= 0 ? H5Aget_type(attribute) : -1, space = attribute >= 0 ? H5Aget_space(attribute) : -1;
-    char *bytes = NULL, *text = NULL;
+    const struct trajd_writer_attribute attribute = trajd_writer_open_attribute(object, name);
+    const hid_t type = attribute.type;
+    char *bytes = NULL;
 
     *size = 0;
-    if (type >= 0 && H5Sget_simple_extent_npoints(space) == 1 && H5Tis_variable_str(type) > 0) {
-        if (H5Aread(attribute, type, &text) >= 0 && text) {
-            bytes = strdup(text);
-            *size = strlen(text);
-            H5Dvlen_reclaim(type, space, H5P_DEFAULT, &text);
-        }
-    } else if (type >= 0 && H5Tdetect_class(type, H5T_VLEN) <= 0 && H5Sget_simple_extent_npoints(space) > 0) {
-        *size = (size_t)H5Sget_simple_extent_npoints(space) * H5Tget_size(type);
+    if (type >= 0 && H5Sget_simple_extent_npoints(attribute.space) == 1 && H5Tis_variable_str(type) > 0) {
+        bytes = trajd_writer_variable_text(&attribute);
+        *size = bytes ? strlen(bytes) : 0;
+    } else if (type >= 0 && H5Tdetect_class(type, H5T_VLEN) <= 0 && H5Sget_simple_extent_npoints(attribute.space) > 0) {
+        *size = (size_t)H5Sget_simple_extent_npoints(attribute.space) * H5Tget_size(type);
         bytes = calloc(1, *size + 1);
-        if (bytes && H5Aread(attribute, type, bytes) < 0)
+        if (bytes && H5Aread(attribute.id, type, bytes) < 0)
             *size = 0;
     }
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    H5Eclear2(H5E_DEFAULT);
+    trajd_writer_close_attribute(&attribute);
     return bytes;
 }
 
@@ -197,7 +206,7 @@ static herr_t compare_attribute(hid_t object, const char *name, const H5A_info_t
     if (!strcmp(name, "total") || !strncmp(name, "num_", 4))
         return 0;
     here = attribute_bytes(object, name, &here_size);
-    there = H5Aexists(copying->to, name) > 0 ? attribute_bytes(copying->to, name, &there_size) : NULL;
+    there = attribute_bytes(copying->to, name, &there_size);
     if (!there || !here || here_size != there_size || memcmp(here, there, here_size))
         trajd_writer_note(copying->writer, "%s: attribute %s of %s is not that of the first input, which is kept", copying->writer->label,
                           name, *copying->path ? copying->path : "/");

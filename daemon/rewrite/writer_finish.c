@@ -102,28 +102,21 @@ bool trajd_writer_set_text(hid_t object, const char *name, const char *text, boo
 /* The attribute's text, malloc'd, or NULL. */
 static char *get_text(hid_t object, const char *name, bool *variable)
 {
-    const hid_t attribute = H5Aexists(object, name) > 0 ? H5Aopen(object, name, H5P_DEFAULT) : -1;
-    const hid_t type = attribute >= 0 ? H5Aget_type(attribute) : -1, space = attribute >= 0 ? H5Aget_space(attribute) : -1;
-    char *text = NULL, *copy = NULL;
+    const struct trajd_writer_attribute attribute = trajd_writer_open_attribute(object, name);
+    const hid_t type = attribute.type;
+    char *copy = NULL;
 
     *variable = type >= 0 && H5Tis_variable_str(type) > 0;
-    if (type >= 0 && H5Tget_class(type) == H5T_STRING && H5Sget_simple_extent_npoints(space) == 1) {
-        if (*variable && H5Aread(attribute, type, &text) >= 0 && text) {
-            copy = strdup(text);
-            H5Dvlen_reclaim(type, space, H5P_DEFAULT, &text);
-        } else if (!*variable) {
+    if (type >= 0 && H5Tget_class(type) == H5T_STRING && H5Sget_simple_extent_npoints(attribute.space) == 1) {
+        if (*variable) {
+            copy = trajd_writer_variable_text(&attribute);
+        } else {
             copy = calloc(1, H5Tget_size(type) + 1);
-            if (copy && H5Aread(attribute, type, copy) < 0)
+            if (copy && H5Aread(attribute.id, type, copy) < 0)
                 *copy = '\0';
         }
     }
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    H5Eclear2(H5E_DEFAULT);
+    trajd_writer_close_attribute(&attribute);
     return copy;
 }
 
