@@ -73,6 +73,13 @@ void trajd_statistics_save(const char *directory, const struct trajd_statistics 
 
 /* ---- statistics_json.c ---- */
 
+/* The numbers of a feature that documents have, by the names they have there; each is a double of trajd_feature_statistics. */
+#define TRAJD_STATISTICS_FIGURES 9
+extern const struct trajd_statistics_figure {
+    const char *name;
+    size_t offset;
+} trajd_statistics_figures[TRAJD_STATISTICS_FIGURES];
+
 /* The members of features [first, first + count) without braces: "source":..,"features":..,"count":[..],"mean":[..]...; what is not known
  * is null. */
 void trajd_statistics_write(const struct trajd_statistics *statistics, uint32_t first, uint32_t count, FILE *out);

@@ -1,27 +1,10 @@
 #include "daemon/dataset/statistics_file.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/dataset/statistics_sweep.h"
-
-static const struct {
-    const char *name;
-    size_t offset;
-} figures[] = {
-    {"mean", offsetof(struct trajd_feature_statistics, mean)},
-    {"std", offsetof(struct trajd_feature_statistics, std)},
-    {"min", offsetof(struct trajd_feature_statistics, min)},
-    {"max", offsetof(struct trajd_feature_statistics, max)},
-    {"q01", offsetof(struct trajd_feature_statistics, quantiles[0])},
-    {"q10", offsetof(struct trajd_feature_statistics, quantiles[1])},
-    {"q50", offsetof(struct trajd_feature_statistics, quantiles[2])},
-    {"q90", offsetof(struct trajd_feature_statistics, quantiles[3])},
-    {"q99", offsetof(struct trajd_feature_statistics, quantiles[4])},
-};
-#define FIGURE_COUNT (sizeof figures / sizeof figures[0])
 
 /* Numbers of a list, however nested. */
 static uint32_t count_numbers(const struct trajd_yaml_node *node)
@@ -101,8 +84,8 @@ static enum trajd_status measure(const struct trajd_yaml *yaml, const struct tra
                                  struct trajd_error *error)
 {
     *features = 0;
-    for (size_t f = 0; f < FIGURE_COUNT; f++) {
-        const struct trajd_yaml_node *node = trajd_yaml_get(entry, figures[f].name);
+    for (size_t f = 0; f < TRAJD_STATISTICS_FIGURES; f++) {
+        const struct trajd_yaml_node *node = trajd_yaml_get(entry, trajd_statistics_figures[f].name);
         const uint32_t count = node ? count_numbers(node) : 0;
         if (*features && count && count != *features)
             return trajd_yaml_error(yaml, node, error, "%u numbers, and figures before it have %u", count, *features);
@@ -127,13 +110,13 @@ enum trajd_status trajd_statistics_read_yaml(const struct trajd_yaml *yaml, cons
     made = statistics_new(TRAJD_STATISTICS_FILE, features);
     if (!made)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
-    for (size_t f = 0; f < FIGURE_COUNT && !status; f++) {
+    for (size_t f = 0; f < TRAJD_STATISTICS_FIGURES && !status; f++) {
         struct trajd_feature_statistics *next = made->features;
         for (uint32_t i = 0; i < features; i++)
-            *(double *)((char *)&made->features[i] + figures[f].offset) = NAN;
-        node = trajd_yaml_get(entry, figures[f].name);
+            *(double *)((char *)&made->features[i] + trajd_statistics_figures[f].offset) = NAN;
+        node = trajd_yaml_get(entry, trajd_statistics_figures[f].name);
         if (node)
-            status = read_numbers(yaml, node, figures[f].offset, &next, error);
+            status = read_numbers(yaml, node, trajd_statistics_figures[f].offset, &next, error);
     }
     if (status)
         free(made);

@@ -13,7 +13,9 @@ static const struct {
     {"count", offsetof(struct trajd_feature_statistics, count)},
     {"nan", offsetof(struct trajd_feature_statistics, nan)},
     {"infinite", offsetof(struct trajd_feature_statistics, infinite)},
-}, figures[] = {
+};
+
+const struct trajd_statistics_figure trajd_statistics_figures[TRAJD_STATISTICS_FIGURES] = {
     {"mean", offsetof(struct trajd_feature_statistics, mean)},
     {"std", offsetof(struct trajd_feature_statistics, std)},
     {"min", offsetof(struct trajd_feature_statistics, min)},
@@ -59,11 +61,11 @@ void trajd_statistics_write(const struct trajd_statistics *statistics, uint32_t 
             fprintf(out, "%s%" PRIu64, i > first ? "," : "", *(const uint64_t *)member(statistics, i, counts[n].offset));
         fputc(']', out);
     }
-    for (size_t n = 0; n < sizeof figures / sizeof figures[0]; n++) {
-        fprintf(out, ",\"%s\":[", figures[n].name);
+    for (size_t n = 0; n < TRAJD_STATISTICS_FIGURES; n++) {
+        fprintf(out, ",\"%s\":[", trajd_statistics_figures[n].name);
         for (uint32_t i = first; i < first + count; i++) {
             fprintf(out, "%s", i > first ? "," : "");
-            write_number(*(const double *)member(statistics, i, figures[n].offset), 17, out);
+            write_number(*(const double *)member(statistics, i, trajd_statistics_figures[n].offset), 17, out);
         }
         fputc(']', out);
     }

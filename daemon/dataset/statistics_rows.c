@@ -1,12 +1,10 @@
 /* Statistics of a stream's rows as recorded, each once, of the episodes that the feed takes windows from. */
 #include <stdlib.h>
-#include <time.h>
 
 #include "daemon/dataset/statistics_sweep.h"
 
 #define CHUNK_BYTES (UINT64_C(1) << 20) /* of rows at once: they stay in the processor's cache while their columns are counted */
 #define AHEAD_EPISODES 8
-#define PAUSE_NS 1000000
 
 struct rows_walk {
     const struct trajd_window_plan *plan;
@@ -33,18 +31,6 @@ static uint64_t row_count(const struct rows_walk *walk, const struct trajd_episo
     return (uint64_t)clock->row_count;
 }
 
-static bool wait_for_others(const struct rows_walk *walk, const struct trajd_statistics_watch *watch)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    struct trajd_store_stats stats;
-
-    trajd_store_get_stats(walk->plan->dataset->store, &stats);
-    if (!stats.pinned_bytes || (watch && __atomic_load_n(&watch->cancel, __ATOMIC_RELAXED)))
-        return false;
-    nanosleep(&pause, NULL);
-    return true;
-}
-
 static enum trajd_status count_episode(struct statistics_sweep *sweep, struct rows_walk *walk, uint32_t place,
                                        struct trajd_error *error)
 {
@@ -57,7 +43,7 @@ static enum trajd_status count_episode(struct statistics_sweep *sweep, struct ro
 
     do {
         status = trajd_store_pin(plan->dataset->store, &walk->selection, plan->episodes[place], &base, error);
-    } while (status == TRAJD_ERR_MEMORY && wait_for_others(walk, sweep->watch));
+    } while (status == TRAJD_ERR_MEMORY && statistics_wait_for_others(sweep, plan->dataset->store));
     if (status)
         return status != TRAJD_ERR_MEMORY && walk->may_miss ? TRAJD_OK : status;
     for (uint64_t row = 0; row < rows && base && !status; row += step) {

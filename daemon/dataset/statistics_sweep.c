@@ -1,10 +1,12 @@
 #include "daemon/dataset/statistics_sweep.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #define TALLY_BYTES (UINT64_C(64) << 20) /* of all tallies at once: more columns are counted in further sweeps */
 #define BLOCK_ROWS TRAJD_TALLY_TILE /* the columns of so many rows are counted in turn while these are in the processor's cache */
 #define SLICES_PER_THREAD 2
+#define PAUSE_NS 1000000
 
 /* What the pool's slices share. */
 struct counting {
@@ -198,4 +200,16 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
     free(sweep->tallies);
     free(sweep->done);
     return status;
+}
+
+bool statistics_wait_for_others(const struct statistics_sweep *sweep, struct trajd_store *store)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    struct trajd_store_stats stats;
+
+    trajd_store_get_stats(store, &stats);
+    if (!stats.pinned_bytes || (sweep->watch && __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)))
+        return false;
+    nanosleep(&pause, NULL);
+    return true;
 }

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/dataset/statistics_sweep.h"
 #include "kernels/convert.h"
@@ -14,7 +13,6 @@
 #define CHUNK_WINDOWS 4096
 #define CHUNK_BYTES (UINT64_C(32) << 20)
 #define AHEAD_EPISODES 8
-#define PAUSE_NS 1000000
 #define ALIGNMENT 64
 
 /* What one item needs beside the sweep's. */
@@ -197,19 +195,6 @@ static const void *const *rows_of(void *context, uint32_t episode)
     return walk->pinned[walk->at] ? rows : NULL;
 }
 
-static bool wait_for_others(const struct windows_walk *walk)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    const struct trajd_statistics_watch *watch = walk->sweep->watch;
-    struct trajd_store_stats stats;
-
-    trajd_store_get_stats(walk->plan->dataset->store, &stats);
-    if (!stats.pinned_bytes || (watch && __atomic_load_n(&watch->cancel, __ATOMIC_RELAXED)))
-        return false;
-    nanosleep(&pause, NULL);
-    return true;
-}
-
 static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode, struct trajd_error *error)
 {
     const uint32_t place = walk->episode_count, pieces = walk->plan->selection.dataset_count;
@@ -218,7 +203,7 @@ static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode
 
     do {
         status = trajd_store_pin(walk->plan->dataset->store, &walk->selection, episode, walk->row_room, error);
-    } while (status == TRAJD_ERR_MEMORY && place == 0 && wait_for_others(walk));
+    } while (status == TRAJD_ERR_MEMORY && place == 0 && statistics_wait_for_others(walk->sweep, walk->plan->dataset->store));
     if (status && (status == TRAJD_ERR_MEMORY || !walk->spec.keep_bad_rows))
         return status;
     walk->episodes[place] = episode;
