@@ -155,9 +155,6 @@ enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struc
         if (!trajd_answer_fits(out, mark))
             break;
     }
-    if (next < total)
-        fprintf(out, "],\"next\":%" PRIu64 "}", next);
-    else
-        fprintf(out, "],\"next\":null}");
+    trajd_answer_end_page(out, next, total);
     return TRAJD_OK;
 }

@@ -307,10 +307,7 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
     }
     if (next == ask->first)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "step %" PRIu64 " alone is too long for an answer", next);
-    if (next < total)
-        fprintf(out, "],\"next\":%" PRIu64 "}", next);
-    else
-        fprintf(out, "],\"next\":null}");
+    trajd_answer_end_page(out, next, total);
     return TRAJD_OK;
 }
 

@@ -48,9 +48,6 @@ enum trajd_status trajd_answer_position(const struct trajd_ask *ask, const struc
         if (!trajd_answer_fits(out, mark))
             break;
     }
-    if (next < length)
-        fprintf(out, "],\"next\":%" PRIu64 "}", next);
-    else
-        fprintf(out, "],\"next\":null}");
+    trajd_answer_end_page(out, next, length);
     return TRAJD_OK;
 }

@@ -1,5 +1,6 @@
 #include "daemon/asker.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -33,6 +34,14 @@ bool trajd_answer_fits(FILE *out, long mark)
         return true;
     fseek(out, mark, SEEK_SET);
     return false;
+}
+
+void trajd_answer_end_page(FILE *out, uint64_t next, uint64_t total)
+{
+    if (next < total)
+        fprintf(out, "],\"next\":%" PRIu64 "}", next);
+    else
+        fprintf(out, "],\"next\":null}");
 }
 
 static enum trajd_status unknown_question(const char *what, struct trajd_error *error)

@@ -36,6 +36,8 @@ typedef enum trajd_status (*trajd_answer)(const struct trajd_ask *ask, const str
 /* For documents that are told page by page: takes what was written since `mark` (an ftell before it) back, and is false, where
  * the document has no room for it and its end. */
 bool trajd_answer_fits(FILE *out, long mark);
+/* Closes the items and the document; `next` is the first that is not in it, `total`: there is none. */
+void trajd_answer_end_page(FILE *out, uint64_t next, uint64_t total);
 
 /* answer_explain.c */
 enum trajd_status trajd_answer_explain(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
