@@ -135,16 +135,22 @@ static enum trajd_status look(int ordinal, device *found, char uuid[TRAJD_CUDA_U
     return TRAJD_OK;
 }
 
+static enum trajd_status count_gpus(int *count, struct trajd_error *error)
+{
+    enum trajd_status status = need_driver(error);
+    if (status != TRAJD_OK)
+        return status;
+    result code = driver.device_get_count(count);
+    return code == SUCCESS ? TRAJD_OK : fail(error, code, "counting GPUs");
+}
+
 enum trajd_status trajd_cuda_uuid(int ordinal, char uuid[TRAJD_CUDA_UUID_SIZE], struct trajd_error *error)
 {
     device found;
     int count = 0;
-    enum trajd_status status = need_driver(error);
+    enum trajd_status status = count_gpus(&count, error);
     if (status != TRAJD_OK)
         return status;
-    result code = driver.device_get_count(&count);
-    if (code != SUCCESS)
-        return fail(error, code, "counting GPUs");
     if (ordinal < 0 || ordinal >= count)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %d: this process sees %d", ordinal, count);
     return look(ordinal, &found, uuid, error);
@@ -155,12 +161,9 @@ enum trajd_status trajd_cuda_open(const char *uuid, struct trajd_cuda **out, str
     char text[TRAJD_CUDA_UUID_SIZE];
     struct trajd_cuda gpu = {0};
     int count = 0;
-    enum trajd_status status = need_driver(error);
+    enum trajd_status status = count_gpus(&count, error);
     if (status != TRAJD_OK)
         return status;
-    result code = driver.device_get_count(&count);
-    if (code != SUCCESS)
-        return fail(error, code, "counting GPUs");
     for (; gpu.ordinal < count; gpu.ordinal++) {
         status = look(gpu.ordinal, &gpu.device, text, error);
         if (status != TRAJD_OK)
@@ -170,7 +173,7 @@ enum trajd_status trajd_cuda_open(const char *uuid, struct trajd_cuda **out, str
     }
     if (gpu.ordinal == count)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %s: not one of the %d that this process sees", uuid, count);
-    code = driver.primary_retain(&gpu.context, gpu.device);
+    const result code = driver.primary_retain(&gpu.context, gpu.device);
     if (code != SUCCESS)
         return fail(error, code, "its context");
     *out = malloc(sizeof(**out));

@@ -58,6 +58,32 @@ static enum trajd_status check_header(const struct trajd_mapping *mapping, struc
     return TRAJD_OK;
 }
 
+/* NULL: out of memory. */
+static struct trajd_mapping *new_mapping(const struct trajd_ring_terms *terms, struct trajd_error *error)
+{
+    struct trajd_mapping *mapping = calloc(1, sizeof(*mapping));
+    if (mapping == NULL) {
+        trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "ring %u: out of memory", terms->ring_id);
+        return NULL;
+    }
+    mapping->terms = *terms;
+    mapping->references = 1;
+    return mapping;
+}
+
+/* Drops it where its header is not that of `terms`. */
+static enum trajd_status finish(struct trajd_mapping *mapping, enum trajd_status status, struct trajd_mapping **out,
+                                struct trajd_error *error)
+{
+    if (status == TRAJD_OK)
+        status = check_header(mapping, error);
+    if (status == TRAJD_OK)
+        *out = mapping;
+    else
+        trajd_mapping_drop(mapping);
+    return status;
+}
+
 static enum trajd_status map_device(struct trajd_mapping *mapping, const char *gpu, struct trajd_error *error)
 {
     const struct trajd_ring_terms *terms = &mapping->terms;
@@ -75,20 +101,10 @@ enum trajd_status trajd_mapping_create_device(const char *gpu, const struct traj
     enum trajd_status status = check_terms(terms, error);
     if (status != TRAJD_OK)
         return status;
-    struct trajd_mapping *mapping = calloc(1, sizeof(*mapping));
+    struct trajd_mapping *mapping = new_mapping(terms, error);
     if (mapping == NULL)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "ring %u: out of memory", terms->ring_id);
-    mapping->terms = *terms;
-    mapping->references = 1;
-    status = map_device(mapping, gpu, error);
-    if (status == TRAJD_OK)
-        status = check_header(mapping, error);
-    if (status != TRAJD_OK) {
-        trajd_mapping_drop(mapping);
-        return status;
-    }
-    *out = mapping;
-    return TRAJD_OK;
+        return TRAJD_ERR_MEMORY;
+    return finish(mapping, map_device(mapping, gpu, error), out, error);
 }
 
 enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *terms,
@@ -99,11 +115,9 @@ enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *te
         status = check_file(fd, terms, error);
     if (status != TRAJD_OK)
         return status;
-    struct trajd_mapping *mapping = calloc(1, sizeof(*mapping));
+    struct trajd_mapping *mapping = new_mapping(terms, error);
     if (mapping == NULL)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "ring %u: out of memory", terms->ring_id);
-    mapping->terms = *terms;
-    mapping->references = 1;
+        return TRAJD_ERR_MEMORY;
     int protection = terms->writable ? PROT_READ | PROT_WRITE : PROT_READ;
     void *memory = mmap(NULL, terms->size_bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
     if (memory == MAP_FAILED) {
@@ -113,13 +127,7 @@ enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *te
         return status;
     }
     mapping->memory = memory;
-    status = check_header(mapping, error);
-    if (status != TRAJD_OK) {
-        trajd_mapping_drop(mapping);
-        return status;
-    }
-    *out = mapping;
-    return TRAJD_OK;
+    return finish(mapping, TRAJD_OK, out, error);
 }
 
 struct trajd_mapping *trajd_mapping_hold(struct trajd_mapping *mapping)

@@ -65,16 +65,22 @@ class Device(Protocol):
     def settle(self) -> None: ...
 
 
+def torch_index(name: str) -> int:
+    """The GPU that torch means by "cuda" or "cuda:N"; DeviceError: it is not here."""
+    torch = arrays.import_torch()
+    if not torch.cuda.is_available():
+        raise DeviceError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here")
+    index = torch.device(name).index
+    index = torch.cuda.current_device() if index is None else index
+    if index >= torch.cuda.device_count():
+        raise DeviceError(f"device {name!r}: there are {torch.cuda.device_count()}")
+    return int(index)
+
+
 class CudaDevice:
     def __init__(self, name: str) -> None:
         self._torch = torch = arrays.import_torch()
-        if not torch.cuda.is_available():
-            raise DeviceError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here")
-        index = torch.device(name).index
-        index = torch.cuda.current_device() if index is None else index
-        if index >= torch.cuda.device_count():
-            raise DeviceError(f"device {name!r}: there are {torch.cuda.device_count()}")
-        self.device = torch.device("cuda", index)
+        self.device = torch.device("cuda", torch_index(name))
         self._stream = torch.cuda.Stream(self.device)
 
     def register(self, ring: "_core.Ring") -> bool:

@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _core, arrays
 from .batch import Layout
-from .cuda import _TORCH_NAMES, Stage
-from .errors import ArgumentError, DeviceError
+from .cuda import _TORCH_NAMES, Stage, torch_index
+from .errors import ArgumentError
 
 log = logging.getLogger("trajd")
 
@@ -25,12 +25,7 @@ class Torch:
 
     def __init__(self, name: str) -> None:
         self._torch = torch = arrays.import_torch()
-        if not torch.cuda.is_available():
-            raise DeviceError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here")
-        index = torch.device(name).index
-        self.index: int = torch.cuda.current_device() if index is None else index
-        if self.index >= torch.cuda.device_count():
-            raise DeviceError(f"device {name!r}: there are {torch.cuda.device_count()}")
+        self.index = torch_index(name)
         torch.cuda.init()
         self._raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a tenth of what current_stream() takes
 
