@@ -7,7 +7,6 @@
 Needs a Python from 3.9 whose torch has CUDA, and nothing else. tests/integration/test_gpu_feed.py and tests/python/test_python_gpu.py test the same
 without a GPU; here are the streams, the driver and the kernels."""
 import contextlib
-import faulthandler
 import json
 import os
 import pathlib
@@ -17,12 +16,12 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 
 LIMIT_S = 90
 BUNDLE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(BUNDLE / "python"))
 
+import gpu_checks  # noqa: E402
 import torch  # noqa: E402
 
 import trajd  # noqa: E402
@@ -343,17 +342,7 @@ def bench():
 def main():
     print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, trajd {trajd.__version__}, {torch.cuda.get_device_name()}", flush=True)
     tests = [test for name, test in globals().items() if name.startswith("test_")]
-    failed = 0
-    for test in tests:
-        begin = time.perf_counter()
-        faulthandler.dump_traceback_later(LIMIT_S, exit=True)
-        try:
-            test()
-            print(f"ok {test.__name__} {time.perf_counter() - begin:.1f} s", flush=True)
-        except Exception:
-            failed += 1
-            print(f"FAILED {test.__name__}\n{traceback.format_exc()}", flush=True)
-    faulthandler.cancel_dump_traceback_later()
+    failed = gpu_checks.run(tests, LIMIT_S)
     print(f"{len(tests) - failed} passed, {failed} failed", flush=True)
     if "bench" in sys.argv[1:]:
         bench()

@@ -17,13 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 
 LIMIT_S = 60  # of a check: a hang is a failure
 DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cuda"
 BUNDLE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(BUNDLE / "python"))
 
+import gpu_checks  # noqa: E402
 import torch  # noqa: E402
 
 import trajd  # noqa: E402
@@ -261,16 +261,7 @@ def main():
     on = torch.cuda.get_device_name() if DEVICE != "cpu" else "the host"
     print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, trajd {trajd.__version__}, {on}", flush=True)
     tests = [test for name, test in globals().items() if name.startswith("test_")]
-    failed = 0
-    for test in tests:
-        begin = time.perf_counter()
-        faulthandler.dump_traceback_later(LIMIT_S, exit=True)
-        try:
-            test()
-            print(f"ok {test.__name__} {time.perf_counter() - begin:.1f} s", flush=True)
-        except Exception:
-            failed += 1
-            print(f"FAILED {test.__name__}\n{traceback.format_exc()}", flush=True)
+    failed = gpu_checks.run(tests, LIMIT_S)
     for payload in (100, 16384):
         for device in dict.fromkeys(("cpu", DEVICE)):
             faulthandler.dump_traceback_later(LIMIT_S, exit=True)

@@ -27,7 +27,7 @@ build/venv/bin/python clients/python/packaging/trajd_wheel.py --build "$build" -
 build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index --no-deps --no-compile --target "$bundle/python" "$bundle"/trajd-*.whl
 rm "$bundle"/trajd-*.whl
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
-cp tests/gpu/test_python_cuda.py tests/gpu/test_device_feed.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
+cp tests/gpu/gpu_checks.py tests/gpu/test_python_cuda.py tests/gpu/test_device_feed.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
 git rev-parse --short HEAD >"$bundle/commit"
 git diff --quiet HEAD -- kernels daemon clients tests/bench tests/gpu || echo "and changes" >>"$bundle/commit"
 du -sh "$bundle"
