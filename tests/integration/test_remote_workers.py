@@ -186,15 +186,18 @@ def test_a_remote_worker_dies_while_slots_are_sent_to_it(daemon, demo_file, keys
 def test_a_stopped_remote_worker_loses_its_leases_and_goes_on(daemon, demo_file, keys):
     one = daemon(config(demo_file))
     sleeper = Worker(Elsewhere(remote_of(one)), "--pace", "--credit", 2, "--key", keys)
-    sleeper.read("open")
+    other = Worker(one, "--pace")
+    for worker in (sleeper, other):  # a job that nobody is left in would begin anew, with what is DONE, too
+        worker.read("open")
     sleeper.go()
     sleeper.read("batch")
     sleeper.signal(signal.SIGSTOP)
     wait_for(lambda: status(one)["silent_sessions"] == 1, what="the sleeper given up")
-    other = Worker(one)
+    other.go()
     other.read("batch")
     sleeper.signal(signal.SIGCONT)
-    sleeper.process.stdin.close()
+    for worker in (sleeper, other):
+        worker.process.stdin.close()
     finish(sleeper)
     finish(other)
     windows = other.said[0]["windows"]
