@@ -1,10 +1,12 @@
 """A machine of its own for tests of units: systemd booted over an overlay of this one's root.
 
 Nothing that it does is seen outside. What it ran is a script of steps; a step's line in the results is "NAME ok" or "NAME FAILED what"."""
+import fcntl
 import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -31,9 +33,14 @@ def why_not():
     return None
 
 
-def boot(folder, script, files, timeout=120):
+def boot(folder, script, files, timeout=300):
     """Boots, runs the bash `script`, powers off. `files`: path in the machine -> text or bytes. Returns {step: rest of its line}."""
-    folder = pathlib.Path(folder)
+    with open(pathlib.Path(tempfile.gettempdir()) / "trajd-machine.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two at once share a control group, and each kills the other's processes
+        return boot_alone(pathlib.Path(folder), script, files, timeout)
+
+
+def boot_alone(folder, script, files, timeout):
     upper, work, root, results = (folder / name for name in ("upper", "work", "root", "results"))
     for path in (upper, work, root, results):
         path.mkdir()

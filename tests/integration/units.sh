@@ -10,6 +10,7 @@ until_true() { # SECONDS COMMAND...
     local end=$((SECONDS + $1)); shift
     until "$@"; do [ $SECONDS -lt $end ] || { echo "waited in vain for: $*"; return 1; }; sleep 0.1; done
 }
+logged() { until_true 10 eval "journalctl -q -u $1 --no-pager | grep -i '$2' >/dev/null"; } # what was said is in the journal a moment later
 property() { systemctl show -P "$2" "$1"; }
 is() { [ "$(property "$1" "$2")" = "$3" ] || { echo "$1: $2 is $(property "$1" "$2"), not $3"; return 1; }; }
 as() { runuser -u "$1" -- "${@:2}"; }
@@ -37,11 +38,11 @@ reload() { # a worker reads on while a feed comes and goes; what is wrong is ref
     cp /etc/trajd/trajd.yaml /tmp/before.yaml
     sed '1,/^  train:/d; s/global_batch: 8/global_batch: 4/' /tmp/before.yaml | sed '1i\  probe:' >>/etc/trajd/trajd.yaml
     systemctl reload trajd
-    journalctl -q -u trajd --no-pager | grep "reloaded: new feeds: probe" >/dev/null
+    logged trajd "reloaded: new feeds: probe"
     as member trajctl recv probe --count 1 --endpoint /run/trajd/main >/dev/null
     sed -i 's/global_batch: 8/global_batch: 2/' /etc/trajd/trajd.yaml
     ! systemctl reload trajd || return 1
-    journalctl -q -u trajd --no-pager | grep "reload refused.*feeds.train: has changed, and workers read it" >/dev/null
+    logged trajd "reload refused.*feeds.train: has changed, and workers read it"
     cp /tmp/before.yaml /etc/trajd/trajd.yaml
     until_true 10 systemctl reload trajd
     is trajd ActiveState active
@@ -59,7 +60,7 @@ watchdog() {
     local before; before=$(property trajd MainPID)
     kill -STOP "$before"
     until_true 30 eval '[ "$(property trajd MainPID)" != '"$before"' ] && [ "$(property trajd SubState)" = running ]'
-    journalctl -q -u trajd --no-pager | grep -i "watchdog timeout" >/dev/null
+    logged trajd "watchdog timeout"
     receives member /run/trajd/main
 }
 stop_with_worker() {
@@ -76,7 +77,7 @@ wrong_config_is_not_retried() {
     ! systemctl start trajd@lab || return 1
     is trajd@lab ExecMainStatus 78
     is trajd@lab NRestarts 0
-    journalctl -q -u trajd@lab --no-pager | grep "lab.yaml:.*did you mean global_batch" >/dev/null
+    logged trajd@lab "lab.yaml:.*did you mean global_batch"
 }
 preprocess() { # a member of the group drops a file: it is published; what is no good is put aside
     [ "$(stat -c '%U %G %a' /srv/trajd)" = "trajd trajd 750" ]
@@ -95,13 +96,15 @@ preprocess() { # a member of the group drops a file: it is published; what is no
     is trajd-preprocess@lab Result success
 }
 preprocess_killed() { # in the middle of its work; the next run does the rest
-    local n; for n in 1 2 3 4 5 6 7 8; do as member cp /srv/demo.hdf5 "/srv/trajd/lab/inbox/many$n.hdf5"; done
+    local n count=24
+    mkdir /srv/many; for n in $(seq $count); do cp /srv/demo.hdf5 "/srv/many/many$n.hdf5"; done
+    as member cp /srv/many/* /srv/trajd/lab/inbox/
     until_true 20 eval 'ls /srv/trajd/lab/outbox/many*.manifest.json'
     systemctl kill -s KILL trajd-preprocess@lab
     until_true 10 is trajd-preprocess@lab ActiveState failed
-    [ "$(ls /srv/trajd/lab/outbox/many*.manifest.json | wc -l)" -lt 8 ]
-    as member touch /srv/trajd/lab/inbox/many8.hdf5 # as any new file would
-    until_true 30 eval '[ "$(ls /srv/trajd/lab/outbox/many*.manifest.json | wc -l)" = 8 ]'
+    [ "$(ls /srv/trajd/lab/outbox/many*.manifest.json | wc -l)" -lt $count ]
+    as member touch "/srv/trajd/lab/inbox/many$count.hdf5" # as any new file would
+    until_true 60 eval '[ "$(ls /srv/trajd/lab/outbox/many*.manifest.json | wc -l)" = '$count' ]'
     until_true 20 is trajd-preprocess@lab ActiveState inactive
     is trajd-preprocess@lab Result success
     as member sh -c 'cd /srv/trajd/lab/outbox && sha256sum -c *.sha256 >/dev/null'
