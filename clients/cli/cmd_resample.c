@@ -58,9 +58,9 @@ static void on_note(void *context, const char *text)
 
 static void json_plan(const struct trajd_rewrite_report *plan)
 {
-    printf("{\"event\": \"plan\", \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64 ", \"steps\": %" PRIu64 ", \"bytes\": %" PRIu64
-           ", \"seconds\": %.9g, \"streams\": [",
-           plan->episode_count, plan->episodes_left_out, plan->steps, plan->byte_count, (double)plan->duration_ns * 1e-9);
+    printf("{\"event\": \"plan\", \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64 ", \"cut\": %" PRIu64 ", \"steps\": %" PRIu64
+           ", \"bytes\": %" PRIu64 ", \"seconds\": %.9g, \"streams\": [",
+           plan->episode_count, plan->episodes_left_out, plan->episodes_cut, plan->steps, plan->byte_count, (double)plan->duration_ns * 1e-9);
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         const struct trajd_rewrite_stream *stream = &plan->streams[s];
         printf("%s{\"name\": ", s ? ", " : "");
@@ -79,6 +79,8 @@ static void print_plan(const struct resampling *resampling, const struct trajd_r
 {
     printf("%" PRIu64 " episodes, %.1f s, %" PRIu64 " steps at %.6g Hz, %.1f MB", plan->episode_count, (double)plan->duration_ns * 1e-9,
            plan->steps, (double)resampling->options.rate.num / (double)resampling->options.rate.den, (double)plan->byte_count * 1e-6);
+    if (plan->episodes_cut)
+        printf("; %" PRIu64 " were cut into parts", plan->episodes_cut);
     printf(plan->episodes_left_out ? "; %" PRIu64 " left out\n" : "\n", plan->episodes_left_out);
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         const struct trajd_rewrite_stream *stream = &plan->streams[s];

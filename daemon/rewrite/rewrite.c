@@ -561,6 +561,7 @@ static void report_plan(struct rewriting *r)
     report->streams = r->plan.streams;
     report->stream_count = r->plan.stream_count;
     report->episodes_left_out = r->plan.left_out;
+    report->episodes_cut = r->plan.cut_count;
     report->steps = r->plan.step_count;
     report->duration_ns = r->plan.duration_ns;
     report->episode_count = r->plan.episode_count;

@@ -2,13 +2,14 @@
  * layout. What `trajctl resample` and `trajctl preprocess` do.
  *
  *   options x indexes -> plan: which datasets, episodes, grids          rewrite_plan.c
+ *   an episode with holes -> the parts between them                     rewrite_cut.c
  *   plan -> skeleton: groups, attributes, datasets with room for rows   rewrite_skeleton.c asks trajd-indexer (writer_*.c), the only libhdf5
  *   plan -> rows: read, resample, write, on all threads                 rewrite_rows.c, in pieces of a few MiB
  *   finished episodes -> journal, so that a killed run can go on        rewrite_journal.c
  *
  * The output is OUT.partial until the last row is on the disk, without the signature that makes it an HDF5 file; then it is renamed.
  * Times are those of the inputs: an episode's grid begins where the last of its streams begins and ends before the first one ends, so
- * that no value is invented. */
+ * that no value is invented. Where rows are further apart than max_gap it is cut, and each part is an episode of the output. */
 #ifndef TRAJD_REWRITE_REWRITE_H
 #define TRAJD_REWRITE_REWRITE_H
 
@@ -35,7 +36,7 @@ struct trajd_rewrite_rule {
     bool layout_order;      /* of kind slerp: the layout's order where it has one */
     enum trajd_dtype dtype; /* NONE: no wish. f16, f32 or f64; touches floating-point streams alone when stream is NULL */
     int64_t window_ns;      /* of kind mean; 0: no wish, one step of the grid by default */
-    int64_t max_gap_ns;     /* an episode with a longer hole between two rows is left out; 0: no wish, the layout's by default */
+    int64_t max_gap_ns;     /* an episode is cut where two rows are further apart; 0: no wish, the layout's by default */
 };
 
 enum trajd_rewrite_phase { TRAJD_REWRITE_PLANNED, TRAJD_REWRITE_RUNNING, TRAJD_REWRITE_CLOSING, TRAJD_REWRITE_DONE };
@@ -65,6 +66,7 @@ struct trajd_rewrite_report {
     const struct trajd_rewrite_stream *streams;
     uint64_t episode_count, byte_count; /* of the output, as planned */
     uint64_t episodes_written, episodes_left_out, episodes_resumed;
+    uint64_t episodes_cut; /* of the inputs: each has given parts of its own */
     uint64_t rows_read, rows_written; /* rows of datasets */
     uint64_t bytes_read, bytes_written;
     uint64_t steps; /* over all episodes */

@@ -61,18 +61,6 @@ static int64_t row_count(const struct trajd_episode_clock *clock, const struct t
 
 /* ---- one episode ---- */
 
-/* The first hole between two rows, inside the grid, that is longer than the dataset allows; -1: none. */
-static int64_t find_hole(const struct trajd_episode_clock *clock, const struct rewrite_array *array, int64_t max_gap_ns, int64_t begin,
-                         int64_t end)
-{
-    const int64_t first = max_gap_ns > 0 ? rewrite_row_at(clock, array->rows, begin) : array->rows;
-
-    for (int64_t row = first < 0 ? 0 : first; row + 1 < array->rows && rewrite_row_ns(clock, row) < end; row++)
-        if (rewrite_row_ns(clock, row + 1) - rewrite_row_ns(clock, row) > max_gap_ns)
-            return row;
-    return -1;
-}
-
 static enum trajd_status leave_out(struct rewrite_plan *plan, const struct trajd_index *index, const struct trajd_episode *episode,
                                    const char *why)
 {
@@ -128,17 +116,135 @@ static bool add_sizes(struct rewrite_plan *plan, const struct rewrite_episode *m
     return true;
 }
 
+/* ---- its parts ---- */
+
+static struct rewrite_episode *next_episode(struct rewrite_plan *plan)
+{
+    if (plan->episode_count == plan->episode_room) { /* only where episodes are cut: the old ones stay in the arena */
+        const uint32_t room = plan->episode_room + plan->episode_room / 2 + 16;
+        struct rewrite_episode *grown = trajd_arena_alloc(&plan->arena, room * sizeof *grown);
+        if (!grown)
+            return NULL;
+        memcpy(grown, plan->episodes, plan->episode_count * sizeof *grown);
+        plan->episodes = grown;
+        plan->episode_room = room;
+    }
+    return &plan->episodes[plan->episode_count];
+}
+
+/* One grid, from begin to end. */
+static enum trajd_status add_episode(struct rewrite_plan *plan, const struct rewrite_episode *whole, const struct rewrite_cutter *cutter,
+                                     int64_t begin, int64_t end, uint64_t steps, struct trajd_error *error)
+{
+    struct rewrite_episode *made = next_episode(plan);
+    const size_t size = (whole->array_count + 1) * sizeof *whole->arrays;
+    const bool is_whole = begin == whole->begin_ns && end == whole->end_ns;
+
+    if (!made)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of so many episodes");
+    *made = *whole;
+    made->begin_ns = begin;
+    made->end_ns = end;
+    made->step_count = steps;
+    if (!is_whole) {
+        made->arrays = trajd_arena_alloc(&plan->arena, size);
+        if (!made->arrays)
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of so many episodes");
+        memcpy(made->arrays, whole->arrays, size);
+    }
+    for (uint32_t a = 0; a < made->array_count && !is_whole; a++)
+        made->arrays[a].first_row = cutter->holes[a].first_row;
+    if (steps > steps_max || !add_sizes(plan, made))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: %.3g s at this rate are %" PRIu64 " rows: beyond sense", made->id,
+                               (double)(end - begin) * 1e-9, steps);
+    if (!add_chunks(plan, made, plan->options->indexes[made->source]->layout->groups))
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: the output has too many compressed chunks: --compress none, or larger chunks",
+                               made->id);
+    plan->episode_count++;
+    return TRAJD_OK;
+}
+
+static enum trajd_status leave_out_for_hole(struct rewrite_plan *plan, const struct rewrite_episode *whole, bool may_be_cut)
+{
+    const struct trajd_index *index = plan->options->indexes[whole->source];
+    const struct trajd_episode *episode = &index->episodes[whole->episode];
+    struct rewrite_hole hole;
+    char why[400] = "";
+
+    for (uint32_t a = 0; a < whole->array_count && !*why; a++) {
+        struct rewrite_cutter cutter = {.plan = plan, .episode = episode, .arrays = &whole->arrays[a], .array_count = 1, .holes = &hole};
+        const struct rewrite_dataset *dataset = &plan->datasets[whole->arrays[a].dataset];
+        rewrite_cutter_begin(&cutter, whole->begin_ns, whole->end_ns);
+        if (hole.row >= 0)
+            snprintf(why, sizeof why, "%.200s: a hole of %.6g ms after row %" PRId64 " (max_gap %.6g ms)%s", dataset->path,
+                     (double)(hole.to_ns - hole.from_ns) * 1e-6, hole.row, (double)dataset->max_gap_ns * 1e-6,
+                     may_be_cut ? ", and no two steps between holes" : ": a layout of one episode a file has no place for its parts");
+    }
+    return leave_out(plan, index, episode, why);
+}
+
+static void tell_of_parts(const struct rewrite_plan *plan, const struct rewrite_episode *whole, uint32_t count, uint32_t dropped)
+{
+    const struct trajd_index *index = plan->options->indexes[whole->source];
+    char rest[80] = "";
+
+    if (dropped)
+        snprintf(rest, sizeof rest, ", %u of a single step left out", dropped);
+    rewrite_note(plan->options, "%s: %s: cut at holes into %u part%s%s", index->files[index->episodes[whole->episode].file_index].relative_path,
+                 whole->id, count, count == 1 ? "" : "s", rest);
+}
+
+/* As one, or where it has holes that are too long as the parts between them. A part of a single step is nobody's trajectory. */
+static enum trajd_status add_parts(struct rewrite_plan *plan, const struct rewrite_episode *whole, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->options->indexes[whole->source];
+    const bool may_be_cut = strpbrk(index->layout->groups, "*?[") != NULL;
+    struct rewrite_cutter cutter = {.plan = plan, .episode = &index->episodes[whole->episode], .arrays = whole->arrays,
+                                    .array_count = whole->array_count};
+    const uint32_t first = plan->episode_count;
+    uint32_t dropped = 0, count;
+    int64_t begin, end;
+    enum trajd_status status = TRAJD_OK;
+
+    cutter.holes = trajd_arena_alloc(&plan->arena, (whole->array_count + 1) * sizeof *cutter.holes);
+    if (!cutter.holes)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of so many episodes");
+    rewrite_cutter_begin(&cutter, whole->begin_ns, whole->end_ns);
+    while (!status && rewrite_cutter_next(&cutter, &begin, &end)) {
+        const uint64_t steps = (uint64_t)trajd_rate_row_at(plan->options->rate, end - begin) + 1;
+        if (begin == whole->begin_ns && end == whole->end_ns)
+            return add_episode(plan, whole, &cutter, begin, end, steps, error);
+        if (!may_be_cut)
+            break;
+        if (steps < 2)
+            dropped++;
+        else
+            status = add_episode(plan, whole, &cutter, begin, end, steps, error);
+    }
+    count = plan->episode_count - first;
+    if (status)
+        return status;
+    if (!count)
+        return leave_out_for_hole(plan, whole, may_be_cut);
+    for (uint32_t p = 0; p < count; p++) {
+        plan->episodes[first + p].part = p;
+        plan->episodes[first + p].part_count = count;
+    }
+    plan->cut_count++;
+    tell_of_parts(plan, whole, count, dropped);
+    return TRAJD_OK;
+}
+
 /* The episode's datasets, and the span that all of them cover. */
 static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source, uint32_t number, struct trajd_error *error)
 {
     const struct trajd_index *index = plan->options->indexes[source];
     const struct trajd_episode *episode = &index->episodes[number];
-    struct rewrite_episode *made = &plan->episodes[plan->episode_count];
+    struct rewrite_episode whole = {.source = source, .episode = number, .id = episode->id}, *made = &whole;
     int64_t begin = INT64_MIN, end = INT64_MAX;
     const char *latest = "", *earliest = "";
     char why[400];
 
-    *made = (struct rewrite_episode){.source = source, .episode = number, .id = episode->id};
     made->arrays = trajd_arena_alloc(&plan->arena, (plan->dataset_count + 1) * sizeof *made->arrays);
     if (!made->arrays)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of so many episodes");
@@ -170,27 +276,9 @@ static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source
         snprintf(why, sizeof why, "%.150s begins %.3f s after %.150s has ended", latest, (double)(begin - end) * 1e-9, earliest);
         return leave_out(plan, index, episode, why);
     }
-    for (uint32_t a = 0; a < made->array_count; a++) {
-        const struct rewrite_dataset *dataset = &plan->datasets[made->arrays[a].dataset];
-        const struct trajd_episode_clock *clock = &episode->clocks[dataset->clock];
-        const int64_t hole = find_hole(clock, &made->arrays[a], dataset->max_gap_ns, begin, end);
-        if (hole >= 0) {
-            snprintf(why, sizeof why, "%.200s: a hole of %.6g ms after row %" PRId64 " (max_gap %.6g ms)", dataset->path,
-                     (double)(rewrite_row_ns(clock, hole + 1) - rewrite_row_ns(clock, hole)) * 1e-6, hole,
-                     (double)dataset->max_gap_ns * 1e-6);
-            return leave_out(plan, index, episode, why);
-        }
-    }
     made->begin_ns = begin;
-    made->step_count = (uint64_t)trajd_rate_row_at(plan->options->rate, end - begin) + 1;
-    if (made->step_count > steps_max || !add_sizes(plan, made))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: %.3g s at this rate are %" PRIu64 " rows: beyond sense", episode->id,
-                               (double)(end - begin) * 1e-9, made->step_count);
-    if (!add_chunks(plan, made, index->layout->groups))
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: the output has too many compressed chunks: --compress none, or larger chunks",
-                               episode->id);
-    plan->episode_count++;
-    return TRAJD_OK;
+    made->end_ns = end;
+    return add_parts(plan, made, error);
 }
 
 /* ---- which episodes ---- */
@@ -306,7 +394,8 @@ static bool ids_repeat(const struct rewrite_plan *plan)
     return repeat;
 }
 
-/* Ids stay as they are where they are one's own; else demo_0, demo_1, ... in order. */
+/* Ids stay as they are where they are one's own; else demo_0, demo_1, ... in order: readers sort by the number that ends the id, and some count
+ * up to how many there are, so that a part's number does not go behind its episode's. */
 static enum trajd_status name_episodes(struct rewrite_plan *plan, struct trajd_error *error)
 {
     const struct trajd_index *first = plan->options->indexes[0];
@@ -321,7 +410,8 @@ static enum trajd_status name_episodes(struct rewrite_plan *plan, struct trajd_e
     }
     if (!ids_repeat(plan))
         return TRAJD_OK;
-    rewrite_note(plan->options, "episodes of several files have the same names: they are numbered anew, each with the attribute trajd_source");
+    rewrite_note(plan->options, "%s: all are numbered anew, each with the attribute trajd_source",
+                 plan->cut_count ? "parts need names of their own" : "episodes of several files have the same names");
     stem = strlen(plan->episodes[0].id);
     while (stem > 0 && plan->episodes[0].id[stem - 1] >= '0' && plan->episodes[0].id[stem - 1] <= '9')
         stem--;
@@ -360,6 +450,7 @@ static uint64_t digest_plan(const struct rewrite_plan *plan)
         const struct rewrite_dataset *dataset = &plan->datasets[d];
         trajd_digest_add_text(&digest, dataset->path);
         trajd_digest_add_u64(&digest, (uint64_t)dataset->to);
+        trajd_digest_add_u64(&digest, (uint64_t)dataset->max_gap_ns);
         trajd_digest_add_u64(&digest, dataset->is_compressed ? dataset->chunk_rows : 0);
         for (uint32_t l = 0; l < dataset->lane_count; l++) {
             trajd_digest_add_u64(&digest, (uint64_t)dataset->lanes[l].kind);
@@ -386,6 +477,7 @@ static enum trajd_status make_episodes(struct rewrite_plan *plan, struct trajd_e
     for (uint32_t k = 0; k < options->index_count; k++)
         count += options->indexes[k]->episode_count;
     plan->episodes = trajd_arena_alloc(&plan->arena, count * sizeof *plan->episodes);
+    plan->episode_room = (uint32_t)count;
     if (!plan->episodes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %zu episodes", count);
     for (uint32_t k = 0; k < options->index_count; k++)

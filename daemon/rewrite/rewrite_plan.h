@@ -41,8 +41,9 @@ struct rewrite_dataset {
 /* A dataset of one episode of the output. */
 struct rewrite_array {
     uint32_t dataset;
-    int64_t rows;    /* of the source, as its clock counts them */
-    uint64_t offset; /* in the output, of an uncompressed one: from the skeleton */
+    int64_t rows;      /* of the source, as its clock counts them */
+    int64_t first_row; /* before it is a hole: not looked at */
+    uint64_t offset;   /* in the output, of an uncompressed one: from the skeleton */
 };
 
 struct rewrite_episode {
@@ -50,6 +51,8 @@ struct rewrite_episode {
     uint32_t episode; /* of the index */
     const char *id;   /* the output's */
     int64_t begin_ns; /* of the grid, from the episode's origin */
+    int64_t end_ns;   /* of what its streams cover: not before the grid's last step */
+    uint32_t part, part_count; /* of the parts that an episode with holes was cut into; part_count 0: it is whole */
     uint64_t step_count;
     uint32_t array_count;
     struct rewrite_array *arrays;
@@ -63,9 +66,9 @@ struct rewrite_plan {
     uint32_t dataset_count;
     struct rewrite_dataset *datasets;
     uint32_t *const *source_datasets; /* [index_count][dataset_count]: the same dataset in each index; UINT32_MAX: none there */
-    uint32_t episode_count;
+    uint32_t episode_count, episode_room;
     struct rewrite_episode *episodes;
-    uint64_t left_out;
+    uint64_t left_out, cut_count; /* of the inputs' episodes */
     uint64_t step_count, byte_count, duration_ns; /* over all episodes */
     uint64_t chunk_bytes; /* of the frame that names all compressed chunks (writer.h) */
     uint64_t digest; /* of everything that decides the output's bytes beside the rows of the inputs */
@@ -94,6 +97,32 @@ uint64_t rewrite_chunk_count(const struct rewrite_dataset *dataset, uint64_t ste
 
 /* The last of `rows` rows at or before x, or -1. */
 int64_t rewrite_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x);
+
+/* ---- rewrite_cut.c ---- */
+
+/* The stretches of an episode between holes that are longer than its datasets allow, one after the other. */
+struct rewrite_hole {
+    int64_t row; /* the one before it; below 0: there is none any more */
+    int64_t from_ns, to_ns;
+    int64_t first_row; /* behind the last hole that was passed */
+};
+
+struct rewrite_cutter {
+    const struct rewrite_plan *plan;
+    const struct trajd_episode *episode;
+    const struct rewrite_array *arrays;
+    uint32_t array_count;
+    int64_t next_ns, end_ns;
+    bool is_over;
+    struct rewrite_hole *holes; /* [array_count], of the caller */
+};
+
+/* The episode's arrays between begin and end, both included. */
+void rewrite_cutter_begin(struct rewrite_cutter *cutter, int64_t begin_ns, int64_t end_ns);
+/* The next stretch, both ends included; holes[a].first_row is where array a begins to be looked at. False: there is none any more. */
+bool rewrite_cutter_next(struct rewrite_cutter *cutter, int64_t *begin_ns, int64_t *end_ns);
+/* Which part of which episode it is, with the rows of each clock, as JSON: malloc'd; "" of a whole one; NULL: no memory. */
+char *rewrite_part_text(const struct rewrite_plan *plan, const struct rewrite_episode *made);
 
 /* ---- between rewrite_plan.c and rewrite_choose.c ---- */
 

@@ -184,8 +184,8 @@ static void find_rows(const struct rewrite_dataset *dataset, const struct trajd_
             const int64_t row = rewrite_row_at(clock, rows, first - dataset->lanes[l].window_ns) + 1;
             part->row_begin = row < part->row_begin ? row : part->row_begin;
         }
-    if (part->row_begin < 0)
-        part->row_begin = 0;
+    if (part->row_begin < part->array->first_row)
+        part->row_begin = part->array->first_row;
     part->row_end = end < rows ? end : rows;
 }
 

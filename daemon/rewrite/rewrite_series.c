@@ -230,6 +230,7 @@ enum trajd_status rewrite_series_read(const struct rewrite_series_options *optio
     enum trajd_status status;
 
     rule.stream = options->stream;
+    rule.max_gap_ns = INT64_MAX; /* in one piece: holes are to be seen */
     *series = NULL;
     status = rewrite_plan_make(&rewrite, &m.plan, error);
     if (!status)

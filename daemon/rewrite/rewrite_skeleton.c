@@ -258,6 +258,16 @@ static void put_label(struct child *child, const struct trajd_index *index, cons
     trajd_bytes_add_text(&child->frame, label);
 }
 
+static void put_part(struct child *child, const struct rewrite_episode *made)
+{
+    char *text = rewrite_part_text(child->plan, made);
+
+    child->frame.failed = child->frame.failed || !text;
+    if (text)
+        trajd_bytes_add_text(&child->frame, text);
+    free(text);
+}
+
 /* Whether a dataset is a stream, taken or not, or times: its absence from the output is no surprise. */
 static bool is_known(const struct trajd_index *index, uint32_t dataset)
 {
@@ -341,6 +351,7 @@ static enum trajd_status send_episode(struct child *child, const struct rewrite_
     rewrite_episode_path(index, made->id, path, sizeof path);
     trajd_bytes_add_text(&child->frame, path);
     put_label(child, index, episode);
+    put_part(child, made);
     trajd_bytes_add_u64(&child->frame, made->step_count);
     put_known(child, index, episode);
     put_datasets(child, made);

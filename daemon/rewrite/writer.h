@@ -6,7 +6,7 @@
  *     OUTPUT   the new file's descriptor. Answer: READY, once the file is begun and the sandbox stands
  *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first. What stands beside the episodes is copied from the first.
  *                  Answer: READY
- *     EPISODE  text source, target, label; u64 steps; u32 n, text known[n]; u32 n, u64 row_counts[n]; u32 n, dataset[n]; u32 n, start[n]
+ *     EPISODE  text source, target, label, part; u64 steps; u32 n, text known[n]; u32 n, u64 row_counts[n]; u32 n, dataset[n]; u32 n, start[n]
  *                  dataset := text path, u8 dtype, u8 rank, u64 shape[rank], u64 chunk[rank], u8 level     chunk[0] 0: contiguous
  *                  start   := text path, i64 ns, u8 unit
  *              Answer: OFFSETS, u64[n of datasets]: where their rows go in the file; UINT64_MAX for one in chunks

@@ -15,6 +15,7 @@ struct episode {
     uint32_t known_count, row_count_count;
     uint32_t group_count; /* made below it so far: links that lead back up make them without an end */
     char source[TRAJD_WRITER_PATH_SIZE], target[TRAJD_WRITER_PATH_SIZE], label[TRAJD_WRITER_PATH_SIZE];
+    char part[TRAJD_WRITER_PATH_SIZE]; /* "": it is whole */
     hid_t from, to;
 };
 
@@ -326,6 +327,8 @@ static bool fill_episode(struct episode *episode, struct trajd_writer_frame *fra
         ok = copy_folder(episode, episode->from, episode->to, "", 0) || trajd_writer_fail(episode->label);
         trajd_writer_set_count(episode->to, "num_samples", steps);
         trajd_writer_set_text(episode->to, "trajd_source", episode->label, true);
+        if (*episode->part)
+            trajd_writer_set_text(episode->to, "trajd_part", episode->part, true);
     }
     ok = ok && trajd_indexer_send(TRAJD_WRITER_OFFSETS, offsets, count * sizeof *offsets);
     free(offsets);
@@ -341,6 +344,7 @@ bool trajd_writer_episode(struct trajd_writer *writer, struct trajd_writer_frame
     trajd_writer_text(frame, episode.source, sizeof episode.source);
     trajd_writer_text(frame, episode.target, sizeof episode.target);
     trajd_writer_text(frame, episode.label, sizeof episode.label);
+    trajd_writer_text(frame, episode.part, sizeof episode.part);
     steps = trajd_writer_u64(frame);
     episode.known_count = trajd_writer_u32(frame);
     episode.known = *frame;

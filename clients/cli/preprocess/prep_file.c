@@ -230,6 +230,7 @@ static enum trajd_status resample(struct passage *p, const struct trajd_index *i
     }
     p->record.episodes = report.episodes_written + report.episodes_resumed;
     p->record.left_out = report.episodes_left_out;
+    p->record.cut = report.episodes_cut;
     trajd_rewrite_report_clear(&report);
     return judge(p, status);
 }

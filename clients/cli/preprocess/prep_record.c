@@ -32,7 +32,8 @@ void prep_record_write(const struct prep_record *record, FILE *out)
     trajd_json_text(out, record->layout);
     fprintf(out, ", \"rate_hz\": %.17g, \"trajd\": \"%s\",\n", record->rate_hz, TRAJD_VERSION);
     if (!record->is_refused)
-        fprintf(out, " \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64 ",\n", record->episodes, record->left_out);
+        fprintf(out, " \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64 ", \"cut\": %" PRIu64 ",\n", record->episodes, record->left_out,
+                record->cut);
     fprintf(out, " \"finding_count\": %" PRIu64 ",\n \"findings\": [%s],\n \"notes\": [%s]}\n", record->finding_count,
             record->findings ? record->findings : "", record->notes ? record->notes : "");
 }

@@ -26,7 +26,7 @@ struct prep_record {
     const char *reason;                  /* why it was refused */
     const char *layout;
     double rate_hz;
-    uint64_t episodes, left_out;
+    uint64_t episodes, left_out, cut;    /* of the output; of the source that gave none, or parts */
     uint64_t finding_count;
     const char *findings, *notes;        /* inside of JSON arrays; may be NULL */
 };

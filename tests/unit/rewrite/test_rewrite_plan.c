@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/rewrite/rewrite_rows.h"
@@ -238,7 +239,8 @@ static void rules_are_checked(void **state)
         {{.stream = NULL, .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_BF16}, TRAJD_ERR_UNSUPPORTED, "bfloat16"},
         {{.stream = "pos", .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_F32}, TRAJD_OK, NULL},
         {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 78000000}, TRAJD_OK, NULL},
-        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 77999999}, TRAJD_ERR_DATA, "no episode is left"},
+        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 77999999}, TRAJD_OK, NULL},
+        {{.stream = NULL, .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 1}, TRAJD_ERR_DATA, "no episode is left"},
         {{.stream = "quat", .kind = TRAJD_KIND_SLERP_XYZW, .layout_order = true}, TRAJD_OK, NULL},
     };
     struct hand hand;
@@ -261,6 +263,60 @@ static void rules_are_checked(void **state)
             assert_int_equal(plan.streams[1].to, TRAJD_F32);
         rewrite_plan_clear(&plan);
     }
+    trajd_layout_destroy(&hand.layout);
+}
+
+/* joints at 30, 41, 119, 170 ms. */
+static void episodes_are_cut_at_holes(void **state)
+{
+    const struct trajd_rewrite_rule rules[] = {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 77999999}};
+    struct hand hand;
+    const struct trajd_index *indexes[] = {&hand.index};
+    struct trajd_rewrite_options options = options_of(indexes, 100, 1);
+    struct rewrite_plan plan;
+    struct trajd_error error;
+    uint64_t whole_digest;
+    char *text;
+
+    (void)state;
+    set_up(&hand);
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    whole_digest = plan.digest;
+    text = rewrite_part_text(&plan, &plan.episodes[1]);
+    assert_string_equal(text, "");
+    free(text);
+    rewrite_plan_clear(&plan);
+    options.rules = rules;
+    options.rule_count = 1;
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(plan.episode_count, 4);
+    assert_int_equal(plan.cut_count, 2);
+    assert_int_equal(plan.left_out, 0);
+    assert_true(plan.digest != whole_digest);
+    for (uint32_t e = 0; e < 4; e++) {
+        const struct rewrite_episode *made = &plan.episodes[e];
+        const char *const names[] = {"demo_0", "demo_1", "demo_2", "demo_3"};
+        assert_string_equal(made->id, names[e]);
+        assert_int_equal(made->episode, e / 2);
+        assert_int_equal(made->part, e % 2);
+        assert_int_equal(made->part_count, 2);
+        assert_int_equal(made->begin_ns, e % 2 ? 119000000 : 30000000);
+        assert_int_equal(made->step_count, e % 2 ? 6 : 2);
+        for (uint32_t a = 0; a < made->array_count; a++)
+            assert_int_equal(made->arrays[a].first_row, e % 2 && plan.datasets[made->arrays[a].dataset].clock == 1 ? 2 : 0);
+    }
+    assert_int_equal(plan.step_count, 16);
+    text = rewrite_part_text(&plan, &plan.episodes[3]);
+    assert_string_equal(text, "{\"episode\": \"demo_7\", \"part\": 1, \"parts\": 2, \"ns\": [119000000, 170000000], "
+                              "\"rows\": {\"slow\": [3, 4], \"arm\": [2, 4]}}");
+    free(text);
+    rewrite_plan_clear(&plan);
+    options.rate = (struct trajd_rate){30, 1}; /* the part before the hole has one step: what is left keeps its name */
+    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(plan.episode_count, 2);
+    assert_string_equal(plan.episodes[1].id, "demo_7");
+    assert_int_equal(plan.episodes[1].part_count, 1);
+    rewrite_plan_clear(&plan);
     trajd_layout_destroy(&hand.layout);
 }
 
@@ -365,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_grid_is_what_all_streams_cover), cmocka_unit_test(columns_belong_to_their_streams),
         cmocka_unit_test(rules_are_checked),                  cmocka_unit_test(rates_and_episodes_are_checked),
+        cmocka_unit_test(episodes_are_cut_at_holes),
         cmocka_unit_test(episodes_of_other_rows_are_left_out), cmocka_unit_test(chunks_are_as_many_as_can_be_named),
         cmocka_unit_test(pieces_cover_everything_once),       cmocka_unit_test(rows_are_found_like_their_times),
     };

@@ -1,0 +1,138 @@
+"""trajctl resample --max-gap: an episode is cut where its rows are too far apart; each part against numpy on the part's own rows."""
+import json
+import pathlib
+import signal
+import subprocess
+
+import h5py
+import numpy as np
+import pytest
+
+from conftest import wait_for
+from test_resample_cli import TRAJCTL, fast_path, linear, resample  # noqa: F401 (fast_path is a fixture)
+
+LAYOUT = """
+layout: gaps
+episodes: {files: "*.hdf5", groups: /data/demo_*}
+filter: /mask/{key}
+clocks: {arm: {path: t, unit: ns}, hand: {path: ht, unit: ns}}
+streams:
+  pose: {path: pose, clock: arm, kind: linear}
+  wrench: {path: wrench, clock: arm, kind: mean}
+  grip: {path: grip, clock: hand, kind: previous}
+"""
+MS = 10**6
+
+
+def stamps_of(count, holes, seed, step_ms=10):
+    """Rows `step_ms` apart with some jitter; behind row r of `holes` that many ms more."""
+    steps = np.full(count, step_ms * MS) + np.random.default_rng(seed).integers(-MS, MS, count)
+    for row, ms in holes.items():
+        steps[row + 1] += ms * MS
+    return 10**18 + np.cumsum(steps)
+
+
+def write(path, episodes, rows=400):
+    random = np.random.default_rng(7)
+    with h5py.File(path, "w") as file:
+        for name, holes in episodes.items():
+            group = file.create_group(f"data/{name}")
+            t, seed = stamps_of(rows, holes, len(name) + len(holes)), int(name[5:])
+            group["t"], group["ht"] = t, np.arange(t[0] - 5 * MS, t[-1] + 40 * MS, 37 * MS)
+            group["pose"], group["wrench"] = random.normal(size=(rows, 3)), random.normal(size=(rows, 6)).astype(np.float32)
+            group["grip"] = np.arange(len(group["ht"]), dtype=np.int32)[:, None] + 1000 * seed
+            group["table"] = np.arange(3)
+            group.attrs["num_samples"] = rows
+        file["mask/train"] = np.array([name.encode() for name in list(episodes)[1:]])
+        file["data"].attrs["total"] = rows * len(episodes)
+
+
+@pytest.fixture(scope="module")
+def gaps(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gaps")
+    (folder / "gaps.yaml").write_text(LAYOUT)
+    write(folder / "in.hdf5", {"demo_2": {}, "demo_5": {100: 500}, "demo_11": {50: 300, 51: 300, 200: 900}})
+    return folder
+
+
+# demo_11's row 51 stands alone between two holes: a single step is no part
+PARTS = [("demo_2", 0, 400), ("demo_5", 0, 101), ("demo_5", 101, 400), ("demo_11", 0, 51), ("demo_11", 52, 201), ("demo_11", 201, 400)]
+
+
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_parts(tmp_path, gaps, compress):
+    out = tmp_path / "out.hdf5"
+    done = resample(gaps / "in.hdf5", "-o", out, "--rate", 50, "--layout", gaps / "gaps.yaml", "--max-gap", "pose=200ms", "--window", "2s",
+                    "--compress", compress)
+    assert "2 were cut into parts" in done.stdout and "demo_5: cut at holes into 2 parts" in done.stderr
+    assert "demo_11: cut at holes into 3 parts, 1 of a single step left out" in done.stderr and "numbered anew" in done.stderr
+    with h5py.File(gaps / "in.hdf5") as source, h5py.File(out) as made:
+        assert sorted(made["data"]) == [f"demo_{i}" for i in range(len(PARTS))]
+        total = 0
+        for i, (name, first, last) in enumerate(PARTS):
+            was, group = source["data"][name], made["data"][f"demo_{i}"]
+            t, at = was["t"][first:last], group["t"][...]
+            assert at[0] == t[0] and t[-1] - 20 * MS < at[-1] <= t[-1] and np.array_equal(at, at[0] + np.arange(len(at)) * 20 * MS)
+            assert np.allclose(group["pose"], linear(t, was["pose"][first:last], at), atol=1e-9)
+            for step, x in enumerate(at):  # what lies before the hole is not averaged
+                rows = was["wrench"][first:last][(t > x - 2 * 10**9) & (t <= x)]
+                assert np.allclose(group["wrench"][step], rows.mean(axis=0), atol=1e-5)
+            ht = was["ht"][...]
+            assert np.array_equal(group["grip"][:, 0], was["grip"][:, 0][np.searchsorted(ht, at, side="right") - 1])
+            assert group.attrs["num_samples"] == len(at) and group.attrs["trajd_source"] == f"in.hdf5:{name}"
+            assert np.array_equal(group["table"], np.arange(3))
+            assert ("trajd_part" in group.attrs) == (name != "demo_2")
+            if name != "demo_2":
+                part = json.loads(group.attrs["trajd_part"])
+                its = [p for p in PARTS if p[0] == name]
+                assert part["episode"] == name and part["part"] == its.index((name, first, last)) and part["parts"] == len(its)
+                assert part["rows"]["arm"] == [first, last] and part["ns"] == [t[0], t[-1]]
+                assert part["rows"]["hand"] == [int(np.searchsorted(ht, t[0])), int(np.searchsorted(ht, t[-1], side="right"))]
+            total += len(at)
+        assert made["data"].attrs["total"] == total
+        assert [key.decode() for key in made["mask/train"]] == ["demo_1", "demo_2", "demo_3", "demo_4", "demo_5"]
+
+
+def test_what_is_chosen_is_the_input(tmp_path, gaps):
+    """--episodes and --filter speak of the input's episodes; one that gives a single part keeps its name."""
+    common = ["--rate", 50, "--layout", gaps / "gaps.yaml", "--max-gap", "200ms", "--json"]
+    done = resample(gaps / "in.hdf5", "--dry-run", *common, "--filter", "train")
+    plan = next(json.loads(line) for line in done.stdout.splitlines() if '"plan"' in line)
+    assert (plan["episodes"], plan["cut"], plan["left_out"]) == (5, 2, 0)
+    write(tmp_path / "one.hdf5", {"demo_2": {}, "demo_40": {0: 300}})
+    resample(tmp_path / "one.hdf5", "-o", tmp_path / "out.hdf5", *common)
+    with h5py.File(tmp_path / "out.hdf5") as made:
+        assert sorted(made["data"]) == ["demo_2", "demo_40"]
+        assert json.loads(made["data/demo_40"].attrs["trajd_part"])["rows"]["arm"] == [1, 400]
+    resample(gaps / "in.hdf5", "-o", tmp_path / "five.hdf5", *common, "--episodes", "demo_5")
+    with h5py.File(tmp_path / "five.hdf5") as made:
+        assert sorted(made["data"]) == ["demo_0", "demo_1"]
+
+
+def test_a_layout_of_one_episode_a_file_has_no_parts(tmp_path, gaps):
+    (tmp_path / "one.yaml").write_text(LAYOUT.replace("demo_*", "demo_5"))
+    common = [gaps / "in.hdf5", "-o", tmp_path / "out.hdf5", "--rate", 50, "--layout", tmp_path / "one.yaml"]
+    done = resample(*common, "--max-gap", "200ms", check=False)
+    assert done.returncode == 1 and "no place for its parts" in done.stderr and "after row 100" in done.stderr
+    resample(*common)
+
+
+def test_killed_and_resumed(fast_path, gaps):  # noqa: F811
+    """The parts of an episode are episodes of the journal, too."""
+    path, out, whole = fast_path / "in.hdf5", fast_path / "out.hdf5", fast_path / "whole.hdf5"
+    write(path, {f"demo_{i}": {3000: 900, 30000: 900} for i in range(12)}, rows=60000)
+    options = [path, "--rate", 400, "--layout", gaps / "gaps.yaml", "--max-gap", "pose=200ms", "--threads", 1]
+    resample(*options, "-o", whole)
+    journal = pathlib.Path(f"{out}.partial.journal")
+    head = 8 * (5 + 5 * 36 + 1)
+    for _ in range(10):
+        process = subprocess.Popen([TRAJCTL, "resample", *map(str, options), "-o", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size > head), 60, "an episode")
+        process.send_signal(signal.SIGKILL)
+        if process.wait(60):
+            break
+        out.unlink()
+    done = resample(*options, "-o", out, "--resume", "--json")
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert last["episodes_resumed"] > 0 and last["episodes_resumed"] + last["episodes_written"] == 36
+    assert out.read_bytes() == whole.read_bytes()
