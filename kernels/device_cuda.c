@@ -231,8 +231,10 @@ enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t s
 enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
                                           struct trajd_device_stream *stream, struct trajd_error *error)
 {
-    cudaError_t code = cudaMemsetAsync(memory, byte, size_bytes, stream->handle);
+    cudaError_t code = cudaSetDevice(stream->device_index); /* unlike copies it is refused on another GPU's stream */
 
+    if (code == cudaSuccess)
+        code = cudaMemsetAsync(memory, byte, size_bytes, stream->handle);
     return code == cudaSuccess ? TRAJD_OK : fail(error, code, "filling device memory");
 }
 

@@ -191,7 +191,8 @@ static void let_go(struct trajd_batch *batch, bool leaves)
     pthread_mutex_unlock(&client->state);
     if (is_kept)
         return;
-    trajd_leaving_await(batch);
+    if (!trajd_leaving_await(batch))
+        trajd_mapping_hold(batch->mapping); /* for good: what was captured names it */
     trajd_batch_free(batch);
 }
 

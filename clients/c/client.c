@@ -38,7 +38,7 @@ void trajd_client_notify(struct trajd_client *client)
 {
     uint64_t count;
     bool readable = client->queue_count > 0 || client->ended || client->over ||
-                    (client->info.credit > 0 && client->held_count >= client->info.credit);
+                    (client->info.credit > 0 && client->held_count - trajd_leaving_count(client) >= client->info.credit);
     if (!client->notify_wanted || readable == client->notified)
         return;
     client->notified = readable;

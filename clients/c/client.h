@@ -55,9 +55,12 @@ struct trajd_batch {
     bool left; /* its epoch was left by an OPEN since: DONE can no longer be said */
     bool abandoned; /* on a GPU: nothing is said of it when its streams have passed */
     uint32_t held_index;
-    uint32_t stream_count, event_count; /* on a GPU: streams that read it; events behind their work, once it is released */
+    uint32_t stream_count; /* on a GPU: streams that read it, once it is released those that are not known to have passed */
     uintptr_t streams[TRAJD_BATCH_MAX_STREAMS];
-    void *events[TRAJD_BATCH_MAX_STREAMS];
+    void *events[TRAJD_BATCH_MAX_STREAMS]; /* behind their work, once it is released; NULL: not to be had yet */
+    pthread_t named_by; /* the default stream of a thread: whose */
+    bool is_deaf;       /* one of them takes no event: only the whole context tells */
+    bool is_settled;    /* the context is asked right now */
     struct trajd_batch *next_leaving;
     struct trajd_batch_info info;
     struct trajd_tensor tensors[]; /* as the schema, for the rows of this batch */
@@ -220,8 +223,11 @@ void trajd_client_wake_sender(struct trajd_client *client);
 bool trajd_batch_mark(struct trajd_batch *batch); /* events behind its streams' work; false: nothing is to be waited for */
 void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch); /* `state` is held */
 bool trajd_leaving_collect(struct trajd_client *client); /* gives back what its streams have passed; true if some is left */
+void trajd_leaving_settle(struct trajd_client *client);  /* waits for the context of one that is deaf */
+uint32_t trajd_leaving_count(const struct trajd_client *client); /* of those that credit counts; `state` is held */
 
-void trajd_leaving_await(struct trajd_batch *batch);  /* marked, of a client that is finished: until its streams have passed */
+/* Marked, of a client that is finished: until its streams have passed. False: that cannot be known, as a graph is being captured. */
+bool trajd_leaving_await(struct trajd_batch *batch);
 void trajd_leaving_end(struct trajd_client *client);  /* the session's end: waits for what leaves */
 
 /* keeper.c */

@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* The driver's ABI (cuda.h of the toolkit; stable since CUDA 10.1, `_v2` since 3.2 and 11.4). */
-enum { SUCCESS = 0, ERROR_NOT_READY = 600, EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, HANDLE_SIZE = 64, CAPTURE_RELAXED = 2 };
+enum { SUCCESS = 0, ERROR_NOT_READY = 600, EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, HANDLE_SIZE = 64, CAPTURE_RELAXED = 2, CAPTURE_NONE = 0,
+       ERROR_FIRST_OF_CAPTURE = 900, ERROR_LAST_OF_CAPTURE = 908 };
 typedef int result;
 typedef int device;
 typedef void *context, *event, *stream;
@@ -33,6 +34,9 @@ static struct driver {
     result (*exchange_capture_mode)(int *mode);
     result (*ipc_open)(pointer *pointer, struct ipc_handle handle, unsigned flags);
     result (*ipc_close)(pointer pointer);
+    result (*get_range)(pointer *base, size_t *size_bytes, pointer pointer);
+    result (*is_capturing)(stream stream, int *state);
+    result (*synchronize)(void);
     result (*copy_to_host)(void *to, pointer from, size_t size_bytes);
     result (*event_create)(event *event, unsigned flags);
     result (*event_record)(event event, stream stream);
@@ -66,6 +70,9 @@ static void load(void)
         {"cuThreadExchangeStreamCaptureMode", (void **)&driver.exchange_capture_mode},
         {"cuIpcOpenMemHandle_v2", (void **)&driver.ipc_open},
         {"cuIpcCloseMemHandle", (void **)&driver.ipc_close},
+        {"cuMemGetAddressRange_v2", (void **)&driver.get_range},
+        {"cuStreamIsCapturing", (void **)&driver.is_capturing},
+        {"cuCtxSynchronize", (void **)&driver.synchronize},
         {"cuMemcpyDtoH_v2", (void **)&driver.copy_to_host},
         {"cuEventCreate", (void **)&driver.event_create},
         {"cuEventRecord", (void **)&driver.event_record},
@@ -258,36 +265,100 @@ enum trajd_status trajd_cuda_read(const struct trajd_cuda *cuda, void *to, const
     return code == SUCCESS ? TRAJD_OK : fail(error, code, "reading the daemon's memory");
 }
 
-void *trajd_cuda_mark(const struct trajd_cuda *cuda, void *again, uintptr_t on)
+enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const void *memory, uint64_t offset_bytes, uint64_t size_bytes,
+                                          struct trajd_error *error)
 {
-    event marked = again;
+    pointer base = 0, opened = (uintptr_t)memory;
+    size_t length = 0;
+    unsigned char last;
     int mode;
-    if (enter(cuda, &mode) != SUCCESS)
-        return NULL;
-    if (marked == NULL && driver.event_create(&marked, EVENT_DISABLE_TIMING) != SUCCESS)
-        marked = NULL;
-    if (marked != NULL && driver.event_record(marked, (stream)on) != SUCCESS) {
-        driver.event_destroy(marked);
-        marked = NULL;
-    }
+    uint64_t end_bytes;
+    if (__builtin_add_overflow(offset_bytes, size_bytes, &end_bytes) || end_bytes > INT64_MAX)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "GPU: a ring that no memory holds");
+    result code = enter(cuda, &mode);
+    if (code != SUCCESS)
+        return fail(error, code, "entering its context");
+    code = driver.get_range(&base, &length, opened);
     leave(mode);
-    return marked;
+    if (code != SUCCESS)
+        return trajd_cuda_read(cuda, &last, (const unsigned char *)memory + end_bytes - 1, 1, error);
+    if (base > opened || opened - base > length || length - (opened - base) < end_bytes)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "GPU: the daemon's memory has %llu bytes, not the %llu that were told",
+                               (unsigned long long)length, (unsigned long long)end_bytes);
+    return TRAJD_OK;
 }
 
-bool trajd_cuda_has_passed(const struct trajd_cuda *cuda, void *marked)
+/* ---- what streams have passed ---- */
+
+static bool is_of_capture(result code)
+{
+    return code >= ERROR_FIRST_OF_CAPTURE && code <= ERROR_LAST_OF_CAPTURE;
+}
+
+/* A stream of which that cannot be told is not captured: the event tells what is wrong with it. */
+static bool is_captured(uintptr_t on)
+{
+    int state = CAPTURE_NONE;
+    const result code = driver.is_capturing((stream)on, &state);
+    return is_of_capture(code) || (code == SUCCESS && state != CAPTURE_NONE);
+}
+
+/* A capture may begin at any time in another thread: an event that may have become part of it is none of ours. */
+static enum trajd_cuda_answer mark_entered(event *marked, uintptr_t on)
+{
+    if (is_captured(on))
+        return TRAJD_CUDA_CAPTURED;
+    if (*marked == NULL && driver.event_create(marked, EVENT_DISABLE_TIMING) != SUCCESS) {
+        *marked = NULL;
+        return TRAJD_CUDA_DEAF;
+    }
+    const result code = driver.event_record(*marked, (stream)on);
+    if (code != SUCCESS)
+        return is_of_capture(code) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_DEAF;
+    return is_captured(on) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_NOT_YET;
+}
+
+enum trajd_cuda_answer trajd_cuda_mark(const struct trajd_cuda *cuda, void **marked, uintptr_t on)
 {
     int mode;
     if (enter(cuda, &mode) != SUCCESS)
-        return true;
-    result code = driver.event_query(marked);
+        return TRAJD_CUDA_PASSED;
+    const enum trajd_cuda_answer answer = mark_entered(marked, on);
+    if (answer != TRAJD_CUDA_NOT_YET && *marked != NULL) {
+        driver.event_destroy(*marked);
+        *marked = NULL;
+    }
     leave(mode);
-    return code != ERROR_NOT_READY;
+    return answer;
+}
+
+enum trajd_cuda_answer trajd_cuda_ask(const struct trajd_cuda *cuda, void *marked)
+{
+    int mode;
+    if (enter(cuda, &mode) != SUCCESS)
+        return TRAJD_CUDA_PASSED;
+    const result code = driver.event_query(marked);
+    leave(mode);
+    return code == SUCCESS           ? TRAJD_CUDA_PASSED
+           : code == ERROR_NOT_READY ? TRAJD_CUDA_NOT_YET
+           : is_of_capture(code)     ? TRAJD_CUDA_CAPTURED
+                                     : TRAJD_CUDA_DEAF;
+}
+
+enum trajd_cuda_answer trajd_cuda_await_all(const struct trajd_cuda *cuda)
+{
+    int mode;
+    if (enter(cuda, &mode) != SUCCESS)
+        return TRAJD_CUDA_PASSED;
+    const result code = driver.synchronize(); /* another error than of a capture is that of work, which has ended so */
+    leave(mode);
+    return is_of_capture(code) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_PASSED;
 }
 
 void trajd_cuda_forget(const struct trajd_cuda *cuda, void *marked)
 {
     int mode;
-    if (enter(cuda, &mode) != SUCCESS)
+    if (marked == NULL || enter(cuda, &mode) != SUCCESS)
         return;
     driver.event_destroy(marked);
     leave(mode);

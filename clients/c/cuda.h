@@ -27,14 +27,27 @@ int trajd_cuda_ordinal(const struct trajd_cuda *cuda);
 enum trajd_status trajd_cuda_map(const struct trajd_cuda *cuda, const void *handle, size_t handle_size_bytes, void **memory,
                                  struct trajd_error *error);
 void trajd_cuda_unmap(const struct trajd_cuda *cuda, void *memory);
+/* Whether all of [offset_bytes, offset_bytes + size_bytes) of what was mapped is there: by the allocation's length, and where the driver does
+ * not tell it by reading the last byte. TRAJD_ERR_PROTOCOL: it is not. */
+enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const void *memory, uint64_t offset_bytes, uint64_t size_bytes,
+                                          struct trajd_error *error);
 /* To host memory; waits. */
 enum trajd_status trajd_cuda_read(const struct trajd_cuda *cuda, void *to, const void *from, size_t size_bytes,
                                   struct trajd_error *error);
 
-/* An event behind what the stream has been given so far; NULL: it could not be recorded. `event`: one to record again, or NULL for a new one. */
-void *trajd_cuda_mark(const struct trajd_cuda *cuda, void *event, uintptr_t stream);
-/* Also true after an error of the GPU: then nothing of this context runs any more. */
-bool trajd_cuda_has_passed(const struct trajd_cuda *cuda, void *event);
+enum trajd_cuda_answer {
+    TRAJD_CUDA_PASSED,  /* or the context is no more, and nothing of it runs */
+    TRAJD_CUDA_NOT_YET,
+    TRAJD_CUDA_CAPTURED, /* nobody can know before the graph that is captured there is ended: asking the stream would spoil it */
+    TRAJD_CUDA_DEAF,     /* no event can be had, or it tells an error: only trajd_cuda_await_all knows */
+};
+/* Records *event behind what the stream has been given so far; *event NULL: a new one is made. NOT_YET: done; else *event is NULL. */
+enum trajd_cuda_answer trajd_cuda_mark(const struct trajd_cuda *cuda, void **event, uintptr_t stream);
+/* CAPTURED: it was recorded into a graph: forget it, and mark again. */
+enum trajd_cuda_answer trajd_cuda_ask(const struct trajd_cuda *cuda, void *event);
+/* Waits for everything that this process has given the GPU. PASSED, or CAPTURED: it cannot be asked now. */
+enum trajd_cuda_answer trajd_cuda_await_all(const struct trajd_cuda *cuda);
+/* NULL is fine. */
 void trajd_cuda_forget(const struct trajd_cuda *cuda, void *event);
 
 #endif

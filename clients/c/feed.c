@@ -303,10 +303,11 @@ static enum trajd_status judge(struct trajd_client *client, struct trajd_error *
     return TRAJD_OK;
 }
 
+/* By the caller: what streams still read goes back without its doing. */
 static uint32_t count_held(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    uint32_t count = client->held_count;
+    uint32_t count = client->held_count - trajd_leaving_count(client);
     pthread_mutex_unlock(&client->state);
     return count;
 }

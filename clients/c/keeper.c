@@ -48,6 +48,8 @@ void *trajd_keeper_run(void *context)
         if (napping)
             nap(client);
         const bool leaving = trajd_leaving_collect(client);
+        if (leaving)
+            trajd_leaving_settle(client);
         bool baton = pthread_mutex_trylock(&client->pump) == 0;
         if (baton)
             trajd_session_turn(client);

@@ -6,6 +6,16 @@
 #include "clients/c/client.h"
 
 #define NAP_NS 50000
+#define DEFAULT_OF_THREAD 2 /* CU_STREAM_PER_THREAD: another stream in every thread */
+
+/* That stream can only be asked about in the thread whose it is; of two threads' it can not be said which. */
+static void name_thread(struct trajd_batch *batch, bool is_new)
+{
+    if (is_new)
+        batch->named_by = pthread_self();
+    else if (!pthread_equal(batch->named_by, pthread_self()))
+        batch->is_deaf = true;
+}
 
 enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t stream, struct trajd_error *error)
 {
@@ -17,10 +27,13 @@ enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t st
     uint32_t known = 0;
     while (known < batch->stream_count && batch->streams[known] != stream)
         known++;
+    const bool is_new = known == batch->stream_count;
     if (known == TRAJD_BATCH_MAX_STREAMS)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a batch is used on %u streams already", TRAJD_BATCH_MAX_STREAMS);
-    else if (known == batch->stream_count)
+    else if (is_new)
         batch->streams[batch->stream_count++] = stream;
+    if (status == TRAJD_OK && stream == DEFAULT_OF_THREAD)
+        name_thread(batch, is_new);
     pthread_mutex_unlock(&client->state);
     return status;
 }
@@ -36,16 +49,34 @@ enum trajd_status trajd_gpu_uuid(int ordinal, char uuid[48], struct trajd_error 
     return trajd_cuda_uuid(ordinal, uuid, error != NULL ? error : &own);
 }
 
-/* A stream that takes no event takes no kernel either: its context is gone. */
+/* One stream of those that are left, asked for as far as it is known. */
+static enum trajd_cuda_answer ask(struct trajd_batch *batch, uint32_t i)
+{
+    const struct trajd_cuda *gpu = batch->mapping->gpu;
+    if (batch->streams[i] == DEFAULT_OF_THREAD && batch->events[i] == NULL && !pthread_equal(batch->named_by, pthread_self()))
+        return TRAJD_CUDA_DEAF;
+    if (batch->events[i] == NULL)
+        return trajd_cuda_mark(gpu, &batch->events[i], batch->streams[i]);
+    const enum trajd_cuda_answer answer = trajd_cuda_ask(gpu, batch->events[i]);
+    if (answer != TRAJD_CUDA_NOT_YET) {
+        trajd_cuda_forget(gpu, batch->events[i]);
+        batch->events[i] = NULL;
+    }
+    return answer;
+}
+
 bool trajd_batch_mark(struct trajd_batch *batch)
 {
-    const struct trajd_cuda *gpu = batch->mapping != NULL ? batch->mapping->gpu : NULL;
-    for (uint32_t i = 0; gpu != NULL && i < batch->stream_count; i++) {
-        void *event = trajd_cuda_mark(gpu, NULL, batch->streams[i]);
-        if (event != NULL)
-            batch->events[batch->event_count++] = event;
+    for (uint32_t i = batch->stream_count; i-- > 0;) {
+        const enum trajd_cuda_answer answer = ask(batch, i);
+        batch->is_deaf = batch->is_deaf || answer == TRAJD_CUDA_DEAF;
+        if (answer != TRAJD_CUDA_PASSED)
+            continue;
+        batch->stream_count--;
+        batch->streams[i] = batch->streams[batch->stream_count];
+        batch->events[i] = batch->events[batch->stream_count];
     }
-    return batch->event_count > 0;
+    return batch->stream_count > 0;
 }
 
 void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch)
@@ -53,20 +84,28 @@ void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch)
     batch->next_leaving = NULL;
     *client->leaving_end = batch;
     client->leaving_end = &batch->next_leaving;
+    trajd_client_notify(client);
     trajd_client_kick(client->keeper_fd);
 }
 
 static bool has_passed(struct trajd_batch *batch)
 {
-    while (batch->event_count > 0) {
-        const struct trajd_cuda *gpu = batch->mapping->gpu;
-        void *event = batch->events[batch->event_count - 1];
-        if (!trajd_cuda_has_passed(gpu, event))
+    while (!batch->is_deaf && batch->stream_count > 0) {
+        const enum trajd_cuda_answer answer = ask(batch, batch->stream_count - 1);
+        batch->is_deaf = answer == TRAJD_CUDA_DEAF;
+        if (answer != TRAJD_CUDA_PASSED)
             return false;
-        trajd_cuda_forget(gpu, event);
-        batch->event_count--;
+        batch->stream_count--;
     }
-    return true;
+    return batch->stream_count == 0;
+}
+
+/* The context has passed all that its streams were given. */
+static void settle(struct trajd_batch *batch)
+{
+    while (batch->stream_count > 0)
+        trajd_cuda_forget(batch->mapping->gpu, batch->events[--batch->stream_count]);
+    batch->is_deaf = false;
 }
 
 static void nap(void)
@@ -75,10 +114,54 @@ static void nap(void)
     nanosleep(&pause, NULL);
 }
 
-void trajd_leaving_await(struct trajd_batch *batch)
+static bool is_captured(struct trajd_batch *batch)
 {
-    while (!has_passed(batch))
+    for (uint32_t i = 0; i < batch->stream_count; i++)
+        if (batch->events[i] == NULL && ask(batch, i) == TRAJD_CUDA_CAPTURED)
+            return true;
+    return false;
+}
+
+/* Whoever releases may be who captures, and would wait for itself. */
+bool trajd_leaving_await(struct trajd_batch *batch)
+{
+    while (!has_passed(batch)) {
+        if (batch->is_deaf && trajd_cuda_await_all(batch->mapping->gpu) == TRAJD_CUDA_PASSED) {
+            settle(batch);
+        } else if (batch->is_deaf || is_captured(batch)) {
+            settle(batch);
+            return false;
+        }
         nap();
+    }
+    return true;
+}
+
+uint32_t trajd_leaving_count(const struct trajd_client *client)
+{
+    uint32_t count = 0;
+    for (const struct trajd_batch *batch = client->leaving; batch != NULL; batch = batch->next_leaving)
+        count += !batch->abandoned && batch->life == client->life;
+    return count;
+}
+
+/* One GPU a call: the batches that were deaf before it was asked. Nobody collects them meanwhile. */
+void trajd_leaving_settle(struct trajd_client *client)
+{
+    const struct trajd_cuda *gpu = NULL;
+    pthread_mutex_lock(&client->state);
+    for (struct trajd_batch *batch = client->leaving; batch != NULL; batch = batch->next_leaving) {
+        gpu = gpu == NULL && batch->is_deaf ? batch->mapping->gpu : gpu;
+        batch->is_settled = batch->is_deaf && batch->mapping->gpu == gpu;
+    }
+    pthread_mutex_unlock(&client->state);
+    if (gpu == NULL || trajd_cuda_await_all(gpu) != TRAJD_CUDA_PASSED)
+        return;
+    pthread_mutex_lock(&client->state);
+    for (struct trajd_batch *batch = client->leaving; batch != NULL; batch = batch->next_leaving)
+        if (batch->is_settled)
+            settle(batch);
+    pthread_mutex_unlock(&client->state);
 }
 
 void trajd_leaving_end(struct trajd_client *client)
@@ -86,8 +169,10 @@ void trajd_leaving_end(struct trajd_client *client)
     pthread_mutex_lock(&client->state);
     client->finished = true;
     pthread_mutex_unlock(&client->state);
-    while (trajd_leaving_collect(client))
+    while (trajd_leaving_collect(client)) {
+        trajd_leaving_settle(client);
         nap();
+    }
 }
 
 bool trajd_leaving_collect(struct trajd_client *client)

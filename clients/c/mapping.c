@@ -91,6 +91,8 @@ static enum trajd_status map_device(struct trajd_mapping *mapping, const char *g
     if (status == TRAJD_OK)
         status = trajd_cuda_map(mapping->gpu, terms->handle, terms->handle_size_bytes, &mapping->opened, error);
     if (status == TRAJD_OK)
+        status = trajd_cuda_check_extent(mapping->gpu, mapping->opened, terms->handle_offset_bytes, terms->size_bytes, error);
+    if (status == TRAJD_OK)
         mapping->memory = (unsigned char *)mapping->opened + terms->handle_offset_bytes;
     return status;
 }

@@ -201,7 +201,8 @@ int trajd_batch_gpu(const struct trajd_batch *batch);
 /* The UUID of the GPU that this process counts as `ordinal`. TRAJD_ERR_UNSUPPORTED: there is no libcuda; TRAJD_ERR_NOT_FOUND: fewer GPUs. */
 enum trajd_status trajd_gpu_uuid(int ordinal, char uuid[48], struct trajd_error *error);
 /* Of a batch on a GPU: work that is, or until its release will be, given to this stream (a CUstream or cudaStream_t of the primary context; 1
- * the legacy default, 2 the default per thread) reads it. The stream must exist until the release. At most 8 a batch: TRAJD_ERR_MEMORY.
+ * the legacy default, 2 the default per thread) reads it. The stream must exist until the release; where a graph is captured on it then, until
+ * that is ended (the graph itself is not waited for: what it replays must not be a batch's memory). At most 8 a batch: TRAJD_ERR_MEMORY.
  * Without any the memory goes back at the release. Host memory: nothing happens. */
 enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t stream, struct trajd_error *error);
 /* Accounted for: will not be handed out again, whoever dies. The memory stays leased. */

@@ -38,6 +38,10 @@ static void copy_slice(void *context, uint32_t index)
 
 static void close_stage(struct stage *stage)
 {
+    struct trajd_error ignored; /* copies that are under way after a failure still read the buffers */
+
+    if (stage->stream)
+        trajd_device_stream_wait(stage->stream, &ignored);
     for (int i = 0; i < 2; i++) {
         trajd_device_event_destroy(&stage->over[i]);
         if (stage->buffers[i])

@@ -1,5 +1,5 @@
 /* libcuda.so.1 of a machine without GPU: the entries that libtrajd uses, over the memory of device_host.c, and streams that the test holds
- * back. $FAKE_CUDA says what goes wrong: `init`, `open`. */
+ * back. $FAKE_CUDA says what goes wrong: `init`, `open`, `short` (memory is shorter than told), `unranged` (and nobody tells how long it is). */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "gpu_driver.h"
@@ -15,18 +16,21 @@
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_MAPPINGS 64
 
-enum { SUCCESS = 0, ERROR_INVALID_VALUE = 1, ERROR_NO_DEVICE = 100, ERROR_INVALID_CONTEXT = 201, ERROR_NOT_READY = 600,
-       ERROR_STREAM_CAPTURE_UNSUPPORTED = 900, ERROR_UNKNOWN = 999, CAPTURE_RELAXED = 2 };
+enum { SUCCESS = 0, ERROR_INVALID_VALUE = 1, ERROR_NO_DEVICE = 100, ERROR_INVALID_CONTEXT = 201, ERROR_INVALID_HANDLE = 400,
+       ERROR_NOT_FOUND = 500, ERROR_NOT_READY = 600, ERROR_STREAM_CAPTURE_UNSUPPORTED = 900, ERROR_CAPTURED_EVENT = 907,
+       ERROR_UNKNOWN = 999, CAPTURE_RELAXED = 2 };
+#define PAUSE_NS 1000000
 
 /* A stream is a number of the test's, above 2, or one of the two defaults: a queue of nothing but events. */
 struct fake_stream {
     uint64_t issued, passed;
-    bool held;
+    bool held, captured, deaf;
 };
 
 struct fake_event {
     struct fake_stream *stream;
     uint64_t place;
+    bool captured;
 };
 
 struct handle {
@@ -41,6 +45,7 @@ static struct {
 } mappings[MAX_MAPPINGS];
 static int events_alive;
 static bool captures; /* a thread captures a graph */
+static int spoilt;    /* captures that a call has invalidated */
 static __thread int depth; /* of contexts that are current */
 static __thread int capture_mode;
 
@@ -72,6 +77,30 @@ EXPORT void fake_cuda_capture(int begins)
     pthread_mutex_lock(&mutex);
     captures = begins != 0;
     pthread_mutex_unlock(&mutex);
+}
+
+/* The stream's work goes into a graph from now on, or no more. */
+EXPORT void fake_cuda_capture_stream(uintptr_t stream, int begins)
+{
+    pthread_mutex_lock(&mutex);
+    streams[stream].captured = begins != 0;
+    pthread_mutex_unlock(&mutex);
+}
+
+/* The stream takes no event, as one that has been destroyed. */
+EXPORT void fake_cuda_deafen(uintptr_t stream, int begins)
+{
+    pthread_mutex_lock(&mutex);
+    streams[stream].deaf = begins != 0;
+    pthread_mutex_unlock(&mutex);
+}
+
+EXPORT int fake_cuda_spoilt(void)
+{
+    pthread_mutex_lock(&mutex);
+    int count = spoilt;
+    pthread_mutex_unlock(&mutex);
+    return count;
 }
 
 EXPORT int fake_cuda_events(void)
@@ -206,9 +235,73 @@ EXPORT int cuIpcCloseMemHandle(uint64_t pointer)
     return depth > 0 ? code : ERROR_INVALID_CONTEXT;
 }
 
+/* Of the mapping that all of it lies in. */
+static bool find(uint64_t pointer, size_t size_bytes, uint64_t *base, size_t *length)
+{
+    bool found = false;
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < MAX_MAPPINGS && !found; i++) {
+        *base = (uintptr_t)mappings[i].memory;
+        *length = mappings[i].size_bytes;
+        found = *base != 0 && pointer >= *base && pointer - *base < *length && size_bytes <= *length - (pointer - *base);
+    }
+    pthread_mutex_unlock(&mutex);
+    return found;
+}
+
+EXPORT int cuMemGetAddressRange_v2(uint64_t *base, size_t *size_bytes, uint64_t pointer)
+{
+    if (depth == 0)
+        return ERROR_INVALID_CONTEXT;
+    if (goes_wrong("unranged") || !find(pointer, 0, base, size_bytes))
+        return ERROR_NOT_FOUND;
+    if (goes_wrong("short"))
+        *size_bytes = 4096;
+    return SUCCESS;
+}
+
 EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size_bytes)
 {
+    uint64_t base;
+    size_t length;
+    if (depth == 0)
+        return ERROR_INVALID_CONTEXT;
+    if (!find(from, size_bytes, &base, &length))
+        return ERROR_INVALID_VALUE;
     memcpy(to, (const void *)(uintptr_t)from, size_bytes);
+    return SUCCESS;
+}
+
+EXPORT int cuStreamIsCapturing(void *stream, int *state)
+{
+    const uintptr_t number = (uintptr_t)stream;
+    if (depth == 0 || number >= sizeof(streams) / sizeof(*streams))
+        return ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&mutex);
+    *state = streams[number].captured;
+    pthread_mutex_unlock(&mutex);
+    return SUCCESS;
+}
+
+EXPORT int cuCtxSynchronize(void)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    bool busy = depth > 0;
+    while (busy) {
+        pthread_mutex_lock(&mutex);
+        bool captured = false;
+        busy = false;
+        for (size_t i = 0; i < sizeof(streams) / sizeof(*streams); i++) {
+            busy = busy || streams[i].held;
+            captured = captured || streams[i].captured;
+        }
+        spoilt += captured;
+        pthread_mutex_unlock(&mutex);
+        if (captured)
+            return ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        if (busy)
+            nanosleep(&pause, NULL);
+    }
     return depth > 0 ? SUCCESS : ERROR_INVALID_CONTEXT;
 }
 
@@ -229,7 +322,12 @@ EXPORT int cuEventRecord(void *event, void *stream)
     if (depth == 0 || number >= sizeof(streams) / sizeof(*streams))
         return ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&mutex);
+    if (streams[number].deaf) {
+        pthread_mutex_unlock(&mutex);
+        return ERROR_INVALID_HANDLE;
+    }
     recorded->stream = &streams[number];
+    recorded->captured = streams[number].captured;
     recorded->place = ++recorded->stream->issued;
     if (!recorded->stream->held)
         recorded->stream->passed = recorded->place;
@@ -242,10 +340,11 @@ EXPORT int cuEventQuery(void *event)
     const struct fake_event *asked = event;
     pthread_mutex_lock(&mutex);
     const bool passed = asked->stream == NULL || asked->stream->passed >= asked->place;
-    const bool refused = captures && capture_mode != CAPTURE_RELAXED;
+    const bool refused = captures && capture_mode != CAPTURE_RELAXED, captured = asked->captured;
+    spoilt += refused || captured;
     pthread_mutex_unlock(&mutex);
-    if (refused)
-        return ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (refused || captured)
+        return captured ? ERROR_CAPTURED_EVENT : ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return depth == 0 ? ERROR_INVALID_CONTEXT : passed ? SUCCESS : ERROR_NOT_READY;
 }
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import numpy as np
@@ -130,6 +131,85 @@ def test_a_part_goes_back_when_the_streams_have_passed(make, captures):
     client.close()
 
 
+def take_all(client, stream):
+    """Every slot is released, and read by the stream as far as anybody can know."""
+    for _ in range(3):
+        batch = client.next()
+        batch.use_stream(stream)
+        batch.release()
+
+
+def is_kept_waiting(client, timeout_ms=300):
+    with pytest.raises(trajd.TrajdError) as refused:
+        client.next(timeout_ms=timeout_ms)
+    return refused.value.status == trajd.TIMEOUT
+
+
+def test_a_release_while_a_graph_is_captured_on_the_stream(make):
+    daemon = make(slots=3)
+    client = daemon.client()
+    client.open("train", gpu=UUID, credit=8)
+    CUDA.fake_cuda_capture_stream(ctypes.c_size_t(HELD), 1)
+    take_all(client, HELD)
+    assert is_kept_waiting(client)
+    CUDA.fake_cuda_capture_stream(ctypes.c_size_t(HELD), 0)
+    batch = client.next()
+    assert batch.position == 3 * 16 and CUDA.fake_cuda_spoilt() == 0
+    batch.release()
+    client.close()
+
+
+def test_a_stream_that_takes_no_event(make):
+    """Then the GPU has to pass all that the process gave it."""
+    daemon = make(slots=3)
+    client = daemon.client()
+    client.open("train", gpu=UUID, credit=8)
+    CUDA.fake_cuda_deafen(ctypes.c_size_t(HELD), 1)
+    CUDA.fake_cuda_hold(ctypes.c_size_t(OTHER))
+    take_all(client, HELD)
+    assert is_kept_waiting(client)
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(OTHER))
+    batch = client.next()
+    assert batch.position == 3 * 16
+    batch.release()
+    CUDA.fake_cuda_deafen(ctypes.c_size_t(HELD), 0)
+    client.close()
+    wait_for(lambda: CUDA.fake_cuda_events() == 0, what="all events given back")
+
+
+def test_the_default_stream_of_another_thread(make):
+    """Its number means another stream in the thread that releases: the GPU has to pass everything."""
+    daemon = make(slots=3)
+    client = daemon.client()
+    client.open("train", gpu=UUID, credit=8)
+    CUDA.fake_cuda_hold(ctypes.c_size_t(OTHER))
+    for _ in range(3):
+        batch = client.next()
+        named = threading.Thread(target=batch.use_stream, args=[2])
+        named.start()
+        named.join()
+        batch.release()
+    assert is_kept_waiting(client)
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(OTHER))
+    batch = client.next()
+    assert batch.position == 3 * 16
+    batch.use_stream(2)
+    batch.release()
+    client.close()
+
+
+def test_credit_that_late_streams_have_is_waited_for(make):
+    daemon = make(slots=4)
+    client = daemon.client()
+    client.open("train", gpu=UUID, credit=3)
+    CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
+    take_all(client, HELD)
+    assert is_kept_waiting(client, timeout_ms=1300)  # not told to release what it has released
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
+    client.next().release()
+    client.close()
+
+
 def test_a_batch_of_no_stream_goes_back_at_once(make):
     daemon = make(slots=3)
     client = daemon.client()
@@ -181,7 +261,7 @@ WORKER = """
 def start_worker(daemon, text=WORKER, **environment):
     text = textwrap.dedent(text).format(folder=str(ROOT / "tests/integration"), cuda=str(BUILD / "tests/fake/libcuda.so.1"), build=str(BUILD),
                                         endpoint=str(daemon.endpoint), uuid=UUID, held=HELD)
-    return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+    return subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
 
 
 def test_a_killed_worker_gives_its_device_leases_back(make):
@@ -234,7 +314,8 @@ def test_what_outlives_session_and_client_is_let_go_all_the_same(make):
     assert (CUDA.fake_cuda_mappings(), CUDA.fake_cuda_events()) == (0, 0)
 
 
-@pytest.mark.parametrize("environment, why", [({"FAKE_CUDA": "open"}, "cuIpcOpenMemHandle"), ({"FAKE_CUDA": "init"}, "cuInit")])
+@pytest.mark.parametrize("environment, why", [({"FAKE_CUDA": "open"}, "cuIpcOpenMemHandle"), ({"FAKE_CUDA": "init"}, "cuInit"),
+                                               ({"FAKE_CUDA": "short"}, "has 4096 bytes, not the")])
 def test_a_worker_that_cannot_open_the_memory_falls_back(make, environment, why):
     daemon = make()
     worker = start_worker(daemon, """
@@ -250,6 +331,46 @@ def test_a_worker_that_cannot_open_the_memory_falls_back(make, environment, why)
     gpu, refusal, count = worker.stdout.readline().strip().split("|")
     assert worker.wait(20) == 0
     assert gpu == "None" and why in refusal and int(count) > 4
+
+
+def test_where_nobody_tells_how_long_the_memory_is(make):
+    daemon = make()
+    worker = start_worker(daemon, FAKE_CUDA="unranged")
+    assert worker.stdout.readline().split()[0] == f"b'{UUID}'"
+    worker.kill()
+    worker.wait()
+
+
+LATE = """
+    import ctypes, sys
+    sys.path.insert(0, {folder!r})
+    import libtrajd as trajd
+    cuda = ctypes.CDLL({cuda!r})
+    client = trajd.Client(trajd.load({build!r}), {endpoint!r})
+    client.open("train", gpu={uuid!r}, credit=2)
+    batch = client.next()
+    batch.use_stream({held})
+    print("open", flush=True)
+    sys.stdin.readline()
+    try:
+        while True:
+            client.next().release()
+    except trajd.TrajdError as ended:
+        assert ended.status == trajd.CLOSED, ended
+    client.close()
+    cuda.fake_cuda_capture_stream(ctypes.c_size_t({held}), 1)
+    batch.release()
+    print(cuda.fake_cuda_mappings(), cuda.fake_cuda_spoilt(), flush=True)
+"""
+
+
+def test_a_last_release_in_a_capture_keeps_what_the_graph_may_name(make):
+    daemon = make()
+    worker = start_worker(daemon, LATE)
+    assert worker.stdout.readline() == "open\n"
+    daemon.kill()
+    told, _ = worker.communicate("go\n", timeout=60)
+    assert (worker.returncode, told.split()) == (0, ["1", "0"])
 
 
 def test_where_the_daemon_has_no_such_gpu(make):
