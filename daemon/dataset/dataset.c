@@ -25,14 +25,12 @@ int64_t trajd_clock_row_ns(const struct trajd_episode_clock *clock, int64_t n)
                  : bounded(clock->stamps_ns[last] + (__int128)(n - last) * interval);
 }
 
-/* Narrows [*low, *high), which holds the answer, around the row that the mean rate puts at x: stamps are nearly regular, so few of
- * them are looked at, and the rest stay out of the cache. */
-static void gallop(const int64_t *stamps_ns, int64_t x_ns, int64_t *low, int64_t *high)
+/* Narrows [*low, *high), which holds the answer, around row `at`: stamps are nearly regular, so few of them are looked at, and the rest
+ * stay out of the cache. */
+static void gallop(const int64_t *stamps_ns, int64_t x_ns, int64_t at, int64_t *low, int64_t *high)
 {
-    const int64_t last = *high - 1, span_ns = stamps_ns[last] - stamps_ns[0];
-    int64_t at = span_ns > 0 ? (int64_t)((double)(x_ns - stamps_ns[0]) / (double)span_ns * (double)last) : 0;
+    const int64_t last = *high - 1;
 
-    at = at < 0 ? 0 : at > last ? last : at;
     if (stamps_ns[at] <= x_ns) {
         for (int64_t step = 1; *low = at + 1, at + step <= last; step *= 2) {
             if (stamps_ns[at + step] > x_ns) {
@@ -52,6 +50,24 @@ static void gallop(const int64_t *stamps_ns, int64_t x_ns, int64_t *low, int64_t
     }
 }
 
+/* Where the mean rate puts x, of row_count rows. */
+static int64_t guess(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns)
+{
+    const double row = (double)x_ns * clock->rows_per_ns + clock->row_at_zero;
+
+    return !(row > 0) ? 0 : row < (double)(row_count - 1) ? (int64_t)row : row_count - 1;
+}
+
+/* trajd_rate_row_at, with a division of 64 bits where its numbers fit, which is nearly always. */
+static int64_t regular_row_at(struct trajd_rate rate, int64_t x_ns)
+{
+    int64_t from, product;
+
+    if (x_ns < 0 || __builtin_add_overflow(x_ns, 1, &from) || __builtin_mul_overflow(from, rate.num, &product))
+        return trajd_rate_row_at(rate, x_ns);
+    return (product - 1) / (INT64_C(1000000000) * rate.den);
+}
+
 int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns)
 {
     int64_t low = 0, high = row_count;
@@ -59,14 +75,10 @@ int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t 
     if (row_count < 1) /* or the episode lacks the clock altogether */
         return 0;
     if (!clock->stamps_ns) {
-        const int64_t row = trajd_rate_row_at(clock->rate, x_ns - clock->start_ns);
+        const int64_t row = regular_row_at(clock->rate, x_ns - clock->start_ns);
         return row < 0 ? 0 : row + 1 < row_count ? row + 1 : row_count;
     }
-    if (x_ns < clock->stamps_ns[0])
-        return 0;
-    if (x_ns >= clock->stamps_ns[row_count - 1])
-        return row_count;
-    gallop(clock->stamps_ns, x_ns, &low, &high);
+    gallop(clock->stamps_ns, x_ns, guess(clock, row_count, x_ns), &low, &high);
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
         if (clock->stamps_ns[middle] <= x_ns)

@@ -61,6 +61,7 @@ struct trajd_episode_clock {
     int64_t start_ns;
     struct trajd_rate rate;    /* regular clocks */
     const int64_t *stamps_ns;  /* [row_count], ascending; NULL for regular clocks */
+    double rows_per_ns, row_at_zero; /* of stamped clocks: the line through the first and the last of them, where a search begins; or 0 */
     const uint32_t *kept_rows; /* [row_count]: source row of each kept row, or NULL when all were kept */
     uint64_t dropped_rows;
 };

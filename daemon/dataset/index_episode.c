@@ -289,6 +289,17 @@ static void make_clocks(struct hearing *h)
         condemn(h, "none of the layout's datasets is there");
 }
 
+/* A guess at the row of a time. */
+static void draw_line(struct trajd_episode_clock *clock)
+{
+    const int64_t last = clock->row_count - 1;
+
+    if (!clock->stamps_ns || last < 1)
+        return;
+    clock->rows_per_ns = (double)last / ((double)clock->stamps_ns[last] - (double)clock->stamps_ns[0]);
+    clock->row_at_zero = -(double)clock->stamps_ns[0] * clock->rows_per_ns;
+}
+
 /* Moves all clocks to one origin: the earliest first row. */
 static void set_origin(struct hearing *h, struct trajd_episode *episode)
 {
@@ -313,6 +324,7 @@ static void set_origin(struct hearing *h, struct trajd_episode *episode)
                     h->judge->layout->clocks[i].name);
         if (!clock->row_count)
             clock->start_ns = 0;
+        draw_line(clock);
     }
     episode->origin_ns = origin;
 }

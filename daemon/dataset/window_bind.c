@@ -213,7 +213,8 @@ static void bind_bracket(const struct trajd_window_plan *plan, const struct traj
     int64_t rows = trajd_plan_row_count(plan, bracket, episode);
 
     if (bracket->clipped) {
-        if (in_rows && bracket->lookahead_ns == 0)
+        const bool is_its_own = bracket->clock_index == plan->anchor_clock && clock->stamps_ns && window->anchor < clock->row_count;
+        if (bracket->lookahead_ns == 0 && (in_rows || is_its_own)) /* stamps ascend: the anchor is the last that is seen */
             rows = rows < window->anchor + 1 ? rows : window->anchor + 1;
         else
             rows = trajd_clock_rows_until(clock, rows, anchor_ns + bracket->lookahead_ns);

@@ -302,6 +302,10 @@ static void test_rows_until(void **state)
             struct trajd_episode_clock clock = {.row_count = rows, .stamps_ns = stamps};
             for (int64_t i = 0; i < rows; i++)
                 stamps[i] = shape == 0 ? 10 * i + i % 3 : shape == 1 ? i * i * i : (i < rows / 2 ? i : 100000 + i);
+            for (int line = 0; line < 4; line++) { /* none, the right one, and two that are not: a guess is only a guess */
+                static const double slopes[] = {0, 0.1, -3, 1e300};
+                clock.rows_per_ns = slopes[line];
+                clock.row_at_zero = line == 2 ? 1e18 : 0;
             for (int64_t k = -1; k <= rows; k++)
                 for (int64_t near = -1; near <= 1; near++) {
                     const int64_t x = (k < 0 ? -5 : k < rows ? stamps[k] : 10000000) + near;
@@ -310,6 +314,22 @@ static void test_rows_until(void **state)
                         count++;
                     assert_int_equal(trajd_clock_rows_until(&clock, rows, x), count);
                 }
+            }
+        }
+}
+
+/* The same of regular clocks, at the ends of what 64 bits hold, too. */
+static void test_regular_rows_until(void **state)
+{
+    static const struct trajd_rate rates[] = {{30, 1}, {30000, 1001}, {500, 1}, {1, 2147483647}, {999999999, 1}};
+    static const int64_t times[] = {INT64_MIN + 1000, -1, 0, 1, 33333332, 33333333, 33333334, 1000000000, INT64_C(123456789012345), INT64_MAX - 1, INT64_MAX};
+
+    (void)state;
+    for (size_t r = 0; r < sizeof rates / sizeof *rates; r++)
+        for (size_t t = 0; t < sizeof times / sizeof *times; t++) {
+            const struct trajd_episode_clock clock = {.row_count = INT64_MAX, .rate = rates[r]};
+            const int64_t row = trajd_rate_row_at(rates[r], times[t]);
+            assert_int_equal(trajd_clock_rows_until(&clock, INT64_MAX, times[t]), row < 0 ? 0 : row + 1);
         }
 }
 
@@ -350,6 +370,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_padding_filter_and_rows_of_their_own, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_what_cannot_be, make_fixture, free_fixture),
         cmocka_unit_test(test_rows_until),
+        cmocka_unit_test(test_regular_rows_until),
         cmocka_unit_test_setup_teardown(test_fingerprint, make_fixture, free_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
