@@ -46,6 +46,7 @@ struct trajd_array {
     uint64_t chunk_count; /* product over dimensions of ceil(shape / chunk_shape) */
     const struct trajd_chunk *chunks; /* row-major over the chunk grid */
     uint8_t fill[8];      /* one element */
+    bool has_attributes;  /* beside its rows: for who makes a copy of it */
 };
 
 uint64_t trajd_array_row_count(const struct trajd_array *array);

@@ -383,12 +383,20 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
     return why;
 }
 
+static bool has_attributes(hid_t dataset)
+{
+    H5O_info_t info;
+
+    return H5Oget_info2(dataset, &info, H5O_INFO_NUM_ATTRS) < 0 || info.num_attrs > 0;
+}
+
 static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_allowed,
                             struct trajd_record_dataset *out)
 {
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
     const char *why = read_type(type, &out->array.dtype);
 
+    out->array.has_attributes = has_attributes(dataset);
     if (!why)
         why = read_shape(space, scalar_allowed, &out->array);
     if (!why && out->array.rank == 1 && H5Sget_simple_extent_ndims(space) == 0)

@@ -91,6 +91,7 @@ static void add_dataset(struct trajd_bytes *bytes, const struct trajd_record_dat
     add_u8(bytes, (uint8_t)array->dtype);
     add_u8(bytes, (uint8_t)array->rank);
     add_u8(bytes, (uint8_t)array->filter_count);
+    add_u8(bytes, array->has_attributes);
     for (uint32_t i = 0; i < array->rank; i++)
         trajd_bytes_add_u64(bytes, array->shape[i]);
     trajd_bytes_add(bytes, array->fill, sizeof array->fill);

@@ -268,6 +268,7 @@ static void take_dataset(struct cursor *c, struct trajd_record_dataset *dataset)
     dtype = take_u8(c);
     array->rank = take_u8(c);
     array->filter_count = take_u8(c);
+    array->has_attributes = take_flag(c);
     if (c->failed || !*dataset->path || storage > TRAJD_STORAGE_INLINE || dtype >= TRAJD_DTYPE_COUNT ||
         array->rank > TRAJD_ARRAY_MAX_RANK || array->filter_count > TRAJD_ARRAY_MAX_FILTERS)
         return fail(c, "a dataset's storage, type, rank or filters are out of range");

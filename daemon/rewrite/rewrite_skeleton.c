@@ -20,7 +20,7 @@
 #include "daemon/dataset/window_report.h"
 #include "daemon/rewrite/writer.h"
 
-enum { PATH_SIZE = 4096, ANSWER_TIMEOUT_MS = 600000, SLICE_MS = 100, END_SLICES = 100, TEXT_SIZE = 512, LEVEL_DEFAULT = 4 };
+enum { PATH_SIZE = 4096, BATCH_MAX = 64, ANSWER_TIMEOUT_MS = 600000, SLICE_MS = 100, END_SLICES = 100, TEXT_SIZE = 512, LEVEL_DEFAULT = 4 };
 
 static const uint64_t answer_bytes_max = UINT64_C(64) << 20;
 
@@ -283,41 +283,38 @@ static bool is_known(const struct trajd_index *index, uint32_t dataset)
     return false;
 }
 
-static void put_known(struct child *child, const struct trajd_index *index, const struct trajd_episode *episode)
+static void put_known(struct child *child, const struct trajd_index *index)
 {
-    uint32_t known = 0, rows = 0;
+    uint32_t known = 0;
 
-    for (uint32_t d = 0; d < index->dataset_count; d++) {
+    for (uint32_t d = 0; d < index->dataset_count; d++)
         known += is_known(index, d);
-        rows += episode->arrays[d].storage != TRAJD_STORAGE_ABSENT;
-    }
     trajd_bytes_add_u32(&child->frame, known);
     for (uint32_t d = 0; d < index->dataset_count; d++)
         if (is_known(index, d))
             trajd_bytes_add_text(&child->frame, index->datasets[d].path);
-    trajd_bytes_add_u32(&child->frame, rows);
+}
+
+static void put_row_counts(struct child *child, const struct trajd_index *index, const struct trajd_episode *episode)
+{
+    uint32_t count = 0;
+
+    for (uint32_t d = 0; d < index->dataset_count; d++)
+        count += episode->arrays[d].storage != TRAJD_STORAGE_ABSENT;
+    trajd_bytes_add_u32(&child->frame, count);
     for (uint32_t d = 0; d < index->dataset_count; d++)
         if (episode->arrays[d].storage != TRAJD_STORAGE_ABSENT)
             trajd_bytes_add_u64(&child->frame, trajd_array_row_count(&episode->arrays[d]));
 }
 
-static void put_datasets(struct child *child, const struct rewrite_episode *made)
+static void put_arrays(struct child *child, const struct rewrite_episode *made, const struct trajd_episode *episode)
 {
-    const struct trajd_rewrite_options *options = child->plan->options;
+    const uint32_t *source_datasets = child->plan->source_datasets[made->source];
 
     trajd_bytes_add_u32(&child->frame, made->array_count);
     for (uint32_t a = 0; a < made->array_count; a++) {
-        const struct rewrite_dataset *dataset = &child->plan->datasets[made->arrays[a].dataset];
-        trajd_bytes_add_text(&child->frame, dataset->path);
-        put_u8(child, (uint8_t)dataset->to);
-        put_u8(child, (uint8_t)(dataset->rank + 1));
-        trajd_bytes_add_u64(&child->frame, made->step_count);
-        for (uint32_t d = 0; d < dataset->rank; d++)
-            trajd_bytes_add_u64(&child->frame, dataset->shape[d]);
-        trajd_bytes_add_u64(&child->frame, dataset->is_compressed ? dataset->chunk_rows : 0);
-        for (uint32_t d = 0; d < dataset->rank; d++)
-            trajd_bytes_add_u64(&child->frame, dataset->chunk_shape[d]);
-        put_u8(child, (uint8_t)(options->compress_level ? options->compress_level < 9 ? options->compress_level : 9 : LEVEL_DEFAULT));
+        trajd_bytes_add_u32(&child->frame, made->arrays[a].dataset);
+        put_u8(child, episode->arrays[source_datasets[made->arrays[a].dataset]].has_attributes);
     }
 }
 
@@ -339,13 +336,12 @@ static void put_starts(struct child *child, const struct trajd_index *index, con
     }
 }
 
-static enum trajd_status send_episode(struct child *child, const struct rewrite_episode *made)
+static void put_episode(struct child *child, const struct rewrite_episode *made)
 {
     const struct trajd_index *index = child->plan->options->indexes[made->source];
     const struct trajd_episode *episode = &index->episodes[made->episode];
     char path[PATH_SIZE];
 
-    begin(child);
     rewrite_episode_path(index, episode->id, path, sizeof path);
     trajd_bytes_add_text(&child->frame, path);
     rewrite_episode_path(index, made->id, path, sizeof path);
@@ -353,22 +349,47 @@ static enum trajd_status send_episode(struct child *child, const struct rewrite_
     put_label(child, index, episode);
     put_part(child, made);
     trajd_bytes_add_u64(&child->frame, made->step_count);
-    put_known(child, index, episode);
-    put_datasets(child, made);
+    put_row_counts(child, index, episode);
+    put_arrays(child, made, episode);
     put_starts(child, index, episode, made->begin_ns);
-    return send_frame(child, TRAJD_WRITER_EPISODE, -1);
 }
 
-static enum trajd_status take_offsets(struct child *child, struct rewrite_episode *made)
+static enum trajd_status take_offsets(struct child *child, struct rewrite_episode *made, uint32_t count)
 {
-    size_t length;
+    size_t length, arrays = 0;
     enum trajd_status status = answer(child, TRAJD_WRITER_OFFSETS, &length);
+    const uint8_t *next = child->answer;
 
-    if (!status && length != made->array_count * sizeof(uint64_t))
-        return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "%s: offsets of %zu bytes for %u datasets", made->id, length, made->array_count);
-    for (uint32_t a = 0; a < made->array_count && !status; a++)
-        memcpy(&made->arrays[a].offset, child->answer + a * sizeof(uint64_t), sizeof(uint64_t));
+    for (uint32_t e = 0; e < count; e++)
+        arrays += made[e].array_count;
+    if (!status && length != arrays * sizeof(uint64_t))
+        return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "%s: offsets of %zu bytes for %zu datasets", made->id, length, arrays);
+    for (uint32_t e = 0; e < count && !status; e++)
+        for (uint32_t a = 0; a < made[e].array_count; a++, next += sizeof(uint64_t))
+            memcpy(&made[e].arrays[a].offset, next, sizeof(uint64_t));
     return status;
+}
+
+static enum trajd_status send_datasets(struct child *child)
+{
+    const struct rewrite_plan *plan = child->plan;
+    const int level = plan->options->compress_level;
+
+    begin(child);
+    trajd_bytes_add_u32(&child->frame, plan->dataset_count);
+    for (uint32_t i = 0; i < plan->dataset_count; i++) {
+        const struct rewrite_dataset *dataset = &plan->datasets[i];
+        trajd_bytes_add_text(&child->frame, dataset->path);
+        put_u8(child, (uint8_t)dataset->to);
+        put_u8(child, (uint8_t)(dataset->rank + 1));
+        for (uint32_t d = 0; d < dataset->rank; d++)
+            trajd_bytes_add_u64(&child->frame, dataset->shape[d]);
+        trajd_bytes_add_u64(&child->frame, dataset->is_compressed ? dataset->chunk_rows : 0);
+        for (uint32_t d = 0; d < dataset->rank; d++)
+            trajd_bytes_add_u64(&child->frame, dataset->chunk_shape[d]);
+        put_u8(child, (uint8_t)(level ? level < 9 ? level : 9 : LEVEL_DEFAULT));
+    }
+    return send_frame(child, TRAJD_WRITER_DATASETS, -1);
 }
 
 static enum trajd_status send_input(struct child *child, const struct trajd_index *index, uint32_t file, bool is_first)
@@ -388,29 +409,46 @@ static enum trajd_status send_input(struct child *child, const struct trajd_inde
     trajd_bytes_add_text(&child->frame, index->layout->groups);
     trajd_bytes_add_text(&child->frame, folder);
     put_u8(child, is_first);
+    put_known(child, index);
     status = send_frame(child, TRAJD_WRITER_INPUT, fd);
     close(fd);
     return status ? status : answer(child, TRAJD_WRITER_READY, &length);
 }
 
-/* Episodes in order, each answered before the next: two that both wait for the other's socket to have room would wait for ever. */
+static bool is_of_one_file(const struct rewrite_plan *plan, uint32_t left, uint32_t right)
+{
+    const struct rewrite_episode *a = &plan->episodes[left], *b = &plan->episodes[right];
+    const struct trajd_index *index = plan->options->indexes[a->source];
+
+    return a->source == b->source && index->episodes[a->episode].file_index == index->episodes[b->episode].file_index;
+}
+
+/* Episodes from `first` on, and their answer before anything else: two that both wait for the other's socket to have room would wait for ever. */
+static enum trajd_status send_batch(struct child *child, struct rewrite_plan *plan, uint32_t first, uint32_t count)
+{
+    enum trajd_status status;
+
+    begin(child);
+    trajd_bytes_add_u32(&child->frame, count);
+    for (uint32_t i = 0; i < count; i++)
+        put_episode(child, &plan->episodes[first + i]);
+    status = send_frame(child, TRAJD_WRITER_EPISODES, -1);
+    return status ? status : take_offsets(child, &plan->episodes[first], count);
+}
+
+/* In order, several at a time: a question and an answer for each would cost as much as what is asked. */
 static enum trajd_status send_episodes(struct child *child, struct rewrite_plan *plan)
 {
-    uint32_t source = UINT32_MAX, file = UINT32_MAX;
-    enum trajd_status status = TRAJD_OK;
+    enum trajd_status status = send_datasets(child);
 
-    for (uint32_t e = 0; e < plan->episode_count && !status; e++) {
-        struct rewrite_episode *made = &plan->episodes[e];
-        const struct trajd_index *index = plan->options->indexes[made->source];
-        const uint32_t its_file = index->episodes[made->episode].file_index;
-        if (made->source != source || its_file != file)
-            status = send_input(child, index, its_file, e == 0);
-        source = made->source;
-        file = its_file;
+    for (uint32_t e = 0, count; e < plan->episode_count && !status; e += count) {
+        const struct trajd_index *index = plan->options->indexes[plan->episodes[e].source];
+        if (!e || !is_of_one_file(plan, e - 1, e))
+            status = send_input(child, index, index->episodes[plan->episodes[e].episode].file_index, e == 0);
+        for (count = 1; count < BATCH_MAX && e + count < plan->episode_count && is_of_one_file(plan, e, e + count); count++)
+            ;
         if (!status)
-            status = send_episode(child, made);
-        if (!status)
-            status = take_offsets(child, made);
+            status = send_batch(child, plan, e, count);
     }
     return status;
 }

@@ -4,12 +4,15 @@
  * Frames as in daemon/dataset/indexer.h. The parent sends, in this order; texts are u32 length + bytes, numbers of the machine's order:
  *
  *     OUTPUT   the new file's descriptor. Answer: READY, once the file is begun and the sandbox stands
- *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first. What stands beside the episodes is copied from the first.
- *                  Answer: READY
- *     EPISODE  text source, target, label, part; u64 steps; u32 n, text known[n]; u32 n, u64 row_counts[n]; u32 n, dataset[n]; u32 n, start[n]
- *                  dataset := text path, u8 dtype, u8 rank, u64 shape[rank], u64 chunk[rank], u8 level     chunk[0] 0: contiguous
+ *     DATASETS u32 n, dataset[n]: what episodes are made of. No answer
+ *                  dataset := text path, u8 dtype, u8 rank, u64 shape[rank - 1], u64 chunk[rank], u8 level     shape: of a row; chunk[0] 0: contiguous
+ *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first; u32 n, text known[n]. What stands beside the episodes is
+ *                  copied from the first. Answer: READY
+ *     EPISODES u32 n, episode[n], of that input
+ *                  episode := text source, target, label, part; u64 steps; u32 n, u64 row_counts[n]; u32 n, array[n]; u32 n, start[n]
+ *                  array   := u32 which dataset, u8 has_attributes: whether the source's has some
  *                  start   := text path, i64 ns, u8 unit
- *              Answer: OFFSETS, u64[n of datasets]: where their rows go in the file; UINT64_MAX for one in chunks
+ *              Answer: OFFSETS, u64[n of all arrays]: where their rows go in the file; UINT64_MAX for one in chunks
  *     MASKS    text folder; u32 n, key[n]; key := text name, u32 n, text episodes[n]
  *     FINISH   u64 steps, episodes; u32 n, rate[n]; text provenance; rate := text object, name, json, value
  *              Answer: DONE. The file is whole but for its rows
@@ -24,8 +27,9 @@
 
 enum trajd_writer_kind {
     TRAJD_WRITER_OUTPUT = 16,
+    TRAJD_WRITER_DATASETS,
     TRAJD_WRITER_INPUT,
-    TRAJD_WRITER_EPISODE,
+    TRAJD_WRITER_EPISODES,
     TRAJD_WRITER_MASKS,
     TRAJD_WRITER_FINISH,
     TRAJD_WRITER_CHUNKS,
@@ -52,15 +56,30 @@ struct trajd_writer_frame {
 };
 
 #define TRAJD_WRITER_PATH_SIZE 4096
+#define TRAJD_WRITER_RANK_MAX 8
 #define TRAJD_WRITER_TOLD_MAX 64
+
+/* A dataset that episodes have, with what its makings share. */
+struct trajd_writer_dataset {
+    char *path; /* below an episode */
+    uint8_t dtype, rank, level;
+    hsize_t shape[TRAJD_WRITER_RANK_MAX], chunk[TRAJD_WRITER_RANK_MAX]; /* of the episode that was made last */
+    hsize_t chunk_rows; /* of one in chunks where there are as many rows; 0: contiguous */
+    hid_t type;         /* -1: the source's */
+    hid_t space, creation;
+};
 
 /* What the child is at. */
 struct trajd_writer {
     hid_t output, input;
+    uint32_t dataset_count;
+    struct trajd_writer_dataset *datasets;
     char label[TRAJD_WRITER_PATH_SIZE];  /* of the input */
     char groups[TRAJD_WRITER_PATH_SIZE]; /* of the episodes */
     char filter_folder[TRAJD_WRITER_PATH_SIZE];
     bool is_first;
+    uint32_t known_count;
+    char **known; /* of the input */
     uint32_t note_count;
     uint32_t told_count;
     char *told[TRAJD_WRITER_TOLD_MAX]; /* paths that need not be told of again, for every episode */
@@ -98,12 +117,30 @@ bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t
 bool trajd_writer_copy_object(struct trajd_writer *writer, hid_t from, hid_t to, const char *name);
 /* Sets the integer attribute where there is one. */
 void trajd_writer_set_count(hid_t object, const char *name, uint64_t value);
-/* The groups down to `path` in the output. -1: failed. The caller closes. */
-hid_t trajd_writer_make_group(struct trajd_writer *writer, const char *path);
+/* The groups down to `path` from a file or a group. -1: failed. The caller closes. */
+hid_t trajd_writer_make_group(hid_t from, const char *path);
+
+/* ---- writer_dataset.c ---- */
+
+/* DATASETS, and the end of them. */
+bool trajd_writer_datasets(struct trajd_writer *writer, struct trajd_writer_frame *frame);
+void trajd_writer_clear_datasets(struct trajd_writer *writer);
+
+struct trajd_writer_place {
+    hid_t from; /* the source's episode: its dataset has the attributes, and for bool the type, an enum that only a copy keeps */
+    hid_t to;   /* the folder of the output that it comes into */
+    uint64_t rows;
+    bool has_attributes;
+};
+/* Sets *offset where rows are contiguous, UINT64_MAX elsewhere. */
+bool trajd_writer_make_dataset(struct trajd_writer *writer, struct trajd_writer_dataset *dataset, const struct trajd_writer_place *place,
+                               uint64_t *offset);
+/* A dataset of the source; -1 where there is none. The caller closes. */
+hid_t trajd_writer_open_source(hid_t from, const char *path);
 
 /* ---- writer_episode.c ---- */
 
-bool trajd_writer_episode(struct trajd_writer *writer, struct trajd_writer_frame *frame);
+bool trajd_writer_episodes(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 
 /* ---- writer_finish.c ---- */
 

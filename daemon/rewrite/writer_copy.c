@@ -114,20 +114,18 @@ bool trajd_writer_copy_object(struct trajd_writer *writer, hid_t from, hid_t to,
     return false;
 }
 
-hid_t trajd_writer_make_group(struct trajd_writer *writer, const char *path)
+hid_t trajd_writer_make_group(hid_t from, const char *path)
 {
-    const hid_t links = H5Pcreate(H5P_LINK_CREATE);
-    hid_t group;
+    hid_t links, group;
 
-    H5Pset_create_intermediate_group(links, 1);
     if (!path[strspn(path, "/")])
-        group = H5Gopen2(writer->output, "/", H5P_DEFAULT);
-    else if (H5Lexists(writer->output, path, H5P_DEFAULT) > 0)
-        group = H5Gopen2(writer->output, path, H5P_DEFAULT);
-    else {
-        H5Eclear2(H5E_DEFAULT);
-        group = H5Gcreate2(writer->output, path, links, H5P_DEFAULT, H5P_DEFAULT);
-    }
+        return H5Gopen2(from, "/", H5P_DEFAULT);
+    if (H5Lexists(from, path, H5P_DEFAULT) > 0)
+        return H5Gopen2(from, path, H5P_DEFAULT);
+    H5Eclear2(H5E_DEFAULT);
+    links = H5Pcreate(H5P_LINK_CREATE);
+    H5Pset_create_intermediate_group(links, 1);
+    group = H5Gcreate2(from, path, links, H5P_DEFAULT, H5P_DEFAULT);
     H5Pclose(links);
     return group;
 }
@@ -224,7 +222,7 @@ static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path
     if (depth > DEPTH_MAX)
         return trajd_writer_fail("groups are nested too deep");
     snprintf(level.path, sizeof level.path, "%s", path);
-    level.to = trajd_writer_make_group(writer, *path ? path : "/");
+    level.to = trajd_writer_make_group(writer->output, *path ? path : "/");
     if (level.to < 0)
         return trajd_writer_fail(*path ? path : "/");
     copying.to = level.to;

@@ -5,131 +5,59 @@
 
 #include "daemon/dataset/indexer.h"
 #include "daemon/rewrite/writer.h"
-#include "proto/dtype.h"
 
-enum { RANK_MAX = 8, LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20, GROUPS_MAX = 4096 };
+enum { LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20, GROUPS_MAX = 4096 };
 
 struct episode {
     struct trajd_writer *writer;
-    struct trajd_writer_frame known, row_counts; /* where these lists begin */
-    uint32_t known_count, row_count_count;
+    struct trajd_writer_frame row_counts; /* where the list begins */
+    uint32_t row_count_count;
+    uint64_t steps;
     uint32_t group_count; /* made below it so far: links that lead back up make them without an end */
     char source[TRAJD_WRITER_PATH_SIZE], target[TRAJD_WRITER_PATH_SIZE], label[TRAJD_WRITER_PATH_SIZE];
     char part[TRAJD_WRITER_PATH_SIZE]; /* "": it is whole */
     hid_t from, to;
+    hid_t folder; /* of the output, -1: none is open */
+    char folder_path[TRAJD_WRITER_PATH_SIZE];
 };
 
-/* ---- types ---- */
-
-static hid_t half_type(void)
-{
-    const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
-
-    if (H5Tset_fields(type, 15, 10, 5, 0, 10) < 0 || H5Tset_size(type, 2) < 0 || H5Tset_ebias(type, 15) < 0) {
-        H5Tclose(type);
-        return -1;
-    }
-    return type;
-}
-
-/* A copy of a type of ours; the caller closes. -1 for one that a file cannot hold. */
-static hid_t file_type(enum trajd_dtype dtype)
-{
-    switch (dtype) {
-    case TRAJD_F16: return half_type();
-    case TRAJD_F32: return H5Tcopy(H5T_IEEE_F32LE);
-    case TRAJD_F64: return H5Tcopy(H5T_IEEE_F64LE);
-    case TRAJD_I8: return H5Tcopy(H5T_STD_I8LE);
-    case TRAJD_I16: return H5Tcopy(H5T_STD_I16LE);
-    case TRAJD_I32: return H5Tcopy(H5T_STD_I32LE);
-    case TRAJD_I64: return H5Tcopy(H5T_STD_I64LE);
-    case TRAJD_U8: return H5Tcopy(H5T_STD_U8LE);
-    case TRAJD_U16: return H5Tcopy(H5T_STD_U16LE);
-    case TRAJD_U32: return H5Tcopy(H5T_STD_U32LE);
-    case TRAJD_U64: return H5Tcopy(H5T_STD_U64LE);
-    default: return -1;
-    }
-}
+/* What the parent is told of a frame's episodes. */
+struct offsets {
+    uint64_t *values;
+    size_t count, capacity;
+};
 
 /* ---- datasets of the recipe ---- */
 
-static hid_t creation_of(uint8_t rank, const hsize_t *shape, hsize_t *chunk, uint8_t level, enum trajd_dtype dtype)
+/* The folder of the output's episode that the path lies in; it stays open until the next one. -1: it cannot be made. */
+static hid_t folder_of(struct episode *episode, const char *path)
 {
-    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash ? (size_t)(slash - path) : 0;
 
-    H5Pset_obj_track_times(creation, 0);
-    if (!chunk[0]) {
-        H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);
-        H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
-        return creation;
-    }
-    if (chunk[0] > shape[0])
-        chunk[0] = shape[0];
-    H5Pset_chunk(creation, rank, chunk);
-    if (trajd_dtype_size(dtype) > 1)
-        H5Pset_shuffle(creation);
-    H5Pset_deflate(creation, level);
-    return creation;
+    if (!length)
+        return episode->to;
+    if (episode->folder >= 0 && strlen(episode->folder_path) == length && !memcmp(episode->folder_path, path, length))
+        return episode->folder;
+    if (episode->folder >= 0)
+        H5Gclose(episode->folder);
+    snprintf(episode->folder_path, sizeof episode->folder_path, "%.*s", (int)length, path);
+    episode->folder = trajd_writer_make_group(episode->to, episode->folder_path);
+    return episode->folder;
 }
 
-/* The dataset that it comes from: for its attributes, and for bool, an enum that only a copy keeps. */
-static hid_t source_of(const struct episode *episode, const char *path)
-{
-    const hid_t source = H5Dopen2(episode->from, path, H5P_DEFAULT);
-
-    H5Eclear2(H5E_DEFAULT);
-    return source;
-}
-
-/* Sets *offset where rows are contiguous. */
 static bool make_dataset(struct episode *episode, struct trajd_writer_frame *frame, uint64_t *offset)
 {
-    char path[TRAJD_WRITER_PATH_SIZE];
-    hsize_t shape[RANK_MAX] = {0}, chunk[RANK_MAX] = {0};
-    uint8_t rank, level;
-    enum trajd_dtype dtype;
-    hid_t source, type = -1, space = -1, creation = -1, links, made = -1;
-    haddr_t address = HADDR_UNDEF;
+    struct trajd_writer *writer = episode->writer;
+    const uint32_t which = trajd_writer_u32(frame);
+    struct trajd_writer_place place = {.from = episode->from, .has_attributes = trajd_writer_u8(frame), .rows = episode->steps};
 
-    trajd_writer_text(frame, path, sizeof path);
-    dtype = trajd_writer_u8(frame);
-    rank = trajd_writer_u8(frame);
-    for (uint8_t d = 0; d < rank && rank <= RANK_MAX; d++)
-        shape[d] = trajd_writer_u64(frame);
-    for (uint8_t d = 0; d < rank && rank <= RANK_MAX; d++)
-        chunk[d] = trajd_writer_u64(frame);
-    level = trajd_writer_u8(frame);
-    if (frame->failed || !rank || rank > RANK_MAX)
-        return trajd_writer_fail("a dataset of the recipe cannot be read");
-    source = source_of(episode, path);
-    type = dtype == TRAJD_BOOL && source >= 0 ? H5Dget_type(source) : file_type(dtype);
-    space = H5Screate_simple(rank, shape, NULL);
-    creation = creation_of(rank, shape, chunk, level, dtype);
-    links = H5Pcreate(H5P_LINK_CREATE);
-    H5Pset_create_intermediate_group(links, 1);
-    if (type >= 0 && space >= 0)
-        made = H5Dcreate2(episode->to, path, type, space, links, creation, H5P_DEFAULT);
-    if (made >= 0 && source >= 0)
-        trajd_writer_copy_attributes(episode->writer, source, made, path);
-    if (made >= 0 && !chunk[0])
-        address = H5Dget_offset(made);
-    *offset = address == HADDR_UNDEF ? UINT64_MAX : address;
-    H5Pclose(links);
-    H5Pclose(creation);
-    if (made < 0 || (!chunk[0] && address == HADDR_UNDEF)) {
-        trajd_writer_fail(path);
-        made = made < 0 ? -1 : (H5Dclose(made), -1);
-    }
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    if (source >= 0)
-        H5Dclose(source);
-    if (made >= 0)
-        H5Dclose(made);
-    H5Eclear2(H5E_DEFAULT);
-    return made >= 0;
+    if (frame->failed || which >= writer->dataset_count)
+        return trajd_writer_fail("a dataset of an episode cannot be read");
+    place.to = folder_of(episode, writer->datasets[which].path);
+    if (place.to < 0)
+        return trajd_writer_fail(writer->datasets[which].path);
+    return trajd_writer_make_dataset(writer, &writer->datasets[which], &place, offset);
 }
 
 /* The time of the first row of a regular clock: a dataset of one element, of the input's type and shape. */
@@ -148,7 +76,7 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
     unit = trajd_writer_u8(frame);
     if (frame->failed || unit > 3)
         return trajd_writer_fail("a start of the recipe cannot be read");
-    source = source_of(episode, path);
+    source = trajd_writer_open_source(episode->from, path);
     if (source < 0)
         return true;
     type = H5Dget_type(source);
@@ -179,16 +107,11 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
 
 /* ---- what the recipe does not name ---- */
 
-static bool is_known(const struct episode *episode, const char *path)
+static bool is_known(const struct trajd_writer *writer, const char *path)
 {
-    struct trajd_writer_frame list = episode->known;
-    char known[TRAJD_WRITER_PATH_SIZE];
-
-    for (uint32_t i = 0; i < episode->known_count; i++) {
-        trajd_writer_text(&list, known, sizeof known);
-        if (!strcmp(known, path))
+    for (uint32_t i = 0; i < writer->known_count; i++)
+        if (!strcmp(writer->known[i], path))
             return true;
-    }
     return false;
 }
 
@@ -263,7 +186,7 @@ static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info,
     H5O_info_t object;
 
     (void)info;
-    if ((size_t)snprintf(path, sizeof path, "%s%s", folder->path, name) + 1 < sizeof path && is_known(folder->episode, path))
+    if ((size_t)snprintf(path, sizeof path, "%s%s", folder->path, name) + 1 < sizeof path && is_known(folder->episode->writer, path))
         return 0;
     if (strlen(folder->path) + strlen(name) + 1 >= sizeof path ||
         H5Oget_info_by_name(from, name, &object, H5P_DEFAULT) < 0) {
@@ -303,52 +226,52 @@ static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const cha
 
 /* ---- all ---- */
 
-static void skip_texts(struct trajd_writer_frame *frame, uint32_t count)
+static bool add_offset(struct offsets *offsets, uint64_t value)
 {
-    char text[TRAJD_WRITER_PATH_SIZE];
-
-    for (uint32_t i = 0; i < count && !frame->failed; i++)
-        trajd_writer_text(frame, text, sizeof text);
+    if (offsets->count == offsets->capacity) {
+        const size_t capacity = offsets->capacity ? offsets->capacity * 2 : 256;
+        uint64_t *grown = capacity > LIST_MAX ? NULL : realloc(offsets->values, capacity * sizeof *grown);
+        if (!grown)
+            return trajd_writer_fail("no memory for offsets");
+        offsets->values = grown;
+        offsets->capacity = capacity;
+    }
+    offsets->values[offsets->count++] = value;
+    return true;
 }
 
-static bool fill_episode(struct episode *episode, struct trajd_writer_frame *frame, uint64_t steps)
+static bool fill_episode(struct episode *episode, struct trajd_writer_frame *frame, struct offsets *offsets)
 {
     const uint32_t count = trajd_writer_u32(frame);
-    uint64_t *offsets = frame->failed || count > LIST_MAX ? NULL : calloc((size_t)count + 1, sizeof *offsets);
-    bool ok = offsets != NULL;
+    uint64_t offset;
+    bool ok = !frame->failed;
     uint32_t starts;
 
     for (uint32_t i = 0; i < count && ok; i++)
-        ok = make_dataset(episode, frame, &offsets[i]);
+        ok = make_dataset(episode, frame, &offset) && add_offset(offsets, offset);
     starts = ok ? trajd_writer_u32(frame) : 0;
     for (uint32_t i = 0; i < starts && ok; i++)
         ok = make_start(episode, frame);
-    if (ok) {
-        ok = copy_folder(episode, episode->from, episode->to, "", 0) || trajd_writer_fail(episode->label);
-        trajd_writer_set_count(episode->to, "num_samples", steps);
-        trajd_writer_set_text(episode->to, "trajd_source", episode->label, true);
-        if (*episode->part)
-            trajd_writer_set_text(episode->to, "trajd_part", episode->part, true);
-    }
-    ok = ok && trajd_indexer_send(TRAJD_WRITER_OFFSETS, offsets, count * sizeof *offsets);
-    free(offsets);
+    if (!ok)
+        return false;
+    ok = copy_folder(episode, episode->from, episode->to, "", 0) || trajd_writer_fail(episode->label);
+    trajd_writer_set_count(episode->to, "num_samples", episode->steps);
+    trajd_writer_set_text(episode->to, "trajd_source", episode->label, true);
+    if (*episode->part)
+        trajd_writer_set_text(episode->to, "trajd_part", episode->part, true);
     return ok;
 }
 
-bool trajd_writer_episode(struct trajd_writer *writer, struct trajd_writer_frame *frame)
+static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame *frame, struct offsets *offsets)
 {
-    struct episode episode = {.writer = writer};
-    uint64_t steps;
+    struct episode episode = {.writer = writer, .folder = -1};
     bool ok = false;
 
     trajd_writer_text(frame, episode.source, sizeof episode.source);
     trajd_writer_text(frame, episode.target, sizeof episode.target);
     trajd_writer_text(frame, episode.label, sizeof episode.label);
     trajd_writer_text(frame, episode.part, sizeof episode.part);
-    steps = trajd_writer_u64(frame);
-    episode.known_count = trajd_writer_u32(frame);
-    episode.known = *frame;
-    skip_texts(frame, episode.known_count);
+    episode.steps = trajd_writer_u64(frame);
     episode.row_count_count = trajd_writer_u32(frame);
     episode.row_counts = *frame;
     for (uint32_t i = 0; i < episode.row_count_count && !frame->failed; i++)
@@ -356,14 +279,30 @@ bool trajd_writer_episode(struct trajd_writer *writer, struct trajd_writer_frame
     if (frame->failed)
         return trajd_writer_fail("an episode of the recipe cannot be read");
     episode.from = H5Gopen2(writer->input, episode.source, H5P_DEFAULT);
-    episode.to = episode.from < 0 ? -1 : trajd_writer_make_group(writer, episode.target);
+    episode.to = episode.from < 0 ? -1 : trajd_writer_make_group(writer->output, episode.target);
     if (episode.from >= 0 && episode.to >= 0)
-        ok = fill_episode(&episode, frame, steps);
+        ok = fill_episode(&episode, frame, offsets);
     else
         trajd_writer_fail(episode.label);
+    if (episode.folder >= 0)
+        H5Gclose(episode.folder);
     if (episode.from >= 0)
         H5Gclose(episode.from);
     if (episode.to >= 0)
         H5Gclose(episode.to);
+    H5Eclear2(H5E_DEFAULT);
+    return ok;
+}
+
+bool trajd_writer_episodes(struct trajd_writer *writer, struct trajd_writer_frame *frame)
+{
+    const uint32_t count = trajd_writer_u32(frame);
+    struct offsets offsets = {0};
+    bool ok = !frame->failed || trajd_writer_fail("episodes of the recipe cannot be read");
+
+    for (uint32_t i = 0; i < count && ok; i++)
+        ok = make_episode(writer, frame, &offsets);
+    ok = ok && trajd_indexer_send(TRAJD_WRITER_OFFSETS, offsets.values, offsets.count * sizeof *offsets.values);
+    free(offsets.values);
     return ok;
 }

@@ -7,7 +7,7 @@
 #include "daemon/dataset/indexer.h"
 #include "daemon/rewrite/writer.h"
 
-enum { NAME_SIZE = 1025, LIST_MAX = 1 << 24, VALUE_SIZE = 64, PROVENANCE_SIZE = 1 << 20, RANK_MAX = 8, CHUNK_BYTES_MAX = 256 << 20 };
+enum { NAME_SIZE = 1025, LIST_MAX = 1 << 24, VALUE_SIZE = 64, PROVENANCE_SIZE = 1 << 20, CHUNK_BYTES_MAX = 256 << 20 };
 
 /* ---- masks ---- */
 
@@ -69,7 +69,7 @@ bool trajd_writer_masks(struct trajd_writer *writer, struct trajd_writer_frame *
 
     trajd_writer_text(frame, folder, sizeof folder);
     count = trajd_writer_u32(frame);
-    group = frame->failed ? -1 : trajd_writer_make_group(writer, folder);
+    group = frame->failed ? -1 : trajd_writer_make_group(writer->output, folder);
     ok = group >= 0;
     for (uint32_t i = 0; i < count && ok; i++)
         ok = make_mask(frame, group);
@@ -218,7 +218,7 @@ static bool set_summary(struct trajd_writer *writer, uint64_t steps, uint64_t ep
     while (length > 0 && writer->groups[length - 1] != '/')
         length--;
     snprintf(folder, sizeof folder, "%.*s", (int)(length > 1 ? length - 1 : 0), writer->groups);
-    group = wild ? trajd_writer_make_group(writer, folder) : -1;
+    group = wild ? trajd_writer_make_group(writer->output, folder) : -1;
     if (group >= 0) {
         trajd_writer_set_count(group, "total", steps);
         trajd_writer_set_count(group, "num_demos", episodes);
@@ -263,17 +263,17 @@ bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame 
 
 static bool write_chunk(struct trajd_writer_frame *frame, int fd, hid_t dataset, uint8_t rank, uint8_t **buffer, size_t *capacity)
 {
-    hsize_t place[RANK_MAX] = {0};
+    hsize_t place[TRAJD_WRITER_RANK_MAX] = {0};
     uint64_t offset;
     uint32_t size, mask;
     size_t have = 0;
 
-    for (uint8_t d = 0; d < rank && rank <= RANK_MAX; d++)
+    for (uint8_t d = 0; d < rank && rank <= TRAJD_WRITER_RANK_MAX; d++)
         place[d] = trajd_writer_u64(frame);
     offset = trajd_writer_u64(frame);
     size = trajd_writer_u32(frame);
     mask = trajd_writer_u32(frame);
-    if (frame->failed || rank > RANK_MAX || size > CHUNK_BYTES_MAX)
+    if (frame->failed || rank > TRAJD_WRITER_RANK_MAX || size > CHUNK_BYTES_MAX)
         return false;
     if (size > *capacity) {
         uint8_t *grown = realloc(*buffer, size);

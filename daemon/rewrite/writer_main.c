@@ -12,7 +12,7 @@
 #include "daemon/dataset/indexer.h"
 #include "daemon/rewrite/writer.h"
 
-enum { NOTES_MAX = 200, TEXT_SIZE = 512, META_BLOCK_BYTES = 256 << 10, CACHE_BYTES = 64 << 20 };
+enum { NOTES_MAX = 200, KNOWN_MAX = 1 << 20, TEXT_SIZE = 512, META_BLOCK_BYTES = 256 << 10, CACHE_BYTES = 64 << 20 };
 
 /* ---- frames ---- */
 
@@ -153,6 +153,32 @@ static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
     return trajd_indexer_send(TRAJD_WRITER_READY, NULL, 0);
 }
 
+static void clear_known(struct trajd_writer *writer)
+{
+    for (uint32_t i = 0; i < writer->known_count; i++)
+        free(writer->known[i]);
+    free(writer->known);
+    writer->known = NULL;
+    writer->known_count = 0;
+}
+
+/* What is neither copied from the input's episodes nor told of. */
+static void read_known(struct trajd_writer *writer, struct trajd_writer_frame *frame)
+{
+    const uint32_t count = trajd_writer_u32(frame);
+    char path[TRAJD_WRITER_PATH_SIZE];
+
+    clear_known(writer);
+    writer->known = count <= KNOWN_MAX ? calloc((size_t)count + 1, sizeof *writer->known) : NULL;
+    frame->failed = frame->failed || !writer->known;
+    for (uint32_t i = 0; i < count && !frame->failed; i++) {
+        trajd_writer_text(frame, path, sizeof path);
+        writer->known[i] = strdup(path);
+        frame->failed = frame->failed || !writer->known[i];
+        writer->known_count += writer->known[i] != NULL;
+    }
+}
+
 static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd)
 {
     const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
@@ -162,6 +188,7 @@ static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *f
     trajd_writer_text(frame, writer->groups, sizeof writer->groups);
     trajd_writer_text(frame, writer->filter_folder, sizeof writer->filter_folder);
     writer->is_first = trajd_writer_u8(frame);
+    read_known(writer, frame);
     if (writer->input >= 0)
         H5Fclose(writer->input);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -179,7 +206,8 @@ static bool serve(struct trajd_writer *writer, uint32_t kind, struct trajd_write
     switch (kind) {
     case TRAJD_WRITER_OUTPUT: return writer->output < 0 && fd >= 0 && begin_output(writer, fd, trajd_writer_u8(frame));
     case TRAJD_WRITER_INPUT: return writer->output >= 0 && fd >= 0 && open_input(writer, frame, fd);
-    case TRAJD_WRITER_EPISODE: return writer->input >= 0 && trajd_writer_episode(writer, frame);
+    case TRAJD_WRITER_DATASETS: return writer->output >= 0 && trajd_writer_datasets(writer, frame);
+    case TRAJD_WRITER_EPISODES: return writer->input >= 0 && trajd_writer_episodes(writer, frame);
     case TRAJD_WRITER_MASKS: return writer->output >= 0 && trajd_writer_masks(writer, frame);
     case TRAJD_WRITER_FINISH: return writer->output >= 0 && trajd_writer_finish(writer, frame);
     case TRAJD_WRITER_CHUNKS: return writer->output >= 0 && fd >= 0 && trajd_writer_chunks(writer, frame, fd);
@@ -225,5 +253,7 @@ int trajd_writer_run(void)
     }
     for (uint32_t i = 0; i < writer.told_count; i++)
         free(writer.told[i]);
+    clear_known(&writer);
+    trajd_writer_clear_datasets(&writer);
     return ok ? 0 : 1;
 }
