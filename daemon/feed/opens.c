@@ -201,13 +201,14 @@ static void enter(struct job *job, struct session *session, const struct trajd_w
 static void pass(struct job *job, uint32_t rank, uint64_t next)
 {
     struct trajd_core_feed *feed = job->feed;
+    const uint64_t before = job->ranks[rank].next, from = job->high > before ? job->high : before; /* neither in a slot nor passed */
 
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {
         const struct share *share = trajd_slot_share(&feed->slots[i], job);
         job->parts_left -= share && feed->slots[i].position < next && share->parts[rank].state == PART_PENDING;
     }
-    if (job->high < next)
-        job->parts_left -= trajd_batches_from(feed, job->high) - trajd_batches_from(feed, next);
+    if (from < next)
+        job->parts_left -= trajd_batches_from(feed, from) - trajd_batches_from(feed, next);
     trajd_rank_skip(job, rank, next);
     job->ranks[rank].next = next;
 }

@@ -15,11 +15,11 @@ static void adopt(const struct trajd_core_feed *feed, const struct trajd_journal
 
     start->asked = key->asked < length ? key->asked : length;
     if (key->batch == batch && key->length == length) {
+        const uint64_t count = trajd_batches_from(feed, key->begin), high = state->high < count ? state->high : count;
         start->begin = key->begin;
-        start->high = key->begin + state->high * batch;
-        start->todo_count = state->undone_count;
-        for (uint32_t i = 0; i < state->undone_count; i++)
-            start->todo[i] = key->begin + state->undone[i] * batch;
+        start->high = key->begin + high * batch;
+        for (uint32_t i = 0; i < state->undone_count && state->undone[i] < high; i++) /* without a short last one, if it had that */
+            start->todo[start->todo_count++] = key->begin + state->undone[i] * batch;
         return;
     }
     start->begin = key->begin + (state->undone_count ? state->undone[0] : state->high) * key->batch;

@@ -278,6 +278,30 @@ static void test_tokens_that_cannot_be(void **state)
                          TRAJD_ERR_ARGUMENT);
 }
 
+/* Made by a feed whose epochs end with a short batch (or by nobody): those behind the end are nobody's. */
+static void test_tokens_that_go_past_the_end(void **state)
+{
+    struct trajd_journal_state past = {
+        .key = {.fingerprint = 7, .seed = 8, .epoch = 3, .asked = 1, .begin = 1, .length = 40, .batch = 4}, .high = 10};
+    struct trajd_core_feed_options options = some_options(); /* from position 1 on nine batches */
+    uint64_t session, positions[64];
+
+    (void)state;
+    for (uint32_t undone = 0; undone < 3; undone++) {
+        struct world *world = make(&options);
+        struct token token;
+        past.undone_count = undone;
+        past.undone[0] = undone == 1 ? 9 : 2;
+        past.undone[1] = 9;
+        token.size = (uint32_t)trajd_token_encode(&past, token.bytes);
+        session = greet(world);
+        assert_int_equal(open_with(world, session, ask_from(world, 3, &token)), TRAJD_OK);
+        assert_int_equal(finish(world, session, positions), undone == 2);
+        assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 9);
+        destroy(world);
+    }
+}
+
 /* ---- ranks ---- */
 
 static struct trajd_wire_open ask_rank(struct world *world, uint32_t rank, uint32_t ranks)
@@ -457,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_resume_is_a_whole_jobs),
         cmocka_unit_test(test_tokens_are_input),
         cmocka_unit_test(test_tokens_that_cannot_be),
+        cmocka_unit_test(test_tokens_that_go_past_the_end),
         cmocka_unit_test(test_local_ranks),
         cmocka_unit_test(test_neighbouring_ranks_are_one_range),
         cmocka_unit_test(test_rank_that_never_comes),

@@ -199,6 +199,37 @@ static void test_a_rank_does_not_fall_behind_what_it_says(void **state)
     destroy(world);
 }
 
+/* After the daemon's death ranks stand far apart; one of them returns once more, further on than production has come. */
+static void test_a_rank_that_stands_far_ahead_goes_on(void **state)
+{
+    struct trajd_core_feed_options options = some_options();
+    struct world *world = make(&options);
+    uint64_t ranks[2], batches = 0;
+    struct trajd_wire_open open;
+
+    (void)state;
+    for (uint32_t r = 0; r < 2; r++) {
+        ranks[r] = greet(world);
+        open = ask_rank_as(world, "", 0, r, 2);
+        open.fresh = false;
+        open.next = 20 * r;
+        assert_int_equal(open_with(world, ranks[r], open), TRAJD_OK);
+    }
+    open = ask_rank_as(world, "", 0, 1, 2);
+    open.fresh = false;
+    open.next = 24;
+    assert_int_equal(open_with(world, ranks[1], open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 24);
+    while (!last_sent(world, TRAJD_WIRE_EPOCH_END) && batches < 64) {
+        world->sent_count = 0;
+        publish(world, take(world));
+        for (uint32_t r = 0; r < 2; r++)
+            batches += give_back(world, ranks[r]);
+    }
+    assert_int_equal(batches, 10 + 4);
+    destroy(world);
+}
+
 /* Two workers begin from a checkpoint; one has done what was left before the other comes. */
 static void test_who_comes_late_from_a_checkpoint_hears_its_end(void **state)
 {
@@ -240,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_who_is_sent_away_hears_it_when_it_is_back),
         cmocka_unit_test(test_who_comes_late_from_a_checkpoint_hears_its_end),
         cmocka_unit_test(test_a_rank_does_not_fall_behind_what_it_says),
+        cmocka_unit_test(test_a_rank_that_stands_far_ahead_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
