@@ -151,11 +151,11 @@ def test_the_slab_is_all_of_it(producer):
 
 def test_keeping_every_batch_is_told_and_ends(producer):
     feed = connect(producer(slots=8), credit=3)
-    kept = []
+    epoch, kept = feed.epoch(0), []
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         with pytest.raises(trajd.Busy, match=r"3 batches are held, and the credit is 3.*Batch objects at positions 0, 8, 16") as error:
-            for batch in feed.epoch(0):
+            for batch in epoch:
                 kept.append(batch)
     assert len(kept) == 3 and "credit=" in str(error.value)
     assert [w.category for w in told] == [RuntimeWarning] and "Copy what is to be kept" in str(told[0].message)
@@ -163,9 +163,9 @@ def test_keeping_every_batch_is_told_and_ends(producer):
     kept.clear()
     del batch
     with pytest.warns(RuntimeWarning, match="arrays of batches that are gone"), pytest.raises(trajd.Busy):
-        next(feed._running)
+        next(epoch)
     arrays.clear()
-    assert next(feed._running).position == 24
+    assert next(epoch).position == 24
     feed.close()
 
 

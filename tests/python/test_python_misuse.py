@@ -202,14 +202,15 @@ def test_a_feed_made_in_a_forked_process_is_its_own(producer):
     program = f"""
 import os, sys, trajd
 first = trajd.connect({str(one.endpoint)!r}, spec={{"any": 1}}, timeout=20)
-positions = [next(first.epoch(0)).position]
+epoch = first.epoch(0)
+positions = [next(epoch).position]
 child = os.fork()
 if child == 0:
     own = trajd.connect({str(one.endpoint)!r}, spec={{"any": 1}}, timeout=20)
     print(next(own.epoch(0)).position, flush=True)
     sys.exit(0)  # with all that ends a Python
 assert os.waitpid(child, 0)[1] == 0
-positions += [batch.position for batch in first._running]
+positions += [batch.position for batch in epoch]
 print(*positions)
 """
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(PACKAGE)}, capture_output=True, text=True,
@@ -219,3 +220,34 @@ print(*positions)
     assert sorted([childs, *others]) == list(range(0, 4000, 8)), "the child's batch is DONE, what else it was sent went to the other"
     with connect(one) as feed:
         wait_for(lambda: len(feed.status()["sessions"]) == 1, what="the others to be gone")
+
+
+def test_a_feed_that_nobody_has_any_more_is_gone(producer):
+    """As in a notebook whose cell runs again: neither the loop that was left nor its last batch keeps the feed and what it was sent."""
+    one = producer(slots=4, length=4000)
+    kept = None
+    for _ in range(5):
+        feed = connect(one, timeout=10)
+        for batch in feed:
+            break
+        assert batch.position == 0, "begun anew, for nobody else is of the job"
+        if kept is not None:
+            assert kept["actions"].shape[0] == 8
+            with pytest.raises(trajd.Closed, match="keep the feed"):
+                kept.explain(0)
+        kept = batch
+    wait_for(lambda: len(feed.status()["sessions"]) == 1, what="the sessions before to be gone")
+    feed.close()
+
+
+def test_two_feeds_of_one_job_in_one_process(producer, caplog, monkeypatch):
+    one = producer(slots=4, length=4000)
+    first, second = connect(one, timeout=0.5), connect(one, timeout=0.5)
+    kept = first.epoch(0)
+    assert next(kept).position == 0
+    with pytest.raises(trajd.Timeout, match="another feed of this process is of the same job.*close"):
+        for _ in second.epoch(0):
+            wait_for(lambda: sum(session["held"] for session in first.status()["sessions"]) == 4, what="no batch to be left")
+    first.close()
+    assert next(second.epoch(0)).rows == 8
+    second.close()

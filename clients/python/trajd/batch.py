@@ -1,10 +1,11 @@
 """Batch: what a feed hands out. A mapping of names to arrays whose first extent is this worker's rows."""
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from . import arrays
-from .errors import NotFound
+from .errors import Closed, NotFound
 from .styles import Field, Plan, Tensor
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class Batch(Mapping[str, Any]):
     __slots__ = ("_core", "_layout", "_view", "_feed", "_made", "__weakref__")
 
     def __init__(self, core: Any, layout: Layout, view: Callable[[int], Any], feed: "Feed") -> None:
-        self._core, self._layout, self._view, self._feed = core, layout, view, feed
+        self._core, self._layout, self._view = core, layout, view
+        self._feed = weakref.ref(feed)  # a batch that somebody keeps must not keep the others that its feed was sent
         self._made: Dict[Any, Any] = {}
 
     # ---- the mapping ----
@@ -140,6 +142,12 @@ class Batch(Mapping[str, Any]):
         return parts[0]
 
     # ---- what is told of it ----
+
+    def _ask_feed(self) -> "Feed":
+        feed = self._feed()
+        if feed is None:
+            raise Closed("the feed that this batch is of is gone, and can no longer be asked about it: keep the feed as well")
+        return feed
 
     @property
     def epoch(self) -> int:
@@ -197,12 +205,12 @@ class Batch(Mapping[str, Any]):
 
     def meta(self, name: str) -> List[Optional[str]]:
         """A text of each row's episode, such as "language"; None where its episode has none. NotFound: no layout has it."""
-        texts = self._feed._texts_of(name)
+        texts = self._ask_feed()._texts_of(name)
         return [texts[place] for place in zip(self.dataset_index.tolist(), self.episode_index.tolist())]
 
     def explain(self, row: int) -> Explanation:
         """Where row `row` of this batch comes from; print it."""
-        return self._feed.explain(int(self.window_id[row]))
+        return self._ask_feed().explain(int(self.window_id[row]))
 
     # ---- its life ----
 

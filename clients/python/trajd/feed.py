@@ -62,15 +62,22 @@ def _connect_client(settings: Settings, explicit_done: bool) -> "_core.Client":
         return attempt(_FOR_EVER_MS / 1000)
 
 
+@dataclass(eq=False)
+class _Run:
+    """An epoch under way, known to the feed and to its iterator: the iterator holds the feed, and the feed not the iterator, so that
+    a feed which nobody has any more is closed at once, also in the middle of an epoch."""
+
+    over: bool = False
+
+
 class Epoch(Iterator[Batch]):
     """The batches of one epoch from a position on. Ends when every window of it is worked on, in share by all workers."""
 
-    def __init__(self, feed: "Feed", epoch: int, position: int) -> None:
-        self._feed = feed
+    def __init__(self, feed: "Feed", run: _Run, epoch: int, position: int) -> None:
+        self._feed, self._run = feed, run
         self.epoch = epoch
         self.position = position  # behind the batch that was handed out last
         self._begin = position
-        self._over = False
 
     def __iter__(self) -> "Epoch":
         return self
@@ -81,16 +88,16 @@ class Epoch(Iterator[Batch]):
         return -(-(info.epoch_length - self._begin) // info.global_batch)
 
     def __next__(self) -> Batch:
-        if self._over:
+        if self._run.over:
             raise StopIteration
         feed = self._feed
-        if feed._running is not self:
+        if feed._running is not self._run:
             raise ArgumentError(f"epoch {self.epoch} was left when another one was begun")
         begin = time.perf_counter()
         batch = feed._take()
         feed.dataloading_s += time.perf_counter() - begin
         if batch is None:
-            self._over = True
+            self._run.over = True
             feed._stand(self.epoch + 1, 0)
             raise StopIteration
         info = feed.info
@@ -117,7 +124,7 @@ class Feed:
         self._strict = True
         self._info: Optional[FeedInfo] = None
         self._opened_at: Optional[Tuple[int, int]] = None  # (epoch, position), while nothing was taken since
-        self._running: Optional[Epoch] = None
+        self._running: Optional[_Run] = None
         self._layout: Optional[Layout] = None
         self._texts: Dict[str, Dict[episodes.Place, Optional[str]]] = {}
         self._held: "List[weakref.ref[Batch]]" = []
@@ -129,7 +136,8 @@ class Feed:
         self._client = _connect_client(settings, explicit_done=on_device)
         if on_device and settings.zero_copy:
             from .gpu import Direct
-            self._stage = Direct(settings.device, lambda: self._client.gpu_refusal)
+            client = self._client
+            self._stage = Direct(settings.device, lambda: client.gpu_refusal)
         elif on_device:
             from .cuda import Stage
             self._stage = Stage(settings.device)
@@ -146,9 +154,9 @@ class Feed:
         position = resume.position if resume is not None and resume.epoch == epoch else 0
         self._open(epoch, position)
         self._resume, self._token = None, (epoch, None)
-        self._running = Epoch(self, epoch, position)
+        self._running = _Run()
         self._stand(epoch, position)
-        return self._running
+        return Epoch(self, self._running, epoch, position)
 
     def forever(self) -> Iterator[Batch]:
         """Epoch after epoch, from where the feed stands."""
@@ -183,7 +191,7 @@ class Feed:
             return self._resume.to_dict()
         info = self.info
         position, token = self._position, None
-        if not self._settings.shard and self._running is not None and not self._running._over:
+        if not self._settings.shard and self._running is not None and not self._running.over:
             token = self.checkpoint()
             front = frontier(token)
             if front is not None:  # one worker, or several that stand together: a number says it all
@@ -320,11 +328,13 @@ class Feed:
                 warnings.warn(message, RuntimeWarning, stacklevel=5)
                 warned = True
             except Timeout:
+                twin = job.has_twin(self)
+                why = "another feed of this process is of the same job, and batches wait there: close() it, or name one of the jobs (job=)"
                 if end is not None and time.monotonic() >= end:
-                    raise Timeout(f"feed {self._settings.title}: no batch in {timeout} s") from None
+                    raise Timeout(f"feed {self._settings.title}: no batch in {timeout} s{': ' + why if twin else ''}") from None
                 if not said:
-                    log.warning("feed %s: no batch for %d s: the daemon is away, or waits for files or other ranks (trajctl status)",
-                                self._settings.title, _PATIENCE_S)
+                    log.warning("feed %s: no batch for %d s: %s", self._settings.title, _PATIENCE_S,
+                                why if twin else "the daemon is away, or waits for files or other ranks (trajctl status)")
                     said = True
 
     def _lay_out(self, core: "_core.Batch") -> Layout:

@@ -22,6 +22,16 @@ def remember(feed: "Feed") -> None:
     _feeds.add(feed)
 
 
+def has_twin(feed: "Feed") -> bool:
+    """In share: another feed of this process, not closed, reads what this one reads, as a worker of the same job."""
+    def reads(one: "Feed") -> Any:
+        settings = one._settings
+        return settings.endpoint, settings.feed, settings.spec, settings.job, settings.shard
+
+    return not feed._settings.shard and any(
+        other is not feed and other.pid == feed.pid and not other.closed and reads(other) == reads(feed) for other in list(_feeds))
+
+
 @atexit.register
 def _close_all() -> None:
     for feed in list(_feeds):
