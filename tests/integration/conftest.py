@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import libtrajd as trajd  # noqa: E402
 
 
-def wait_for(condition, timeout=20.0, what="condition"):
+def wait_for(condition, timeout=60.0, what="condition"):
     """Waits until condition() is true and returns its value."""
     end = time.monotonic() + timeout
     while not (value := condition()):
@@ -77,7 +77,7 @@ class Daemon:
         """Ends it as a service manager does; a sanitizer's finding makes the status differ from 0."""
         if self.process.poll() is None:
             self.process.terminate()
-        status = self.process.wait(30)
+        status = self.process.wait(60)
         assert status == 0, f"trajd ended with {status}:\n{self.text()}"
 
 

@@ -160,4 +160,4 @@ def test_its_probes_and_what_containers_share(manifest, daemon, demo_file):
     done = subprocess.run([*isolated, TRAJCTL, "reload", "--wait", "--endpoint", one.endpoint], capture_output=True, text=True)
     assert done.returncode == 1 and "in another container" in done.stderr, done.stderr
     os.kill(int(subprocess.check_output(["pgrep", "-P", str(one.process.pid)])), signal.SIGTERM)  # unshare passes no signal on
-    assert one.process.wait(20) == 0
+    assert one.process.wait(60) == 0

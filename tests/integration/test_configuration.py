@@ -149,7 +149,7 @@ def test_ready_fd_is_written_and_closed(tmp_path, demo_file):
     with os.fdopen(reader) as pipe:
         assert pipe.read() == "ready\n"  # up to its end: the daemon has let go of it
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert one.run("--ready-fd", "99").returncode == 64
 
 
@@ -163,7 +163,7 @@ def test_the_daemon_ends_after_its_last_worker(tmp_path, demo_file):
         assert one.process.poll() is None
         one.client().close()
     client.close()
-    wait_for(lambda: one.process.poll() is not None, 10, "its end")
+    wait_for(lambda: one.process.poll() is not None, 60, "its end")
     assert one.process.returncode == 0 and "no worker for 2 s (exit_idle)" in one.text()
 
 

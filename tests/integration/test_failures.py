@@ -68,7 +68,7 @@ class Worker:
 
 def finish(worker):
     worker.read()
-    assert worker.process.wait(30) == 0
+    assert worker.process.wait(60) == 0
     assert worker.said[-1]["event"] == "end"
 
 

@@ -68,9 +68,12 @@ def test_a_stopped_job(daemon, demo_file, policy):
     ids = take(client, 6)
     if policy == "block":
         with pytest.raises(trajd.TrajdError, match="no batch in time"):
-            client.next(timeout_ms=1500)
+            while batch := client.next(timeout_ms=1500):  # one more, where the sleeper's DONE came before it stopped
+                ids += batch.arrays()["window_id"].tolist()
+                batch.release()
+        assert len(ids) in (6 * 64, 7 * 64)
         jobs = {job["job"]: job for job in client.status()["feeds"][0]["jobs"]}
-        assert jobs["sleeper"]["stalled_by_seconds"] > 1 > jobs["other"]["stalled_by_seconds"]
+        assert jobs["sleeper"]["stalled_by_seconds"] > max(1, jobs["other"]["stalled_by_seconds"])
         sleeper.signal(signal.SIGCONT)
         sleeper.process.stdin.close()
         ids += rest(client)
@@ -82,7 +85,7 @@ def test_a_stopped_job(daemon, demo_file, policy):
         sleeper.signal(signal.SIGCONT)
         sleeper.process.stdin.close()
         sleeper.read()
-        assert sleeper.process.wait(30) != 0  # has been told
+        assert sleeper.process.wait(60) != 0  # has been told
     assert sorted(ids) == list(range(len(ids)))
     client.close()
 

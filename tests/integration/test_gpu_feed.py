@@ -329,7 +329,7 @@ def test_a_worker_that_cannot_open_the_memory_falls_back(make, environment, why)
         client.close()
     """, **environment)
     gpu, refusal, count = worker.stdout.readline().strip().split("|")
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
     assert gpu == "None" and why in refusal and int(count) > 4
 
 

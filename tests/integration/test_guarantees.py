@@ -154,7 +154,7 @@ def test_a_killed_job_beside_another(daemon, demo_file, policy):
 
 
 def test_a_rank_that_stays_away_beside_another_job(daemon, demo_file):
-    one = daemon(fan_out(demo_file, rank_timeout="1s"))
+    one = daemon(fan_out(demo_file, rank_timeout="3s"))
     order = sequence(one)
     ranks = ranks_of(one, 2, "--job", "ranks")
     client = one.client()
@@ -164,7 +164,7 @@ def test_a_rank_that_stays_away_beside_another_job(daemon, demo_file):
     ranks[0].process.stdin.close()
     assert rest(client) == order
     ranks[0].read()
-    assert ranks[0].process.wait(30) != 0  # has been told who is away, and did not open again
+    assert ranks[0].process.wait(60) != 0  # has been told who is away, and did not open again
     client.close()
 
 

@@ -244,16 +244,16 @@ def test_ranks_that_do_not_agree(daemon, demo_file):
 # ---- ranks that stay away, or sleep ----
 
 def test_a_rank_that_is_killed_and_does_not_return(daemon, demo_file):
-    one = daemon(feed(demo_file, rank_timeout="1s"))
+    one = daemon(feed(demo_file, rank_timeout="2s"))
     other = Worker(one, "--rank", 1, "--world", 2, "--pace")
     client = one.client()
-    client.open("train", mode=trajd.SHARD, rank=0, world=2)
     other.read("open")
+    client.open("train", mode=trajd.SHARD, rank=0, world=2)
     other.go()
     other.read("batch")
     other.kill()
     seen = 0
-    with pytest.raises(trajd.TrajdError, match="rank 1 of 2 of job \"\" away for .* s .rank_timeout is 1 s.") as raised:
+    with pytest.raises(trajd.TrajdError, match="rank 1 of 2 of job \"\" away for .* s .rank_timeout is 2 s.") as raised:
         while (batch := client.next()) is not None:
             seen += 1
             batch.release()
@@ -277,8 +277,8 @@ def test_a_stopped_rank_is_named_and_goes_on(daemon, demo_file):
     one = daemon(feed(demo_file, rank_timeout="1s"))  # stopped is not away: its connection lives
     sleeper = Worker(one, "--rank", 1, "--world", 2, "--pace")
     client = one.client()
-    client.open("train", mode=trajd.SHARD, rank=0, world=2)
     sleeper.read("open")
+    client.open("train", mode=trajd.SHARD, rank=0, world=2)
     sleeper.go()
     sleeper.read("batch")
     sleeper.signal(signal.SIGSTOP)

@@ -93,7 +93,7 @@ def node(demo_file):
         yield one
         for pid in one.daemons():
             os.kill(pid, signal.SIGTERM)
-        wait_for(lambda: not one.daemons(), 20, "the end of private daemons")
+        wait_for(lambda: not one.daemons(), 60, "the end of private daemons")
 
 
 def test_eight_ranks_start_one_daemon_that_outlives_its_starter(node):
@@ -113,7 +113,7 @@ def test_eight_ranks_start_one_daemon_that_outlives_its_starter(node):
 def test_it_ends_after_its_last_worker(node):
     node.write(exit_idle="1s")
     endpoint, _ = node.ensure()
-    wait_for(lambda: not node.daemons(), 30, "its end")
+    wait_for(lambda: not node.daemons(), 60, "its end")
     assert "no worker for 1 s (exit_idle)" in (pathlib.Path(endpoint).parent / "log").read_text()
     node.config.write_text(node.config.read_text().replace("exit_idle: 1s\n", ""))
     node.ensure()
@@ -135,7 +135,7 @@ def test_jobs_configurations_and_changes_have_daemons_of_their_own(node):
 def test_after_kill_9_of_the_daemon_its_leavings_are_no_obstacle(node):
     endpoint, _ = node.ensure()
     os.kill(node.daemons()[0], signal.SIGKILL)
-    wait_for(lambda: not node.daemons(), 10, "its death")
+    wait_for(lambda: not node.daemons(), 60, "its death")
     assert (pathlib.Path(endpoint) / "feed.sock").exists()
     again, said = node.ensure()
     assert again == endpoint and "private daemon" in said and len(node.daemons()) == 1
@@ -181,7 +181,7 @@ def test_a_process_that_is_forked_meanwhile_keeps_no_lock(node):
         assert endpoint in lines
         for pid in node.daemons():
             os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not node.daemons(), 10, "its death")
+        wait_for(lambda: not node.daemons(), 60, "its death")
         assert node.ensure()[0] == endpoint and len(node.daemons()) == 1
     finally:
         for line in lines:

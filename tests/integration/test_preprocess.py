@@ -171,7 +171,7 @@ def test_a_lease_that_is_broken_ends_nothing(station):
 
     with open(station.drop(), "ab"):
         process = station.begin()
-        wait_for(ignores, 30, "it to ignore SIGIO")
+        wait_for(ignores, 60, "it to ignore SIGIO")
         process.send_signal(signal.SIGIO)
     said = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and counts(said)[0] == 1, said
@@ -193,7 +193,7 @@ def test_a_file_that_is_being_written_is_left_alone(station):
 
 
 def test_a_file_that_grows_is_not_settled(station):
-    station.write(settle="1s")
+    station.write(settle="2s")
     data = station.source_file.read_bytes()
     path = station.drop(content=data[:1000])
     process = station.begin()
@@ -319,7 +319,7 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(station):
     process = station.begin()
     wait_for(lambda: station.quarantine.exists())
     process.terminate()
-    said = process.communicate(timeout=10)[0]
+    said = process.communicate(timeout=60)[0]
     assert process.returncode == 143 and "the next run goes on" in said
     station.write(settle="0s")
     assert counts(station.run())[0] == 1

@@ -278,7 +278,7 @@ def test_workers_open_and_read_while_feeds_come_and_go(one, demo_file):
     for worker in workers:
         worker.join()
     assert not failures, failures
-    wait_for(lambda: descriptors() <= before + 1, 20, "descriptors to be given back")  # the second job has a ring of its own
+    wait_for(lambda: descriptors() <= before + 1, 60, "descriptors to be given back")  # the second job has a ring of its own
 
 
 def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):

@@ -459,7 +459,7 @@ def stop_writer(process):
             child = find()
             if child:
                 os.kill(child, signal.SIGSTOP)
-                wait_for(lambda: state_of(child) in "TZ", 10, "it to stop")
+                wait_for(lambda: state_of(child) in "TZ", 60, "it to stop")
                 return child if state_of(child) == "T" else None
         except (OSError, TypeError):
             continue
@@ -493,7 +493,7 @@ def test_cut_while_the_structure_is_made(tmp_path, whom, number, status, word):
     os.kill(child if whom == "child" else process.pid, number)
     errors = process.communicate(timeout=60)[1]
     assert process.returncode == status and word in errors
-    wait_for(lambda: state_of(child) == "Z", 10, "the child's end")
+    wait_for(lambda: state_of(child) == "Z", 60, "the child's end")
     assert not out.exists() and (number == signal.SIGKILL and whom == "parent" or list(tmp_path.glob("*partial*")) == [])
     resample(path, "-o", out, "--rate", "40")
     with h5py.File(out) as made:

@@ -64,7 +64,7 @@ def folder():
         yield pathlib.Path(name)
         for pid in daemons(name):
             os.kill(pid, signal.SIGTERM)
-        wait_for(lambda: not daemons(name), 20, "the end of private daemons")
+        wait_for(lambda: not daemons(name), 60, "the end of private daemons")
 
 
 def daemons(folder):
@@ -109,7 +109,7 @@ class Training:
             for pid in daemons(self.folder):
                 os.kill(pid, signal.SIGKILL)
         process.kill()
-        assert process.wait(30) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
         process.stdout.close()
         return lines
 

@@ -83,7 +83,7 @@ def environment(wheel):
         yield folder
         for pid in daemons(folder):
             os.kill(pid, signal.SIGTERM)
-        wait_for(lambda: not daemons(folder), 20, "the end of its daemon")
+        wait_for(lambda: not daemons(folder), 60, "the end of its daemon")
 
 
 def daemons(folder):

@@ -224,4 +224,4 @@ def test_a_dataset_of_a_configuration(demo_file, tmp_path, monkeypatch):
         assert pids == {os.getpid()}
         for data in (whole, part, again):
             data.close()
-        wait_for(lambda: not list(pathlib.Path(folder).glob("trajd-*/*/run/feed.sock")), 20, "the end of the daemon")
+        wait_for(lambda: not list(pathlib.Path(folder).glob("trajd-*/*/run/feed.sock")), 60, "the end of the daemon")
