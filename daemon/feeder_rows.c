@@ -1,5 +1,6 @@
 #include "daemon/feeder_private.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -73,20 +74,21 @@ static void spoil_windows(const struct trajd_feeder_part *part, uint8_t *slot, u
             spoil_row(part->plan, slot, part->plan->window_rows ? part->plan->window_rows[w] : w);
 }
 
-/* One window does not fit the store: beside what other feeds have pinned, which they give back soon, or at all. */
-static bool wait_for_others(const struct trajd_feeder *feeder, const struct trajd_feeder_part *part)
+/* One window does not fit the store: beside what other feeds have pinned, which they give back soon, or beside what they keep. */
+static bool wait_for_others(const struct trajd_feeder *feeder, const struct trajd_feeder_part *part, uint32_t episode,
+                            const struct trajd_error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    struct trajd_store_stats stats;
 
-    trajd_store_get_stats(part->dataset->store, &stats);
-    if (!stats.pinned_bytes || __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED))
+    if (error->foreign_code == ENOMEM || __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED) ||
+        !trajd_store_will_have_room(part->dataset->store, &part->plan->selection, episode))
         return false;
     nanosleep(&pause, NULL);
     return true;
 }
 
-static enum trajd_status make_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint8_t *slot, uint32_t first,
+/* TRAJD_ERR_MEMORY: not all of them fit the store together, now. */
+static enum trajd_status try_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint8_t *slot, uint32_t first,
                                       uint32_t count, struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
@@ -105,8 +107,18 @@ static enum trajd_status make_windows(struct trajd_feeder *feeder, struct trajd_
             spoil_windows(part, slot, first, count);
     }
     unpin_windows(part, first, count);
-    if (status == TRAJD_ERR_MEMORY && count == 1 && wait_for_others(feeder, part))
-        return make_windows(feeder, part, slot, first, count, error);
+    return status;
+}
+
+static enum trajd_status make_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint8_t *slot, uint32_t first,
+                                      uint32_t count, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    do
+        status = try_windows(feeder, part, slot, first, count, error);
+    while (status == TRAJD_ERR_MEMORY && count == 1 &&
+           wait_for_others(feeder, part, part->plan->windows[first].episode_index, error));
     if (status == TRAJD_ERR_MEMORY && count > 1) {
         const uint32_t half = count / 2;
         status = make_windows(feeder, part, slot, first, half, error);
@@ -200,14 +212,27 @@ static bool may_stay(const struct trajd_feeder_part *part)
 
 static void unpin_part(struct trajd_feeder_part *part)
 {
-    for (uint32_t i = 0; part->pinned && i < part->plan->episode_count; i++)
-        unpin_episode(part, part->plan->episodes[i]);
+    for (uint32_t i = 0; part->pinned && i < part->plan->episode_count; i++) {
+        const uint32_t episode = part->plan->episodes[i];
+        if (part->resident && part->pinned[episode] == 1)
+            trajd_store_let_go(part->dataset->store, &part->plan->selection, episode);
+        unpin_episode(part, episode);
+    }
+    part->resident = false;
 }
 
 void trajd_feeder_unpin_all(struct trajd_feeder *feeder)
 {
     for (uint32_t p = 0; p < feeder->plan->part_count; p++)
         unpin_part(&feeder->parts[p]);
+}
+
+static void keep_part(struct trajd_feeder_part *part)
+{
+    for (uint32_t i = 0; i < part->plan->episode_count; i++)
+        if (part->pinned[part->plan->episodes[i]] == 1)
+            trajd_store_keep(part->dataset->store, &part->plan->selection, part->plan->episodes[i]);
+    part->resident = true;
 }
 
 static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_feeder_part *part, struct trajd_error *error)
@@ -225,8 +250,9 @@ static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_fee
     status = trajd_store_fill(part->dataset->store, &plan->selection, plan->episodes, plan->episode_count, &complete, error);
     for (uint32_t i = 0; i < plan->episode_count && complete && !status; i++)
         status = pin_episode(feeder, part, plan->episodes[i], error);
-    part->resident = complete && !status && may_stay(part);
-    if (!part->resident)
+    if (complete && !status && may_stay(part))
+        keep_part(part);
+    else
         unpin_part(part);
     return status == TRAJD_ERR_MEMORY ? TRAJD_OK : status; /* others have pinned the room: rows come batch by batch */
 }

@@ -43,7 +43,8 @@ static enum trajd_status count_episode(struct statistics_sweep *sweep, struct ro
 
     do {
         status = trajd_store_pin(plan->dataset->store, &walk->selection, plan->episodes[place], &base, error);
-    } while (status == TRAJD_ERR_MEMORY && statistics_wait_for_others(sweep, plan->dataset->store));
+    } while (status == TRAJD_ERR_MEMORY &&
+             statistics_wait_for_others(sweep, plan->dataset->store, &walk->selection, plan->episodes[place], error));
     if (status)
         return status != TRAJD_ERR_MEMORY && walk->may_miss ? TRAJD_OK : status;
     for (uint64_t row = 0; row < rows && base && !status; row += step) {

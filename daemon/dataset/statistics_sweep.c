@@ -1,5 +1,6 @@
 #include "daemon/dataset/statistics_sweep.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -202,13 +203,13 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
     return status;
 }
 
-bool statistics_wait_for_others(const struct statistics_sweep *sweep, struct trajd_store *store)
+bool statistics_wait_for_others(const struct statistics_sweep *sweep, const struct trajd_store *store,
+                                const struct trajd_selection *selection, uint32_t episode_index, const struct trajd_error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    struct trajd_store_stats stats;
 
-    trajd_store_get_stats(store, &stats);
-    if (!stats.pinned_bytes || (sweep->watch && __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)))
+    if ((error && error->foreign_code == ENOMEM) || (sweep->watch && __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)) ||
+        !trajd_store_will_have_room(store, selection, episode_index))
         return false;
     nanosleep(&pause, NULL);
     return true;

@@ -397,7 +397,7 @@ static enum trajd_status wait_for(struct trajd_store *store, uint32_t piece, con
     if (p->state == PIECE_RESIDENT)
         return TRAJD_OK;
     if (!p->failure)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to read rows");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM, "no memory to read rows");
     if (error)
         *error = *p->failure;
     return p->failure->status;
@@ -431,6 +431,45 @@ void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *
     pthread_mutex_lock(&store->lock);
     unpin_pieces(store, selection, episode_index);
     pthread_mutex_unlock(&store->lock);
+}
+
+void trajd_store_keep(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index)
+{
+    pthread_mutex_lock(&store->lock);
+    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+        struct piece *p = &store->pieces[trajd_store_piece(store, selection, k, episode_index)];
+        if (p->keeps++ == 0)
+            store->kept_bytes += p->bytes;
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+void trajd_store_let_go(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index)
+{
+    pthread_mutex_lock(&store->lock);
+    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+        struct piece *p = &store->pieces[trajd_store_piece(store, selection, k, episode_index)];
+        if (--p->keeps == 0)
+            store->kept_bytes -= p->bytes;
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+bool trajd_store_will_have_room(const struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index)
+{
+    struct trajd_store *unlocked = (struct trajd_store *)store; /* only its lock changes */
+    uint64_t needed = 0;
+    bool fits;
+
+    pthread_mutex_lock(&unlocked->lock);
+    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+        const struct piece *p = &store->pieces[trajd_store_piece(store, selection, k, episode_index)];
+        if (p->keeps == 0 && __builtin_add_overflow(needed, p->bytes, &needed))
+            needed = UINT64_MAX;
+    }
+    fits = needed <= store->budget_bytes - store->kept_bytes;
+    pthread_mutex_unlock(&unlocked->lock);
+    return fits;
 }
 
 void trajd_store_raise_budget(struct trajd_store *store, uint64_t more_bytes)

@@ -62,13 +62,20 @@ void trajd_store_announce(struct trajd_store *store, const struct trajd_selectio
 /* A pin uses up the oldest announcement of each of its pieces.
  *
  * Makes the pieces of one episode resident and keeps them so until unpin. rows[k] is the first row of
- * selection->dataset_indexes[k], NULL where the episode lacks it. Blocks until loaded. TRAJD_ERR_MEMORY where all the budget is pinned;
+ * selection->dataset_indexes[k], NULL where the episode lacks it. Blocks until loaded. TRAJD_ERR_MEMORY where all the budget is pinned,
+ * with the code ENOMEM where the machine has no memory for what the budget allows;
  * TRAJD_ERR_DATA / TRAJD_ERR_IO (with file, dataset and row) where loading failed: IO is retried three times first, and again for
  * the next one who pins. A dataset on a clock that drops rows has those rows dropped; where it has fewer rows than the clock, the kept
  * ones that it has. */
 enum trajd_status trajd_store_pin(struct trajd_store *store, const struct trajd_selection *selection,
                                   uint32_t episode_index, const void **rows, struct trajd_error *error);
 void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index);
+
+/* The caller's pins of that episode stay for long, so that nobody waits for their room; let_go before they are unpinned. */
+void trajd_store_keep(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index);
+void trajd_store_let_go(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index);
+/* After a pin that found no room: the episode has room beside what is kept, so that it is worth while to wait a moment and try again. */
+bool trajd_store_will_have_room(const struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index);
 
 /* More room, from now on. */
 void trajd_store_raise_budget(struct trajd_store *store, uint64_t more_bytes);

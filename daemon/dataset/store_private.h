@@ -31,6 +31,7 @@ struct piece {
     uint64_t last_use;                  /* count of unpins at the last one */
     struct trajd_error *failure;        /* while failed */
     uint32_t pins;                      /* those who wait included */
+    uint32_t keeps;                     /* of those pins: they stay for long */
     uint32_t heap_index;                /* while in the heap: resident and not pinned */
     uint32_t first_use, last_announced; /* list of announced uses, oldest first */
     uint32_t next[QUEUE_COUNT];
@@ -74,7 +75,7 @@ struct trajd_store {
     struct piece *pieces;
     int64_t *dataset_clock; /* per dataset: the clock whose kept rows filter it, or -1 */
     bool *dataset_named;    /* per dataset and form: some selection had it */
-    uint64_t pinned_bytes;
+    uint64_t pinned_bytes, kept_bytes;
     uint64_t tick;
     /* eviction order: a heap of resident pieces without pins, the first to go on top */
     uint32_t *heap;

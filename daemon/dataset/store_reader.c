@@ -1,4 +1,5 @@
 /* The reader threads: pick a piece, make room for it, read it without the lock. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,7 +169,7 @@ static enum trajd_status read_stretches(struct trajd_array_reader *reader, int f
     uint8_t *stretch = malloc((step < total ? step : total) * row_bytes + 1);
 
     if (!stretch)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to gather rows");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM, "no memory to gather rows");
     for (uint64_t i = 0; i < count && status == TRAJD_OK;) {
         uint64_t begin = (kept ? kept[i] : i) / step * step;
         uint64_t length = total - begin < step ? total - begin : step;
@@ -281,7 +282,7 @@ static void load(struct trajd_store *store, struct trajd_array_reader *reader, c
         status = read_piece(store, reader, task->piece, rows, &error);
     else
         status =
-            trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "no memory for %llu bytes of rows within the budget",
+            trajd_error_set(&error, TRAJD_ERR_MEMORY, ENOMEM, "no memory for %llu bytes of rows within the budget",
                             (unsigned long long)bytes);
     if (status != TRAJD_OK) {
         trajd_store_release(rows, bytes);

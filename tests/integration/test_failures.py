@@ -249,6 +249,38 @@ def test_a_file_that_goes_bad_is_an_error_in_the_worker(daemon, demo_file, tmp_p
     client.close()
 
 
+def test_rows_without_room_beside_those_that_stay_are_an_error(daemon, tmp_path):
+    """One feed's rows stay in memory as long as it does. An episode of another that does not fit beside them is told, not waited for."""
+    path, layout = tmp_path / "wide.hdf5", tmp_path / "wide.yaml"
+    with h5py.File(path, "w") as file:
+        for i in range(8):
+            episode = file.create_group(f"data/demo_{i}")
+            episode["small"] = np.zeros((100, 750), np.float32)
+            episode["large"] = np.zeros((100, 4700), np.float32)
+    layout.write_text("""
+layout: wide
+episodes: {files: "*.hdf5", groups: /data/*}
+clocks: {steps: {rate: 20}}
+streams:
+  small: {path: small, clock: steps, kind: previous}
+  large: {path: large, clock: steps, kind: previous}
+""")
+    one = daemon(f"""
+datasets: {{wide: {{path: {path}, layout: {layout}}}}}
+feeds:
+  small: {{dataset: wide, global_batch: 4, anchor: {{clock: steps}}, outputs: {{small: {{at: 0}}}}}}
+  large: {{dataset: wide, global_batch: 4, anchor: {{clock: steps}}, outputs: {{large: {{at: 0}}}}}}
+""", store="4MiB")
+    client = one.client()
+    client.open("large")
+    with pytest.raises(trajd.TrajdError, match=r"demo_\d needs 1\d+ bytes, the store has 4194304 of which 2\d+ are in use") as caught:
+        client.next()
+    assert caught.value.status == trajd.DATA
+    client.open("small")
+    client.next().release()
+    client.close()
+
+
 def test_bad_rows_that_are_kept_are_nan_and_masked(daemon, demo_file, tmp_path):
     path = tmp_path / "demo.hdf5"
     path.write_bytes(demo_file.read_bytes())

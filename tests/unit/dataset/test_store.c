@@ -283,6 +283,35 @@ static void selections_share_what_both_name(void **state)
     trajd_store_destroy(&store);
 }
 
+/* Room that is pinned comes back; room that is kept does not. */
+static void what_is_kept_is_not_waited_for(void **state)
+{
+    static const uint32_t first[] = {0};
+    const struct trajd_selection small = {first, 1, NULL};
+    struct trajd_store *store = new_store(*state, 2 * EPISODE_BYTES, 1);
+    const void *rows[DATASETS];
+
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_store_pin(store, &everything, 2, rows, NULL), TRAJD_ERR_MEMORY);
+    assert_true(trajd_store_will_have_room(store, &everything, 2));
+    trajd_store_keep(store, &everything, 0);
+    assert_true(trajd_store_will_have_room(store, &everything, 2));
+    trajd_store_keep(store, &everything, 0); /* once more by somebody else: it is the same room */
+    assert_true(trajd_store_will_have_room(store, &everything, 2));
+    trajd_store_keep(store, &small, 1);
+    assert_false(trajd_store_will_have_room(store, &everything, 2));
+    assert_true(trajd_store_will_have_room(store, &everything, 1)); /* part of it is what is kept */
+    assert_true(trajd_store_will_have_room(store, &small, 2));
+    trajd_store_let_go(store, &small, 1);
+    trajd_store_unpin(store, &everything, 1);
+    assert_true(trajd_store_will_have_room(store, &everything, 2));
+    trajd_store_let_go(store, &everything, 0);
+    trajd_store_let_go(store, &everything, 0);
+    trajd_store_unpin(store, &everything, 0);
+    trajd_store_destroy(&store);
+}
+
 static void a_full_budget_is_an_error_with_figures(void **state)
 {
     struct trajd_store *store = new_store(*state, 2 * EPISODE_BYTES, 1);
@@ -561,6 +590,7 @@ int main(void)
         WITH_WORLD(fill_stops_at_the_budget),
         WITH_WORLD(selections_share_what_both_name),
         WITH_WORLD(a_full_budget_is_an_error_with_figures),
+        WITH_WORLD(what_is_kept_is_not_waited_for),
         WITH_WORLD(announced_pieces_are_read_ahead),
         WITH_WORLD(the_latest_next_use_is_evicted_first),
         WITH_WORLD(absent_empty_and_quarantined),
