@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "proto/wire_fields.h"
+
 #define DEFAULT_ENDPOINT "/run/trajd/main"
 #define CONNECT_TIMEOUT_MS 10000u
 #define PING_NS (1000 * UINT64_C(1000000))
@@ -25,6 +27,19 @@ uint64_t trajd_client_now_ns(void)
 bool trajd_client_is_foreign(const struct trajd_client *client)
 {
     return client->pid != getpid();
+}
+
+enum trajd_status trajd_client_check_text(const char *what, const char *text, size_t limit, struct trajd_error *error)
+{
+    const size_t size = text != NULL ? strlen(text) : 0;
+    if (size > limit)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: \"%.32s...\" is longer than %zu bytes", what, text, limit);
+    for (size_t i = 0, length; i < size; i += length) {
+        length = trajd_wire_character((const uint8_t *)text + i, size - i);
+        if (length == 0)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: byte %zu is no UTF-8", what, i);
+    }
+    return TRAJD_OK;
 }
 
 void trajd_client_kick(int event_fd)

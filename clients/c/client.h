@@ -205,6 +205,8 @@ void trajd_checkpoint_fail(struct trajd_client *client, const struct trajd_error
 void trajd_client_finish(struct trajd_client *client); /* BYE, and the end; `pump` is free, the keeper gone */
 uint64_t trajd_client_now_ns(void);
 bool trajd_client_is_foreign(const struct trajd_client *client); /* in a child made by fork */
+/* A text that can be said in a message: no longer than `limit` bytes, UTF-8 without NUL. NULL is fine. `what` names it. */
+enum trajd_status trajd_client_check_text(const char *what, const char *text, size_t limit, struct trajd_error *error);
 void trajd_client_drop(struct trajd_client *client);
 void trajd_client_kick(int event_fd);
 void trajd_client_notify(

@@ -40,6 +40,21 @@ static void keep_ranks(struct trajd_wire_ranks *kept, const uint32_t *ranks, uin
         memcpy(kept->list, ranks, count * sizeof(*ranks));
 }
 
+/* What no message could say: an OPEN that cannot be sent would be waited for. */
+static enum trajd_status check_words(const struct trajd_open_options *options, struct trajd_error *error)
+{
+    enum trajd_status status = trajd_client_check_text("open: feed", options->feed, TRAJD_WIRE_MAX_NAME, error);
+    if (status == TRAJD_OK)
+        status = trajd_client_check_text("open: spec", options->spec, TRAJD_WIRE_MAX_SPEC, error);
+    if (status == TRAJD_OK)
+        status = trajd_client_check_text("open: job", options->job, TRAJD_WIRE_MAX_NAME, error);
+    if (status == TRAJD_OK)
+        status = trajd_client_check_text("open: gpu", options->gpu, TRAJD_WIRE_MAX_GPU, error);
+    if (status == TRAJD_OK && options->epoch == UINT64_MAX)
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: epoch %llu is beyond the last", (unsigned long long)options->epoch);
+    return status;
+}
+
 static enum trajd_status check_options(const struct trajd_open_options *options, struct trajd_error *error)
 {
     const uint32_t world = options->world > 0 ? options->world : 1;
@@ -68,12 +83,10 @@ static enum trajd_status check_options(const struct trajd_open_options *options,
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: gpu_ranks: at most %u ranks below %u, ascending, rank %u among them (of shard, with gpu)",
                                TRAJD_WIRE_MAX_LOCAL, world, options->rank);
-    if (options->gpu != NULL && strlen(options->gpu) > TRAJD_WIRE_MAX_GPU)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: gpu: \"GPU-\" and a UUID");
     if (options->credit == 1)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: credit 1 (at least 2: one in use, one under way)");
-    return TRAJD_OK;
+    return check_words(options, error);
 }
 
 static char *copy_text(const char *text, bool *good)

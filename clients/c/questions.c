@@ -90,13 +90,13 @@ enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t time
 static enum trajd_status check_question(const struct trajd_client *client,
                                         const struct trajd_question *question, struct trajd_error *error)
 {
-    const char *const texts[] = {question->what, question->name};
     if (question->what == NULL || question->what[0] == '\0')
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "ask: what?");
-    for (int i = 0; i < 2; i++)
-        if (texts[i] != NULL && strlen(texts[i]) > TRAJD_WIRE_MAX_NAME)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "ask: \"%.32s...\" is longer than %u bytes",
-                                   texts[i], TRAJD_WIRE_MAX_NAME);
+    enum trajd_status status = trajd_client_check_text("ask", question->what, TRAJD_WIRE_MAX_NAME, error);
+    if (status == TRAJD_OK)
+        status = trajd_client_check_text("ask: name", question->name, TRAJD_WIRE_MAX_NAME, error);
+    if (status != TRAJD_OK)
+        return status;
     if (question->feed_id == 0 && !client->has_feed)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "ask: open a feed first, or name one by its number");
     return TRAJD_OK;

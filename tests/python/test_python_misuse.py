@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import trajd
@@ -47,6 +48,14 @@ def test_odd_values(producer):
     feed = connect(producer(), timeout=float("inf"))
     with pytest.raises(trajd.ArgumentError, match="from 0"):
         feed.epoch(-1)
+    with pytest.raises(trajd.ArgumentError, match="from 0"):
+        feed.set_epoch(-1)
+    for odd in ("1", 1.5, None):
+        with pytest.raises(TypeError):
+            feed.epoch(odd)
+        with pytest.raises(TypeError):
+            feed.set_epoch(odd)
+    assert next(feed.epoch(np.int64(2))).epoch == 2
     epoch = feed.epoch(0)
     batch = next(epoch)
     for key in (0, None, ("obs", "x"), "", "actions/x", "obs/none"):
@@ -56,6 +65,15 @@ def test_odd_values(producer):
     next(epoch)
     assert len(epoch) == len(feed) == 125, "of the whole epoch, however much of it is over"
     feed.close()
+    for options, text in (({"job": "x" * 129}, 'job: "xxx.*longer than 128'), ({"spec": {"x": "y" * 50000}}, "spec: .*longer than 49152"),
+                          ({"epoch": (1 << 64) - 2}, None), ({"epoch": (1 << 64) - 1}, "from 0")):
+        feed = trajd.connect(str(feed._settings.endpoint), **{"spec": {"any": 1}, "timeout": 20, **options})
+        if text is None:
+            assert next(iter(feed)).epoch == (1 << 64) - 2
+        else:
+            with pytest.raises(trajd.ArgumentError, match=text):
+                iter(feed)
+        feed.close()
 
 
 def test_no_daemon(tmp_path, caplog):

@@ -4,12 +4,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import operator
 import os
 import time
 import warnings
 import weakref
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, SupportsIndex, Tuple
 
 from . import _core, arrays, episodes, figures, job, styles
 from .batch import Batch, Explanation, Layout
@@ -145,11 +146,10 @@ class Feed:
 
     # ---- epochs ----
 
-    def epoch(self, epoch: int) -> Epoch:
+    def epoch(self, epoch: SupportsIndex) -> Epoch:
         """The batches of epoch `epoch`, whose order depends on the seed and on it alone. From its beginning, or from where the
         state that was loaded stands, if that is in this epoch."""
-        if not 0 <= epoch < 1 << 64:
-            raise ArgumentError(f"epoch {epoch}: they are counted from 0")
+        epoch = self._number(epoch)
         resume = self._resume
         position = resume.position if resume is not None and resume.epoch == epoch else 0
         self._open(epoch, position)
@@ -157,6 +157,14 @@ class Feed:
         self._running = _Run()
         self._stand(epoch, position)
         return Epoch(self, self._running, epoch, position)
+
+    @staticmethod
+    def _number(epoch: SupportsIndex) -> int:
+        """Of an epoch; numpy's whole numbers are as good as Python's."""
+        number = operator.index(epoch)
+        if not 0 <= number < (1 << 64) - 1:
+            raise ArgumentError(f"epoch {number}: they are counted from 0")
+        return number
 
     def forever(self) -> Iterator[Batch]:
         """Epoch after epoch, from where the feed stands."""
@@ -166,8 +174,9 @@ class Feed:
     def __iter__(self) -> Epoch:
         return self.epoch(self._epoch)
 
-    def set_epoch(self, epoch: int) -> None:
+    def set_epoch(self, epoch: SupportsIndex) -> None:
         """Which epoch the next iteration is of; without, one after the other. Keeps a loaded state of that epoch."""
+        epoch = self._number(epoch)
         self._stand(epoch, self._resume.position if self._resume is not None and self._resume.epoch == epoch else 0)
 
     def __len__(self) -> int:

@@ -224,7 +224,14 @@ static void test_bad_calls_are_refused(void **state)
     client = connect_client(false);
     assert_int_equal(trajd_client_next(client, 0, &batch, &error), TRAJD_ERR_ARGUMENT);
     assert_null(trajd_client_feed_info(client));
+    char name[130];
+    memset(name, 'x', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
     const struct trajd_open_options bad[] = {
+        {.feed = name}, /* what no message can say is not waited for */
+        {.feed = "train", .job = name},
+        {.feed = "train", .job = "\xff"},
+        {.feed = "train", .epoch = UINT64_MAX},
         {.feed = NULL},
         {.feed = "train", .spec = "dataset: x"},
         {.feed = "train", .credit = 1},
