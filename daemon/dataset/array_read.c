@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/base/watch.h"
 #include "daemon/dataset/array.h"
 #include "daemon/dataset/inflate.h"
 
@@ -95,7 +96,10 @@ static enum trajd_status read_exactly(int fd, uint64_t offset, uint64_t bytes, u
                                       struct trajd_error *error)
 {
     while (bytes) {
-        ssize_t got = pread(fd, to, bytes < PREAD_BYTES ? bytes : PREAD_BYTES, (off_t)offset);
+        ssize_t got;
+        trajd_watch_wait();
+        got = pread(fd, to, bytes < PREAD_BYTES ? bytes : PREAD_BYTES, (off_t)offset);
+        trajd_watch_resume();
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/watch.h"
+
 /* Far outside the rows times stop at the ends of what fits, with room for offsets: such targets are before or after everything. */
 #define FAR_NS (INT64_C(1) << 61)
 
@@ -141,6 +143,7 @@ static enum trajd_status gather_stamps(struct trajd_dataset *dataset, uint32_t c
         const struct trajd_episode_clock *view = &index->episodes[e].clocks[clock];
         const int64_t rows = index->episodes[e].quarantine ? 0 : clock_rows(index, &index->episodes[e], clock);
         begin[e] = total;
+        trajd_watch_turn();
         for (int64_t row = 0; row < rows; row++)
             stamps[total + row] = view->stamps_ns ? view->stamps_ns[row] : trajd_rate_row_ns(view->rate, row);
         total += rows;
@@ -178,7 +181,10 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
             goto failed;
     }
     store.index = dataset->index;
-    if ((status = trajd_store_create(&store, &dataset->store, error)))
+    trajd_watch_wait(); /* it asks where each file lies */
+    status = trajd_store_create(&store, &dataset->store, error);
+    trajd_watch_resume();
+    if (status)
         goto failed;
     *out = dataset;
     return TRAJD_OK;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/base/watch.h"
 #include "daemon/dataset/glob.h"
 #include "daemon/dataset/index_parts.h"
 
@@ -134,15 +135,19 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options, st
     if (!options->child_count || !options->file_timeout_ms)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "child_count and file_timeout_ms must be at least 1");
+    trajd_watch_wait(); /* for storage */
     status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
     if (!status)
         status = find_files(options->path, layout, &files, error);
-    if (!status) {
+    if (!status)
         trajd_index_cache_load(options, layout, files.entries, files.count);
+    trajd_watch_resume();
+    if (!status)
         status = trajd_index_run_children(options, layout, files.entries, files.count, error);
-    }
     if (!status) {
+        trajd_watch_wait();
         trajd_index_cache_save(options, layout, files.entries, files.count);
+        trajd_watch_resume();
         status = trajd_index_build(layout, files.entries, files.count, index, error);
         layout = NULL;
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/watch.h"
 #include "daemon/dataset/digest.h"
 #include "daemon/dataset/glob.h"
 #include "daemon/dataset/index_parts.h"
@@ -103,6 +104,10 @@ static enum trajd_status survey(struct build *b)
     for (uint32_t i = 0; i < b->entry_count && !status; i++) {
         struct trajd_arena arena;
         struct trajd_record record;
+        trajd_watch_turn();
+        status = trajd_watch_check(b->error);
+        if (status)
+            break;
         status = decode(b, &b->entries[i], &arena, &record);
         for (uint32_t k = 0; k < record.episode_count && !status; k++) {
             for (uint32_t d = 0; d < record.episodes[k].dataset_count && !status; d++)
@@ -262,6 +267,7 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
         status = add_notes(b, entry->relative_path, &record);
     for (uint32_t i = 0; i < record.episode_count && !status; i++) {
         struct trajd_episode *episode = &b->episodes[(*next)++];
+        trajd_watch_turn();
         episode->file_index = file;
         episode->id =
             *record.episodes[i].id ? copy_text(b, record.episodes[i].id) : b->files[file].relative_path;
@@ -288,8 +294,11 @@ static enum trajd_status build_files(struct build *b)
     if (!b->files || !b->episodes || !b->notes)
         return no_memory(b);
     index->note_count = 0;
-    for (uint32_t i = 0; i < b->entry_count && !status; i++)
-        status = build_file(b, i, &next);
+    for (uint32_t i = 0; i < b->entry_count && !status; i++) {
+        status = trajd_watch_check(b->error);
+        if (!status)
+            status = build_file(b, i, &next);
+    }
     index->files = b->files;
     index->file_count = b->entry_count;
     index->episodes = b->episodes;

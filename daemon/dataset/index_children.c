@@ -14,12 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/base/watch.h"
 #include "daemon/dataset/index_parts.h"
 #include "daemon/dataset/indexer.h"
 
 enum { ATTEMPTS_MAX = 3, CHILD_COUNT_MAX = 256, TEXT_SIZE = 256 };
 static const int64_t start_timeout_ns =
     INT64_C(30000000000); /* a loaded machine may take long to start a process */
+static const int64_t turn_ns = 100000000; /* who waits for children looks up so often */
 static const long retry_pause_ns = 100000000;
 static const size_t decode_bytes_max = (size_t)2 << 30;
 
@@ -100,8 +102,10 @@ static void end_child(struct child *child, char *how, size_t size)
         return;
     close(child->socket);
     kill(child->pid, SIGKILL);
+    trajd_watch_wait(); /* it may be in a read that does not end */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
+    trajd_watch_resume();
     if (how && WIFSIGNALED(status))
         snprintf(how, size, "the indexing child was killed by signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
@@ -207,9 +211,12 @@ static bool check_file(struct trajd_index_entry *entry, int fd, const char **ref
 
 static enum trajd_status give_file(struct pool *pool, struct child *child, struct trajd_index_entry *entry)
 {
-    int fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const char *refusal;
+    int fd;
 
+    trajd_watch_wait();
+    fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    trajd_watch_resume();
     if (fd < 0)
         return retry_entry(pool, entry, errno);
     if (!check_file(entry, fd, &refusal)) {
@@ -235,6 +242,8 @@ static enum trajd_status accept_record(struct pool *pool, struct child *child, s
     status = trajd_index_evaluate(pool->layout, pool->reader, child->fd, arena, record, &local);
     if (status == TRAJD_ERR_IO)
         return retry_entry(pool, entry, local.foreign_code ? local.foreign_code : EIO);
+    if (status == TRAJD_ERR_CLOSED)
+        return trajd_watch_check(pool->error);
     entry->keep = true;
     if (!status && !trajd_record_encode(record, &entry->record))
         status = TRAJD_ERR_MEMORY;
@@ -356,7 +365,7 @@ static bool is_waiting(const struct child *child)
 static enum trajd_status wait_for_children(struct pool *pool)
 {
     struct pollfd polls[CHILD_COUNT_MAX];
-    int64_t now = now_ns(), until = INT64_MAX;
+    int64_t now = now_ns(), until = now + turn_ns;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t i = 0; i < pool->child_count; i++) {
@@ -365,7 +374,7 @@ static enum trajd_status wait_for_children(struct pool *pool)
         if (is_waiting(child) && child->deadline_ns < until)
             until = child->deadline_ns;
     }
-    if (poll(polls, pool->child_count, until <= now ? 0 : (int)((until - now) / 1000000 % 600000) + 1) < 0 &&
+    if (poll(polls, pool->child_count, until <= now ? 0 : (int)((until - now) / 1000000) + 1) < 0 &&
         errno != EINTR)
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, errno, "poll: %s", strerror(errno));
     now = now_ns();
@@ -399,7 +408,10 @@ static enum trajd_status run(struct pool *pool)
     enum trajd_status status = hand_out(pool);
 
     while (!status && (any_waiting(pool) || next_entry(pool))) {
-        status = wait_for_children(pool);
+        trajd_watch_turn();
+        status = trajd_watch_check(pool->error);
+        if (!status)
+            status = wait_for_children(pool);
         if (!status)
             status = hand_out(pool);
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/watch.h"
 #include "daemon/dataset/digest.h"
 #include "daemon/dataset/index_parts.h"
 #include "daemon/dataset/stamps.h"
@@ -245,7 +246,10 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout, struct
     for (uint32_t i = 0; i < record->episode_count && !status; i++) {
         e.episode = &record->episodes[i];
         e.whole = NULL;
-        status = evaluate_episode(&e);
+        trajd_watch_turn();
+        status = trajd_watch_check(e.error);
+        if (!status)
+            status = evaluate_episode(&e);
     }
     free(e.buffer);
     return status;

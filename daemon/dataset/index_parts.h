@@ -42,7 +42,8 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
                                            struct trajd_error *error);
 
 /* Reads stamps, compares first rows and forms the digest of every episode of the record. What is wrong with
- * an episode becomes its problem; only TRAJD_ERR_IO and TRAJD_ERR_MEMORY are returned. */
+ * an episode becomes its problem; only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and TRAJD_ERR_CLOSED (base/watch.h) are
+ * returned. */
 enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout, struct trajd_array_reader *reader,
                                        int fd, struct trajd_arena *arena, struct trajd_record *record,
                                        struct trajd_error *error);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/watch.h"
 #include "daemon/dataset/digest.h"
 #include "daemon/dataset/statistics.h"
 
@@ -159,15 +160,17 @@ struct trajd_statistics *trajd_statistics_load(const char *directory, uint64_t f
 
     if (!cache_path(directory, fingerprint, path, sizeof path))
         return NULL;
+    trajd_watch_wait();
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return NULL;
-    found = read_file(fd, fingerprint);
-    close(fd);
+    if (fd >= 0) {
+        found = read_file(fd, fingerprint);
+        close(fd);
+    }
+    trajd_watch_resume();
     return found;
 }
 
-void trajd_statistics_save(const char *directory, const struct trajd_statistics *statistics)
+static void save(const char *directory, const struct trajd_statistics *statistics)
 {
     const uint64_t length = bytes_of(statistics->feature_count);
     const struct header header = {CACHE_MAGIC, length, trajd_digest_of(statistics, length)};
@@ -184,4 +187,11 @@ void trajd_statistics_save(const char *directory, const struct trajd_statistics 
     done = write_whole(fd, &header, sizeof header) && write_whole(fd, statistics, length) && fsync(fd) == 0;
     if (close(fd) || !done || rename(temporary, path))
         unlink(temporary);
+}
+
+void trajd_statistics_save(const char *directory, const struct trajd_statistics *statistics)
+{
+    trajd_watch_wait();
+    save(directory, statistics);
+    trajd_watch_resume();
 }

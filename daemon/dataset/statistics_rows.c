@@ -46,7 +46,7 @@ static enum trajd_status count_episode(struct statistics_sweep *sweep, struct ro
     } while (status == TRAJD_ERR_MEMORY &&
              statistics_wait_for_others(sweep, plan->dataset->store, &walk->selection, plan->episodes[place], error));
     if (status)
-        return status != TRAJD_ERR_MEMORY && walk->may_miss ? TRAJD_OK : status;
+        return status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && walk->may_miss ? TRAJD_OK : status;
     for (uint64_t row = 0; row < rows && base && !status; row += step) {
         const uint64_t count = rows - row < step ? rows - row : step;
         walk->run = (struct statistics_run){(const char *)base + row * lane->row_stride_bytes +

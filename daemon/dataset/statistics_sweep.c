@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "daemon/base/watch.h"
+
 #define TALLY_BYTES (UINT64_C(64) << 20) /* of all tallies at once: more columns are counted in further sweeps */
 #define BLOCK_ROWS TRAJD_TALLY_TILE /* the columns of so many rows are counted in turn while these are in the processor's cache */
 #define SLICES_PER_THREAD 2
@@ -89,8 +91,9 @@ enum trajd_status statistics_tell(struct statistics_sweep *sweep, uint64_t done,
 {
     const uint64_t permille = whole ? done * 1000 / whole : 1000;
 
-    if (!sweep->watch)
-        return TRAJD_OK;
+    trajd_watch_turn();
+    if (!sweep->watch || trajd_watch_is_cancelled())
+        return trajd_watch_check(error);
     __atomic_store_n(&sweep->watch->permille, (uint32_t)((sweep->pass * 1000 + permille) / sweep->pass_count), __ATOMIC_RELAXED);
     return __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)
                ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "statistics: not wanted any more")
@@ -131,6 +134,7 @@ static enum trajd_status end_level(struct statistics_sweep *sweep, struct trajd_
         bool more = false;
         if (sweep->done[place])
             continue;
+        trajd_watch_turn();
         status = trajd_tally_next(&sweep->tallies[place], &more, error);
         sweep->done[place] = !more;
         if (!more && !status)
@@ -208,8 +212,9 @@ bool statistics_wait_for_others(const struct statistics_sweep *sweep, const stru
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
-    if ((error && error->foreign_code == ENOMEM) || (sweep->watch && __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)) ||
-        !trajd_store_will_have_room(store, selection, episode_index))
+    trajd_watch_turn();
+    if ((error && error->foreign_code == ENOMEM) || trajd_watch_is_cancelled() ||
+        (sweep->watch && __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)) || !trajd_store_will_have_room(store, selection, episode_index))
         return false;
     nanosleep(&pause, NULL);
     return true;

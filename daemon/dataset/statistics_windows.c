@@ -205,7 +205,7 @@ static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode
         status = trajd_store_pin(walk->plan->dataset->store, &walk->selection, episode, walk->row_room, error);
     } while (status == TRAJD_ERR_MEMORY && place == 0 &&
              statistics_wait_for_others(walk->sweep, walk->plan->dataset->store, &walk->selection, episode, error));
-    if (status && (status == TRAJD_ERR_MEMORY || !walk->spec.keep_bad_rows))
+    if (status && (status == TRAJD_ERR_MEMORY || status == TRAJD_ERR_CLOSED || !walk->spec.keep_bad_rows))
         return status;
     walk->episodes[place] = episode;
     walk->pinned[place] = status == TRAJD_OK;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/watch.h"
 #include "daemon/dataset/store_private.h"
 
 #define ROW_ALIGNMENT 64u
@@ -223,7 +224,7 @@ enum trajd_status trajd_store_create(const struct trajd_store_options *options, 
     made->budget_bytes = made->stats.budget_bytes = options->budget_bytes;
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->work, NULL);
-    pthread_cond_init(&made->done, NULL);
+    trajd_watch_init_condition(&made->done);
     status = allocate_tables(made, options, error);
     if (status == TRAJD_OK)
         status = find_clocks(made, error);
@@ -247,8 +248,10 @@ static void stop_readers(struct trajd_store *store)
     store->stopping = true;
     pthread_cond_broadcast(&store->work);
     pthread_mutex_unlock(&store->lock);
+    trajd_watch_wait(); /* for what they are reading */
     for (uint32_t i = 0; i < store->reader_count; i++)
         pthread_join(store->readers[i], NULL);
+    trajd_watch_resume();
 }
 
 void trajd_store_destroy(struct trajd_store **store)
@@ -391,8 +394,10 @@ static enum trajd_status wait_for(struct trajd_store *store, uint32_t piece, con
     }
     if (p->state == PIECE_ABSENT || p->state == PIECE_LOADING)
         store->stats.pin_waits++;
-    while (p->state == PIECE_ABSENT || p->state == PIECE_LOADING)
-        pthread_cond_wait(&store->done, &store->lock);
+    while ((p->state == PIECE_ABSENT || p->state == PIECE_LOADING) && !trajd_watch_is_cancelled())
+        trajd_watch_wait_for(&store->done, &store->lock);
+    if (p->state == PIECE_ABSENT || p->state == PIECE_LOADING)
+        return trajd_watch_check(error);
     *rows = p->rows;
     if (p->state == PIECE_RESIDENT)
         return TRAJD_OK;

@@ -7,7 +7,8 @@
  *   absent --announce--> queued --reader--> resident --pin/unpin--> resident --evict--> absent
  *                                   \--> failed (the error is kept and given to whoever pins it)
  *
- * Where files lie on several filesystems, at most half the readers read from one: a dead mount stops nobody else.
+ * Where files lie on several filesystems, at most half the readers read from one: a dead mount stops nobody else. Who waits for rows
+ * takes turns and is told TRAJD_ERR_CLOSED when it is to end (base/watch.h).
  */
 #ifndef TRAJD_DATASET_STORE_H
 #define TRAJD_DATASET_STORE_H

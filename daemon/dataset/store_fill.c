@@ -1,6 +1,7 @@
 /* Loading ahead of any use: everything that fits, in the order of the files. */
 #include <stdlib.h>
 
+#include "daemon/base/watch.h"
 #include "daemon/dataset/store_private.h"
 
 struct candidate {
@@ -75,6 +76,7 @@ enum trajd_status trajd_store_fill(struct trajd_store *store, const struct trajd
     uint32_t episodes = episode_indexes ? episode_count : store->index->episode_count;
     struct candidate *candidates =
         calloc((uint64_t)episodes * selection->dataset_count + 1, sizeof *candidates);
+    enum trajd_status status;
     uint64_t count;
 
     *complete = false;
@@ -87,13 +89,15 @@ enum trajd_status trajd_store_fill(struct trajd_store *store, const struct trajd
     enqueue_fitting(store, candidates, count);
     for (uint64_t i = 0; i < count; i++) {
         const struct piece *p = &store->pieces[candidates[i].piece];
-        while (p->queued[QUEUE_FILL] || p->state == PIECE_LOADING)
-            pthread_cond_wait(&store->done, &store->lock);
+        while ((p->queued[QUEUE_FILL] || p->state == PIECE_LOADING) && !trajd_watch_is_cancelled())
+            trajd_watch_wait_for(&store->done, &store->lock);
     }
     *complete = true;
     for (uint64_t i = 0; i < count; i++)
         *complete = *complete && store->pieces[candidates[i].piece].state == PIECE_RESIDENT;
     pthread_mutex_unlock(&store->lock);
     free(candidates);
-    return TRAJD_OK;
+    status = trajd_watch_check(error);
+    *complete = *complete && !status;
+    return status;
 }

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/watch.h"
 #include "daemon/dataset/store.h"
 
 #define EPISODES 12u
@@ -260,6 +261,29 @@ static void fill_stops_at_the_budget(void **state)
     assert_int_equal(stats.pieces_evicted, 0);
     assert_int_equal(trajd_store_fill(store, &everything, some, 3, &complete, NULL), TRAJD_OK);
     assert_true(complete); /* what was there stayed */
+    trajd_store_destroy(&store);
+}
+
+/* A thread that is to end waits for nobody, and leaves no pin behind. */
+static void who_is_to_end_does_not_wait(void **state)
+{
+    struct trajd_store *store = new_store(*state, 1u << 20, 1);
+    struct trajd_watch watch = {0};
+    struct trajd_store_stats stats;
+    struct trajd_error error;
+    const void *rows[DATASETS];
+    bool complete = true;
+
+    trajd_watch_begin(&watch);
+    trajd_watch_cancel(&watch);
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_ERR_CLOSED);
+    assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, &error), TRAJD_ERR_CLOSED);
+    assert_false(complete);
+    trajd_watch_begin(NULL);
+    trajd_store_get_stats(store, &stats);
+    assert_int_equal(stats.pinned_bytes, 0);
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_OK);
+    trajd_store_unpin(store, &everything, 0);
     trajd_store_destroy(&store);
 }
 
@@ -588,6 +612,7 @@ int main(void)
         WITH_WORLD(pinned_rows_are_those_of_the_file),
         WITH_WORLD(fill_loads_all_and_nothing_is_read_afterwards),
         WITH_WORLD(fill_stops_at_the_budget),
+        WITH_WORLD(who_is_to_end_does_not_wait),
         WITH_WORLD(selections_share_what_both_name),
         WITH_WORLD(a_full_budget_is_an_error_with_figures),
         WITH_WORLD(what_is_kept_is_not_waited_for),

@@ -1,0 +1,81 @@
+#include "daemon/base/watch.h"
+
+#include <time.h>
+
+#include "daemon/base/clock.h"
+
+#define TURN_NS 100000000
+#define SECOND_NS 1000000000
+
+static _Thread_local struct trajd_watch *own;
+
+void trajd_watch_begin(struct trajd_watch *watch)
+{
+    own = watch;
+    trajd_watch_turn();
+}
+
+void trajd_watch_turn(void)
+{
+    if (own)
+        __atomic_store_n(&own->last_turn_ns, trajd_now_ns(), __ATOMIC_RELAXED);
+}
+
+void trajd_watch_wait(void)
+{
+    if (own)
+        __atomic_fetch_add(&own->waits, 1, __ATOMIC_RELAXED);
+}
+
+/* The turn must be seen before the end of the wait, or who looks between the two takes the thread for stuck. */
+void trajd_watch_resume(void)
+{
+    trajd_watch_turn();
+    if (own)
+        __atomic_fetch_sub(&own->waits, 1, __ATOMIC_RELEASE);
+}
+
+bool trajd_watch_is_cancelled(void)
+{
+    return own && __atomic_load_n(&own->cancel, __ATOMIC_RELAXED);
+}
+
+enum trajd_status trajd_watch_check(struct trajd_error *error)
+{
+    return trajd_watch_is_cancelled() ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending") : TRAJD_OK;
+}
+
+void trajd_watch_init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+void trajd_watch_wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+    const int64_t until_ns = trajd_now_ns() + TURN_NS;
+    const struct timespec until = {until_ns / SECOND_NS, until_ns % SECOND_NS};
+
+    if (own)
+        pthread_cond_timedwait(condition, mutex, &until);
+    else
+        pthread_cond_wait(condition, mutex);
+    trajd_watch_turn();
+}
+
+void trajd_watch_cancel(struct trajd_watch *watch)
+{
+    __atomic_store_n(&watch->cancel, true, __ATOMIC_RELAXED);
+}
+
+bool trajd_watch_is_stuck(const struct trajd_watch *watch, int64_t now_ns, int64_t limit_ns)
+{
+    const bool waits = __atomic_load_n(&watch->waits, __ATOMIC_ACQUIRE) != 0; /* before the turn: trajd_watch_resume */
+    const int64_t last_ns = __atomic_load_n(&watch->last_turn_ns, __ATOMIC_RELAXED);
+
+    return !waits && last_ns && now_ns - last_ns > limit_ns;
+}

@@ -1,0 +1,101 @@
+/* A thread's watch: turns, waits and cancel as others see them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "daemon/base/watch.h"
+
+#define LIMIT_NS INT64_C(1000000000)
+
+static int64_t later(const struct trajd_watch *watch)
+{
+    return watch->last_turn_ns + LIMIT_NS + 1;
+}
+
+static void test_turns(void **state)
+{
+    struct trajd_watch watch = {0};
+
+    (void)state;
+    assert_false(trajd_watch_is_stuck(&watch, INT64_MAX, LIMIT_NS)); /* it has not begun */
+    trajd_watch_begin(&watch);
+    assert_true(watch.last_turn_ns > 0);
+    assert_false(trajd_watch_is_stuck(&watch, watch.last_turn_ns + LIMIT_NS, LIMIT_NS));
+    assert_true(trajd_watch_is_stuck(&watch, later(&watch), LIMIT_NS));
+    watch.last_turn_ns = 1;
+    trajd_watch_turn();
+    assert_true(watch.last_turn_ns > 1);
+    trajd_watch_begin(NULL);
+    watch.last_turn_ns = 1;
+    trajd_watch_turn();
+    assert_true(watch.last_turn_ns == 1);
+}
+
+static void test_waits_are_not_stuck(void **state)
+{
+    struct trajd_watch watch = {0};
+
+    (void)state;
+    trajd_watch_begin(&watch);
+    trajd_watch_wait();
+    trajd_watch_wait();
+    assert_false(trajd_watch_is_stuck(&watch, later(&watch), LIMIT_NS));
+    trajd_watch_resume();
+    assert_false(trajd_watch_is_stuck(&watch, later(&watch), LIMIT_NS));
+    watch.last_turn_ns = 1;
+    trajd_watch_resume(); /* the end of a wait is a turn */
+    assert_true(watch.last_turn_ns > 1);
+    assert_true(trajd_watch_is_stuck(&watch, later(&watch), LIMIT_NS));
+    trajd_watch_begin(NULL);
+}
+
+static void test_cancel(void **state)
+{
+    struct trajd_watch watch = {0};
+    struct trajd_error error;
+
+    (void)state;
+    trajd_watch_begin(&watch);
+    assert_false(trajd_watch_is_cancelled());
+    assert_int_equal(trajd_watch_check(&error), TRAJD_OK);
+    trajd_watch_cancel(&watch);
+    assert_true(trajd_watch_is_cancelled());
+    assert_int_equal(trajd_watch_check(&error), TRAJD_ERR_CLOSED);
+    assert_int_equal(trajd_watch_check(NULL), TRAJD_ERR_CLOSED);
+    trajd_watch_begin(NULL);
+    assert_false(trajd_watch_is_cancelled()); /* who has no watch is never told */
+}
+
+/* Nobody signals: it returns by itself, with a turn taken. */
+static void test_a_wait_for_a_condition_turns(void **state)
+{
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    struct trajd_watch watch = {0};
+    pthread_cond_t condition;
+    int64_t begin_ns;
+
+    (void)state;
+    trajd_watch_init_condition(&condition);
+    trajd_watch_begin(&watch);
+    begin_ns = watch.last_turn_ns;
+    pthread_mutex_lock(&mutex);
+    trajd_watch_wait_for(&condition, &mutex);
+    pthread_mutex_unlock(&mutex);
+    assert_true(watch.last_turn_ns > begin_ns);
+    trajd_watch_begin(NULL);
+    pthread_cond_destroy(&condition);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_waits_are_not_stuck),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_a_wait_for_a_condition_turns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
