@@ -41,7 +41,7 @@ static void pin_rows(struct explanation *e)
     if (e->pinned)
         return;
     e->unreadable = e->error.message;
-    e->masked_missing = status != TRAJD_ERR_MEMORY && e->spec.keep_bad_rows;
+    e->masked_missing = status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && e->spec.keep_bad_rows;
     for (uint32_t p = 0; p < selection->dataset_count; p++) {
         const struct trajd_array *array = &e->episode->arrays[selection->dataset_indexes[p]];
         e->rows[p] = array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes ? NULL : (const void *)e->rows;

@@ -72,14 +72,9 @@ struct trajd_gpu *trajd_feeder_gpu(const struct trajd_feeder *feeder)
     return feeder->where;
 }
 
-bool trajd_feeder_waits_for_rows(const struct trajd_feeder *feeder)
+const struct trajd_watch *trajd_feeder_watch(const struct trajd_feeder *feeder)
 {
-    return __atomic_load_n(&feeder->waits_for_rows, __ATOMIC_RELAXED); /* a flag on its own: orders nothing */
-}
-
-int64_t trajd_feeder_last_turn_ns(const struct trajd_feeder *feeder)
-{
-    return __atomic_load_n(&feeder->last_turn_ns, __ATOMIC_RELAXED); /* a time on its own: orders nothing */
+    return &feeder->watch;
 }
 
 /* ---- the thread ---- */
@@ -93,6 +88,8 @@ static void make_batch(struct trajd_feeder *feeder, const struct trajd_fill *fil
     trajd_feeder_announce(feeder, fill);
     for (uint32_t r = 0; r < fill->range_count && !status; r++)
         status = trajd_feeder_make_rows(feeder, fill, fill->ranges[r], &error);
+    if (status == TRAJD_ERR_CLOSED && __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED))
+        return; /* it is being destroyed: nobody waits for the slot */
     trajd_feeder_write_ids(feeder, fill);
     if (status) {
         trajd_counter_add(&feeder->counters[TRAJD_FEEDER_FAILED], 1);
@@ -110,6 +107,7 @@ static void *produce(void *context)
     struct trajd_feeder *feeder = context;
     enum trajd_status status;
 
+    trajd_watch_begin(&feeder->watch);
     if (feeder->gpu) {
         trajd_feeder_gpu_produce(feeder);
         return NULL;
@@ -117,7 +115,7 @@ static void *produce(void *context)
     do {
         struct trajd_fill fill;
         const int64_t begin_ns = trajd_now_ns();
-        __atomic_store_n(&feeder->last_turn_ns, begin_ns, __ATOMIC_RELAXED);
+        trajd_watch_turn();
         status = trajd_feed_take(feeder->feed, TAKE_TIMEOUT_MS, &fill);
         trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
         if (!status)
@@ -131,7 +129,6 @@ static enum trajd_status start_thread(struct trajd_feeder *feeder, struct trajd_
     sigset_t all, before;
     int failed;
 
-    feeder->last_turn_ns = trajd_now_ns();
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     failed = pthread_create(&feeder->thread, NULL, produce, feeder);
@@ -203,7 +200,26 @@ static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct traj
                                             .slow_after_ns = (uint64_t)feeder->spec->slow_after_ns,
                                             .device = feeder->gpu ? trajd_feeder_gpu_memory(feeder) : NULL};
 
-    return options->server ? trajd_server_add_feed(options->server, &feed, &feeder->feed, error) : TRAJD_OK;
+    enum trajd_status status;
+
+    if (!options->server)
+        return TRAJD_OK;
+    trajd_watch_wait(); /* for the pages of its ring */
+    status = trajd_server_add_feed(options->server, &feed, &feeder->feed, error);
+    trajd_watch_resume();
+    return status;
+}
+
+static enum trajd_status load_rows(struct trajd_feeder *feeder, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    if (!feeder->where)
+        return trajd_feeder_load_rows(feeder, error);
+    trajd_watch_wait(); /* for the driver */
+    status = trajd_feeder_gpu_create(feeder, feeder->where, error);
+    trajd_watch_resume();
+    return status;
 }
 
 enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options, struct trajd_feeder **out,
@@ -238,7 +254,7 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
     if (!status)
         status = make_parts(feeder, options, error);
     if (!status && options->server)
-        status = feeder->where ? trajd_feeder_gpu_create(feeder, feeder->where, error) : trajd_feeder_load_rows(feeder, error);
+        status = load_rows(feeder, error);
     if (!status)
         status = add_feed(feeder, options, error);
     if (!status && options->server)
@@ -254,6 +270,7 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
 void trajd_feeder_stop(struct trajd_feeder *feeder)
 {
     __atomic_store_n(&feeder->stop, true, __ATOMIC_RELAXED); /* a flag on its own: the join orders the rest */
+    trajd_watch_cancel(&feeder->watch);
     if (feeder->feed)
         trajd_feed_close(feeder->feed); /* take returns; publish still may be called */
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "daemon/base/log.h"
+#include "daemon/base/watch.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/window_spec.h"
 #include "daemon/feed/server.h"
@@ -66,11 +67,8 @@ const char *trajd_feeder_text(const struct trajd_feeder *feeder);
 /* Of host memory: 0 where it lies on a GPU. */
 uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder);
 struct trajd_gpu *trajd_feeder_gpu(const struct trajd_feeder *feeder);
-/* CLOCK_MONOTONIC of the thread's last turn: for the watchdog. */
-int64_t trajd_feeder_last_turn_ns(const struct trajd_feeder *feeder);
-
-/* The thread waits for the store to read: that is stalled, not stuck. */
-bool trajd_feeder_waits_for_rows(const struct trajd_feeder *feeder);
+/* The thread's. */
+const struct trajd_watch *trajd_feeder_watch(const struct trajd_feeder *feeder);
 
 /* The feed in words: windows, outputs with source, clock, kind, grid, type, shape. One line each, to `out` (with `json`: one object). */
 void trajd_feeder_describe(const struct trajd_feeder *feeder, FILE *out, bool json);

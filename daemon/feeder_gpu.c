@@ -237,11 +237,8 @@ static enum trajd_status check_readable(struct trajd_feeder *feeder, uint32_t p,
         if (!feeder->gpu->parts[p].unreadable[episode])
             continue;
         rows = calloc(plan->selection.dataset_count, sizeof *rows);
-        __atomic_store_n(&feeder->waits_for_rows, true, __ATOMIC_RELAXED);
         status = rows ? trajd_store_pin(feeder->parts[p].dataset->store, &plan->selection, episode, rows, error)
                       : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", feeder->name);
-        __atomic_store_n(&feeder->waits_for_rows, false, __ATOMIC_RELAXED);
-        __atomic_store_n(&feeder->last_turn_ns, trajd_now_ns(), __ATOMIC_RELAXED);
         if (rows && !status) {
             trajd_store_unpin(feeder->parts[p].dataset->store, &plan->selection, episode);
             status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: its rows could not be read when the GPU was filled",
@@ -470,7 +467,7 @@ static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_er
         struct flight *flight = free_flight(own);
         if (!flight)
             continue;
-        __atomic_store_n(&feeder->last_turn_ns, begin_ns, __ATOMIC_RELAXED);
+        trajd_watch_turn();
         status = trajd_feed_take(feeder->feed, TURN_MS, &fill);
         trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
         if (status == TRAJD_ERR_CLOSED)

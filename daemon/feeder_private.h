@@ -49,10 +49,9 @@ struct trajd_feeder {
     pthread_t thread;
     bool running;
     bool stop;                   /* atomic: the thread is to end */
-    bool waits_for_rows;         /* atomic: in the store, which may be on dead storage */
+    struct trajd_watch watch;    /* the thread's */
     struct trajd_window *next;   /* [G]: windows announced */
     uint64_t announced_life, announced_until;
-    int64_t last_turn_ns;
     struct trajd_counter counters[TRAJD_FEEDER_COUNTERS];
     struct trajd_gpu *where;      /* NULL: host memory */
     struct trajd_feeder_gpu *gpu; /* feeder_gpu.c; NULL likewise */

@@ -24,14 +24,12 @@ static enum trajd_status pin_episode(struct trajd_feeder *feeder, struct trajd_f
 
     if (part->pinned[episode])
         return TRAJD_OK;
-    __atomic_store_n(&feeder->waits_for_rows, true, __ATOMIC_RELAXED);
     status = trajd_store_pin(part->dataset->store, selection, episode,
                              part->rows + (size_t)episode * selection->dataset_count, error);
-    __atomic_store_n(&feeder->waits_for_rows, false, __ATOMIC_RELAXED);
-    __atomic_store_n(&feeder->last_turn_ns, trajd_now_ns(), __ATOMIC_RELAXED);
+    trajd_watch_turn();
     if (!status)
         part->pinned[episode] = 1;
-    else if (status != TRAJD_ERR_MEMORY && feeder->spec->keep_bad_rows) {
+    else if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && feeder->spec->keep_bad_rows) {
         part->pinned[episode] = 2;
         return TRAJD_OK;
     }
@@ -80,6 +78,7 @@ static bool wait_for_others(const struct trajd_feeder *feeder, const struct traj
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
+    trajd_watch_turn();
     if (error->foreign_code == ENOMEM || __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED) ||
         !trajd_store_will_have_room(part->dataset->store, &part->plan->selection, episode))
         return false;

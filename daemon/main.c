@@ -18,9 +18,11 @@
 #include "daemon/pipeline.h"
 
 #define DRAIN_MS 5000
+#define END_S 5 /* after that: what has not ended by then waits for storage */
 #define TURN_MS 1000
 #define RELOAD_TURN_MS 20 /* while a reload is going on */
-#define STUCK_NS INT64_C(30000000000)
+#define STUCK_NS INT64_C(30000000000) /* or half of the watchdog's time, if that is less */
+#define LEAST_STUCK_NS INT64_C(5000000000)
 
 #define MAX_VALUES 32
 
@@ -181,6 +183,13 @@ static void turn_reloading(struct reloading *reloading, struct trajd_pipeline *p
     trajd_pipeline_reload(pipeline, source);
 }
 
+static int64_t stuck_after_ns(const struct trajd_notify *notify)
+{
+    if (!notify->watchdog_ns || notify->watchdog_ns / 2 > STUCK_NS)
+        return STUCK_NS;
+    return notify->watchdog_ns / 2 > LEAST_STUCK_NS ? notify->watchdog_ns / 2 : LEAST_STUCK_NS;
+}
+
 /* Until SIGTERM, SIGINT, exit_idle or the loss of a GPU: keeps the watchdog fed as long as every thread turns. */
 static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_config_source *source,
                          const struct trajd_notify *notify, const struct trajd_log *log, const sigset_t *signals, bool *lost)
@@ -188,6 +197,7 @@ static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_con
     const int64_t ready_ns = trajd_now_ns();
     const int64_t turn_ns = notify->watchdog_ns && notify->watchdog_ns / 3 < TURN_MS * INT64_C(1000000)
                                 ? notify->watchdog_ns / 3 : TURN_MS * INT64_C(1000000);
+    const int64_t stuck_ns = stuck_after_ns(notify);
     const struct timespec turn = {turn_ns / 1000000000, turn_ns % 1000000000}, short_turn = {0, RELOAD_TURN_MS * 1000000};
     struct reloading reloading = {0};
     bool told = false;
@@ -205,10 +215,9 @@ static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_con
             *lost = true;
             return;
         }
-        if (!trajd_pipeline_is_alive(pipeline, STUCK_NS, line, sizeof line)) {
+        if (!trajd_pipeline_is_alive(pipeline, stuck_ns, line, sizeof line)) {
             if (!told)
-                LOG(log, ERROR, "%s has not turned for %lld s: the watchdog is not fed", line,
-                    (long long)(STUCK_NS / 1000000000));
+                LOG(log, ERROR, "%s has not turned for %lld s: the watchdog is not fed", line, (long long)(stuck_ns / 1000000000));
             told = true;
             continue;
         }
@@ -231,6 +240,27 @@ static void tell_ready(const struct trajd_log *log, int fd)
         LOG(log, WARNING, "--ready-fd %d: %s", fd, strerror(errno));
     flock(fd, LOCK_UN); /* whoever else has it open: a process that the starter forked, say */
     close(fd);
+}
+
+/* A thread in a read that storage does not answer ends for nobody, and the threads are joined: the process ends without it. What is
+ * left then are the sockets' files, as after a kill. */
+static void on_late_end(int signal)
+{
+    static const char line[] = "trajd: a thread waits for storage that does not answer: ended without it\n";
+
+    (void)signal;
+    _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
+static void end_pipeline(struct trajd_pipeline **pipeline, bool lost)
+{
+    const struct sigaction action = {.sa_handler = lost ? SIG_DFL : on_late_end}; /* killed by a signal is an end that is started again */
+
+    trajd_pipeline_drain(*pipeline, lost ? 0 : DRAIN_MS);
+    sigaction(SIGALRM, &action, NULL);
+    alarm(END_S);
+    trajd_pipeline_destroy(pipeline);
+    alarm(0);
 }
 
 static enum trajd_status serve(struct trajd_config *config, const struct command_line *line, const struct trajd_log *log,
@@ -266,8 +296,7 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
         trajd_notify_send(&notify, NULL, "STOPPING=1");
         if (lost) /* leases are not waited for: who holds a batch may wait for the next, which never comes */
             status = trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "a GPU has failed: ending, to be started again");
-        trajd_pipeline_drain(pipeline, lost ? 0 : DRAIN_MS);
-        trajd_pipeline_destroy(&pipeline);
+        end_pipeline(&pipeline, lost);
     }
     trajd_notify_close(&notify);
     return status;

@@ -216,7 +216,7 @@ enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struc
         pipeline->now->feed_names[f] = config->feeds[f]->feed_name;
     pipeline->log = log;
     pthread_mutex_init(&pipeline->mutex, NULL);
-    pthread_cond_init(&pipeline->asked, NULL);
+    trajd_watch_init_condition(&pipeline->asked);
     status = check_memory(config, error);
     if (!status && serve)
         status = start_server(pipeline, error); /* first: another daemon's directory is found before any work is done */
@@ -259,6 +259,7 @@ void trajd_pipeline_get_reload(struct trajd_pipeline *pipeline, struct trajd_rel
 
 void trajd_pipeline_drain(struct trajd_pipeline *pipeline, uint32_t timeout_ms)
 {
+    trajd_watch_cancel(&pipeline->opening); /* what it opens nobody would read */
     trajd_server_drain(pipeline->server, timeout_ms);
 }
 

@@ -47,11 +47,12 @@ enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struc
 void trajd_pipeline_reload(struct trajd_pipeline *pipeline, const struct trajd_config_source *source);
 void trajd_pipeline_get_reload(struct trajd_pipeline *pipeline, struct trajd_reload *reload);
 
-/* Tells workers to stop and waits up to timeout_ms for leases to come back. */
+/* Tells workers to stop and waits up to timeout_ms for leases to come back. What is being opened or reloaded is given up. */
 void trajd_pipeline_drain(struct trajd_pipeline *pipeline, uint32_t timeout_ms);
 void trajd_pipeline_destroy(struct trajd_pipeline **pipeline);
 
-/* True while every thread has taken a turn within the last limit_ns; else the name of one that has not is written to `stuck`. */
+/* True while every thread but the readers has taken a turn within the last limit_ns or waits for storage (base/watch.h); else the name of
+ * one that does not is written to `stuck`. */
 bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, char *stuck, size_t size);
 /* The configuration's exit_idle. */
 int64_t trajd_pipeline_exit_idle_ns(const struct trajd_pipeline *pipeline);

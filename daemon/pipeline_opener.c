@@ -65,7 +65,7 @@ static void serve_request(struct trajd_pipeline *pipeline, struct trajd_opener_r
         LOG(pipeline->log, INFO, "feed %s: opened for a job of its own", trajd_feeder_name(feeder));
     if (request->gpu && feeder)
         LOG(pipeline->log, INFO, "feed %s: made on a GPU", trajd_feeder_name(feeder));
-    if (status && status != TRAJD_ERR_BUSY) /* who is told so asks again soon */
+    if (status && status != TRAJD_ERR_BUSY && status != TRAJD_ERR_CLOSED) /* who is told so asks again soon, or later */
         LOG(pipeline->log, WARNING, "OPEN: %s", error.message);
     trajd_server_answer(pipeline->server, request->request, feeder ? trajd_feeder_feed(feeder) : NULL,
                         status ? &error : NULL);
@@ -88,13 +88,14 @@ static void *run_opener(void *context)
 {
     struct trajd_pipeline *pipeline = context;
 
+    trajd_watch_begin(&pipeline->opening);
     pthread_mutex_lock(&pipeline->mutex);
     for (;;) {
         struct trajd_opener_request request;
         struct trajd_feeder *idle = NULL;
         while (!pipeline->stop && !(idle = take_lost(pipeline)) && !pipeline->request_count && !pipeline->reload.is_running &&
                !(idle = take_idle(pipeline)))
-            pthread_cond_wait(&pipeline->asked, &pipeline->mutex);
+            trajd_watch_wait_for(&pipeline->asked, &pipeline->mutex);
         if (pipeline->stop && !idle)
             break;
         if (pipeline->reload.is_running && !idle) {
@@ -241,6 +242,7 @@ enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline, s
 
 void trajd_pipeline_stop_opener(struct trajd_pipeline *pipeline)
 {
+    trajd_watch_cancel(&pipeline->opening);
     pthread_mutex_lock(&pipeline->mutex);
     pipeline->stop = true;
     pthread_cond_signal(&pipeline->asked);

@@ -52,6 +52,7 @@ struct trajd_pipeline {
     uint32_t request_count;
     struct trajd_opener_request requests[TRAJD_PIPELINE_MAX_REQUESTS];
     struct trajd_feeder *lent; /* the asker looks at it: it is not destroyed */
+    struct trajd_watch opening; /* the opener's; needs no lock */
     pthread_t opener;
     bool opener_running;
     struct trajd_asker *asker;

@@ -96,6 +96,12 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
 {
     const int64_t now_ns = trajd_now_ns();
     struct trajd_server_stats stats;
+    const struct {
+        const struct trajd_watch *watch;
+        const char *name;
+    } threads[] = {{&pipeline->opening, "the opener"},
+                   {trajd_asker_watch(pipeline->asker), "the asker"},
+                   {trajd_statistician_watch(pipeline->statistician), "the thread of statistics"}};
     bool alive = true;
     const bool gpu_is_lost = __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED); /* a flag on its own */
 
@@ -104,11 +110,15 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
         snprintf(stuck, size, "the server's thread");
         return false;
     }
+    for (size_t t = 0; t < sizeof threads / sizeof threads[0]; t++)
+        if (trajd_watch_is_stuck(threads[t].watch, now_ns, limit_ns)) {
+            snprintf(stuck, size, "%s", threads[t].name);
+            return false;
+        }
     pthread_mutex_lock(&pipeline->mutex);
     for (uint32_t f = 0; f < pipeline->feeder_count && alive; f++) {
-        alive = trajd_feeder_waits_for_rows(pipeline->feeders[f]) ||
-                (gpu_is_lost && trajd_feeder_gpu(pipeline->feeders[f])) || /* its thread has ended: the opener closes it when it can */
-                now_ns - trajd_feeder_last_turn_ns(pipeline->feeders[f]) <= limit_ns;
+        alive = (gpu_is_lost && trajd_feeder_gpu(pipeline->feeders[f])) || /* its thread has ended: the opener closes it when it can */
+                !trajd_watch_is_stuck(trajd_feeder_watch(pipeline->feeders[f]), now_ns, limit_ns);
         if (!alive)
             snprintf(stuck, size, "feed %s", trajd_feeder_name(pipeline->feeders[f]));
     }

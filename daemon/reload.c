@@ -117,7 +117,7 @@ static void swap_lists(struct trajd_reload_change *change)
     }
     pipeline->feeder_count = count;
     while (pipeline->lent && trajd_reload_goes(change, pipeline->lent))
-        pthread_cond_wait(&pipeline->asked, &pipeline->mutex);
+        trajd_watch_wait_for(&pipeline->asked, &pipeline->mutex);
 }
 
 /* For the server and for OPENs that are answered from the lists it is one moment. */
@@ -166,8 +166,11 @@ static void settle(struct trajd_reload_change *change, struct trajd_holdings *be
 static enum trajd_status prepare(struct trajd_reload_change *change, struct trajd_error *error)
 {
     const struct trajd_config_source *from = &change->pipeline->reload_from;
-    enum trajd_status status = trajd_config_load(from->path, from->values, from->value_count, &change->next->config, error);
+    enum trajd_status status;
 
+    trajd_watch_wait();
+    status = trajd_config_load(from->path, from->values, from->value_count, &change->next->config, error);
+    trajd_watch_resume();
     if (status)
         return status;
     name_feeds(change->next);

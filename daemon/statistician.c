@@ -21,7 +21,7 @@ struct trajd_statistician {
     struct trajd_statistician_options options;
     pthread_t thread;
     bool running;
-    struct trajd_statistics_watch callers; /* of trajd_statistician_compute: for its cancel */
+    struct trajd_watch own; /* the thread's */
 
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
@@ -91,6 +91,11 @@ static void keep(struct trajd_statistician *statistician, const struct trajd_sta
 
 /* ---- callers that wait ---- */
 
+const struct trajd_watch *trajd_statistician_watch(const struct trajd_statistician *statistician)
+{
+    return &statistician->own;
+}
+
 bool trajd_statistician_knows(struct trajd_statistician *statistician, const struct trajd_window_plan *plan, uint32_t output_index)
 {
     struct trajd_statistics *found = look_up(statistician, trajd_statistics_output_fingerprint(plan, output_index));
@@ -137,7 +142,7 @@ enum trajd_status trajd_statistician_compute(struct trajd_statistician *statisti
 
     for (uint32_t i = 0; i < count; i++)
         results[i] = look_up(statistician, trajd_statistics_output_fingerprint(plan, outputs[i]));
-    status = compute_missing(statistician, plan, &statistician->callers, outputs, count, results, error);
+    status = compute_missing(statistician, plan, NULL, outputs, count, results, error);
     for (uint32_t i = 0; i < count && status; i++) {
         free(results[i]);
         results[i] = NULL;
@@ -147,7 +152,7 @@ enum trajd_status trajd_statistician_compute(struct trajd_statistician *statisti
 
 void trajd_statistician_stop(struct trajd_statistician *statistician)
 {
-    __atomic_store_n(&statistician->callers.cancel, true, __ATOMIC_RELAXED);
+    trajd_watch_cancel(&statistician->own);
     pthread_mutex_lock(&statistician->mutex);
     statistician->stop = true;
     __atomic_store_n(&statistician->watch.cancel, true, __ATOMIC_RELAXED);
@@ -198,13 +203,14 @@ static void *run_jobs(void *context)
 {
     struct trajd_statistician *statistician = context;
 
+    trajd_watch_begin(&statistician->own);
     pthread_mutex_lock(&statistician->mutex);
     for (;;) {
         struct trajd_error error;
         enum trajd_status status;
         struct job job;
         while (!statistician->stop && !statistician->job_count)
-            pthread_cond_wait(&statistician->changed, &statistician->mutex);
+            trajd_watch_wait_for(&statistician->changed, &statistician->mutex);
         if (statistician->stop)
             break;
         job = statistician->jobs[0];
@@ -254,7 +260,7 @@ enum trajd_status trajd_statistician_create(const struct trajd_statistician_opti
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
     statistician->options = *options;
     pthread_mutex_init(&statistician->mutex, NULL);
-    pthread_cond_init(&statistician->changed, NULL);
+    trajd_watch_init_condition(&statistician->changed);
     status = start_thread(statistician, error);
     if (status)
         trajd_statistician_destroy(&statistician);
@@ -335,7 +341,7 @@ void trajd_statistician_forget(struct trajd_statistician *statistician, const st
             j++;
     while (statistician->busy && statistician->jobs[0].plan == plan) {
         __atomic_store_n(&statistician->watch.cancel, true, __ATOMIC_RELAXED);
-        pthread_cond_wait(&statistician->changed, &statistician->mutex);
+        trajd_watch_wait_for(&statistician->changed, &statistician->mutex);
     }
     pthread_mutex_unlock(&statistician->mutex);
 }

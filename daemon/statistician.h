@@ -7,6 +7,7 @@
 #define TRAJD_DAEMON_STATISTICIAN_H
 
 #include "daemon/base/log.h"
+#include "daemon/base/watch.h"
 #include "daemon/dataset/statistics.h"
 
 struct trajd_statistician;
@@ -28,6 +29,8 @@ void trajd_statistician_stop(struct trajd_statistician *statistician);
 enum trajd_status trajd_statistician_compute(struct trajd_statistician *statistician, const struct trajd_window_plan *plan,
                                              const uint32_t *outputs, uint32_t count, struct trajd_statistics **results,
                                              struct trajd_error *error);
+/* The thread's. */
+const struct trajd_watch *trajd_statistician_watch(const struct trajd_statistician *statistician);
 /* True: they are known, and compute would not take long. */
 bool trajd_statistician_knows(struct trajd_statistician *statistician, const struct trajd_window_plan *plan, uint32_t output_index);
 

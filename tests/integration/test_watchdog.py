@@ -1,0 +1,150 @@
+"""Threads that stand still, in real daemons: one that is stuck starves the watchdog and is named; one that waits for storage does not;
+and neither storage nor a child keeps a daemon from ending. A thread is stopped as a debugger stops it."""
+import contextlib
+import ctypes
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from conftest import PROGRAM, ROOT, Daemon, wait_for
+
+import libtrajd as trajd
+
+LIMIT_S = 5  # a thread is stuck after half of the watchdog's time
+CONFIG = """\
+datasets:
+  demo: {{path: {path}, layout: demo}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: 8
+    anchor: {{clock: actions}}
+    outputs: {{actions: {{at: 0..3}}}}
+"""
+SPEC = "dataset: demo\nglobal_batch: 2\nanchor: {clock: actions}\noutputs: {obs/robot0_eef_pos: {at: 0}}\n"
+SEIZE, INTERRUPT, DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.ptrace.argtypes, LIBC.ptrace.restype = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p], ctypes.c_long
+
+
+def threads(daemon, name):
+    """Of those of that name (a name may be followed by a number)."""
+    found = []
+    for task in pathlib.Path(f"/proc/{daemon.process.pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            if (task / "comm").read_text().strip().rstrip("0123456789") == name:
+                found.append(int(task.name))
+    return found
+
+
+@contextlib.contextmanager
+def stopped(tasks):
+    """Those threads stand still meanwhile, whatever they are at."""
+    seized = []
+    try:
+        for task in tasks:
+            if LIBC.ptrace(SEIZE, task, None, None):
+                pytest.skip(f"no thread may be stopped here: {os.strerror(ctypes.get_errno())}")
+            seized.append(task)
+            assert LIBC.ptrace(INTERRUPT, task, None, None) == 0
+            os.waitpid(task, WALL)
+        yield
+    finally:
+        for task in seized:
+            if LIBC.ptrace(DETACH, task, None, None):
+                os.waitpid(task, WALL)  # it has ended: the process is over when we have heard of it
+
+
+class Manager:
+    """The service manager's end of a daemon's notifications."""
+
+    def __init__(self, folder):
+        self.path = str(folder / "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+
+    def feeds(self, timeout):
+        """True if the watchdog is fed before that time is over; what has come already does not count."""
+        self.socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.socket.recv(4096)
+        end = time.monotonic() + timeout
+        while (left := end - time.monotonic()) > 0:
+            self.socket.settimeout(left)
+            with contextlib.suppress(TimeoutError):
+                if self.socket.recv(4096) == b"WATCHDOG=1":
+                    return True
+        return False
+
+
+def start(folder, path, **options):
+    """A daemon and its manager."""
+    one = Daemon(folder, CONFIG.format(path=path), **options)
+    manager = Manager(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NOTIFY_SOCKET", manager.path)
+        patch.setenv("WATCHDOG_USEC", str(2 * LIMIT_S * 1000000))
+        one.start()
+    return one, manager
+
+
+def open_in_background(one):
+    """An OPEN whose rows have to be read, by a worker that gives up when the daemon ends."""
+    def work():
+        with contextlib.suppress(trajd.TrajdError):
+            one.client().open(spec=SPEC)
+
+    threading.Thread(target=work, daemon=True).start()
+
+
+def test_who_is_stuck_is_named_and_who_waits_for_storage_is_not(tmp_path, demo_file):
+    names = {"trajd-open": "the opener", "trajd-ask": "the asker", "trajd-stats": "the thread of statistics", "trajd-feed": "feed train",
+             "trajd-serve": "the server's thread"}
+    daemons = {name: start(tmp_path / name, demo_file) for name in names}
+    waiting, waiting_manager = start(tmp_path / "waiting", demo_file)
+    with contextlib.ExitStack() as all_stopped:
+        all_stopped.enter_context(stopped(threads(waiting, "trajd-read")))
+        open_in_background(waiting)
+        begin = time.monotonic()
+        for name, (one, _) in daemons.items():
+            all_stopped.enter_context(stopped(threads(one, name)))
+        for name, (one, manager) in daemons.items():
+            wait_for(lambda: f"{names[name]} has not turned for {LIMIT_S} s: the watchdog is not fed" in one.text(), 60, name)
+        assert not any(manager.feeds(0.3) for _, manager in daemons.values())
+        wait_for(lambda: time.monotonic() > begin + LIMIT_S + 2)
+        assert waiting_manager.feeds(60)  # its opener has waited for longer than a thread may stand still
+        waiting.process.terminate()  # nor is it a reason to stay
+        wait_for(lambda: "a thread waits for storage that does not answer: ended without it" in waiting.text(), 60, "the end")
+    assert waiting.process.wait(60) == 0
+    for one, manager in daemons.values():
+        assert manager.feeds(60)  # it goes on
+        one.stop()
+
+
+def test_a_stop_gives_up_what_is_being_indexed(tmp_path, demo_file):
+    """The child hangs, with an hour to go: it is killed, and the daemon ends in good order."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tmp_path / "share/trajd").mkdir(parents=True)
+    (tmp_path / "share/trajd/layouts").symlink_to(ROOT / "configs/layouts")
+    shutil.copy(PROGRAM, tools / "trajd")
+    shutil.copy(PROGRAM.parent / "dataset/trajd-indexer", tools / "trajd-indexer")
+    one, _ = start(tmp_path / "daemon", demo_file, program=tools / "trajd")
+    (tools / "trajd-indexer").unlink()
+    (tools / "trajd-indexer").write_text(f"#!/bin/sh\necho $$ >{tmp_path}/child\nexec sleep 3600\n")
+    (tools / "trajd-indexer").chmod(0o755)
+    shutil.copy(demo_file, tmp_path / "other.hdf5")
+    text = one.config.read_text().replace("store: 64MiB", "store: 128MiB")
+    one.config.write_text(text.replace("feeds:", f"  other: {{path: {tmp_path}/other.hdf5, layout: demo}}\nfeeds:"))
+    one.process.send_signal(signal.SIGHUP)
+    child = wait_for(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text().strip(), 60, "the child")
+    one.stop()
+    assert not pathlib.Path(f"/proc/{child}").exists()
+    assert "does not answer" not in one.text()
