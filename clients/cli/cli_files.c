@@ -60,6 +60,12 @@ static enum trajd_status guess(const struct cli_files *files, const char *path,
             trajd_index_destroy(&second_best);
             return TRAJD_OK;
         }
+        if (status && status != TRAJD_ERR_DATA && status != TRAJD_ERR_NOT_FOUND) { /* nothing is known of this layout */
+            trajd_index_destroy(&second_best);
+            *index = NULL;
+            *error = other;
+            return status;
+        }
         if (!status) {
             second_best = *index;
             *index = NULL;
@@ -67,8 +73,6 @@ static enum trajd_status guess(const struct cli_files *files, const char *path,
             first = status;
             *error = other;
         }
-        if (status && status != TRAJD_ERR_DATA && status != TRAJD_ERR_NOT_FOUND)
-            break;
     }
     *index = second_best;
     return second_best ? TRAJD_OK : first;

@@ -113,7 +113,8 @@ struct trajd_index_options {
 };
 
 /* TRAJD_ERR_NOT_FOUND: nothing matches. TRAJD_ERR_DATA: no episode could be kept (message names the first
- * reason). TRAJD_ERR_IO: storage failed after retries. The caller destroys. Blocks; call it from a thread
+ * reason). TRAJD_ERR_IO: storage failed after retries. TRAJD_ERR_SYSTEM: the child does not start, or somebody kills
+ * it at a file each time (message names it); nothing is known against the file. The caller destroys. Blocks; call it from a thread
  * that may. */
 enum trajd_status trajd_index_open(const struct trajd_index_options *options, struct trajd_index **index,
                                    struct trajd_error *error);

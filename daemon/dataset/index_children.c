@@ -1,5 +1,9 @@
 /* Files through trajd-indexer children: several at once, many files one after another through each. A child
- * that dies, hangs or talks nonsense costs the file it was at, and is replaced. */
+ * that dies, hangs or talks nonsense costs the file it was at, and is replaced.
+ *
+ * A child that somebody else killed (the kernel, because memory was full; a Ctrl-C of the terminal) says nothing
+ * about its file: that is tried again, alone, after a pause, and from then on half as many are at work. Killed each
+ * time, it is an error of the machine, never a file that is refused. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,6 +27,8 @@ static const int64_t start_timeout_ns =
     INT64_C(30000000000); /* a loaded machine may take long to start a process */
 static const int64_t turn_ns = 100000000; /* who waits for children looks up so often */
 static const long retry_pause_ns = 100000000;
+static const int64_t killed_pause_ns = 500000000; /* times the attempt: for memory to be free again */
+static const int end_slices = 100, slice_ms = 10; /* for a child that has closed its socket to end by itself */
 static const size_t decode_bytes_max = (size_t)2 << 30;
 
 struct child {
@@ -45,6 +51,10 @@ struct pool {
     uint32_t entry_count, next;
     struct child *children;
     uint32_t child_count;
+    uint32_t at_once;                /* children that may be at work */
+    struct trajd_index_entry *alone; /* whose child was killed from outside: nobody else is at work beside it */
+    int64_t pause_until_ns;          /* before that one is tried again */
+    uint32_t killed_starts;          /* children killed from outside before they had a file */
     struct trajd_array_reader *reader;
     struct trajd_error *error;
 };
@@ -93,37 +103,79 @@ static void release_child(struct child *child)
     child->header_length = child->data_length = 0;
 }
 
-/* Ends a child for good and says how it went. */
-static void end_child(struct child *child, char *how, size_t size)
+/* Ends a child for good; its exit status. */
+static int end_child(struct child *child)
 {
     int status = 0;
 
     if (!child->pid)
-        return;
+        return 0;
     close(child->socket);
     kill(child->pid, SIGKILL);
     trajd_watch_wait(); /* it may be in a read that does not end */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
     trajd_watch_resume();
-    if (how && WIFSIGNALED(status))
-        snprintf(how, size, "the indexing child was killed by signal %d (%s)", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
-    else if (how)
-        snprintf(how, size, "the indexing child ended with status %d", WEXITSTATUS(status));
     free(child->data);
     release_child(child);
     *child = (struct child){.socket = -1, .fd = -1};
+    return status;
+}
+
+/* Whether it has ended, or does so soon, by itself: it has closed its socket. */
+static bool ends_by_itself(const struct child *child)
+{
+    siginfo_t info = {0};
+
+    for (int i = 0; i < end_slices; i++) {
+        if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
+            return true;
+        poll(NULL, 0, slice_ms);
+    }
+    return false;
+}
+
+/* Signals that a program's own mistake does not raise. SIGXCPU is the limit over all files of a child. */
+static bool is_from_outside(int status)
+{
+    const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+
+    return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT ||
+           number == SIGXCPU;
+}
+
+/* The file, or NULL where the child had none yet, is taken up again. */
+static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entry *entry, const char *how)
+{
+    uint32_t *attempts = entry ? &entry->attempts : &pool->killed_starts;
+
+    if (++*attempts >= ATTEMPTS_MAX)
+        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0, "%s: %s from outside, %d times: is memory full?",
+                               entry ? entry->path : pool->options->indexer_path, how, ATTEMPTS_MAX);
+    pool->at_once = pool->at_once > 1 ? pool->at_once / 2 : 1;
+    pool->pause_until_ns = now_ns() + killed_pause_ns * (int64_t)*attempts;
+    if (entry && pool->next > (uint32_t)(entry - pool->entries))
+        pool->next = (uint32_t)(entry - pool->entries);
+    if (entry && !pool->alone)
+        pool->alone = entry;
+    return TRAJD_OK;
 }
 
 /* A child is gone or must go. `why` NULL: as its exit status says. */
 static enum trajd_status lose_child(struct pool *pool, struct child *child, const char *why)
 {
     struct trajd_index_entry *entry = child->entry;
-    bool was_ready = child->ready;
-    char how[TEXT_SIZE];
+    const bool was_ready = child->ready, is_ended = !why && ends_by_itself(child);
+    const int status = end_child(child);
+    char how[TEXT_SIZE] = "the indexing child closed its socket";
 
-    end_child(child, how, sizeof how);
+    if (is_ended && WIFSIGNALED(status))
+        snprintf(how, sizeof how, "the indexing child was killed by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else if (is_ended)
+        snprintf(how, sizeof how, "the indexing child ended with status %d", WEXITSTATUS(status));
+    if (is_ended && is_from_outside(status))
+        return retry_killed(pool, entry, how);
     if (!was_ready)
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0, "%s: does not start: %s",
                                pool->options->indexer_path, why ? why : how);
@@ -337,28 +389,61 @@ static struct trajd_index_entry *next_entry(struct pool *pool)
     return NULL;
 }
 
+static bool is_waiting(const struct child *child)
+{
+    return child->pid && (child->entry || !child->ready);
+}
+
+static uint32_t count_waiting(const struct pool *pool)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < pool->child_count; i++)
+        count += is_waiting(&pool->children[i]);
+    return count;
+}
+
+/* Gives the child files, or starts it for that, until it has one. */
+static enum trajd_status employ(struct pool *pool, struct child *child)
+{
+    enum trajd_status status = TRAJD_OK;
+    struct trajd_index_entry *entry;
+
+    while (!status && !child->entry && (entry = pool->alone ? pool->alone : next_entry(pool))) {
+        if (!child->pid)
+            status = start_child(pool, child);
+        if (status || !child->ready)
+            break;
+        status = give_file(pool, child, entry);
+        if (pool->alone && pool->alone->record.length)
+            pool->alone = NULL;
+    }
+    return status;
+}
+
+/* The file that is to be alone, when all others are through and the pause is over. */
+static enum trajd_status hand_out_alone(struct pool *pool)
+{
+    if (count_waiting(pool) || now_ns() < pool->pause_until_ns)
+        return TRAJD_OK;
+    for (uint32_t i = 1; i < pool->child_count; i++)
+        end_child(&pool->children[i]);
+    return employ(pool, &pool->children[0]);
+}
+
 /* Starts children and hands out files while there are any. */
 static enum trajd_status hand_out(struct pool *pool)
 {
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t i = 0; i < pool->child_count && !status; i++) {
-        struct child *child = &pool->children[i];
-        struct trajd_index_entry *entry;
-        while (!status && !child->entry && (entry = next_entry(pool))) {
-            if (!child->pid)
-                status = start_child(pool, child);
-            if (status || !child->ready)
-                break;
-            status = give_file(pool, child, entry);
-        }
-    }
+    if (pool->alone && pool->alone->record.length)
+        pool->alone = NULL;
+    if (pool->alone)
+        return hand_out_alone(pool);
+    for (uint32_t i = 0; i < pool->child_count && !status && !pool->alone && now_ns() >= pool->pause_until_ns; i++)
+        if (is_waiting(&pool->children[i]) || count_waiting(pool) < pool->at_once)
+            status = employ(pool, &pool->children[i]);
     return status;
-}
-
-static bool is_waiting(const struct child *child)
-{
-    return child->pid && (child->entry || !child->ready);
 }
 
 /* Waits for one answer or one deadline. */
@@ -394,20 +479,11 @@ static enum trajd_status wait_for_children(struct pool *pool)
     return status;
 }
 
-static bool any_waiting(const struct pool *pool)
-{
-    for (uint32_t i = 0; i < pool->child_count; i++) {
-        if (is_waiting(&pool->children[i]))
-            return true;
-    }
-    return false;
-}
-
 static enum trajd_status run(struct pool *pool)
 {
     enum trajd_status status = hand_out(pool);
 
-    while (!status && (any_waiting(pool) || next_entry(pool))) {
+    while (!status && (count_waiting(pool) || next_entry(pool))) {
         trajd_watch_turn();
         status = trajd_watch_check(pool->error);
         if (!status)
@@ -435,6 +511,7 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
     pool.child_count = options->child_count < missing ? options->child_count : missing;
     if (pool.child_count > CHILD_COUNT_MAX)
         pool.child_count = CHILD_COUNT_MAX;
+    pool.at_once = pool.child_count;
     status = trajd_array_reader_create(&pool.reader, error);
     if (status)
         return status;
@@ -444,7 +521,7 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
     status =
         pool.children ? run(&pool) : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for children");
     for (uint32_t i = 0; pool.children && i < pool.child_count; i++)
-        end_child(&pool.children[i], NULL, 0);
+        end_child(&pool.children[i]);
     free(pool.children);
     trajd_array_reader_destroy(&pool.reader);
     return status;

@@ -28,14 +28,20 @@ static const bool sanitized = false;
 
 static const rlim_t memory_bytes_max = (rlim_t)2 << 30;
 static const rlim_t cpu_seconds_max = 3600; /* over all files; the parent limits each one's time */
+static const rlim_t cpu_seconds_grace = 5;  /* SIGXCPU comes before SIGKILL: the parent can tell it from others' */
+
+static bool set_limits(int resource, rlim_t soft, rlim_t hard)
+{
+    struct rlimit limit = {soft, hard}, now;
+
+    if (!getrlimit((__rlimit_resource_t)resource, &now) && now.rlim_max < hard)
+        limit = (struct rlimit){now.rlim_max < soft ? now.rlim_max : soft, now.rlim_max};
+    return !setrlimit((__rlimit_resource_t)resource, &limit);
+}
 
 static bool set_limit(int resource, rlim_t value)
 {
-    struct rlimit limit = {value, value}, now;
-
-    if (!getrlimit((__rlimit_resource_t)resource, &now) && now.rlim_max < value)
-        limit = (struct rlimit){now.rlim_max, now.rlim_max};
-    return !setrlimit((__rlimit_resource_t)resource, &limit);
+    return set_limits(resource, value, value);
 }
 
 static void close_others(void)
@@ -52,7 +58,7 @@ bool trajd_indexer_limit(bool writes)
 {
     close_others();
     return set_limit(RLIMIT_CORE, 0) && (writes || set_limit(RLIMIT_FSIZE, 0)) && set_limit(RLIMIT_NOFILE, 32) &&
-           set_limit(RLIMIT_CPU, cpu_seconds_max) && (sanitized || set_limit(RLIMIT_AS, memory_bytes_max));
+           set_limits(RLIMIT_CPU, cpu_seconds_max, cpu_seconds_max + cpu_seconds_grace) && (sanitized || set_limit(RLIMIT_AS, memory_bytes_max));
 }
 
 #if defined(__x86_64__)

@@ -44,12 +44,12 @@ class Station:
         path.write_bytes(self.source_file.read_bytes() if content is None else content)
         return path
 
-    def begin(self, *arguments):
-        return subprocess.Popen([TRAJCTL, "preprocess", self.config, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True, env=ENVIRONMENT)
+    def begin(self, *arguments, program=TRAJCTL, **options):
+        return subprocess.Popen([program, "preprocess", self.config, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, env=ENVIRONMENT, **options)
 
-    def run(self, *arguments, code=0):
-        process = self.begin(*arguments)
+    def run(self, *arguments, code=0, program=TRAJCTL):
+        process = self.begin(*arguments, program=program)
         said = process.communicate(timeout=120)[0]
         assert process.returncode == code, said
         return said
@@ -323,6 +323,48 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(station):
     assert process.returncode == 143 and "the next run goes on" in said
     station.write(settle="0s")
     assert counts(station.run())[0] == 1
+
+
+@pytest.fixture
+def tools(station):
+    """trajctl, and beside it a script in place of the child that reads files: tools(text); without one the child itself."""
+    folder = station.folder / "bin"
+    folder.mkdir()
+    (station.folder / "share/trajd").mkdir(parents=True)
+    (station.folder / "share/trajd/layouts").symlink_to(ROOT / "configs/layouts")
+    shutil.copy(TRAJCTL, folder / "trajctl")
+    real = BUILD / "daemon/dataset/trajd-indexer"
+
+    def make(text="exec"):
+        (folder / "trajd-indexer").write_text(f'#!/bin/sh\n[ "$1" = write ] && exec {real} "$@"\n' +
+                                              ("" if text == "exec" else f"{text}\n") + f'exec {real} "$@"\n')
+        (folder / "trajd-indexer").chmod(0o755)
+        return folder / "trajctl"
+
+    return make
+
+
+def test_a_child_that_is_killed_condemns_no_file(station, tools):
+    station.drop()
+    said = station.run(code=1, program=tools("kill -KILL $$"))
+    assert counts(said)[:3] == (0, 0, 1) and "killed by signal 9 (Killed) from outside, 3 times" in said and "left for the next run" in said, said
+    assert (station.inbox / "a.hdf5").exists() and not list(station.quarantine.iterdir()) and not list(station.outbox.glob("*.hdf5"))
+    once = station.folder / "killed"
+    assert counts(station.run(program=tools(f"[ -e {once} ] || {{ touch {once}; kill -KILL $$; }}")))[:3] == (1, 0, 0)
+
+
+def test_ctrl_c_condemns_no_file(station, tools):
+    """The whole group of the terminal hears it, children too."""
+    station.drop()
+    begun = station.folder / "begun"
+    process = station.begin(program=tools(f"touch {begun}\nexec sleep 3600"), start_new_session=True)
+    wait_for(begun.exists)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 130 and "ended by signal 2: the next run goes on" in said, said
+    assert counts(said.replace("ended by", "").rsplit("\n", 2)[0])[:3] == (0, 0, 0) and (station.inbox / "a.hdf5").exists()
+    assert not list(station.quarantine.iterdir())
+    assert counts(station.run(program=tools()))[0] == 1
 
 
 @pytest.mark.parametrize("keys, message", [

@@ -9,6 +9,7 @@
 
 #include "clients/cli/preprocess/prep_file.h"
 #include "clients/cli/preprocess/prep_inbox.h"
+#include "daemon/base/watch.h"
 
 #define LOOK_AGAIN_NS INT64_C(1000000000) /* at most: for what arrives meanwhile */
 
@@ -26,12 +27,14 @@ struct preprocessing {
 };
 
 static bool is_cancelled; /* set by the signal handler alone */
+static struct trajd_watch watch; /* the main thread's: for its cancel */
 static int cancelled_by;
 
 static void on_signal(int number)
 {
     cancelled_by = number;
     __atomic_store_n(&is_cancelled, true, __ATOMIC_RELAXED);
+    trajd_watch_cancel(&watch);
 }
 
 static bool parse_shard(struct preprocessing *preprocessing, const char *text)
@@ -161,6 +164,7 @@ int cli_preprocess(int argc, char **argv)
         prep_config_clear(&preprocessing.config);
         return cli_fail("%s", error.message);
     }
+    trajd_watch_begin(&watch);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of its write */

@@ -648,6 +648,7 @@ static void forged_caches_are_indexed_anew(void **state)
 /* Kills or stops the child that has `slow.hdf5` open. */
 struct assassin {
     int signal;
+    int times; /* 0: as often as there is one */
     atomic_bool done;
 };
 
@@ -677,9 +678,10 @@ static void *hunt(void *context)
     struct assassin *assassin = context;
     struct timespec pause = {0, 1000000};
 
-    for (bool hit = false; !hit && !assassin->done; nanosleep(&pause, NULL)) {
+    for (int hits = 0; (!assassin->times || hits < assassin->times) && !assassin->done; nanosleep(&pause, NULL)) {
         char list[128];
         FILE *children;
+        bool hit = false;
         snprintf(list, sizeof list, "pgrep -x trajd-indexer -P %d", getpid());
         children = popen(list, "r");
         while (children && !hit && fgets(list, sizeof list, children)) {
@@ -687,6 +689,7 @@ static void *hunt(void *context)
             if (has_file_open(list, "slow.hdf5")) {
                 kill(atoi(list), assassin->signal);
                 hit = true;
+                hits++;
             }
         }
         if (children)
@@ -699,7 +702,7 @@ static void a_lost_child_costs_its_file_only(int signal_number, uint32_t timeout
 {
     char path[512];
     struct trajd_index_options options = options_for(path, "robomimic");
-    struct assassin assassin = {.signal = signal_number};
+    struct assassin assassin = {.signal = signal_number, .times = 1};
     struct trajd_index *index;
     pthread_t thread;
     uint32_t refused = 0;
@@ -725,12 +728,50 @@ static void a_lost_child_costs_its_file_only(int signal_number, uint32_t timeout
     trajd_index_destroy(&index);
 }
 
-static void killed_stopped_and_slow_children_are_replaced(void **state)
+static void crashed_stopped_and_slow_children_are_replaced(void **state)
 {
     (void)state;
     make_folder("deadly", "good.hdf5 slow.hdf5 storage.hdf5 zero_width.hdf5");
-    a_lost_child_costs_its_file_only(SIGKILL, 60000, "killed by signal 9");
+    a_lost_child_costs_its_file_only(SIGABRT, 60000, "killed by signal 6"); /* no sanitizer takes it for itself */
     a_lost_child_costs_its_file_only(SIGSTOP, 3000, "took longer than 3000 ms");
+}
+
+static enum trajd_status open_hunted(struct assassin *assassin, struct trajd_index **index, struct trajd_error *error)
+{
+    char path[512];
+    const struct trajd_index_options options = options_for(path, "robomimic");
+    enum trajd_status status;
+    pthread_t thread;
+
+    snprintf(path, sizeof path, "%s/hunted", folder);
+    assert_int_equal(pthread_create(&thread, NULL, hunt, assassin), 0);
+    status = trajd_index_open(&options, index, error);
+    assassin->done = true;
+    pthread_join(thread, NULL);
+    return status;
+}
+
+/* A kill by somebody else says nothing about the file: it is tried again, and if it is killed each time nothing is known. */
+static void killed_children_condemn_no_file(void **state)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGKILL};
+    struct assassin twice = {.signal = SIGKILL, .times = 2};
+    struct trajd_error error;
+    struct trajd_index *index;
+
+    (void)state;
+    make_folder("hunted", "good.hdf5 slow.hdf5 storage.hdf5 zero_width.hdf5");
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        assert_int_equal(open_hunted(&(struct assassin){.signal = signals[i]}, &index, &error), TRAJD_ERR_SYSTEM);
+        assert_null(index);
+        assert_non_null(strstr(error.message, "slow.hdf5: the indexing child was killed by signal "));
+        assert_non_null(strstr(error.message, " from outside, 3 times: is memory full?"));
+    }
+    assert_int_equal(open_hunted(&twice, &index, &error), TRAJD_OK);
+    assert_int_equal(index->file_count, 4);
+    for (uint32_t f = 0; f < index->file_count; f++)
+        assert_null(index->files[f].refusal);
+    trajd_index_destroy(&index);
 }
 
 static void an_indexer_that_is_none_is_told(void **state)
@@ -812,7 +853,8 @@ int main(void)
         cmocka_unit_test(the_cache_gives_the_same_index),
         cmocka_unit_test(changed_files_and_damaged_caches_are_indexed_anew),
         cmocka_unit_test(forged_caches_are_indexed_anew),
-        cmocka_unit_test(killed_stopped_and_slow_children_are_replaced),
+        cmocka_unit_test(crashed_stopped_and_slow_children_are_replaced),
+        cmocka_unit_test(killed_children_condemn_no_file),
         cmocka_unit_test(an_indexer_that_is_none_is_told),
         cmocka_unit_test(storage_that_fails_is_fatal_and_odd_files_are_refused),
     };
