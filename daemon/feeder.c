@@ -160,6 +160,7 @@ static enum trajd_status make_parts(struct trajd_feeder *feeder, const struct tr
 
         part->dataset = options->datasets[p];
         part->plan = feeder->plan->parts[p];
+        part->selection = &part->plan->selection;
         shape = part->plan->request;
         shape.window_count = feeder->spec->global_batch;
         status = trajd_plan_create(&shape, &facts, variant, &part->kernel_plan, error);

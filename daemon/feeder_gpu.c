@@ -1,4 +1,4 @@
-#include "daemon/feeder_gpu.h"
+#include "daemon/feeder_gpu_private.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -6,54 +6,14 @@
 #include <time.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/gpu/gpu.h"
-#include "daemon/gpu/gpu_request.h"
 #include "kernels/plan.h"
 #include "proto/ring_layout.h"
 
 #define TAKE_TIMEOUT_MS 500
-#define MAX_FLIGHTS 8
+#define ROOM_BYTES ((uint64_t)256 << 20) /* of pinned memory for rows that are not resident, unless two batches need more */
 #define SPIN_NS 50000      /* a batch of low-dimensional windows is over before that */
 #define PAUSE_NS 20000
 #define TURN_MS 500
-
-/* A batch between its launch and its end. */
-struct flight {
-    struct trajd_fill fill;
-    struct trajd_error error; /* of a batch that could not be made; OK: none */
-    uint8_t *staging;         /* pinned: the block of arrays, and the ids behind it */
-    uint8_t *block;           /* the block on the GPU */
-    struct trajd_device_event *over;
-};
-
-/* One dataset of the feed. */
-struct gpu_part {
-    struct trajd_gpu_request *request;
-    const void **rows; /* [index episodes][pieces], on the GPU */
-    bool *unreadable;  /* [index episodes] */
-    bool holds_rows;
-};
-
-struct trajd_feeder_gpu {
-    struct trajd_gpu *gpu;
-    struct trajd_device_stream *stream;
-    void *slab;
-    uint64_t slab_bytes;
-    uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE];
-    struct trajd_feed_memory memory;
-    struct gpu_part *parts; /* [plan->part_count] */
-    uint64_t block_bytes, ids_offset, ids_bytes;
-    uint32_t depth; /* of flights in use */
-    struct flight flights[MAX_FLIGHTS];
-    /* between the thread that launches and the one that publishes */
-    pthread_t publisher;
-    pthread_mutex_t mutex; /* of the rest */
-    pthread_cond_t changed;
-    uint64_t launched, published; /* flight n is flights[n % depth] */
-    bool over;   /* no more will be launched */
-    bool failed; /* the GPU has, and `failure` says how */
-    struct trajd_error failure;
-};
 
 /* ---- making and destroying ---- */
 
@@ -90,7 +50,7 @@ static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_fee
 {
     const struct trajd_window_plan *plan = feeder->plan->parts[p];
     struct trajd_dataset *dataset = feeder->parts[p].dataset;
-    struct gpu_part *part = &own->parts[p];
+    struct trajd_gpu_part *part = &own->parts[p];
     enum trajd_status status;
 
     if (!trajd_plan_is_cuda(feeder->parts[p].kernel_plan))
@@ -98,10 +58,15 @@ static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_fee
                                plan->window_rows ? "a mixture is made on the CPU" : trajd_plan_describe(feeder->parts[p].kernel_plan));
     part->rows = calloc((size_t)dataset->index->episode_count * plan->selection.dataset_count + 1, sizeof *part->rows);
     part->unreadable = calloc(dataset->index->episode_count + 1, sizeof *part->unreadable);
-    if (!part->rows || !part->unreadable)
+    part->held = calloc(plan->selection.dataset_count + 1, sizeof *part->held);
+    if (!part->rows || !part->unreadable || !part->held)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s", feeder->name);
-    status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, part->rows, part->unreadable, error);
+    status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, part->rows, part->unreadable, part->held, error);
     part->holds_rows = !status;
+    if (!status)
+        status = trajd_gpu_guests_create(plan, part->held, &part->guests, error);
+    if (part->guests)
+        feeder->parts[p].selection = trajd_gpu_guests_selection(part->guests);
     return status ? status : trajd_gpu_request_create(trajd_gpu_device(own->gpu), own->stream, plan, &part->request, error);
 }
 
@@ -115,7 +80,35 @@ static void measure(const struct trajd_feeder *feeder, struct trajd_feeder_gpu *
     own->ids_bytes = last->offset_bytes + feeder->spec->global_batch * trajd_dtype_size(last->dtype) - first->offset_bytes;
     for (uint32_t p = 0; p < feeder->plan->part_count; p++)
         own->block_bytes += trajd_gpu_request_block_bytes(own->parts[p].request, feeder->spec->global_batch);
-    own->depth = feeder->spec->slot_count - 1 < MAX_FLIGHTS ? feeder->spec->slot_count - 1 : MAX_FLIGHTS;
+    own->depth = feeder->spec->slot_count - 1 < TRAJD_GPU_MAX_FLIGHTS ? feeder->spec->slot_count - 1 : TRAJD_GPU_MAX_FLIGHTS;
+}
+
+/* Rows that are not resident come from the store as for the CPU, through room of their own in each flight. */
+static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own, struct trajd_error *error)
+{
+    struct trajd_device *device = trajd_gpu_device(own->gpu);
+    enum trajd_status status;
+
+    for (uint32_t p = 0; p < feeder->plan->part_count; p++)
+        if (own->parts[p].guests)
+            own->room_bytes += trajd_feeder_gpu_room(feeder, p);
+    if (!own->room_bytes)
+        return TRAJD_OK;
+    while (own->depth > 2 && own->depth * own->room_bytes > ROOM_BYTES)
+        own->depth--;
+    status = trajd_gpu_take_ring(own->gpu, own->depth * own->room_bytes, &own->room, error);
+    if (!status)
+        status = trajd_feeder_load_rows(feeder, error);
+    if (!status)
+        status = trajd_device_stream_create(device, &own->copies, error);
+    if (!status)
+        status = trajd_device_host_alloc(device, own->depth * own->room_bytes, (void **)&own->room_pinned, error);
+    for (uint32_t i = 0; i < own->depth && !status; i++) {
+        own->flights[i].rows_staging = own->room_pinned + i * own->room_bytes;
+        own->flights[i].rows_block = (uint8_t *)own->room + i * own->room_bytes;
+        status = trajd_device_event_create(device, &own->flights[i].copied, error);
+    }
+    return status;
 }
 
 static enum trajd_status make_flights(struct trajd_feeder_gpu *own, struct trajd_error *error)
@@ -124,7 +117,7 @@ static enum trajd_status make_flights(struct trajd_feeder_gpu *own, struct trajd
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t i = 0; i < own->depth && !status; i++) {
-        struct flight *flight = &own->flights[i];
+        struct trajd_gpu_flight *flight = &own->flights[i];
         status = trajd_device_host_alloc(device, own->block_bytes + own->ids_bytes, (void **)&flight->staging, error);
         if (!status)
             status = trajd_device_alloc(device, own->block_bytes, (void **)&flight->block, error);
@@ -164,7 +157,8 @@ enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct tr
     if (status)
         return status;
     measure(feeder, own);
-    return make_flights(own, error);
+    status = make_room(feeder, own, error);
+    return status ? status : make_flights(own, error);
 }
 
 void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
@@ -176,20 +170,32 @@ void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
         return;
     for (uint32_t i = 0; i < own->depth; i++) {
         trajd_device_event_destroy(&own->flights[i].over);
+        trajd_device_event_destroy(&own->flights[i].copied);
         if (own->flights[i].block)
             trajd_device_free(trajd_gpu_device(own->gpu), own->flights[i].block);
         if (own->flights[i].staging)
             trajd_device_host_free(trajd_gpu_device(own->gpu), own->flights[i].staging);
     }
+    if (feeder->parts)
+        trajd_feeder_unpin_all(feeder); /* of the guests' selection */
+    if (own->room_pinned)
+        trajd_device_host_free(trajd_gpu_device(own->gpu), own->room_pinned);
+    if (own->room)
+        trajd_gpu_return_ring(own->gpu, own->room, own->depth * own->room_bytes);
     for (uint32_t p = 0; own->parts && p < feeder->plan->part_count; p++) {
+        feeder->parts[p].selection = &feeder->plan->parts[p]->selection;
         trajd_gpu_request_destroy(&own->parts[p].request);
+        trajd_gpu_guests_destroy(&own->parts[p].guests);
         if (own->parts[p].holds_rows)
-            trajd_gpu_drop_rows(own->gpu, feeder->parts[p].dataset, &feeder->plan->parts[p]->selection);
+            trajd_gpu_drop_rows(own->gpu, feeder->parts[p].dataset, &feeder->plan->parts[p]->selection, own->parts[p].held);
+        free(own->parts[p].held);
         free(own->parts[p].rows);
         free(own->parts[p].unreadable);
     }
     if (own->slab)
         trajd_gpu_return_ring(own->gpu, own->slab, own->slab_bytes);
+    if (own->copies)
+        trajd_device_stream_destroy(&own->copies);
     if (own->stream)
         trajd_device_stream_destroy(&own->stream);
     if (own->parts) {
@@ -210,123 +216,10 @@ const char *trajd_feeder_gpu_uuid(const struct trajd_feeder *feeder)
     return feeder->gpu ? trajd_gpu_uuid(feeder->gpu->gpu) : NULL;
 }
 
-/* ---- a batch ---- */
-
-struct rows_of_part {
-    const struct gpu_part *part;
-    uint32_t piece_count;
-};
-
-static const void *const *rows_of(void *context, uint32_t episode)
-{
-    const struct rows_of_part *of = context;
-
-    return of->part->unreadable[episode] ? NULL : of->part->rows + (size_t)episode * of->piece_count;
-}
-
-/* The first episode of these windows whose rows cannot be read, told as whoever reads it from the store is told. */
-static enum trajd_status check_readable(struct trajd_feeder *feeder, uint32_t p, uint32_t first, uint32_t count,
-                                        struct trajd_error *error)
-{
-    const struct trajd_window_plan *plan = feeder->plan->parts[p];
-    const void **rows;
-    enum trajd_status status = TRAJD_OK;
-
-    for (uint32_t w = first; w < first + count && !status && !feeder->spec->keep_bad_rows; w++) {
-        const uint32_t episode = plan->windows[w].episode_index;
-        if (!feeder->gpu->parts[p].unreadable[episode])
-            continue;
-        rows = calloc(plan->selection.dataset_count, sizeof *rows);
-        status = rows ? trajd_store_pin(feeder->parts[p].dataset->store, &plan->selection, episode, rows, error)
-                      : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", feeder->name);
-        if (rows && !status) {
-            trajd_store_unpin(feeder->parts[p].dataset->store, &plan->selection, episode);
-            status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: its rows could not be read when the GPU was filled",
-                                     feeder->parts[p].dataset->index->episodes[episode].id);
-        }
-        free(rows);
-    }
-    return status;
-}
-
-/* bad_rows: keep. NaN in every floating-point type is all ones. */
-static enum trajd_status spoil(const struct trajd_feeder *feeder, uint32_t p, uint8_t *slot, uint32_t first, uint32_t count,
-                               struct trajd_error *error)
-{
-    const struct trajd_window_plan *plan = feeder->plan->parts[p];
-    const struct trajd_feeder_gpu *own = feeder->gpu;
-    enum trajd_status status = TRAJD_OK;
-
-    for (uint32_t w = first; w < first + count; w++)
-        for (uint32_t o = 0; own->parts[p].unreadable[plan->windows[w].episode_index] && o < plan->output_count && !status; o++) {
-            const struct trajd_plan_output *output = &plan->outputs[o];
-            const uint64_t bytes = output->step_count * output->feature_count * trajd_dtype_size(output->dtype);
-            if (output->dtype == TRAJD_F64 || output->dtype == TRAJD_F32 || output->dtype == TRAJD_F16 || output->dtype == TRAJD_BF16)
-                status = trajd_device_fill_async(slot + output->offset_bytes + w * bytes, 0xff, bytes, own->stream, error);
-        }
-    return status;
-}
-
-static enum trajd_status launch_windows(struct trajd_feeder *feeder, struct flight *flight, uint32_t p, uint32_t first, uint32_t count,
-                                        uint64_t *used, struct trajd_error *error)
-{
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    struct trajd_window_plan *plan = feeder->plan->parts[p];
-    struct rows_of_part of = {&own->parts[p], plan->selection.dataset_count};
-    const struct trajd_resample_request *request;
-    uint64_t size_bytes;
-    enum trajd_status status = check_readable(feeder, p, first, count, error);
-
-    if (!status && *used + trajd_gpu_request_block_bytes(own->parts[p].request, count) > own->block_bytes) {
-        status = trajd_device_stream_wait(own->stream, error); /* many ranges of few rows: what was gathered is read first */
-        *used = 0;
-    }
-    if (status)
-        return status;
-    trajd_window_plan_bind(plan, first, count, flight->fill.memory, rows_of, &of);
-    request = trajd_gpu_request_gather(own->parts[p].request, flight->staging + *used, flight->block + *used, &size_bytes);
-    status = trajd_device_copy_async(flight->block + *used, flight->staging + *used, size_bytes, own->stream, error);
-    if (!status)
-        status = trajd_plan_run_async(feeder->parts[p].kernel_plan, request, own->stream, error);
-    *used += size_bytes;
-    if (!status && feeder->spec->keep_bad_rows)
-        status = spoil(feeder, p, flight->fill.memory, first, count, error);
-    return status;
-}
-
-static enum trajd_status launch_ids(struct trajd_feeder *feeder, struct flight *flight, struct trajd_error *error)
-{
-    const struct trajd_feeder_gpu *own = feeder->gpu;
-    uint8_t *staged = flight->staging + own->block_bytes;
-    struct trajd_fill ids = flight->fill;
-
-    ids.memory = (void *)((uintptr_t)staged - own->ids_offset); /* a slot of which only the ids are there */
-    trajd_feeder_write_ids(feeder, &ids);
-    return trajd_device_copy_async((uint8_t *)flight->fill.memory + own->ids_offset, staged, own->ids_bytes, own->stream, error);
-}
-
-static enum trajd_status launch(struct trajd_feeder *feeder, struct flight *flight, struct trajd_error *error)
-{
-    const struct trajd_fill *fill = &flight->fill;
-    enum trajd_status status = TRAJD_OK;
-    uint64_t used = 0;
-
-    trajd_mixture_plan_look_up(feeder->plan, fill->epoch, fill->position, fill->row_count);
-    for (uint32_t r = 0; r < fill->range_count; r++)
-        for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++) {
-            uint32_t first, count;
-            trajd_mixture_plan_slice(feeder->plan->parts[p], fill->ranges[r].begin, fill->ranges[r].count, &first, &count);
-            trajd_counter_add(&feeder->parts[p].windows, count);
-            if (count)
-                status = launch_windows(feeder, flight, p, first, count, &used, error);
-        }
-    return status ? status : launch_ids(feeder, flight, error);
-}
-
 /* ---- two threads: one launches, one publishes ---- */
 
 /* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU has failed. */
-static enum trajd_status begin_batch(struct trajd_feeder *feeder, struct flight *flight, const struct trajd_fill *fill,
+static enum trajd_status begin_batch(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, const struct trajd_fill *fill,
                                      struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
@@ -334,7 +227,7 @@ static enum trajd_status begin_batch(struct trajd_feeder *feeder, struct flight 
 
     flight->fill = *fill;
     flight->error.status = TRAJD_OK;
-    status = launch(feeder, flight, error);
+    status = trajd_feeder_gpu_launch(feeder, flight, error);
     if (status)
         flight->error = *error;
     if (status != TRAJD_ERR_DEVICE)
@@ -345,10 +238,12 @@ static enum trajd_status begin_batch(struct trajd_feeder *feeder, struct flight 
     return status;
 }
 
-static void publish(struct trajd_feeder *feeder, const struct flight *flight, const struct trajd_error *failure)
+static void publish(struct trajd_feeder *feeder, const struct trajd_gpu_flight *flight, const struct trajd_error *failure)
 {
     if (!failure && flight->error.status)
         failure = &flight->error;
+    if (failure && failure->status == TRAJD_ERR_CLOSED && __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED))
+        return; /* it is being destroyed: nobody waits for the slot */
     if (failure) {
         trajd_counter_add(&feeder->counters[TRAJD_FEEDER_FAILED], 1);
         LOG(feeder->log, WARNING, "feed %s: epoch %llu, position %llu: %s", feeder->name, (unsigned long long)flight->fill.epoch,
@@ -361,7 +256,7 @@ static void publish(struct trajd_feeder *feeder, const struct flight *flight, co
 }
 
 /* Until the stream has passed the batch. */
-static enum trajd_status await(const struct flight *flight, struct trajd_error *error)
+static enum trajd_status await(const struct trajd_gpu_flight *flight, struct trajd_error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     const int64_t begin_ns = trajd_now_ns();
@@ -403,7 +298,7 @@ static void *publish_all(void *context)
     if (trajd_device_enter(trajd_gpu_device(own->gpu), &error))
         failure = error;
     while (next_flight(own, &number)) {
-        const struct flight *flight = &own->flights[number % own->depth];
+        const struct trajd_gpu_flight *flight = &own->flights[number % own->depth];
         if (!failure.status && await(flight, &error))
             failure = error;
         publish(feeder, flight, failure.status ? &failure : NULL);
@@ -421,11 +316,11 @@ static void *publish_all(void *context)
 
 /* Waits for a flight that is free: NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is no turn
  * of the thread to wait here, unless something has been published meanwhile. */
-static struct flight *free_flight(struct trajd_feeder_gpu *own)
+static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own)
 {
     const int64_t at_ns = trajd_now_ns() + TURN_MS * INT64_C(1000000);
     const struct timespec deadline = {.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
-    struct flight *flight = NULL;
+    struct trajd_gpu_flight *flight = NULL;
 
     pthread_mutex_lock(&own->mutex);
     while (!own->failed && own->launched - own->published == own->depth &&
@@ -464,7 +359,7 @@ static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_er
     while (!status && !has_failed(own)) {
         struct trajd_fill fill;
         const int64_t begin_ns = trajd_now_ns();
-        struct flight *flight = free_flight(own);
+        struct trajd_gpu_flight *flight = free_flight(own);
         if (!flight)
             continue;
         trajd_watch_turn();

@@ -1,4 +1,4 @@
-/* A feeder's production on a GPU: rows that are resident there, batches that are born there, several under way at once.
+/* A feeder's production on a GPU: rows that are resident there or come along, batches that are born there, several under way at once.
  *
  *   take -> windows -> block of arrays --copy--> launch -> ids --copy--> event        (up to so many as slots allow)
  *                                       event has passed -> publish: READY            (in the order of takes)

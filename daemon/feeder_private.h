@@ -24,6 +24,7 @@ struct trajd_feeder_part {
     struct trajd_dataset *dataset;
     struct trajd_window_plan *plan; /* the mixture plan's */
     struct trajd_plan *kernel_plan;
+    const struct trajd_selection *selection; /* what batches read from the store: the plan's, or what of it is not on the GPU */
     bool resident;                  /* every piece stays in the store while the feed lives: nothing is pinned per batch */
     const void **rows;              /* [index episodes][pieces], of the episodes pinned now */
     uint8_t *pinned;                /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
@@ -78,6 +79,14 @@ void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct traj
 
 /* Loads what fits; where all of it does and leaves room, pins it for the feed's life. Blocks. */
 enum trajd_status trajd_feeder_load_rows(struct trajd_feeder *feeder, struct trajd_error *error);
+/* Rows of the windows [first, first + count) of those looked up last, until they are unpinned; nothing is done where the part is resident.
+ * Whatever comes of it, what was pinned is to be unpinned. TRAJD_ERR_MEMORY: the store has no room for as many. */
+enum trajd_status trajd_feeder_pin_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint32_t first, uint32_t count,
+                                           struct trajd_error *error);
+void trajd_feeder_unpin_windows(struct trajd_feeder_part *part, uint32_t first, uint32_t count);
+/* The rows of one window do not fit the store, as *error tells: true after a pause, if others have pinned what is missing. */
+bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder, const struct trajd_feeder_part *part, uint32_t episode,
+                                  const struct trajd_error *error);
 void trajd_feeder_unpin_all(struct trajd_feeder *feeder);
 /* Tells the store which episodes the batches behind this one will want, each batch once. */
 void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill *fill);

@@ -13,13 +13,13 @@
 static const void *const *rows_of(void *context, uint32_t episode)
 {
     const struct trajd_feeder_part *part = context;
-    return part->pinned[episode] == 1 ? part->rows + (size_t)episode * part->plan->selection.dataset_count : NULL;
+    return part->pinned[episode] == 1 ? part->rows + (size_t)episode * part->selection->dataset_count : NULL;
 }
 
 static enum trajd_status pin_episode(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint32_t episode,
                                      struct trajd_error *error)
 {
-    const struct trajd_selection *selection = &part->plan->selection;
+    const struct trajd_selection *selection = part->selection;
     enum trajd_status status;
 
     if (part->pinned[episode])
@@ -39,11 +39,21 @@ static enum trajd_status pin_episode(struct trajd_feeder *feeder, struct trajd_f
 static void unpin_episode(struct trajd_feeder_part *part, uint32_t episode)
 {
     if (part->pinned[episode] == 1)
-        trajd_store_unpin(part->dataset->store, &part->plan->selection, episode);
+        trajd_store_unpin(part->dataset->store, part->selection, episode);
     part->pinned[episode] = 0;
 }
 
-static void unpin_windows(struct trajd_feeder_part *part, uint32_t first, uint32_t count)
+enum trajd_status trajd_feeder_pin_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint32_t first, uint32_t count,
+                                           struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t w = first; w < first + count && !status; w++)
+        status = pin_episode(feeder, part, part->plan->windows[w].episode_index, error);
+    return status;
+}
+
+void trajd_feeder_unpin_windows(struct trajd_feeder_part *part, uint32_t first, uint32_t count)
 {
     for (uint32_t w = first; w < first + count && !part->resident; w++)
         unpin_episode(part, part->plan->windows[w].episode_index);
@@ -72,15 +82,15 @@ static void spoil_windows(const struct trajd_feeder_part *part, uint8_t *slot, u
             spoil_row(part->plan, slot, part->plan->window_rows ? part->plan->window_rows[w] : w);
 }
 
-/* One window does not fit the store: beside what other feeds have pinned, which they give back soon, or beside what they keep. */
-static bool wait_for_others(const struct trajd_feeder *feeder, const struct trajd_feeder_part *part, uint32_t episode,
-                            const struct trajd_error *error)
+/* They give it back soon, or keep it. */
+bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder, const struct trajd_feeder_part *part, uint32_t episode,
+                                  const struct trajd_error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
     trajd_watch_turn();
     if (error->foreign_code == ENOMEM || __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED) ||
-        !trajd_store_will_have_room(part->dataset->store, &part->plan->selection, episode))
+        !trajd_store_will_have_room(part->dataset->store, part->selection, episode))
         return false;
     nanosleep(&pause, NULL);
     return true;
@@ -91,12 +101,9 @@ static enum trajd_status try_windows(struct trajd_feeder *feeder, struct trajd_f
                                       uint32_t count, struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
-    enum trajd_status status = TRAJD_OK;
-    int64_t loaded_ns;
+    enum trajd_status status = trajd_feeder_pin_windows(feeder, part, first, count, error);
+    const int64_t loaded_ns = trajd_now_ns();
 
-    for (uint32_t w = first; w < first + count && !status; w++)
-        status = pin_episode(feeder, part, part->plan->windows[w].episode_index, error);
-    loaded_ns = trajd_now_ns();
     trajd_counter_add(&feeder->counters[TRAJD_FEEDER_LOAD_NS], (uint64_t)(loaded_ns - begin_ns));
     if (!status) {
         trajd_window_plan_bind(part->plan, first, count, slot, rows_of, part);
@@ -105,7 +112,7 @@ static enum trajd_status try_windows(struct trajd_feeder *feeder, struct trajd_f
         if (feeder->spec->keep_bad_rows)
             spoil_windows(part, slot, first, count);
     }
-    unpin_windows(part, first, count);
+    trajd_feeder_unpin_windows(part, first, count);
     return status;
 }
 
@@ -117,7 +124,7 @@ static enum trajd_status make_windows(struct trajd_feeder *feeder, struct trajd_
     do
         status = try_windows(feeder, part, slot, first, count, error);
     while (status == TRAJD_ERR_MEMORY && count == 1 &&
-           wait_for_others(feeder, part, part->plan->windows[first].episode_index, error));
+           trajd_feeder_wait_for_others(feeder, part, part->plan->windows[first].episode_index, error));
     if (status == TRAJD_ERR_MEMORY && count > 1) {
         const uint32_t half = count / 2;
         status = make_windows(feeder, part, slot, first, half, error);
@@ -168,7 +175,7 @@ static void announce_batch(struct trajd_feeder *feeder, const struct trajd_fill 
     for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
         const struct trajd_feeder_part *part = &feeder->parts[p];
         if (part->ahead_count && !part->resident)
-            trajd_store_announce(part->dataset->store, &part->plan->selection, part->ahead, part->ahead_count,
+            trajd_store_announce(part->dataset->store, part->selection, part->ahead, part->ahead_count,
                                  fill->epoch * length + position);
     }
 }
@@ -214,7 +221,7 @@ static void unpin_part(struct trajd_feeder_part *part)
     for (uint32_t i = 0; part->pinned && i < part->plan->episode_count; i++) {
         const uint32_t episode = part->plan->episodes[i];
         if (part->resident && part->pinned[episode] == 1)
-            trajd_store_let_go(part->dataset->store, &part->plan->selection, episode);
+            trajd_store_let_go(part->dataset->store, part->selection, episode);
         unpin_episode(part, episode);
     }
     part->resident = false;
@@ -230,7 +237,7 @@ static void keep_part(struct trajd_feeder_part *part)
 {
     for (uint32_t i = 0; i < part->plan->episode_count; i++)
         if (part->pinned[part->plan->episodes[i]] == 1)
-            trajd_store_keep(part->dataset->store, &part->plan->selection, part->plan->episodes[i]);
+            trajd_store_keep(part->dataset->store, part->selection, part->plan->episodes[i]);
     part->resident = true;
 }
 
@@ -241,12 +248,12 @@ static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_fee
     bool complete = false;
     enum trajd_status status;
 
-    part->rows = calloc((size_t)episodes * plan->selection.dataset_count + 1, sizeof *part->rows);
+    part->rows = calloc((size_t)episodes * part->selection->dataset_count + 1, sizeof *part->rows);
     part->pinned = calloc(episodes, 1);
     part->ahead = calloc(feeder->spec->global_batch, sizeof *part->ahead);
     if (!part->rows || !part->pinned || !part->ahead)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s", feeder->name);
-    status = trajd_store_fill(part->dataset->store, &plan->selection, plan->episodes, plan->episode_count, &complete, error);
+    status = trajd_store_fill(part->dataset->store, part->selection, plan->episodes, plan->episode_count, &complete, error);
     for (uint32_t i = 0; i < plan->episode_count && complete && !status; i++)
         status = pin_episode(feeder, part, plan->episodes[i], error);
     if (complete && !status && may_stay(part))

@@ -99,6 +99,10 @@ enum trajd_status trajd_device_event_record(struct trajd_device_event *event, st
 enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed, struct trajd_error *error);
 void trajd_device_event_destroy(struct trajd_device_event **event);
 
+/* What the stream is given from now on begins when the event's stream, of the same GPU, has got past the point recorded last. */
+enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream, struct trajd_device_event *event,
+                                             struct trajd_error *error);
+
 /* Records what is given to the stream between begin and end instead of running it; a graph is replayed with
  * one call. */
 enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error);

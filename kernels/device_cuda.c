@@ -286,6 +286,14 @@ void trajd_device_event_destroy(struct trajd_device_event **event)
     *event = NULL;
 }
 
+enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream, struct trajd_device_event *event,
+                                             struct trajd_error *error)
+{
+    cudaError_t code = cudaStreamWaitEvent(stream->handle, event->handle, 0);
+
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "waiting for another GPU stream");
+}
+
 enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error)
 {
     cudaError_t code = cudaStreamBeginCapture(stream->handle, cudaStreamCaptureModeThreadLocal);

@@ -154,6 +154,14 @@ enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t s
     return trajd_device_copy_async(memory, memory, size_bytes, stream, error);
 }
 
+enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream, struct trajd_device_event *event,
+                                             struct trajd_error *error)
+{
+    (void)stream;
+    (void)event;
+    return refuse(error);
+}
+
 enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error)
 {
     (void)stream;

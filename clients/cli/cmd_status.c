@@ -39,7 +39,7 @@ static void print_datasets(const struct trajd_yaml_node *list)
     }
 }
 
-/* A line for each GPU, and one for each stream that is resident there. */
+/* A line for each GPU, and one for each stream that its feeds read: rows are resident there, or come from host memory, batch by batch. */
 static void print_gpus(const struct trajd_yaml_node *list)
 {
     printf("\n%-42s %-24s %24s %24s\n", "gpu", "", "rows", "rings");
@@ -49,8 +49,8 @@ static void print_gpus(const struct trajd_yaml_node *list)
                number_of(item, "rows_bytes") / MIB, number_of(item, "rows_budget_bytes") / MIB, number_of(item, "rings_bytes") / MIB,
                number_of(item, "rings_budget_bytes") / MIB);
         for (const struct trajd_yaml_node *rows = resident ? resident->children : NULL; rows; rows = rows->next)
-            printf("  %-40s %-24s %9.1f MiB, %s feeds\n", text_of(rows, "dataset"), text_of(rows, "path"), number_of(rows, "bytes") / MIB,
-                   text_of(rows, "feeds"));
+            printf("  %-40s %-24s %9.1f MiB on %s, %s feeds\n", text_of(rows, "dataset"), text_of(rows, "path"), number_of(rows, "bytes") / MIB,
+                   text_of(rows, "place"), text_of(rows, "feeds"));
     }
 }
 

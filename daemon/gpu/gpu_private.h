@@ -14,7 +14,8 @@ struct trajd_gpu_resident {
     uint32_t dataset_index;
     bool as_float32;
     uint32_t holders;
-    void *memory;
+    void *memory; /* NULL: its rows stay in host memory */
+    bool is_guest;
     uint64_t size_bytes;
     uint64_t *offsets; /* [episodes]: where an episode's rows begin; TRAJD_GPU_NO_ROWS: it has none, or they cannot be read */
 };

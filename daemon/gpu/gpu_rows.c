@@ -106,12 +106,12 @@ static enum trajd_status send(struct stage *stage, uint8_t *to, const uint8_t *f
 /* ---- residents ---- */
 
 static struct trajd_gpu_resident *find(const struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
-                                       const struct trajd_selection *selection, uint32_t k)
+                                       const struct trajd_selection *selection, uint32_t k, bool is_guest)
 {
     const bool as_float32 = selection->as_float32 && selection->as_float32[k];
 
     for (struct trajd_gpu_resident *r = gpu->residents; r; r = r->next)
-        if (r->dataset == dataset && r->dataset_index == selection->dataset_indexes[k] && r->as_float32 == as_float32)
+        if (r->dataset == dataset && r->dataset_index == selection->dataset_indexes[k] && r->as_float32 == as_float32 && r->is_guest == is_guest)
             return r;
     return NULL;
 }
@@ -162,7 +162,7 @@ static enum trajd_status send_episode(struct stage *stage, struct trajd_dataset 
     if (status)
         return status;
     for (uint32_t k = 0; k < selection->dataset_count && !status; k++)
-        if (fresh[k] && rows[k])
+        if (rows[k])
             status = send(stage, (uint8_t *)fresh[k]->memory + fresh[k]->offsets[episode], rows[k],
                           trajd_store_piece_bytes(dataset->store, selection, k, episode), error);
     trajd_store_unpin(dataset->store, selection, episode);
@@ -192,8 +192,7 @@ static enum trajd_status fill(struct trajd_gpu *gpu, struct trajd_dataset *datas
                 continue;
             status = send_episode(&stage, dataset, selection, fresh, e, rows, error);
             for (uint32_t k = 0; is_of_rows(status) && k < selection->dataset_count; k++)
-                if (fresh[k])
-                    fresh[k]->offsets[e] = TRAJD_GPU_NO_ROWS;
+                fresh[k]->offsets[e] = TRAJD_GPU_NO_ROWS;
             status = is_of_rows(status) ? TRAJD_OK : status;
         }
         const int64_t begin_ns = trajd_now_ns();
@@ -208,47 +207,102 @@ static enum trajd_status fill(struct trajd_gpu *gpu, struct trajd_dataset *datas
     return status;
 }
 
-static enum trajd_status check_budget(const struct trajd_gpu *gpu, const struct trajd_dataset *dataset, uint64_t wanted,
-                                      struct trajd_error *error)
+/* The smallest of those that are not decided yet; dataset_count: there is none. */
+static uint32_t smallest(struct trajd_gpu_resident *const *fresh, const bool *decided, uint32_t count)
 {
-    const uint64_t left = gpu->options.rows_bytes - gpu->rows_used_bytes;
+    uint32_t found = count;
 
-    if (wanted <= left)
-        return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "dataset %s: its rows are %llu MiB, and gpu.rows leaves %llu MiB on %s", dataset->name,
-                           (unsigned long long)(wanted >> 20), (unsigned long long)(left >> 20), trajd_gpu_uuid(gpu));
+    for (uint32_t k = 0; k < count; k++)
+        if (fresh[k] && !decided[k] && (found == count || fresh[k]->size_bytes < fresh[found]->size_bytes))
+            found = k;
+    return found;
+}
+
+/* Memory for what fits, and those numbers; the rest are guests. */
+static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_resident **fresh, bool *decided, uint32_t count,
+                               struct trajd_error *error)
+{
+    uint64_t left = gpu->options.rows_bytes - gpu->rows_used_bytes;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t k; !status && (k = smallest(fresh, decided, count)) < count;) {
+        decided[k] = true;
+        fresh[k]->is_guest = fresh[k]->size_bytes > left;
+        if (fresh[k]->is_guest || !fresh[k]->size_bytes)
+            continue;
+        left -= fresh[k]->size_bytes;
+        status = trajd_device_alloc(gpu->device, fresh[k]->size_bytes, &fresh[k]->memory, error);
+    }
+    return status;
+}
+
+/* Those of the selection that are to be filled, in its order. */
+static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
+                                    struct trajd_gpu_resident *const *fresh, struct trajd_error *error)
+{
+    const uint32_t count = selection->dataset_count;
+    uint32_t *indexes = calloc(count + 1, sizeof *indexes);
+    bool *as_float32 = calloc(count + 1, sizeof *as_float32);
+    struct trajd_gpu_resident **chosen = calloc(count + 1, sizeof *chosen);
+    struct trajd_selection some = {indexes, 0, as_float32};
+    enum trajd_status status = TRAJD_OK;
+
+    if (!indexes || !as_float32 || !chosen)
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s", dataset->name);
+    for (uint32_t k = 0; k < count && !status; k++)
+        if (fresh[k] && fresh[k]->memory) {
+            indexes[some.dataset_count] = selection->dataset_indexes[k];
+            as_float32[some.dataset_count] = fresh[k]->as_float32;
+            chosen[some.dataset_count++] = fresh[k];
+        }
+    if (some.dataset_count && !status)
+        status = fill(gpu, dataset, &some, chosen, error);
+    free(indexes);
+    free(as_float32);
+    free(chosen);
+    return status;
 }
 
 /* All that is not there yet, or nothing. */
 static enum trajd_status make_resident(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
-                                       struct trajd_gpu_resident **fresh, struct trajd_error *error)
+                                       struct trajd_gpu_resident **fresh, bool *decided, struct trajd_error *error)
 {
-    uint64_t wanted = 0;
-    enum trajd_status status = TRAJD_OK;
+    enum trajd_status status;
 
-    for (uint32_t k = 0; k < selection->dataset_count && !status; k++) {
-        if (find(gpu, dataset, selection, k))
+    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+        if (find(gpu, dataset, selection, k, false))
             continue;
         fresh[k] = create(dataset, selection, k);
         if (!fresh[k])
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s", dataset->name);
-        wanted += fresh[k]->size_bytes;
     }
-    status = check_budget(gpu, dataset, wanted, error);
-    for (uint32_t k = 0; k < selection->dataset_count && !status; k++)
-        if (fresh[k] && fresh[k]->size_bytes)
-            status = trajd_device_alloc(gpu->device, fresh[k]->size_bytes, &fresh[k]->memory, error);
-    if (!status && wanted)
-        status = fill(gpu, dataset, selection, fresh, error);
-    return status;
+    status = place(gpu, fresh, decided, selection->dataset_count, error);
+    return status ? status : fill_fresh(gpu, dataset, selection, fresh, error);
 }
 
 static void enlist(struct trajd_gpu *gpu, struct trajd_gpu_resident *resident)
 {
     resident->next = gpu->residents;
     gpu->residents = resident;
+    if (resident->is_guest)
+        return;
     gpu->rows_used_bytes += resident->size_bytes;
     gpu->filled_bytes += resident->size_bytes;
+}
+
+/* Holds what is fresh; a guest that is one of another feed already is held there. */
+static struct trajd_gpu_resident *take(struct trajd_gpu *gpu, const struct trajd_dataset *dataset, const struct trajd_selection *selection,
+                                       uint32_t k, struct trajd_gpu_resident *fresh)
+{
+    struct trajd_gpu_resident *known = find(gpu, dataset, selection, k, fresh && fresh->is_guest);
+
+    if (known && fresh)
+        destroy(gpu, fresh);
+    else if (fresh)
+        enlist(gpu, fresh);
+    known = known ? known : fresh;
+    known->holders++;
+    return known;
 }
 
 static void point_at_rows(const struct trajd_gpu_resident *resident, uint32_t piece_count, uint32_t k, const void **rows, bool *unreadable,
@@ -265,39 +319,43 @@ static void point_at_rows(const struct trajd_gpu_resident *resident, uint32_t pi
 }
 
 enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
-                                      const void **rows, bool *unreadable, struct trajd_error *error)
+                                      const void **rows, bool *unreadable, bool *held, struct trajd_error *error)
 {
-    struct trajd_gpu_resident **fresh = calloc(selection->dataset_count + 1, sizeof *fresh);
-    enum trajd_status status = fresh ? make_resident(gpu, dataset, selection, fresh, error)
-                                     : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s", dataset->name);
+    const uint32_t count = selection->dataset_count;
+    struct trajd_gpu_resident **fresh = calloc(count + 1, sizeof *fresh);
+    enum trajd_status status = TRAJD_ERR_MEMORY;
 
-    for (uint32_t k = 0; status && fresh && k < selection->dataset_count; k++)
+    memset(held, 0, count * sizeof *held); /* until all is there: decided */
+    if (fresh)
+        status = make_resident(gpu, dataset, selection, fresh, held, error);
+    else
+        trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s", dataset->name);
+    for (uint32_t k = 0; status && fresh && k < count; k++)
         if (fresh[k])
             destroy(gpu, fresh[k]);
-    pthread_mutex_lock(&gpu->mutex);
-    for (uint32_t k = 0; !status && k < selection->dataset_count; k++) {
-        if (fresh[k])
-            enlist(gpu, fresh[k]);
-        find(gpu, dataset, selection, k)->holders++;
+    for (uint32_t k = 0; !status && k < count; k++) {
+        pthread_mutex_lock(&gpu->mutex);
+        const struct trajd_gpu_resident *taken = take(gpu, dataset, selection, k, fresh[k]);
+        pthread_mutex_unlock(&gpu->mutex);
+        held[k] = !taken->is_guest;
+        if (held[k])
+            point_at_rows(taken, count, k, rows, unreadable, selection);
     }
-    pthread_mutex_unlock(&gpu->mutex);
-    for (uint32_t k = 0; !status && k < selection->dataset_count; k++)
-        point_at_rows(find(gpu, dataset, selection, k), selection->dataset_count, k, rows, unreadable, selection);
     free(fresh);
     return status;
 }
 
-void trajd_gpu_drop_rows(struct trajd_gpu *gpu, const struct trajd_dataset *dataset, const struct trajd_selection *selection)
+void trajd_gpu_drop_rows(struct trajd_gpu *gpu, const struct trajd_dataset *dataset, const struct trajd_selection *selection, const bool *held)
 {
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        struct trajd_gpu_resident *resident = find(gpu, dataset, selection, k), **link = &gpu->residents;
+        struct trajd_gpu_resident *resident = find(gpu, dataset, selection, k, !held[k]), **link = &gpu->residents;
         pthread_mutex_lock(&gpu->mutex);
         const bool over = --resident->holders == 0;
         while (over && *link != resident)
             link = &(*link)->next;
         if (over) {
             *link = resident->next;
-            gpu->rows_used_bytes -= resident->size_bytes;
+            gpu->rows_used_bytes -= resident->is_guest ? 0 : resident->size_bytes;
         }
         pthread_mutex_unlock(&gpu->mutex);
         if (over)

@@ -22,7 +22,7 @@ struct trajd_device {
     struct trajd_device_info info;
 };
 
-enum op { OP_COPY, OP_FILL, OP_RUN, OP_EVENT };
+enum op { OP_COPY, OP_FILL, OP_RUN, OP_EVENT, OP_FOLLOW };
 
 struct task {
     struct task *next;
@@ -217,6 +217,17 @@ void trajd_device_host_free(struct trajd_device *device, void *memory)
 
 /* ---- streams ---- */
 
+/* Until the other stream has passed what its event stood for. */
+static void await_event(const struct task *task)
+{
+    struct trajd_device_stream *stream = task->event->stream;
+
+    pthread_mutex_lock(&stream->mutex);
+    while (task->event->passed < task->serial)
+        pthread_cond_wait(&stream->changed, &stream->mutex);
+    pthread_mutex_unlock(&stream->mutex);
+}
+
 static void run_task(struct task *task)
 {
     const struct timespec pause = {.tv_nsec = option("slow", 20) * 1000};
@@ -225,6 +236,8 @@ static void run_task(struct task *task)
         memcpy(task->to, task->from, task->size_bytes);
     else if (task->op == OP_FILL)
         memset(task->to, task->byte, task->size_bytes);
+    else if (task->op == OP_FOLLOW)
+        await_event(task);
     else if (task->op == OP_RUN) {
         nanosleep(&pause, NULL);
         trajd_resample_cpu(&task->request, 0, task->request.window_count);
@@ -379,6 +392,16 @@ enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool
     is_lost = event->stream->lost;
     pthread_mutex_unlock(&event->stream->mutex);
     return is_lost ? lost(error) : TRAJD_OK;
+}
+
+enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream, struct trajd_device_event *event, struct trajd_error *error)
+{
+    struct task task = {.op = OP_FOLLOW, .event = event};
+
+    pthread_mutex_lock(&event->stream->mutex);
+    task.serial = event->recorded;
+    pthread_mutex_unlock(&event->stream->mutex);
+    return give(stream, task, error);
 }
 
 void trajd_device_event_destroy(struct trajd_device_event **event)

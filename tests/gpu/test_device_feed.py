@@ -31,7 +31,7 @@ version: 1
 runtime: run
 state: state
 memory: {{store: 1GiB, rings: 512MiB, reserve: 0}}
-gpu: {{devices: all, rows: {rows}, rings: 256MiB, fall_back: {fall_back}}}
+gpu: {{devices: all, rows: {rows}, rings: {rings}, fall_back: {fall_back}}}
 limits: {{credit: 64}}
 datasets: {{demo: {{path: {path}, layout: demo}}}}
 feeds:
@@ -54,11 +54,11 @@ EXACT = ("gripper", "gripper.mask", "actions.mask", "joints.mask", "pose.mask", 
 
 
 class Daemon:
-    def __init__(self, folder, batch=64, slots=8, rows="2GiB", fall_back="false", path=None):
+    def __init__(self, folder, batch=64, slots=8, rows="2GiB", rings="256MiB", fall_back="false", path=None):
         self.folder = pathlib.Path(folder)
         self.endpoint = self.folder / "run"
         (self.folder / "trajd.yaml").write_text(
-            CONFIG.format(path=path or BUNDLE / "demo.hdf5", batch=batch, slots=slots, rows=rows, fall_back=fall_back))
+            CONFIG.format(path=path or BUNDLE / "demo.hdf5", batch=batch, slots=slots, rows=rows, rings=rings, fall_back=fall_back))
         self.start()
 
     def start(self):
@@ -252,12 +252,26 @@ def test_a_killed_daemon():
 
 
 def test_fallback():
-    """Rows that do not fit come by copies, and it is said why."""
-    with daemon(rows="64KiB") as one:
+    """A ring that does not fit lies in host memory: batches come by copies, and it is said why."""
+    with daemon(rings="1MiB") as one:
         with one.connect() as feed:
             positions = [batch.position for batch in feed.epoch(0) if batch["actions"].is_cuda]
             assert positions == list(range(0, 64 * len(positions), 64)) and len(positions) > 20
-            assert not is_direct(feed) and "gpu.rows leaves" in feed._client.gpu_refusal
+            assert not is_direct(feed) and "gpu.rings leaves" in feed._client.gpu_refusal
+
+
+def test_rows_that_do_not_fit():
+    """They come from host memory, batch by batch; what is made of them is what resident rows give, bit for bit."""
+    with daemon() as one, one.connect(job="resident") as feed:
+        wanted = {batch.position: {k: v.cpu() for k, v in snapshot(batch).items()} for batch in feed.epoch(1)}
+    with daemon(rows="64KiB") as one, one.connect(job="guests") as feed:
+        count = 0
+        for batch in feed.epoch(1):
+            for name, value in snapshot(batch).items():
+                assert torch.equal(value.cpu(), wanted[batch.position][name]), (batch.position, name)
+            count += 1
+        assert is_direct(feed) and count == len(wanted)
+        assert "host" in {rows["place"] for rows in feed.status()["gpus"][0]["resident"]}
 
 
 # ---- what it takes ----

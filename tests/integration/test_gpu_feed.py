@@ -392,11 +392,93 @@ def test_where_the_gpu_is_not_there_or_full(make, gpu, fake, why):
     client.close()
 
 
-def test_rows_beyond_the_budget_stay_on_the_host(tmp_path, data):
-    daemon = GpuDaemon(tmp_path / "small", CONFIG.format(data=data, gpu="", slots=4).replace("rows: 64MiB", "rows: 64KiB"), program=FAKE).start()
+GUESTS = """
+    gpu: {{devices: all, rows: {rows}, rings: 64MiB}}
+    datasets: {{demo: {{path: {data}, layout: {layout}}}}}
+    feeds:
+      grid:
+        dataset: demo
+        global_batch: 16
+        slots: 4
+        rate: 10
+        anchor: {{clock: pose}}
+        pad: {{before: 3, after: any, with: edge}}
+        outputs:
+          joints:  {{from: joint_pos, at: -4..0, max_gap: 3ms}}
+          smooth:  {{from: obs/object, at: -2..0, kind: mean, width: 130ms}}
+          near:    {{from: pose_pos, at: -2..0, kind: nearest}}
+          gripper: {{from: gripper_cmd, at: -4..0, max_age: 10ms}}
+          eef:     {{from: obs/robot0_eef_pos, at: -3..0}}
+          turn:    {{from: obs/robot0_eef_quat, at: -3..0}}
+          actions: {{from: [pose_pos, gripper_cmd, actions], at: 0..30, role: action, norm: mean_std}}
+      rows:
+        dataset: demo
+        global_batch: 16
+        slots: 4
+        anchor: {{clock: actions}}
+        pad: {{before: 1, after: any, with: zero}}
+        outputs:
+          eef:     {{from: obs/robot0_eef_pos, at: -1..0}}
+          smooth:  {{from: obs/robot0_eef_pos, at: -1..0, kind: mean, width: 200ms}}
+          pose:    {{from: pose_quat, at: -1..0}}
+          joints:  {{from: joint_pos, at: "-35ms..0ms @ 100"}}
+          actions: {{at: 0..15}}
+      rates:
+        dataset: demo
+        global_batch: 16
+        slots: 4
+        anchor: {{rate: 7}}
+        pad: {{before: any, after: any}}
+        rate: 15
+        outputs:
+          eef:     {{from: obs/robot0_eef_pos, at: -5..0}}
+          object:  {{from: obs/object, at: -5..0}}
+          actions: {{at: 0..9}}
+"""
+
+
+def lay_out(folder, rate):
+    """The demo layout, with its regular clock at another rate, whose rows stand at no whole ns."""
+    text = (ROOT / "configs/layouts/demo.yaml").read_text()
+    begin = text.index("{rate: {attribute")
+    end = text.index(", rows: actions", begin)
+    path = folder / "other.yaml"
+    path.write_text(text[:begin] + "{rate: " + rate + text[end:])
+    return path
+
+
+@pytest.mark.parametrize("rows, store, rate", [("64KiB", "64MiB", None), ("128KiB", "64MiB", "30000/1001"), ("64KiB", "700KiB", "30")])
+def test_rows_beyond_the_budget_come_batch_by_batch(tmp_path, data, rows, store, rate):
+    """What is not resident is gathered from host memory (from files, where the store is small): the same batches, bit for bit."""
+    layout = "demo" if rate is None else lay_out(tmp_path, rate)
+    daemon = GpuDaemon(tmp_path / "small", GUESTS.format(data=data, rows=rows, layout=layout), program=FAKE, store=store).start()
+    for feed in ("grid", "rows", "rates"):
+        here, there = daemon.client(), daemon.client()
+        here.open(feed)
+        info = there.open(feed, job="gpu", gpu=UUID)
+        assert info.gpu == UUID.encode(), info.gpu_refusal
+        host, device = collect(here), collect(there)
+        assert host.keys() == device.keys() and len(host) > 4
+        for position, arrays in host.items():
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(array, device[position][name], err_msg=f"{feed}: {name} at {position}")
+        gpu = here.status()["gpus"][0]
+        places = {item["path"]: item["place"] for item in gpu["resident"]}
+        assert feed != "grid" or places["joint_pos"] == "host" and places["gripper_cmd"] == "gpu"
+        assert gpu["rows_bytes"] <= gpu["rows_budget_bytes"]
+        here.close()
+        there.close()
+    daemon.stop()
+
+
+def test_rows_that_no_room_is_left_for(tmp_path, data):
+    """On their way they take room beside the rings."""
+    text = GUESTS.format(data=data, rows="64KiB", layout="demo").replace("rings: 64MiB}", "rings: 2MiB}")
+    daemon = GpuDaemon(tmp_path / "small", text, program=FAKE).start()
     client = daemon.client()
-    info = client.open("train", gpu=UUID)
-    assert info.gpu is None and b"gpu.rows leaves 0 MiB" in info.gpu_refusal
+    info = client.open("grid", gpu=UUID)
+    assert info.gpu is None and b"gpu.rings leaves" in info.gpu_refusal
+    assert len(collect(client)) > 4
     client.close()
     daemon.stop()
 

@@ -185,12 +185,12 @@ def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):  # no
     from test_python_device import HostDevice
 
     monkeypatch.setattr(trajd.cuda, "open_device", HostDevice)
-    text = CONFIG.format(data=data, gpu="", slots=4).replace("rows: 64MiB", "rows: 64KiB")
+    text = CONFIG.format(data=data, gpu="", slots=4).replace("rings: 16MiB", "rings: 64KiB")
     one = GpuDaemon(tmp_path / "small", text, program=FAKE).start()
     feed = connect(one)
     positions = [batch.position for batch in feed.epoch(0)]
     assert positions == list(range(0, len(positions) * 16, 16)) and len(positions) > 4
-    assert "gpu.rows leaves 0 MiB" in caplog.text and "copied from host memory" in caplog.text
+    assert "over what gpu.rings leaves" in caplog.text and "copied from host memory" in caplog.text
     assert [batch.position for batch in feed.epoch(1)] == positions
     one.stop()
     one.config.write_text(one.config.read_text().replace("rows: 64KiB", "rows: 64MiB"))

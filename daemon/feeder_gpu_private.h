@@ -1,0 +1,64 @@
+/* Between a GPU feeder's files: its life and threads (feeder_gpu.c), a batch's rows, requests and launches (feeder_gpu_batch.c). */
+#ifndef TRAJD_DAEMON_FEEDER_GPU_PRIVATE_H
+#define TRAJD_DAEMON_FEEDER_GPU_PRIVATE_H
+
+#include "daemon/feeder_gpu.h"
+#include "daemon/gpu/gpu.h"
+#include "daemon/gpu/gpu_guests.h"
+#include "daemon/gpu/gpu_request.h"
+
+#define TRAJD_GPU_MAX_FLIGHTS 8
+
+/* A batch between its launch and its end. */
+struct trajd_gpu_flight {
+    struct trajd_fill fill;
+    struct trajd_error error; /* of a batch that could not be made; OK: none */
+    uint8_t *staging;         /* pinned: the block of arrays, and the ids behind it */
+    uint8_t *block;           /* the block on the GPU */
+    struct trajd_device_event *over;
+    uint8_t *rows_staging, *rows_block; /* rows of streams that are not resident: pinned, and on the GPU */
+    struct trajd_device_event *copied;  /* both blocks are there */
+};
+
+/* One dataset of the feed. */
+struct trajd_gpu_part {
+    struct trajd_gpu_request *request;
+    const void **rows; /* [index episodes][pieces], on the GPU */
+    bool *unreadable;  /* [index episodes] */
+    bool holds_rows;
+    bool *held;                      /* [pieces]: resident */
+    struct trajd_gpu_guests *guests; /* the others; NULL: none */
+};
+
+struct trajd_feeder_gpu {
+    struct trajd_gpu *gpu;
+    struct trajd_device_stream *stream;
+    void *slab;
+    uint64_t slab_bytes;
+    uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE];
+    struct trajd_feed_memory memory;
+    struct trajd_gpu_part *parts; /* [plan->part_count] */
+    uint64_t block_bytes, ids_offset, ids_bytes;
+    uint32_t depth; /* of flights in use */
+    /* for rows that come batch by batch; 0 and NULL: all are resident */
+    struct trajd_device_stream *copies; /* blocks go there beside the launches of the batch before */
+    uint64_t room_bytes;                /* of a flight */
+    uint8_t *room_pinned;               /* [depth][room_bytes] */
+    void *room;                         /* likewise, on the GPU */
+    struct trajd_gpu_flight flights[TRAJD_GPU_MAX_FLIGHTS];
+    /* between the thread that launches and the one that publishes */
+    pthread_t publisher;
+    pthread_mutex_t mutex; /* of the rest */
+    pthread_cond_t changed;
+    uint64_t launched, published; /* flight n is flights[n % depth] */
+    bool over;   /* no more will be launched */
+    bool failed; /* the GPU has, and `failure` says how */
+    struct trajd_error failure;
+};
+
+/* What a part's guests need of a flight: enough for one window of any episode, and for most batches whole. Before the thread runs. */
+uint64_t trajd_feeder_gpu_room(struct trajd_feeder *feeder, uint32_t part);
+/* Gives the streams all that makes the flight's batch. Other than TRAJD_ERR_DEVICE: this batch cannot be made. */
+enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error);
+
+#endif
