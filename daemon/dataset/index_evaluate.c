@@ -38,7 +38,10 @@ static enum trajd_status reserve(struct evaluation *e, uint64_t size)
 
     if (size <= e->buffer_size)
         return TRAJD_OK;
-    grown = size > clock_bytes_max ? NULL : realloc(e->buffer, size);
+    if (size > clock_bytes_max) /* the file's fault, and not a lack of memory */
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "%" PRIu64 " bytes of it would have to be looked at, at most %" PRIu64 " are",
+                               size, clock_bytes_max);
+    grown = realloc(e->buffer, size);
     if (!grown)
         return no_memory(e);
     e->buffer = grown;
@@ -137,9 +140,9 @@ static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_la
                                "has %" PRIu64 " columns, the stamps are to be in column %u", width,
                                clock->stamps_column);
     stamps = trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *stamps);
-    kept_rows = trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *kept_rows);
-    if (!stamps || !kept_rows)
-        return no_memory(e);
+    kept_rows = stamps ? trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *kept_rows) : NULL;
+    if (!kept_rows)
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "has %" PRIu64 " stamps, and there is no room for them", rows);
     status = rows ? read_rows(e, array, 0, rows, &data) : TRAJD_OK;
     if (!status && rows)
         status = trajd_stamps_convert(array->dtype,

@@ -271,6 +271,17 @@ static void scan_episode(struct trajd_scan *scan, const char *path, struct trajd
     H5Gclose(group);
 }
 
+/* A link by a group's name that cannot be followed is an episode, or many, that would be missed in silence. */
+static void note_lost_group(struct trajd_scan *scan, hid_t group, const char *path, const char *name)
+{
+    H5L_info_t info;
+    bool leaves = H5Lget_info(group, name, &info, H5P_DEFAULT) >= 0 && info.type >= H5L_TYPE_UD_MIN;
+
+    H5Eclear2(H5E_DEFAULT);
+    trajd_indexer_note(scan, path + (*path == '/'), name,
+                       leaves ? "an external link is refused (it names another file)" : "a link that leads nowhere");
+}
+
 /* Group paths that match the rest of the pattern below `path`. */
 static void find_groups(struct trajd_scan *scan, const char *path, const char *pattern,
                         struct trajd_names *found)
@@ -300,7 +311,7 @@ static void find_groups(struct trajd_scan *scan, const char *path, const char *p
             (size_t)snprintf(below, sizeof below, "%s/%s", path, links.names[i]) >= sizeof below)
             continue;
         if (H5Oget_info_by_name(group, links.names[i], &info, H5P_DEFAULT) < 0)
-            H5Eclear2(H5E_DEFAULT);
+            note_lost_group(scan, group, path, links.names[i]);
         else if (info.type == H5O_TYPE_GROUP)
             find_groups(scan, below, pattern + length + (pattern[length] == '/'), found);
     }
@@ -334,7 +345,8 @@ static void scan_groups(struct trajd_scan *scan)
     if (groups.count > 1)
         qsort(groups.names, groups.count, sizeof *groups.names, compare_natural);
     if (!groups.count) {
-        record->refusal = trajd_arena_format(scan->arena, "no group matches %s", scan->layout->groups);
+        record->refusal = trajd_arena_format(scan->arena, "no group matches %s%s%s", scan->layout->groups,
+                                             record->note_count ? "; " : "", record->note_count ? record->notes[0] : "");
         return;
     }
     record->episodes = trajd_arena_alloc(scan->arena, groups.count * sizeof *record->episodes);

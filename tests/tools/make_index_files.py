@@ -134,6 +134,13 @@ def refused_types():
     one("virtual", virtual)
     one("external_link", link)
     one("dangling_link", dangling)
+    one("huge_row", lambda g: g.create_dataset("actions", (2, 200_000_000), dtype="f4"))  # never written: it takes no room
+    with new("linked_groups") as f:
+        demo(f, 0)
+        f["data/demo_1"] = h5py.ExternalLink("good.hdf5", "/data/demo_0")
+        f["data/demo_2"] = h5py.SoftLink("/nowhere")
+    with new("only_linked_groups") as f:
+        f["data/demo_0"] = h5py.ExternalLink("good.hdf5", "/data/demo_0")
     one("soft_link", lambda g: g.__setitem__("actions", h5py.SoftLink("/data/demo_1/actions")))
     with new("family_vlen") as f:
         demo(f, 0).create_dataset("obs/language", (T,), dtype=h5py.string_dtype())
@@ -188,6 +195,9 @@ def stamped():
     one("infinite", np.where(np.arange(T) == 7, np.inf, even))
     one("longer", even, actions=np.zeros((T + 1, 7)))
     one("much_longer", even, actions=np.zeros((T + 2, 7)))
+    with new("raw_many") as f:
+        f.create_dataset("data/demo_1/states", (1 << 28, 5), dtype="f8")  # never written
+        f["data/demo_2/states"] = np.stack([even] + [np.ones(T)] * 4, axis=1)
     with new("lab") as f:
         g = f.create_group("ep_1")
         g["t/arm"] = 1_700_000_000_000_000_000 + np.arange(T) * 2_000_000

@@ -243,6 +243,8 @@ static void bad_episodes_are_quarantined_with_the_reason(void **state)
         {"external_storage", "robomimic", 1, 2, "actions: external storage"},
         {"external_link", "robomimic", 1, 2, "actions: an external link"},
         {"virtual", "robomimic", 1, 2, "actions: a virtual dataset"},
+        {"huge_row", "robomimic", 1, 2, "actions: 1600000000 bytes of it would have to be looked at"},
+        {"raw_many", "robosuite_raw", 1, 2, "states: has 268435456 stamps, and there is no room for them"},
         {"dangling_link", "robomimic", 1, 2, "actions: cannot be opened"},
         {"offset_beyond", "robomimic", 1, 2, "actions: 2240 bytes at offset 1099511627776"},
         {"bad_chunk", "robomimic", 1, 2, "demo_0: actions: "},
@@ -277,6 +279,7 @@ static void what_cannot_be_used_at_all_is_an_error(void **state)
         {"empty.hdf5", "robomimic", "empty"},
         {"text.hdf5", "robomimic", "not readable as HDF5"},
         {"no_demos.hdf5", "robomimic", "no group matches"},
+        {"only_linked_groups.hdf5", "robomimic", "no group matches /data/demo_*; data/demo_0: left out: an external link"},
         {"bad_rate.hdf5", "robomimic", "\"fast\""},
         {"user_block_chunks.hdf5", "robomimic", "user block"},
         {"good.hdf5", "robosuite_raw", "states: missing"},
@@ -310,6 +313,12 @@ static void left_out_datasets_are_noted(void **state)
     index = open_named("states_group.hdf5", "robomimic");
     assert_int_equal(index->kept_count, 1);
     assert_non_null(strstr(index->notes[0], "demo_0/states: left out: it is no dataset"));
+    trajd_index_destroy(&index);
+    index = open_named("linked_groups.hdf5", "robomimic"); /* episodes that would be missed */
+    assert_int_equal(index->episode_count, 1);
+    assert_int_equal(index->note_count, 2);
+    assert_non_null(strstr(index->notes[0], "data/demo_1: left out: an external link is refused"));
+    assert_non_null(strstr(index->notes[1], "data/demo_2: left out: a link that leads nowhere"));
     trajd_index_destroy(&index);
     index = open_named("user_block_contiguous.hdf5", "robomimic"); /* offsets below a user block are right */
     assert_int_equal(index->kept_count, 1);
