@@ -47,6 +47,7 @@ struct trajd_scan {
     hid_t file;
     uint64_t file_size;
     bool has_user_block;
+    const char **file_rates; /* [clock_count]: of attributes that are one for all episodes; NULL: not read yet */
 };
 
 /* Resource limits, then the system call filter where the kernel has one. False with a message on stderr. `writes`: files that are open

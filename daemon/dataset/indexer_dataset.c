@@ -464,12 +464,17 @@ static bool refuse_object(struct trajd_scan *scan, hid_t group, const char *path
 bool trajd_indexer_dataset(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
                            struct trajd_record_dataset *dataset)
 {
-    /* Families were listed just before: their links are there. */
-    bool there = of_family || check_links(group, path) > 0;
-    hid_t object = there ? H5Dopen2(group, path, H5P_DEFAULT) : -1;
+    const bool is_nested = strchr(path, '/') != NULL;
+    bool there = of_family; /* listed just before */
+    hid_t object;
     const char *why;
 
     *dataset = (struct trajd_record_dataset){.path = path};
+    if (!of_family)
+        there = is_nested ? check_links(group, path) > 0 : H5Lexists(group, path, H5P_DEFAULT) > 0;
+    if (!there && !is_nested)
+        return false;
+    object = there ? H5Dopen2(group, path, H5P_DEFAULT) : -1;
     if (object < 0)
         return refuse_object(scan, group, path, of_family, dataset);
     why = describe(scan, object, is_start(scan->layout, path), dataset);

@@ -245,6 +245,18 @@ static void scan_metas(struct trajd_scan *scan, const char *path, struct trajd_r
         episode->metas[i] = trajd_indexer_meta(scan, path, episode->id, &layout->metas[i]);
 }
 
+/* Of the episode, or of all where the attribute is named from the root. */
+static const char *rate_of(struct trajd_scan *scan, hid_t group, uint32_t clock)
+{
+    const char *attribute = scan->layout->clocks[clock].rate_attribute;
+
+    if (!attribute || *attribute != '/' || !scan->file_rates)
+        return trajd_indexer_rate(scan, group, &scan->layout->clocks[clock]);
+    if (!scan->file_rates[clock])
+        scan->file_rates[clock] = trajd_indexer_rate(scan, group, &scan->layout->clocks[clock]);
+    return scan->file_rates[clock];
+}
+
 static void scan_episode(struct trajd_scan *scan, const char *path, struct trajd_record_episode *episode)
 {
     const struct trajd_layout *layout = scan->layout;
@@ -265,7 +277,7 @@ static void scan_episode(struct trajd_scan *scan, const char *path, struct trajd
         return;
     }
     for (uint32_t i = 0; i < layout->clock_count; i++)
-        episode->rates[i] = trajd_indexer_rate(scan, group, &layout->clocks[i]);
+        episode->rates[i] = rate_of(scan, group, i);
     scan_metas(scan, path, episode);
     scan_datasets(scan, group, episode);
     H5Gclose(group);
@@ -310,7 +322,7 @@ static void find_groups(struct trajd_scan *scan, const char *path, const char *p
         if (fnmatch(component, links.names[i], 0) ||
             (size_t)snprintf(below, sizeof below, "%s/%s", path, links.names[i]) >= sizeof below)
             continue;
-        if (H5Oget_info_by_name(group, links.names[i], &info, H5P_DEFAULT) < 0)
+        if (H5Oget_info_by_name2(group, links.names[i], &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
             note_lost_group(scan, group, path, links.names[i]);
         else if (info.type == H5O_TYPE_GROUP)
             find_groups(scan, below, pattern + length + (pattern[length] == '/'), found);
@@ -355,6 +367,7 @@ static void scan_groups(struct trajd_scan *scan)
         return;
     }
     record->episode_count = groups.count;
+    scan->file_rates = trajd_arena_alloc(scan->arena, scan->layout->clock_count * sizeof *scan->file_rates);
     for (uint32_t i = 0; i < groups.count; i++) {
         const char *path = *groups.names[i] ? groups.names[i] : "/";
         record->episodes[i].id = episode_id(groups.names[i], scan->layout->groups);

@@ -155,7 +155,7 @@ static herr_t visit_link(hid_t from, const char *name, const H5L_info_t *info, v
         return 0;
     if (*level->writer->filter_folder && !strcmp(path, level->writer->filter_folder))
         return 0;
-    if (H5Oget_info_by_name(from, name, &object, H5P_DEFAULT) < 0) {
+    if (H5Oget_info_by_name2(from, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
         H5Eclear2(H5E_DEFAULT);
         if (level->writer->is_first)
             trajd_writer_note(level->writer, "%s: %s is a link that leads nowhere: left out", level->writer->label, path);

@@ -189,7 +189,7 @@ static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info,
     if ((size_t)snprintf(path, sizeof path, "%s%s", folder->path, name) + 1 < sizeof path && is_known(folder->episode->writer, path))
         return 0;
     if (strlen(folder->path) + strlen(name) + 1 >= sizeof path ||
-        H5Oget_info_by_name(from, name, &object, H5P_DEFAULT) < 0) {
+        H5Oget_info_by_name2(from, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
         H5Eclear2(H5E_DEFAULT);
         trajd_writer_note(folder->episode->writer, "%s: %s is a link that leads nowhere: left out", folder->episode->label, name);
         return 0;
