@@ -221,6 +221,8 @@ def test_a_kill_at_any_moment_loses_nothing(tmp_path, small_file):
     for turn in range(12):
         process = station.begin()
         time.sleep(duration * turn / 8)
+        if turn % 4 == 3:  # late enough on any machine
+            wait_for(lambda: process.poll() is not None or (station.outbox / "a.hdf5").exists())
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if (station.outbox / "a.hdf5").exists():  # whatever is there is whole

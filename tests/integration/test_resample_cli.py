@@ -22,7 +22,7 @@ TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 
 
 def resample(*arguments, check=True):
-    done = subprocess.run([TRAJCTL, "resample", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([TRAJCTL, "resample", *map(str, arguments)], capture_output=True, text=True, timeout=300)
     assert not check or done.returncode == 0, done.stderr
     return done
 
