@@ -12,6 +12,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 #define SECOND INT64_C(1000000000)
+#define DAY (86400 * SECOND)
 
 const struct trajd_config_key trajd_config_keys[] = {
     {NULL, "runtime", KEY_STRING, offsetof(struct trajd_config, runtime), 0, 0, 0},
@@ -21,6 +22,7 @@ const struct trajd_config_key trajd_config_keys[] = {
     {NULL, "group_access", KEY_BOOL, offsetof(struct trajd_config, group_access), 0, 0, false},
     {NULL, "feed_idle", KEY_DURATION, offsetof(struct trajd_config, feed_idle_ns), SECOND / 10, 86400 * SECOND, 60 * SECOND},
     {NULL, "exit_idle", KEY_DURATION, offsetof(struct trajd_config, exit_idle_ns), 0, 86400 * SECOND, 0},
+    {NULL, "journal_idle", KEY_DURATION, offsetof(struct trajd_config, journal_idle_ns), 0, 36500 * DAY, 90 * DAY},
     {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, store_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
     {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
     {"memory", "reserve", KEY_SIZE, offsetof(struct trajd_config, reserve_bytes), 0, INT64_C(1) << 50, 256 * MIB},

@@ -44,6 +44,7 @@ struct trajd_config {
     uint32_t max_sessions, max_feeds, max_credit;
     int64_t feed_idle_ns;         /* a feed that a job sent is closed after that long without a session */
     int64_t exit_idle_ns;         /* the daemon ends after that long without a session; 0: never */
+    int64_t journal_idle_ns;      /* a journal that nobody has touched for that long is removed; 0: never */
     uint32_t dataset_count, feed_count;
     struct trajd_config_dataset datasets[TRAJD_CONFIG_MAX_DATASETS];
     struct trajd_window_spec *feeds[TRAJD_CONFIG_MAX_FEEDS];

@@ -15,8 +15,10 @@ struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings,
     return NULL;
 }
 
-static const char *state_directory(const struct trajd_config *config)
+const char *trajd_pipeline_state_directory(const struct trajd_pipeline *pipeline)
 {
+    const struct trajd_config *config = pipeline->first_config;
+
     return config->state ? config->state : getenv("STATE_DIRECTORY");
 }
 
@@ -59,7 +61,7 @@ enum trajd_status trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, co
                                                  .tuning = pipeline->first_config->tuning_table,
                                                  .pool = pipeline->pool,
                                                  .server = pipeline->server,
-                                                 .journal_directory = state_directory(pipeline->first_config),
+                                                 .journal_directory = trajd_pipeline_state_directory(pipeline),
                                                  .max_credit = pipeline->first_config->max_credit,
                                                  .rings_left_bytes = rings_left_bytes,
                                                  .statistician = pipeline->statistician,

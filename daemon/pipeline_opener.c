@@ -4,6 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/clock.h"
+#include "daemon/feed/journal.h"
+
+#define SWEEP_NS (86400 * INT64_C(1000000000)) /* for old journals */
+
 /* Takes one feed off the list whose GPU has failed, closed and doomed; NULL if there is none. With the mutex held. */
 static struct trajd_feeder *take_lost(struct trajd_pipeline *pipeline)
 {
@@ -71,6 +76,27 @@ static void serve_request(struct trajd_pipeline *pipeline, struct trajd_opener_r
                         status ? &error : NULL);
 }
 
+static bool is_sweep_due(const struct trajd_pipeline *pipeline)
+{
+    return trajd_pipeline_state_directory(pipeline) && pipeline->now->config->journal_idle_ns &&
+           (!pipeline->swept_ns || trajd_now_ns() - pipeline->swept_ns >= SWEEP_NS);
+}
+
+static void sweep(struct trajd_pipeline *pipeline)
+{
+    const int64_t idle_ns = pipeline->now->config->journal_idle_ns;
+    struct trajd_error error;
+    uint32_t removed;
+
+    pipeline->swept_ns = trajd_now_ns();
+    trajd_watch_wait();
+    if (trajd_journal_sweep(trajd_pipeline_state_directory(pipeline), idle_ns, &removed, &error))
+        LOG(pipeline->log, WARNING, "old journals: %s", error.message);
+    else if (removed)
+        LOG(pipeline->log, INFO, "%u journals removed that nobody has touched for %g days (journal_idle)", removed, (double)idle_ns / 86400e9);
+    trajd_watch_resume();
+}
+
 static void run_reload(struct trajd_pipeline *pipeline)
 {
     char message[sizeof pipeline->reload.message];
@@ -93,11 +119,18 @@ static void *run_opener(void *context)
     for (;;) {
         struct trajd_opener_request request;
         struct trajd_feeder *idle = NULL;
+        bool is_due = false;
         while (!pipeline->stop && !(idle = take_lost(pipeline)) && !pipeline->request_count && !pipeline->reload.is_running &&
-               !(idle = take_idle(pipeline)))
+               !(idle = take_idle(pipeline)) && !(is_due = is_sweep_due(pipeline)))
             trajd_watch_wait_for(&pipeline->asked, &pipeline->mutex);
         if (pipeline->stop && !idle)
             break;
+        if (is_due) {
+            pthread_mutex_unlock(&pipeline->mutex);
+            sweep(pipeline);
+            pthread_mutex_lock(&pipeline->mutex);
+            continue;
+        }
         if (pipeline->reload.is_running && !idle) {
             pthread_mutex_unlock(&pipeline->mutex);
             run_reload(pipeline);

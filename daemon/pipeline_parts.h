@@ -55,6 +55,7 @@ struct trajd_pipeline {
     struct trajd_watch opening; /* the opener's; needs no lock */
     pthread_t opener;
     bool opener_running;
+    int64_t swept_ns; /* the opener's own: when it last looked for old journals; 0: never */
     struct trajd_asker *asker;
     struct trajd_reload reload; /* the last one */
     struct trajd_config_source reload_from;
@@ -82,6 +83,8 @@ struct trajd_feed_source {
     struct trajd_gpu *gpu;          /* where it is made; NULL: in host memory */
 };
 
+/* Of journals; NULL: none are kept. */
+const char *trajd_pipeline_state_directory(const struct trajd_pipeline *pipeline);
 struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings, const char *name);
 /* Makes a feeder of what `holdings` has, whose ring takes at most rings_left_bytes; lists it nowhere. */
 enum trajd_status trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,

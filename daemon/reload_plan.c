@@ -8,7 +8,7 @@
 #define MIB (UINT64_C(1) << 20)
 
 /* What counts from the moment of a reload on; the other keys' values are built into what runs. */
-static const char *const live_keys[] = {"feed_idle", "exit_idle", "memory.store", "memory.rings", "memory.reserve",
+static const char *const live_keys[] = {"feed_idle", "exit_idle", "journal_idle", "memory.store", "memory.rings", "memory.reserve",
                                         "index.children", "index.file_timeout", "limits.feeds", NULL};
 
 /* ---- keys ---- */

@@ -38,6 +38,7 @@ static const struct unit duration_units[] = {
     {"s", 1000000000},
     {"min", UINT64_C(60000000000)},
     {"h", UINT64_C(3600000000000)},
+    {"d", UINT64_C(86400000000000)},
 };
 
 /* Decimals that are written for a rate over 1001, each the usual rounding of it. */

@@ -10,7 +10,7 @@
 /* "4096", "64 MiB", "1.5GiB", "2 GB" (B, KiB to TiB; kB to TB are powers of ten): whole bytes, or false. */
 bool trajd_parse_size(const char *text, uint64_t *out_bytes);
 
-/* "38ms", "-1.5s", "20us", "100ns", "10min", "1h": whole nanoseconds, or false. A bare number is false unless
+/* "38ms", "-1.5s", "20us", "100ns", "10min", "1h", "30d": whole nanoseconds, or false. A bare number is false unless
  * it is 0. */
 bool trajd_parse_duration(const char *text, int64_t *out_ns);
 

@@ -8,11 +8,14 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define JOURNAL_MAGIC UINT64_C(0x314c4e524a4a5254) /* "TRJJRNL1" */
 #define JOURNAL_VERSION 2u
 #define VALUE_BITS 48
+#define FLUSHES_PER_TOUCH 3600u /* a flush a second: once an hour */
+#define OPEN_ATTEMPTS 8         /* a sweep may have a lock for a moment, and remove the file in between */
 
 struct record {
     struct trajd_journal_key key;
@@ -37,6 +40,7 @@ _Static_assert(sizeof(struct file) == 3 * 4096, "a journal is three pages");
 struct trajd_journal {
     int fd;
     struct file *file;
+    uint32_t flushes; /* since it was touched */
 };
 
 static uint64_t mix(uint64_t value)
@@ -142,10 +146,16 @@ static void make_name(char *name, size_t room, const char *feed, const char *job
             name[i] = '_';
 }
 
-static enum trajd_status open_file(const char *directory, const char *name, int *fd, bool *damaged,
-                                   bool *is_new, struct trajd_error *error)
+bool trajd_journal_is_one(int fd, off_t size_bytes)
 {
-    struct stat status;
+    uint64_t magic;
+
+    return size_bytes == (off_t)sizeof(struct file) && pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic == JOURNAL_MAGIC;
+}
+
+static enum trajd_status open_locked(const char *directory, const char *name, int *fd, struct stat *status,
+                                     struct trajd_error *error)
+{
     int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (folder < 0)
@@ -157,7 +167,29 @@ static enum trajd_status open_file(const char *directory, const char *name, int 
     if (flock(*fd, LOCK_EX | LOCK_NB))
         return trajd_error_set(error, errno == EWOULDBLOCK ? TRAJD_ERR_BUSY : TRAJD_ERR_IO, errno,
                                "%s/%s: another process keeps this journal", directory, name);
-    if (fstat(*fd, &status) || !S_ISREG(status.st_mode))
+    if (fstat(*fd, status) == 0)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name, strerror(errno));
+}
+
+static enum trajd_status open_file(const char *directory, const char *name, int *fd, bool *damaged,
+                                   bool *is_new, struct trajd_error *error)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    struct stat status;
+    enum trajd_status opened = open_locked(directory, name, fd, &status, error);
+
+    for (int attempt = 1; (opened == TRAJD_ERR_BUSY || (!opened && !status.st_nlink)) && attempt < OPEN_ATTEMPTS; attempt++) {
+        close(*fd);
+        nanosleep(&pause, NULL);
+        opened = open_locked(directory, name, fd, &status, error);
+    }
+    if (!opened && !status.st_nlink)
+        opened = trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s/%s: another process removes this journal", directory, name);
+    if (opened)
+        return opened;
+    futimens(*fd, NULL); /* touched: its age counts from now. Where that fails it is swept too early at worst */
+    if (!S_ISREG(status.st_mode))
         return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: not a plain file", directory, name);
     *is_new = status.st_size == 0;
     *damaged = !*is_new && status.st_size != (off_t)sizeof(struct file);
@@ -216,8 +248,10 @@ void trajd_journal_close(struct trajd_journal **journal)
         return;
     if (closing->file)
         munmap(closing->file, sizeof *closing->file);
-    if (closing->fd >= 0)
+    if (closing->fd >= 0) {
+        futimens(closing->fd, NULL);
         close(closing->fd);
+    }
     free(closing);
 }
 
@@ -281,4 +315,6 @@ void trajd_journal_done(struct trajd_journal *journal, uint64_t batch)
 void trajd_journal_flush(struct trajd_journal *journal)
 {
     sync_file_range(journal->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+    if (++journal->flushes % FLUSHES_PER_TOUCH == 0)
+        futimens(journal->fd, NULL);
 }

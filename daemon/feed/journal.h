@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "proto/error.h"
 
@@ -46,6 +47,11 @@ enum trajd_status trajd_journal_open(const char *directory, const char *feed, co
                                      struct trajd_journal **journal, bool *damaged,
                                      struct trajd_error *error);
 void trajd_journal_close(struct trajd_journal **journal);
+/* Removes the journals of DIRECTORY that nobody has open and nobody has touched for so long: opening, closing and (once an hour at
+ * least) flushing one touches it. Nothing else that lies there. */
+enum trajd_status trajd_journal_sweep(const char *directory, int64_t idle_ns, uint32_t *removed, struct trajd_error *error);
+/* Whether a file is one at all, of whichever version. */
+bool trajd_journal_is_one(int fd, off_t size_bytes);
 
 /* What is recorded; false: nothing yet. */
 bool trajd_journal_load(const struct trajd_journal *journal, struct trajd_journal_state *state);
@@ -54,7 +60,7 @@ void trajd_journal_begin(struct trajd_journal *journal, const struct trajd_journ
 /* The batch is in a slot from now on: not DONE, and all below it have been produced. */
 void trajd_journal_produce(struct trajd_journal *journal, uint64_t batch);
 void trajd_journal_done(struct trajd_journal *journal, uint64_t batch);
-/* Starts the write-back to the disk; does not wait for it. */
+/* Starts the write-back to the disk; does not wait for it. Once a second or so. */
 void trajd_journal_flush(struct trajd_journal *journal);
 
 #endif

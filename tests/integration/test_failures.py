@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import h5py
 import numpy as np
@@ -377,3 +378,29 @@ def test_garbage_on_both_sockets(daemon, demo_file):
     finish(Worker(one))
     raw.close()
     wait_for(lambda: one.process.poll() is None, what="the daemon to live")
+
+
+def test_journals_of_jobs_that_do_not_come_back_go(daemon, demo_file):
+    one = daemon(f"journal_idle: 30d\ndatasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds:\n  train: {{dataset: demo, global_batch: 4, "
+                 "anchor: {clock: actions}, outputs: {actions: {at: 0}}}")
+
+    def journals():
+        return sorted(path.name.split("@")[0] for path in (one.folder / "state").glob("*.journal"))
+
+    def work(job):
+        client = one.client()
+        client.open("train", job=job)
+        client.next().release()
+        client.close()
+
+    for job in ("new", "old"):
+        work(job)
+    assert journals() == ["new", "old"]
+    one.stop()
+    for path in (one.folder / "state").glob("old@*.journal"):
+        os.utime(path, (time.time() - 31 * 86400,) * 2)
+    one.start()
+    wait_for(lambda: journals() == ["new"])
+    wait_for(lambda: "1 journals removed that nobody has touched for 30 days (journal_idle)" in one.text())
+    work("old")
+    assert journals() == ["new", "old"]

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -257,6 +258,123 @@ static void test_killed_anywhere(void **state)
     }
 }
 
+static struct trajd_journal *open_of(const char *job)
+{
+    struct trajd_journal *journal = NULL;
+    struct trajd_error error;
+    bool damaged;
+
+    if (trajd_journal_open(directory, "train", job, &journal, &damaged, &error))
+        fail_msg("%s", error.message);
+    return journal;
+}
+
+/* Whatever lies in the folder was touched `days` ago. */
+static void age(int days)
+{
+    const struct timespec times[2] = {{time(NULL) - days * 86400, 0}, {time(NULL) - days * 86400, 0}};
+    DIR *folder = opendir(directory);
+
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (entry->d_name[0] != '.')
+            assert_int_equal(utimensat(dirfd(folder), entry->d_name, times, AT_SYMLINK_NOFOLLOW), 0);
+    closedir(folder);
+}
+
+static uint32_t sweep(int days)
+{
+    struct trajd_error error;
+    uint32_t removed = 99;
+
+    if (trajd_journal_sweep(directory, days * INT64_C(86400000000000), &removed, &error))
+        fail_msg("%s", error.message);
+    return removed;
+}
+
+static void make_file(const char *name, size_t size_bytes)
+{
+    static const char bytes[3 * 4096] = "no journal";
+    char path[128];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size_bytes, file), size_bytes);
+    fclose(file);
+}
+
+static void test_old_ones_go(void **state)
+{
+    struct trajd_journal *open = open_of("open"), *gone = open_of("gone"), *late;
+    struct trajd_error error;
+    static const char *const others[] = {"notes.txt", "short.journal", "other.journal", "link.journal"};
+    char path[128];
+    uint32_t removed;
+
+    (void)state;
+    begin(gone, 3);
+    trajd_journal_close(&gone);
+    assert_int_equal(sweep(10), 0);
+    age(9);
+    assert_int_equal(sweep(10), 0);
+    age(-9); /* a clock that was ahead */
+    assert_int_equal(sweep(10), 0);
+    make_file("notes.txt", 10);
+    make_file("short.journal", 100);
+    make_file("other.journal", 3 * 4096);
+    snprintf(path, sizeof path, "%s/link.journal", directory);
+    assert_int_equal(symlink("notes.txt", path), 0);
+    age(11);
+    assert_int_equal(sweep(10), 1); /* the one of those that is a journal, and nobody's */
+    trajd_journal_close(&open);
+    assert_int_equal(sweep(10), 0); /* it was closed just now */
+    age(11);
+    late = open_of("open"); /* and opened again */
+    trajd_journal_close(&late);
+    assert_int_equal(sweep(10), 0);
+    age(11);
+    assert_int_equal(sweep(10), 1);
+    gone = open_of("gone");
+    assert_false(trajd_journal_load(gone, &found)); /* as if it had never been */
+    trajd_journal_close(&gone);
+    assert_int_equal(trajd_journal_sweep("/nonexistent", 0, &removed, &error), TRAJD_ERR_IO);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(path, sizeof path, "%s/%s", directory, others[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+/* Whoever opens journals while old ones are removed has one that lies there. */
+static void test_opened_while_old_ones_go(void **state)
+{
+    const pid_t sweeper = fork();
+    struct trajd_journal *last;
+
+    (void)state;
+    if (sweeper == 0) {
+        for (;;)
+            sweep(-1); /* all of them are older than tomorrow */
+    }
+    assert_true(sweeper > 0);
+    for (int round = 0; round < 2000; round++) {
+        struct trajd_journal *journal = NULL;
+        struct trajd_error error;
+        char path[512];
+        bool damaged;
+        enum trajd_status status = trajd_journal_open(directory, "train", "job", &journal, &damaged, &error);
+        if (status == TRAJD_ERR_BUSY) /* it is being removed */
+            continue;
+        assert_int_equal(status, TRAJD_OK);
+        path_of_journal(path, sizeof path);
+        trajd_journal_close(&journal);
+    }
+    kill(sweeper, SIGKILL);
+    waitpid(sweeper, NULL, 0);
+    last = open_of("job"); /* for the tear-down to find */
+    trajd_journal_close(&last);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +384,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pages_of_different_ages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_anywhere, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_old_ones_go, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_opened_while_old_ones_go, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

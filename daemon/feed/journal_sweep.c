@@ -1,0 +1,50 @@
+/* Journals of jobs that do not come back: a file of 12 KiB each, for ever, if nobody removed them. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/feed/journal.h"
+
+#define SUFFIX ".journal"
+
+static bool has_name(const char *name)
+{
+    const size_t length = strlen(name), suffix = sizeof SUFFIX - 1;
+
+    return length > suffix && strcmp(name + length - suffix, SUFFIX) == 0;
+}
+
+/* Who has a journal open holds its lock, and who opens it meanwhile finds that it has no name any more (trajd_journal_open). */
+static bool remove_if_old(int folder, const char *name, int64_t before_s)
+{
+    const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat stat;
+    bool removed;
+
+    if (fd < 0)
+        return false;
+    removed = fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_mtim.tv_sec < before_s && trajd_journal_is_one(fd, stat.st_size) &&
+              flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &stat) == 0 && stat.st_mtim.tv_sec < before_s && unlinkat(folder, name, 0) == 0;
+    close(fd);
+    return removed;
+}
+
+enum trajd_status trajd_journal_sweep(const char *directory, int64_t idle_ns, uint32_t *removed, struct trajd_error *error)
+{
+    const int64_t before_s = (int64_t)time(NULL) - idle_ns / 1000000000;
+    DIR *entries = opendir(directory);
+
+    *removed = 0;
+    if (!entries)
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", directory, strerror(errno));
+    for (const struct dirent *entry; (entry = readdir(entries));)
+        if (has_name(entry->d_name))
+            *removed += remove_if_old(dirfd(entries), entry->d_name, before_s);
+    closedir(entries);
+    return TRAJD_OK;
+}
