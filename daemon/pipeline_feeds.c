@@ -81,15 +81,57 @@ enum trajd_status trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, co
     return trajd_feeder_create(&options, feeder, error);
 }
 
+/* Takes the one off the list that nobody has read for the longest time, closed; NULL if there is none that may be closed. With the mutex held. */
+static struct trajd_feeder *take_unread(struct trajd_pipeline *pipeline)
+{
+    struct trajd_feeder *oldest = NULL;
+    uint64_t oldest_ns = UINT64_MAX;
+    uint32_t place = 0;
+
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
+        struct trajd_feeder *feeder = pipeline->feeders[f];
+        const uint64_t since_ns = trajd_feed_idle_since_ns(trajd_feeder_feed(feeder));
+        if (!since_ns || since_ns >= oldest_ns || feeder == pipeline->lent || !trajd_pipeline_may_close(feeder))
+            continue;
+        oldest = feeder;
+        oldest_ns = since_ns;
+        place = f;
+    }
+    if (!oldest || !trajd_feed_close_if_idle(trajd_feeder_feed(oldest)))
+        return NULL;
+    pipeline->feeders[place] = pipeline->feeders[--pipeline->feeder_count];
+    pipeline->is_idle[place] = pipeline->is_idle[pipeline->feeder_count];
+    return oldest;
+}
+
+/* A feed that waits for its workers' return (feed_idle) gives way to one that is read now. False: there is none. */
+static bool close_unread(struct trajd_pipeline *pipeline)
+{
+    struct trajd_feeder *feeder;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    feeder = take_unread(pipeline);
+    pthread_mutex_unlock(&pipeline->mutex);
+    if (!feeder)
+        return false;
+    LOG(pipeline->log, INFO, "feed %s: closed, for it is not read and another one needs its place", trajd_feeder_name(feeder));
+    trajd_feeder_destroy(&feeder);
+    return true;
+}
+
 enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, const struct trajd_feed_source *source,
                                             struct trajd_feeder **feeder, struct trajd_error *error)
 {
     enum trajd_status status;
 
+    while (pipeline->feeder_count >= pipeline->now->config->max_feeds && close_unread(pipeline))
+        ;
     if (pipeline->feeder_count >= pipeline->now->config->max_feeds)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: %u feeds are open, and limits.feeds is %u", source->name,
                                pipeline->feeder_count, pipeline->now->config->max_feeds);
-    status = trajd_pipeline_make_feeder(pipeline, pipeline->now, source, rings_left(pipeline), feeder, error);
+    do
+        status = trajd_pipeline_make_feeder(pipeline, pipeline->now, source, rings_left(pipeline), feeder, error);
+    while (status == TRAJD_ERR_MEMORY && close_unread(pipeline));
     if (status)
         return status;
     pthread_mutex_lock(&pipeline->mutex);
@@ -231,10 +273,15 @@ enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, 
                                        struct trajd_error *error)
 {
     char name[160];
-    const struct trajd_feeder *model = find_family(pipeline, family, name, sizeof name);
-    const uint64_t left = rings_left(pipeline), wanted = model ? trajd_feeder_ring_bytes(model) : 0;
+    const struct trajd_feeder *model;
+    uint64_t left, wanted;
     struct trajd_feed_source source = {.name = name, .instance_of = family};
 
+    do {
+        model = find_family(pipeline, family, name, sizeof name);
+        left = rings_left(pipeline);
+        wanted = model ? trajd_feeder_ring_bytes(model) : 0;
+    } while ((wanted > left || pipeline->feeder_count >= pipeline->now->config->max_feeds) && close_unread(pipeline));
     if (!model)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s: it has just been closed: try again", family);
     if (wanted > left)
@@ -249,8 +296,15 @@ enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, 
                                family, pipeline->feeder_count + 1, pipeline->now->config->max_feeds);
     source.gpu = trajd_feeder_gpu(model);
     source.text = trajd_feeder_text(model);
-    if (source.text)
-        return add_from_text(pipeline, &source, feeder, error);
+    if (source.text) {
+        char *text = strdup(source.text); /* the model may have to give way */
+        enum trajd_status status = text ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", family);
+        source.text = text;
+        if (!status)
+            status = add_from_text(pipeline, &source, feeder, error);
+        free(text);
+        return status;
+    }
     source.spec = trajd_feeder_spec(model);
     return trajd_pipeline_add_feeder(pipeline, &source, feeder, error);
 }

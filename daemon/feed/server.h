@@ -133,6 +133,8 @@ void trajd_feed_close(struct trajd_feed *feed);
 /* The same, unless a session is on the feed or about to be (an OPEN was answered with it): then false, and nothing has changed.
  * Nobody finds it any more. */
 bool trajd_feed_close_if_idle(struct trajd_feed *feed);
+/* Since when (CLOCK_MONOTONIC) nobody is on the feed; 0: somebody is, or nobody ever was. */
+uint64_t trajd_feed_idle_since_ns(struct trajd_feed *feed);
 /* Ends a feed: takers return TRAJD_ERR_CLOSED, its sessions get ERROR; the ring lives while workers map it.
  * Waits for threads that are in take; none may begin one after. */
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **feed);

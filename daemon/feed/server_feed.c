@@ -215,6 +215,15 @@ bool trajd_feed_is_idle(struct trajd_feed *feed)
     return idle;
 }
 
+uint64_t trajd_feed_idle_since_ns(struct trajd_feed *feed)
+{
+    struct trajd_core_feed_info info;
+    pthread_mutex_lock(&feed->server->mutex);
+    trajd_core_feed_info(feed->core, &info);
+    pthread_mutex_unlock(&feed->server->mutex);
+    return info.idle_since_ns;
+}
+
 enum trajd_status trajd_server_change(struct trajd_server *server, const struct trajd_server_change *change, uint32_t *busy)
 {
     enum trajd_status status = TRAJD_OK;

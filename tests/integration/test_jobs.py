@@ -369,3 +369,23 @@ def test_a_job_without_room_of_its_own_waits(daemon, demo_file, limit, raises):
     second.open("train", job="second", epoch=5)
     assert second.next().epoch == 5
     second.close()
+
+
+@pytest.mark.parametrize("limit", ["rings", "feeds"])
+def test_feeds_that_nobody_reads_give_way(daemon, demo_file, limit):
+    """A sweep: one specification after the other, sooner than feed_idle closes what the one before left."""
+    batch = 2000 if limit == "rings" else 64  # three rings in 64 MiB
+    config = feed(demo_file).replace("credit: 8", f"credit: 8, feeds: {3 if limit == 'feeds' else 16}")
+    one = daemon("feed_idle: 600s\n" + config)
+    client = one.client()
+    client.open("train", job="kept")
+    for horizon in range(8):
+        spec = (f"{{dataset: demo, global_batch: {batch}, tail: short, slots: {40 if limit == 'rings' else 6}, anchor: {{clock: actions}}, "
+                f"outputs: {{actions: {{at: 0..{horizon}}}, obs/robot0_eef_pos: {{at: -{15 + horizon}..0}}}}}}")
+        sweep = one.client()
+        sweep.open(spec=spec, job="sweep")
+        sweep.next().release()
+        sweep.close()
+    assert "is not read and another one needs its place" in one.text()
+    assert client.next().epoch == 0  # whose feed stays, as the configuration's do
+    client.close()
