@@ -323,6 +323,8 @@ int main(int argc, char **argv)
         trajd_pipeline_destroy(&pipeline);
     } else if (!status)
         status = serve(config, &line, &log, &error);
+    if (!status && (line.print || line.check) && (fflush(stdout) || ferror(stdout)))
+        status = trajd_error_set(&error, TRAJD_ERR_IO, errno, "standard output: %s", strerror(errno));
     if (status)
         LOG(&log, ERROR, "%s", error.message);
     trajd_config_destroy(&config);

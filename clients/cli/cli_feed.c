@@ -1,5 +1,6 @@
 #include "clients/cli/cli_feed.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,10 +22,11 @@ static bool is_known(const char *const *known, const char *name)
 static bool parse_number(const char *name, const char *text, uint64_t *value)
 {
     char *end;
+    errno = 0;
     *value = strtoull(text, &end, 10);
-    if (text[0] >= '0' && text[0] <= '9' && *end == '\0')
+    if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0)
         return true;
-    cli_fail("%s: \"%s\" is no whole number", name, text);
+    cli_fail("%s: \"%s\" is %s", name, text, errno == ERANGE ? "too large" : "no whole number");
     return false;
 }
 

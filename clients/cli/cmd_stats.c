@@ -1,5 +1,6 @@
 /* trajctl stats: statistics of a feed's outputs, as a table, as JSON, or as a file in the form of whoever is to read it. The daemon
  * computes; this asks until it is done. Figures are passed on as they came, digit for digit. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -241,20 +242,38 @@ static void write_document(FILE *out, const char *feed, const struct statistics 
     fputs(format == FORMAT_LEROBOT ? "}\n" : "  }\n}\n", out);
 }
 
-/* Beside its place, then renamed: what is there is whole. */
-static int write_file(const char *path, const char *feed, const struct statistics *all, enum format format)
+/* A pipe, a terminal, /dev/stdout: what is there stays, and takes the bytes. */
+static int write_through(const char *path, const char *feed, const struct statistics *all, enum format format)
 {
-    char temporary[4096];
+    FILE *out = fopen(path, "w");
+    bool good;
+
+    if (!out)
+        return cli_fail("%s: %m", path);
+    write_document(out, feed, all, format);
+    good = fflush(out) == 0 && !ferror(out);
+    return fclose(out) == 0 && good ? CLI_OK : cli_fail("%s: %m", path);
+}
+
+/* Beside its place, then renamed: what is there is whole. Where a link leads to a file, that one is replaced. */
+static int write_file(const char *name, const char *feed, const struct statistics *all, enum format format)
+{
+    char temporary[PATH_MAX], path[PATH_MAX];
+    struct stat there;
     bool good;
     FILE *out;
     int fd;
 
+    if (stat(name, &there) == 0 && !S_ISREG(there.st_mode))
+        return write_through(name, feed, all, format);
+    if (!realpath(name, path) && (size_t)snprintf(path, sizeof path, "%s", name) >= sizeof path)
+        return cli_fail("%s: too long a path", name);
     if ((size_t)snprintf(temporary, sizeof temporary, "%s.XXXXXX", path) >= sizeof temporary)
         return cli_fail("%s: too long a path", path);
     fd = mkstemp(temporary);
     out = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!out)
-        return cli_fail("%s: %m", temporary);
+        return cli_fail("%s: %m", path);
     write_document(out, feed, all, format);
     good = fflush(out) == 0 && !ferror(out) && fchmod(fd, 0644) == 0;
     good = fclose(out) == 0 && good;

@@ -78,11 +78,16 @@ int cli_usage(const char *command)
     return CLI_USAGE;
 }
 
-int main(int argc, char **argv)
+static bool asks_for_help(const char *word)
+{
+    return !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
+static int run(int argc, char **argv)
 {
     const struct cli_command *command = argc > 1 ? find_command(argv[1]) : NULL;
 
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))) {
+    if (argc > 1 && (asks_for_help(argv[1]) || !strcmp(argv[1], "help"))) {
         print_help(stdout);
         return CLI_OK;
     }
@@ -96,5 +101,19 @@ int main(int argc, char **argv)
         print_help(stderr);
         return CLI_USAGE;
     }
+    if (argc == 3 && asks_for_help(argv[2])) {
+        printf("usage: trajctl %s %s\n      %s\n", command->name, command->usage, command->help);
+        return CLI_OK;
+    }
     return command->run(argc - 1, argv + 1);
+}
+
+/* What was printed may not have arrived: on a full disk half a document must not look like a whole one. */
+int main(int argc, char **argv)
+{
+    const int status = run(argc, argv);
+
+    if ((fflush(stdout) || ferror(stdout)) && status == CLI_OK)
+        return cli_fail("standard output: %m");
+    return status;
 }

@@ -32,6 +32,8 @@ expect 2 'no command is called "nope"' nope
 for command in inspect status recv bench explain diff stats; do
     expect 2 "usage: trajctl $command" $command --nonsense
 done
+expect 0 '^usage: trajctl recv FEED' recv --help
+expect 2 'too large' recv train --epoch 18446744073709551616
 expect 2 'which feed' recv
 expect 2 'which files' inspect --json
 expect 2 'a value is missing' recv train --count
@@ -51,6 +53,11 @@ read -r ready <"$folder/ready"
 [ "$ready" = READY ] || failed=1
 expect 0 '^\{.*"feeds":' status --json --endpoint "$folder"
 expect 0 '^feed +job' status --endpoint "$folder"
+# Half a document is none.
+if "$trajctl" status --json --endpoint "$folder" >/dev/full 2>"$folder/said" || ! grep -q 'standard output: No space' "$folder/said"; then
+    echo "trajctl status onto a full disk:" && cat "$folder/said"
+    failed=1
+fi
 expect 0 '^\{"epoch":0,"position":8,"rows":\[0,8\],"tensors":\[.*"window_id"' recv train --json --count 2 --endpoint "$folder"
 expect 0 'epoch 1 position 72 rows 0\.\.8' recv --endpoint "$folder" --next 72 --epoch 1 train
 expect 0 '  window_id +i64 +\[8\]' recv --count 1 train --endpoint "$folder"

@@ -122,6 +122,15 @@ def test_the_json_of_a_configuration_is_the_configuration(tmp_path, demo_file):
     assert one.run("--check").returncode == 0
 
 
+def test_a_document_that_does_not_arrive_whole_is_an_error(tmp_path, demo_file):
+    one = Daemon(tmp_path, GOOD.format(path=demo_file))
+    for what in ("--check", "--print-config"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([one.program, "--config", one.config, what], stdout=full, stderr=subprocess.PIPE, text=True,
+                                  env=one.environment(), timeout=60)
+        assert done.returncode != 0 and "standard output: No space left" in done.stderr, done.stderr
+
+
 def test_values_of_the_command_line(tmp_path, demo_file):
     one = Daemon(tmp_path, GOOD.format(path=demo_file))
 

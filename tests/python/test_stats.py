@@ -1,6 +1,7 @@
 """trajd.Stats against what a real daemon delivers, and files of trajctl, openpi and LeRobot. The module is loaded alone: it needs no compiled part."""
 import importlib.util
 import json
+import os
 import subprocess
 
 import h5py
@@ -85,6 +86,16 @@ def test_files_of_others(daemon, demo_file, tmp_path):
             copy = Stats.load(tmp_path / "again")
             np.testing.assert_array_equal(copy["actions"]["std"], whole["actions"]["std"])
         np.testing.assert_array_equal(loaded.normalize("actions", rows, by="q01_q99"), whole.normalize("actions", rows, by="q01_q99"))
+    # What is no plain file takes the bytes and stays; a link leads to what is replaced.
+    assert json.loads(trajctl(one, "train", "-o", "/dev/stdout"))["trajd_statistics"] == 1
+    (tmp_path / "link").symlink_to(tmp_path / "trajd")
+    trajctl(one, "train", "-o", tmp_path / "link")
+    whole.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and Stats.load(tmp_path / "trajd")["actions"]["mean"].shape == (7,)
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True)
+    whole.save(tmp_path / "pipe", format="lerobot")
+    assert "actions" in json.loads(reader.communicate(timeout=60)[0]) and (tmp_path / "pipe").is_fifo()
     said = trajctl(one, "train", "--output", "stream:actions")
     assert f"stream:actions: {len(rows)} of {len(rows)} rows" in said and len(said.splitlines()) == 9
     assert "no output actins (did you mean actions" in trajctl(one, "train", "--output", "actins", status=1)

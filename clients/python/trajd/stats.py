@@ -131,6 +131,10 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
                 entries[name]["count"] = [int(entry["count"].max())]
         document = {"trajd": {"trajd_statistics": 1, "outputs": entries}, "openpi": {"norm_stats": entries}, "lerobot": entries}[format]
         path = pathlib.Path(path)
+        if path.exists() and not path.is_file():  # a pipe, a terminal: it takes the bytes, and stays
+            path.write_text(json.dumps(document, indent=1, allow_nan=False))
+            return
+        path = pathlib.Path(os.path.realpath(path))  # where a link leads to a file, that one is replaced
         handle, temporary = tempfile.mkstemp(prefix=path.name, dir=path.parent)
         try:
             with os.fdopen(handle, "w") as file:
