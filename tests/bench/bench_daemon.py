@@ -5,10 +5,11 @@ import pathlib
 import platform
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import time
+
+from report import figure, middle  # noqa: F401: every part wants them with the rest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -23,17 +24,6 @@ def cpu_name():
 def commit():
     described = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
     return described.stdout.strip() or "unknown"
-
-
-def middle(values, digits=1):
-    """The median and how far the values lie from each other."""
-    return {"median": round(statistics.median(values), digits), "min": round(min(values), digits),
-            "max": round(max(values), digits), "count": len(values)}
-
-
-def figure(name, value, unit, **more):
-    """One line of the table and of the JSON. `value` is a number or what middle() returns."""
-    return {"name": name, "value": value, "unit": unit, **more}
 
 
 def process_cpu_s(pid):

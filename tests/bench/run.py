@@ -24,37 +24,12 @@ import part_service
 import part_start
 import part_statistics
 from bench_daemon import ROOT, commit, cpu_name
+from report import print_figure
 
 PARTS = {"feed": part_feed.run, "start": part_start.run, "service": part_service.run, "handover": part_programs.handover, "remote": part_programs.remote,
          "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
          "mixture": part_mixture.run, "statistics": part_statistics.run,
          "resample": part_resample.run}
-
-
-def number(value):
-    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
-
-
-def span(value):
-    """12.3 [11.0..14.2] of what middle() made, or the number."""
-    if isinstance(value, dict):
-        return f"{number(value['median'])} [{number(value['min'])}..{number(value['max'])}]"
-    return number(value)
-
-
-def print_figure(one):
-    ratio = f"{span(one['ratio'])}x {one['ratio_to']}" if "ratio" in one else ""
-    verdict = f"{'within' if one['met'] else 'MISSES'} {one['budget']}" if "budget" in one else ""
-    print(f"  {one['name']:62s} {span(one['value']):>34s} {one['unit']:10s} {ratio:36s} {verdict}".rstrip())
-    if "cpu_us_per_batch" in one:
-        cpu = ", ".join(f"{side} {span(value)}" for side, value in one["cpu_us_per_batch"].items())
-        ratio = f"  ({span(one['cpu_ratio'])}x less than {one['ratio_to']})" if "cpu_ratio" in one else ""
-        print(f"      CPU us a batch: {cpu}{ratio}")
-    elif "cpu_ratio" in one:
-        print(f"      of CPU time: {span(one['cpu_ratio'])}x")
-    for key in ("said_ready_ms", "at_ready_mib"):
-        if key in one:
-            print(f"      {key}: {span(one[key])}")
 
 
 def parse_arguments():

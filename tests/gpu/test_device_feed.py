@@ -2,7 +2,7 @@
 """Batches that are born in a GPU's memory and read there: a real daemon, real workers, a real GPU, kills of both.
 
     BUNDLE/gpu_run.sh test_device_feed.py            # on the GPU machine; tests/tools/gpu_bundle.sh has made the bundle
-    BUNDLE/gpu_run.sh test_device_feed.py bench      # and then what it takes, a line of JSON a figure
+    BUNDLE/gpu_run.sh test_device_feed.py test_values test_fallback     # only these
 
 Needs a Python from 3.9 whose torch has CUDA, and nothing else. tests/integration/test_gpu_feed.py and tests/python/test_python_gpu.py test the same
 without a GPU; here are the streams, the driver and the kernels."""
@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import tempfile
 import threading
 import time
 
-LIMIT_S = 90
+TOOL = shlex.split(os.environ.get("GPU_DAEMON_TOOL", ""))  # stands before the daemon: a sanitizer
+LIMIT_S = 90 if not TOOL else 240
 BUNDLE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(BUNDLE / "python"))
 
@@ -54,18 +56,18 @@ EXACT = ("gripper", "gripper.mask", "actions.mask", "joints.mask", "pose.mask", 
 
 
 class Daemon:
-    def __init__(self, folder, batch=64, slots=8, rows="2GiB", rings="256MiB", fall_back="false", path=None):
+    def __init__(self, folder, batch=64, slots=8, rows="2GiB", rings="256MiB", fall_back="false", path=None, text=None):
         self.folder = pathlib.Path(folder)
         self.endpoint = self.folder / "run"
-        (self.folder / "trajd.yaml").write_text(
-            CONFIG.format(path=path or BUNDLE / "demo.hdf5", batch=batch, slots=slots, rows=rows, rings=rings, fall_back=fall_back))
+        (self.folder / "trajd.yaml").write_text(text or CONFIG.format(
+            path=path or BUNDLE / "demo.hdf5", batch=batch, slots=slots, rows=rows, rings=rings, fall_back=fall_back))
         self.start()
 
     def start(self):
         begin = time.monotonic()
         ready, told = os.pipe()
         self.log = open(self.folder / "log", "a")
-        self.process = subprocess.Popen([BUNDLE / "python/trajd/bin/trajd", "--config", self.folder / "trajd.yaml", "--ready-fd", str(told)],
+        self.process = subprocess.Popen([*TOOL, BUNDLE / "python/trajd/bin/trajd", "--config", self.folder / "trajd.yaml", "--ready-fd", str(told)],
                                         stderr=self.log, pass_fds=[told])
         os.close(told)
         with os.fdopen(ready) as line:
@@ -274,92 +276,11 @@ def test_rows_that_do_not_fit():
         assert "host" in {rows["place"] for rows in feed.status()["gpus"][0]["resident"]}
 
 
-# ---- what it takes ----
-
-def say(**figures):
-    print(json.dumps(figures), flush=True)
-
-
-def rate(feed, seconds, use):
-    epochs = feed.forever()
-    for _ in range(300):
-        next(epochs)
-    torch.cuda.synchronize()
-    waits, count, begin, waited = [], 0, time.perf_counter(), feed.dataloading_s
-    while time.perf_counter() - begin < seconds:
-        batch = next(epochs)
-        waits.append(time.monotonic_ns() - batch.ready_ns)
-        use(batch)
-        count += 1
-    took = time.perf_counter() - begin
-    waits.sort()
-    return {"batches_per_s": round(count / took), "ready_to_tensor_us": {"p50": round(waits[len(waits) // 2] / 1e3, 1),
-                                                                        "p99": round(waits[int(len(waits) * 0.99)] / 1e3, 1)},
-            "share_of_time_waited": round((feed.dataloading_s - waited) / took, 3)}
-
-
-def nothing(batch):
-    pass
-
-
-def one_tensor(batch):
-    batch["actions"]
-
-
-def all_tensors(batch):
-    for name in OUTPUTS:
-        batch[name]
-
-
-def consume(batch):
-    batch["actions"].sum()
-
-
-BENCH_WORKER = """
-import json, sys
-sys.path[:0] = [{bundle!r}, {python!r}]
-sys.argv = ["test_device_feed.py"]
-import test_device_feed as t
-import trajd
-feed = trajd.connect({endpoint!r}, feed="train", device="cuda", zero_copy=True, mode="shard", rank=0, world_size=1, job={job!r}, credit=12, timeout=60)
-print(json.dumps(t.rate(feed, 3.0, t.one_tensor)), flush=True)
-"""
-
-
-def bench():
-    with tempfile.TemporaryDirectory(prefix="trajd") as folder:
-        path = pathlib.Path(folder) / "bench.hdf5"
-        subprocess.run([sys.executable, BUNDLE / "make_demo_dataset.py", path, "--episodes", "200"], check=True, stdout=subprocess.DEVNULL)
-        for use in (nothing, one_tensor, all_tensors, consume):
-            with daemon(batch=256, slots=16, path=path) as one, one.connect(mode="shard", rank=0, world_size=1, credit=12) as feed:
-                figures = rate(feed, 2.5, use)
-                assert is_direct(feed)
-                state = feed.status()
-            say(what=f"one worker, {use.__name__}", **figures)
-        gpu = state["gpus"][0]
-        say(what="fill", bytes=gpu["filled_bytes"], seconds=gpu["fill_seconds"], gb_per_s=round(gpu["filled_bytes"] / max(gpu["fill_seconds"], 1e-9) / 1e9, 2))
-        for producer in state["producers"]:
-            if producer.get("gpu"):
-                say(what="production", plan=producer["plan"], launch_us=round(producer["resample_ns"] / producer["batches"] / 1e3, 1),
-                    wait_us=round(producer["wait_ns"] / producer["batches"] / 1e3, 1))
-        for workers in (2, 4):
-            with daemon(batch=256, slots=16, path=path) as one:
-                children = [subprocess.Popen([sys.executable, "-c", BENCH_WORKER.format(bundle=str(BUNDLE), python=str(BUNDLE / "python"),
-                                                                                       endpoint=str(one.endpoint), job=f"job {w}")],
-                                             stdout=subprocess.PIPE, text=True) for w in range(workers)]
-                told = [json.loads(child.communicate(timeout=60)[0]) for child in children]
-            say(what=f"{workers} jobs of one worker", batches_per_s=[one["batches_per_s"] for one in told], sum=sum(one["batches_per_s"] for one in told))
-        with daemon(batch=256, slots=16, path=path) as one, one.connect(mode="shard", rank=0, world_size=1, zero_copy=False, credit=12) as feed:
-            say(what="one worker, host ring and a copy", **rate(feed, 2.5, one_tensor))
-
-
 def main():
     print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, trajd {trajd.__version__}, {torch.cuda.get_device_name()}", flush=True)
-    tests = [test for name, test in globals().items() if name.startswith("test_")]
+    tests = [test for name, test in globals().items() if name.startswith("test_") and (len(sys.argv) == 1 or name in sys.argv[1:])]
     failed = gpu_checks.run(tests, LIMIT_S)
     print(f"{len(tests) - failed} passed, {failed} failed", flush=True)
-    if "bench" in sys.argv[1:]:
-        bench()
     return 1 if failed else 0
 
 

@@ -1,10 +1,8 @@
 #!/bin/sh
 # gpu_bundle.sh [BUILD]: builds what a GPU machine runs and gathers it, with the libraries that such a machine lacks, in
-# BUILD/gpu_bundle, which can be copied anywhere. There:
-#   gpu_run.sh test_gpu_resample                    the kernels' tests
-#   gpu_run.sh bench_resample [ARGUMENT...]         their bench
-#   gpu_run.sh test_device_feed.py [bench]           batches made and read in the GPU's memory; with `bench`, what it takes
-#   gpu_run.sh test_python_cuda.py                  the Python package on the GPU; a minute; with `cpu` behind it: without a GPU
+# BUILD/gpu_bundle, which can be copied anywhere. There `gpu_run.sh --help` tells what it runs: gpu_run.sh suite, feed, rivals, train, fill, sanitizer,
+# or one of its programs (test_gpu_resample, bench_resample [ARGUMENT...], test_python_cuda.py [cpu]). Where build/venv-robomimic has robomimic
+# (tests/bench/README.md) it goes along.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}
@@ -27,7 +25,15 @@ build/venv/bin/python clients/python/packaging/trajd_wheel.py --build "$build" -
 build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index --no-deps --no-compile --target "$bundle/python" "$bundle"/trajd-*.whl
 rm "$bundle"/trajd-*.whl
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
-cp tests/gpu/gpu_checks.py tests/gpu/test_python_cuda.py tests/gpu/test_device_feed.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
+cp tests/gpu/gpu_checks.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py "$bundle/"
+cp tests/bench/report.py tests/bench/bench_robomimic.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
+for site in build/venv-robomimic/lib/python3*/site-packages; do # those of its packages that are Python alone, and that torch's machines lack
+    [ -d "$site/robomimic" ] || continue
+    mkdir "$bundle/robomimic_site"
+    for package in robomimic termcolor tensorboardX tqdm; do
+        [ ! -d "$site/$package" ] || cp -r "$site/$package" "$bundle/robomimic_site/"
+    done
+done
 git rev-parse --short HEAD >"$bundle/commit"
 git diff --quiet HEAD -- kernels daemon clients tests/bench tests/gpu || echo "and changes" >>"$bundle/commit"
 du -sh "$bundle"

@@ -1,0 +1,362 @@
+#!/usr/bin/env python3
+"""What batches in a GPU's memory take, against the budgets and against what people would do instead.
+
+    BUNDLE/gpu_run.sh feed | rivals | train | fill [--rounds 3] [--seconds 2] [--out FILE.json]
+    bench_device_feed.py PART... --without-gpu      # the same through host memory, to see that a script is whole
+
+    feed    batches/s of 256 low-dimensional windows to one Python worker that does nothing, asks, sums on its stream or on another; READY to
+            tensor; two productions for one worker; 2 and 4 workers, each a job or ranks of one; rows that come along instead of being resident
+    rivals  torch: a DataLoader over the arrays, a copy, searchsorted and lerp on the GPU; all rows on the GPU and the same; robomimic
+    train   a step of a policy of some 50 M parameters on one constant batch and on the feed's, in time slices and beside an MPS server
+    fill    rows to the GPU, once, against what a pinned copy reaches
+
+A short table for people, and JSON as tests/bench/run.py writes it. What is compared takes turns in one run; the median counts, and in brackets stand
+the least and the greatest."""
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER))
+
+import torch  # noqa: E402
+
+import test_device_feed as t  # noqa: E402
+from report import figure, middle, print_figure  # noqa: E402
+
+BATCH = 256
+
+
+class Place:
+    """Where batches come: a GPU's memory, or (to try a script) the host's."""
+
+    def __init__(self, has_gpu):
+        self.has_gpu = has_gpu
+        self.name = torch.cuda.get_device_name() if has_gpu else "no GPU"
+        self.device = "cuda" if has_gpu else "cpu"
+        self.fall_back = "false" if has_gpu else "true"
+        self.options = {"device": self.device, "zero_copy": True} if has_gpu else {"device": "cpu", "zero_copy": False}
+
+    def wait(self):
+        if self.has_gpu:
+            torch.cuda.synchronize()
+
+    def side_stream(self):
+        return torch.cuda.stream(torch.cuda.Stream()) if self.has_gpu else contextlib.nullcontext()
+
+    def check(self, feed):
+        assert not self.has_gpu or t.is_direct(feed), "batches come in host memory"
+
+
+def dataset(folder, episodes=200):
+    path = pathlib.Path(folder) / "bench.hdf5"
+    if not path.exists():
+        subprocess.run([sys.executable, FOLDER / "make_demo_dataset.py", path, "--episodes", str(episodes)], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+@contextlib.contextmanager
+def feeds(options, count=1, **how):
+    """A daemon of its own, and as many feeds of it, each a job of one worker with a production of its own."""
+    with t.daemon(batch=BATCH, slots=16, path=options.dataset, fall_back=options.place.fall_back, **how) as one, contextlib.ExitStack() as stack:
+        yield [stack.enter_context(one.connect(mode="shard", rank=0, world_size=1, credit=12, job=f"job {n}", **options.place.options))
+               for n in range(count)]
+
+
+# ---- feed ----
+
+def nothing(batch):
+    pass
+
+
+def one_tensor(batch):
+    batch["actions"]
+
+
+def all_tensors(batch):
+    for name in t.OUTPUTS:
+        batch[name]
+
+
+def consume(batch):
+    batch["actions"].sum()
+
+
+def turn(place, feed, batches, seconds, use, count=None):
+    """Batches/s, READY to tensor in us, share of the time that next() waited; `count` batches, or those of some seconds."""
+    for _ in range(100):
+        use(next(batches))
+    place.wait()
+    waits, begin, waited = [], time.perf_counter(), feed.dataloading_s
+    while len(waits) < count if count else time.perf_counter() - begin < seconds:
+        batch = next(batches)
+        use(batch)
+        waits.append(time.monotonic_ns() - batch.ready_ns)
+    took = time.perf_counter() - begin
+    place.wait()
+    waits.sort()
+    return {"rate": len(waits) / took, "p50": waits[len(waits) // 2] / 1e3, "p99": waits[int(len(waits) * 0.99)] / 1e3,
+            "waited": (feed.dataloading_s - waited) / took}
+
+
+def tell(name, turns, **more):
+    return figure(name, middle([one["rate"] for one in turns]), "batches/s", ready_to_tensor_p50_us=middle([one["p50"] for one in turns]),
+                  ready_to_tensor_p99_us=middle([one["p99"] for one in turns]), share_waited=middle([one["waited"] for one in turns], 3), **more)
+
+
+def in_turns(options, kinds):
+    """{name: [turn...]} of {name: call that takes a turn}."""
+    found = {name: [] for name in kinds}
+    for _ in range(options.rounds):
+        for name, call in kinds.items():
+            found[name].append(call())
+    return found
+
+
+def alternate(first, second):
+    while True:
+        yield next(first)
+        yield next(second)
+
+
+def one_worker(options):
+    place = options.place
+    with feeds(options, 3) as (feed, left, right):
+        batches, both = feed.forever(), alternate(left.forever(), right.forever())
+        next(batches)
+        place.check(feed)
+
+        def on_side(batch):
+            with side:
+                batch["actions"].sum()
+        side = place.side_stream()
+        kinds = {use.__name__: lambda use=use: turn(place, feed, batches, options.seconds, use) for use in (nothing, one_tensor, all_tensors, consume)}
+        kinds["on_side"] = lambda: turn(place, feed, batches, options.seconds, on_side)
+        kinds["both"] = lambda: turn(place, left, both, options.seconds, nothing)
+        found = in_turns(options, kinds)
+        status = feed.status()
+    rate = middle([one["rate"] for one in found["nothing"]])
+    yield tell("one worker, takes", found["nothing"], budget=">= 20,000", met=rate["median"] >= 20000)
+    yield tell("one worker, asks for one tensor", found["one_tensor"])
+    yield tell("one worker, asks for five", found["all_tensors"])
+    yield tell("one worker, sums one on its stream", found["consume"])
+    yield tell("one worker, sums one on another stream", found["on_side"])
+    ratio = [two["rate"] / one["rate"] for two, one in zip(found["both"], found["nothing"])]
+    yield tell("one worker, two productions in turns", found["both"], ratio=middle(ratio, 2), ratio_to="one production")
+    for producer in status["producers"]:
+        if producer["batches"] and (producer.get("gpu") or not place.has_gpu):
+            yield figure(f"launching a batch, {producer['plan'][:30]}", round(producer["resample_ns"] / producer["batches"] / 1e3, 1), "us")
+            break
+
+
+def host_copy(options):
+    """The same windows made on the CPU, and copied by the worker."""
+    place = options.place
+    kind = {"device": place.device, "zero_copy": False}
+    with t.daemon(batch=BATCH, slots=16, path=options.dataset, fall_back=place.fall_back) as one:
+        with one.connect(mode="shard", rank=0, world_size=1, credit=12, **kind) as feed:
+            batches = feed.forever()
+            turns = [turn(place, feed, batches, options.seconds, one_tensor) for _ in range(options.rounds)]
+    yield tell("one worker, host ring and a copy, one tensor", turns)
+
+
+def rows_along(options):
+    with feeds(options, rows="64KiB") as (feed,):
+        batches = feed.forever()
+        turns = [turn(options.place, feed, batches, options.seconds, nothing) for _ in range(options.rounds)]
+        gpus = feed.status()["gpus"]
+    places = sorted({rows["place"] for gpu in gpus for rows in gpu["resident"]})
+    yield tell("one worker, rows come along", turns, places=places)
+
+
+WORKER = """
+import json, sys
+sys.path[:0] = [{folder!r}]
+sys.argv = ["bench_device_feed.py"]
+import bench_device_feed as b
+place = b.Place({has_gpu!r})
+import trajd
+feed = trajd.connect({endpoint!r}, feed="train", credit=8, timeout=60, **{terms!r}, **place.options)
+batches = feed.forever()
+next(batches)
+print("ready", flush=True)
+sys.stdin.readline()
+print(json.dumps(b.turn(place, feed, batches, {seconds!r}, b.one_tensor, {count!r})), flush=True)
+sys.stdin.readline()
+feed.close()
+"""
+
+
+def several(options, workers, apart):
+    place = options.place
+    with t.daemon(batch=BATCH, slots=32, path=options.dataset, fall_back=place.fall_back) as one:
+        children = []
+        for n in range(workers):
+            rank, world, job = (0, 1, f"job {n}") if apart else (n, workers, "all")
+            terms = {"mode": "shard", "rank": rank, "world_size": world, "job": job}
+            # ranks end together: whoever stopped before the others would keep them waiting
+            count = None if apart else int(options.seconds * (4000 if place.has_gpu else 300))
+            text = WORKER.format(folder=str(FOLDER), has_gpu=place.has_gpu, endpoint=str(one.endpoint), terms=terms, seconds=options.seconds,
+                                 count=count)
+            children.append(subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        for child in children:
+            assert child.stdout.readline() == "ready\n"
+        for child in children:
+            print(file=child.stdin, flush=True)
+        turns = [json.loads(child.stdout.readline()) for child in children]
+        for child in children:
+            print(file=child.stdin, flush=True)
+            child.wait(60)
+    rate = sum(one["rate"] for one in turns) / (1 if apart else workers)
+    return {"rate": rate, "p50": max(one["p50"] for one in turns), "p99": max(one["p99"] for one in turns),
+            "waited": sum(one["waited"] for one in turns) / workers}
+
+
+def workers(options):
+    kinds = {(count, apart): lambda count=count, apart=apart: several(options, count, apart)
+             for count, apart in ((1, True), (2, True), (4, True), (2, False), (4, False))}
+    found = in_turns(options, kinds)
+    for (count, apart), turns in found.items():
+        name = "one worker in a process" if count == 1 else f"{count} workers, {'each a job of its own' if apart else 'ranks of one job'}"
+        ratio = [several["rate"] / one["rate"] for several, one in zip(turns, found[1, True])]
+        yield tell(f"{name}, one tensor", turns, ratio=middle(ratio, 2), ratio_to="one worker")
+
+
+def feed(options):
+    for part in (one_worker, host_copy, rows_along, workers):
+        yield from part(options)
+
+
+# ---- the rest ----
+
+def rivals(options):
+    import rivals as them
+    return them.run(options, feeds, turn, nothing)
+
+
+def train(options):
+    import training_step as them
+    return them.run(options)
+
+
+FILL_LAYOUT = """
+layout: wide
+version: 1
+episodes: {files: "*.hdf5", groups: /data/demo_*}
+clocks: {rows: {rate: 20, rows: wide}}
+streams: {wide: {path: wide, clock: rows, kind: previous}}
+"""
+FILL_CONFIG = """
+version: 1
+runtime: run
+state: state
+memory: {{store: {store}MiB, rings: 64MiB, reserve: 0}}
+gpu: {{devices: all, rows: {store}MiB, rings: 256MiB, fall_back: {fall_back}}}
+datasets: {{wide: {{path: {path}, layout: {layout}}}}}
+feeds:
+  train: {{dataset: wide, global_batch: 64, slots: 4, anchor: {{clock: rows}}, outputs: {{wide: {{at: 0}}}}}}
+"""
+
+
+def ceiling(place, mib):
+    """GB/s of a pinned copy."""
+    size = min(mib, 1024) << 20
+    there = torch.empty(size, dtype=torch.uint8, device=place.device)
+    here = torch.empty(size, dtype=torch.uint8, pin_memory=place.has_gpu)
+    rates = []
+    for _ in range(5):
+        place.wait()
+        begin = time.perf_counter()
+        there.copy_(here, non_blocking=True)
+        place.wait()
+        rates.append(size / (time.perf_counter() - begin) / 1e9)
+    return rates
+
+
+def fill(options):
+    import h5py
+    import numpy as np
+    mib, episodes = (4096, 64) if options.place.has_gpu else (64, 4)
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="trajd", dir=base) as folder:
+        path, layout = pathlib.Path(folder) / "wide.hdf5", pathlib.Path(folder) / "wide.yaml"
+        layout.write_text(FILL_LAYOUT)
+        rows = np.arange((mib << 20) // episodes // 4, dtype=np.float32).reshape(-1, 1024)
+        with h5py.File(path, "w") as file:
+            for n in range(episodes):
+                file[f"data/demo_{n}/wide"] = rows
+        reach = ceiling(options.place, mib)
+        rates = []
+        for _ in range(options.rounds):
+            with tempfile.TemporaryDirectory(prefix="trajd") as place:
+                text = FILL_CONFIG.format(store=mib + 512, path=path, layout=layout, fall_back=options.place.fall_back)
+                one = t.Daemon(place, text=text)
+                try:
+                    with one.connect(**options.place.options) as feed:
+                        next(feed.epoch(0))
+                        gpus = feed.status()["gpus"]
+                finally:
+                    one.stop()
+                rates += [gpu["filled_bytes"] / gpu["fill_seconds"] / 1e9 for gpu in gpus if gpu["fill_seconds"]]
+    yield figure(f"pinned copy of {min(mib, 1024)} MiB", middle(reach, 2), "GB/s")
+    if rates:
+        yield figure(f"rows to the GPU, {mib} MiB", middle(rates, 2), "GB/s", ratio=round(middle(rates, 2)["median"] / middle(reach, 2)["median"], 2),
+                     ratio_to="a pinned copy")
+
+
+PARTS = {"feed": feed, "rivals": rivals, "train": train, "fill": fill}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=PARTS, metavar="PART")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each (3)")
+    parser.add_argument("--seconds", type=float, default=2, help="a turn's (2)")
+    parser.add_argument("--out", help="the JSON; default: ./device_PARTS.json")
+    parser.add_argument("--without-gpu", action="store_true", help="through host memory, no figure of which is one")
+    return parser.parse_args()
+
+
+def commit():
+    told = FOLDER / "commit"
+    return " ".join(told.read_text().split()) if told.exists() else "unknown"
+
+
+def main():
+    options = parse_arguments()
+    options.place = Place(not options.without_gpu)
+    report = {"device": options.place.name, "cores": len(os.sched_getaffinity(0)), "commit": commit(), "command": f"gpu_run.sh {' '.join(sys.argv[1:])}",
+              "date": datetime.date.today().isoformat(), "load_before": [round(one, 2) for one in os.getloadavg()], "python": platform.python_version(),
+              "torch": torch.__version__, "parts": {}}
+    print(f"{report['device']}, {report['cores']} cores, commit {report['commit']}, torch {report['torch']}, {report['date']}", flush=True)
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="trajd") as folder:
+        options.dataset = dataset(folder, 200 if options.place.has_gpu else 24)
+        for part in options.parts:
+            begin, figures = time.monotonic(), []
+            print(f"\n{part}", flush=True)
+            try:
+                for one in PARTS[part](options):  # those before a failure are kept
+                    figures.append(one)
+                    print_figure(one)
+                    sys.stdout.flush()
+            except Exception as error:
+                failed += 1
+                print(f"  FAILED: {type(error).__name__}: {error}", flush=True)
+            report["parts"][part] = {"figures": figures, "took_s": round(time.monotonic() - begin, 1)}
+    out = pathlib.Path(options.out or f"device_{'_'.join(options.parts)}.json")
+    out.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"\n{out}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

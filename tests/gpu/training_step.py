@@ -1,0 +1,164 @@
+"""A training step on the feed's batches against the same step on one constant batch, with the GPU in time slices, and beside an MPS server.
+
+The step is a CUDA graph, so that the GPU decides and not Python: static inputs that batches are copied into, forward, backward, AdamW. `the copy` is the
+step with the same copies from a tensor that never changes: what is left between it and the feed is the feed's."""
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+
+from report import figure, middle
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+BATCH, OBSERVED, ACTED = 256, 2 * (7 + 4 + 3 + 1), 4
+
+
+class Policy(torch.nn.Module):
+    """A transformer over an observation and 16 actions; of about 50 M parameters as it is."""
+
+    def __init__(self, width=640, depth=10):
+        super().__init__()
+        self.see, self.act = torch.nn.Linear(OBSERVED, width), torch.nn.Linear(ACTED, width)
+        layer = torch.nn.TransformerEncoderLayer(width, 10, 4 * width, batch_first=True, dropout=0.0, norm_first=True)
+        self.body = torch.nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
+        self.leave = torch.nn.Linear(width, ACTED)
+
+    def forward(self, seen, noisy):
+        return self.leave(self.body(torch.cat([self.see(seen)[:, None], self.act(noisy)], 1))[:, 1:])
+
+
+class Step:
+    def __init__(self, place):
+        torch.manual_seed(0)
+        self.place = place
+        policy = (Policy() if place.has_gpu else Policy(40, 1)).to(place.device)
+        self.parameters = sum(p.numel() for p in policy.parameters())
+        more = {"fused": True, "capturable": True} if place.has_gpu else {}
+        optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-4, **more)
+        self.seen = torch.randn(BATCH, OBSERVED, device=place.device)
+        self.acted = torch.randn(BATCH, 16, ACTED, device=place.device)
+
+        def step():
+            with torch.autocast(place.device, torch.bfloat16, enabled=place.has_gpu):
+                loss = torch.nn.functional.mse_loss(policy(self.seen, torch.roll(self.acted, 1, 1)), self.acted)
+            optimizer.zero_grad(set_to_none=False) if place.has_gpu else optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+        self.replay = self._capture(step) if place.has_gpu else step
+
+    @staticmethod
+    def _capture(step):
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        return graph.replay
+
+    def take(self, tensors):
+        at = 0
+        for name in ("joints", "pose", "place", "gripper"):
+            flat = tensors[name].reshape(BATCH, -1)
+            self.seen[:, at:at + flat.shape[1]].copy_(flat)
+            at += flat.shape[1]
+        self.acted.copy_(tensors["actions"])
+
+    def time(self, source, count):
+        """ms a step, over `count` of them."""
+        for _ in range(5):
+            if source is not None:
+                self.take(source())
+            self.replay()
+        self.place.wait()
+        begin = time.perf_counter()
+        for _ in range(count):
+            if source is not None:
+                self.take(source())
+            self.replay()
+        self.place.wait()
+        return (time.perf_counter() - begin) / count * 1e3
+
+
+def measure(has_gpu, path, rounds, count):
+    """In a process of its own, whose daemon is its child: an MPS server serves both, or neither."""
+    import bench_device_feed as b
+    place = b.Place(has_gpu)
+    options = type("Options", (), {"place": place, "dataset": pathlib.Path(path)})
+    step = Step(place)
+    names = ("joints", "pose", "place", "gripper", "actions")
+    found = {"constant": [], "copy": [], "feed": [], "beside": []}
+    with b.feeds(options) as (feed,):
+        batches = feed.forever()
+        first = next(batches)
+        place.check(feed)
+        kept = {name: first[name].clone() for name in names}
+        del first
+        step.take(kept)
+        for _ in range(rounds):
+            found["beside"].append(step.time(None, count))  # the daemon is there, and idle
+            found["copy"].append(step.time(lambda: kept, count))
+            found["feed"].append(step.time(lambda: next(batches), count))
+    for _ in range(rounds):
+        found["constant"].append(step.time(None, count))
+    return {"parameters": step.parameters, **found}
+
+
+@contextlib.contextmanager
+def mps():
+    """An MPS server of our own, and what names it to others; None where there is none."""
+    with tempfile.TemporaryDirectory(prefix="trajdmps") as folder:
+        environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        try:
+            subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True, timeout=30, stdout=subprocess.DEVNULL)
+        except (OSError, subprocess.SubprocessError):
+            yield None
+            return
+        try:
+            yield environment
+        finally:
+            subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, env=environment, timeout=60, check=False)
+
+
+def in_process(options, environment, count):
+    done = subprocess.run([sys.executable, FOLDER / "training_step.py", json.dumps([options.place.has_gpu, str(options.dataset), options.rounds, count])],
+                          env=environment, stdout=subprocess.PIPE, text=True, timeout=280, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def tell(name, found):
+    base = found["constant"]
+    for kind, what in (("constant", "one constant batch, no daemon"), ("beside", "a constant batch, an idle daemon"), ("copy", "the copy from a constant tensor"),
+                       ("feed", "the feed")):
+        more = {} if kind == "constant" else {"ratio": middle([one / other for one, other in zip(found[kind], base)], 4), "ratio_to": "the constant batch"}
+        if kind == "feed":
+            overhead = middle([one / other for one, other in zip(found[kind], base)], 4)["median"] - 1
+            more.update(budget="<= 2 %", met=overhead <= 0.02)
+        yield figure(f"{name}: {what}", middle(found[kind], 3), "ms/step", **more)
+
+
+def run(options):
+    count = 100 if options.place.has_gpu else 3
+    found = in_process(options, None, count)
+    yield figure("parameters", found["parameters"], "")
+    yield from tell("time slices", found)
+    with mps() as environment:
+        if environment is None:
+            yield figure("MPS: no server can be started here", 0, "ms/step")
+        else:
+            yield from tell("MPS", in_process(options, environment, count))
+
+
+if __name__ == "__main__":
+    told = json.loads(sys.argv[1])
+    sys.argv[1:] = []
+    print(json.dumps(measure(*told)))
