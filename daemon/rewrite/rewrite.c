@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/base/rename.h"
 #include "daemon/rewrite/rewrite_journal.h"
 #include "daemon/rewrite/rewrite_rows.h"
 #include "daemon/rewrite/writer.h"
@@ -470,9 +471,20 @@ static enum trajd_status check_name(struct rewriting *r)
     return trajd_error_set(r->error, TRAJD_ERR_IO, 0, "%s: somebody has removed or replaced it while it was written", r->partial);
 }
 
+static enum trajd_status name_output(struct rewriting *r)
+{
+    bool is_sure = true;
+
+    if (r->options->force ? rename(r->partial, r->options->output) : trajd_rename_new(r->partial, r->options->output, &is_sure))
+        return io_error(r, r->options->output);
+    if (!is_sure)
+        rewrite_note(r->options, "%s: its filesystem can neither rename without replacing nor link: a file of that name that appeared at this very "
+                     "moment was replaced", r->options->output);
+    return TRAJD_OK;
+}
+
 static enum trajd_status publish(struct rewriting *r)
 {
-    const unsigned int flags = r->options->force ? 0 : RENAME_NOREPLACE;
     enum trajd_status status = check_inputs(r);
 
     if (!status)
@@ -487,11 +499,10 @@ static enum trajd_status publish(struct rewriting *r)
         status = io_error(r, r->partial);
     if (!status)
         status = check_name(r);
+    if (!status)
+        status = name_output(r);
     if (status)
         return status;
-    if (renameat2(AT_FDCWD, r->partial, AT_FDCWD, r->options->output, flags) &&
-        (!flags || errno != EINVAL || rename(r->partial, r->options->output)))
-        return io_error(r, r->options->output);
     r->has_files = false;
     unlink(r->journal_path);
     unlink(r->spool_path);

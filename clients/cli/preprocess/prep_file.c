@@ -15,6 +15,7 @@
 
 #define STAGING ".trajd" /* in the outbox: its filesystem; hidden from patterns */
 #define MANIFEST ".manifest.json"
+#define CHECKSUM ".sha256"
 #define REPORT ".report.json"
 #define KEPT_BYTES (128L << 10) /* of findings, and of notes: a record is read whole */
 #define ID_CHARACTERS 24
@@ -27,6 +28,7 @@ struct passage {
     char lock_path[PREP_PATH_SIZE], staged[PREP_PATH_SIZE];
     char id[ID_CHARACTERS + 1];
     int fd, lock_fd;
+    bool is_new; /* nothing of ours lies in the output's place */
     struct stat stat;
     struct prep_record record;
     FILE *findings, *notes;
@@ -263,12 +265,41 @@ static enum trajd_status write_record(struct passage *p, const char *path)
     return status;
 }
 
+/* The checksum that stands beside the output is the output's: it was published, and the run was killed before it had written the manifest. */
+static bool has_checksum(const struct passage *p)
+{
+    char path[PREP_PATH_SIZE], said[PREP_DIGEST_SIZE] = "", digest[PREP_DIGEST_SIZE] = "";
+    struct trajd_error error;
+    FILE *file = prep_path(path, p->run->config->outbox, p->name, CHECKSUM, &error) ? NULL : fopen(path, "re");
+    const int fd = open(p->output, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const bool both = file && fd >= 0 && fread(said, 1, sizeof said - 1, file) == sizeof said - 1 && !prep_digest_file(fd, p->output, digest, &error);
+
+    if (file)
+        fclose(file);
+    if (fd >= 0)
+        close(fd);
+    return both && strcmp(said, digest) == 0;
+}
+
+/* What lies in the output's place may be replaced if it was published here. */
+static enum trajd_status look_at_place(struct passage *p)
+{
+    struct prep_record record;
+    struct trajd_error error;
+    struct stat stat;
+
+    p->is_new = lstat(p->output, &stat) != 0;
+    if (p->is_new || (prep_record_load(p->manifest, &record, &error) == TRAJD_OK && !record.is_refused) || has_checksum(p))
+        return TRAJD_OK;
+    return trajd_error_set(p->error, TRAJD_ERR_IO, EEXIST, "%s is there, and no manifest says that it was published here: it is not replaced", p->output);
+}
+
 /* As `sha256sum --check` reads it. */
 static enum trajd_status write_checksum(struct passage *p)
 {
     char path[PREP_PATH_SIZE], line[PREP_DIGEST_SIZE + PREP_PATH_SIZE];
     const char *base = strrchr(p->name, '/');
-    enum trajd_status status = prep_path(path, p->run->config->outbox, p->name, ".sha256", p->error);
+    enum trajd_status status = prep_path(path, p->run->config->outbox, p->name, CHECKSUM, p->error);
     const int length = snprintf(line, sizeof line, "%s  %s\n", p->record.output.sha256, base ? base + 1 : p->name);
 
     return status ? status : prep_write(path, line, (size_t)length, p->error);
@@ -292,14 +323,18 @@ static enum trajd_status identify_output(struct passage *p)
     return status;
 }
 
+/* The checksum before its file, and the manifest after it: wherever a run is killed the next one finds out whose file that is. */
 static enum trajd_status publish(struct passage *p)
 {
     enum trajd_status status = identify_output(p);
+    bool is_sure = true;
 
     if (!status)
-        status = prep_publish(p->staged, p->output, p->error);
-    if (!status)
         status = write_checksum(p);
+    if (!status)
+        status = p->is_new ? prep_publish_new(p->staged, p->output, &is_sure, p->error) : prep_publish(p->staged, p->output, p->error);
+    if (!status && !is_sure)
+        on_note(p, "the outbox can neither rename without replacing nor link: a file of that name that appeared at that very moment was replaced");
     if (!status)
         status = write_record(p, p->manifest);
     if (!status)
@@ -376,7 +411,9 @@ static enum trajd_status work(struct passage *p, enum prep_outcome *outcome)
     enum trajd_status status;
 
     clear_staging(p, false);
-    status = examine(p, &index);
+    status = look_at_place(p);
+    if (!status)
+        status = examine(p, &index);
     if (!status && !*p->reason)
         status = prep_digest_file(p->fd, p->source, p->record.source.sha256, p->error);
     if (!status && !*p->reason)

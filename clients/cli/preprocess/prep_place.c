@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/rename.h"
+
 static enum trajd_status io_error(const char *path, struct trajd_error *error)
 {
     return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
@@ -104,6 +106,17 @@ enum trajd_status prep_publish(const char *from, const char *to, struct trajd_er
     if (!status)
         status = sync_file(from, error);
     return status ? status : put(from, to, error);
+}
+
+enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_sure, struct trajd_error *error)
+{
+    enum trajd_status status = prep_make_parents(to, error);
+
+    if (!status)
+        status = sync_file(from, error);
+    if (!status && trajd_rename_new(from, to, is_sure))
+        status = io_error(to, error);
+    return status ? status : prep_sync_parent(to, error);
 }
 
 /* Whether `from` still leads to what was copied, as it was. */

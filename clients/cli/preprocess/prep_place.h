@@ -19,6 +19,8 @@ enum trajd_status prep_sync_parent(const char *path, struct trajd_error *error);
 enum trajd_status prep_write(const char *path, const char *text, size_t length, struct trajd_error *error);
 /* Renames, parents made before and synced after; the file's bytes are on the disk before. TRAJD_ERR_IO. */
 enum trajd_status prep_publish(const char *from, const char *to, struct trajd_error *error);
+/* The same where nothing may be replaced: base/rename.h. */
+enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_sure, struct trajd_error *error);
 /* The same between filesystems: copied beside `to`, renamed there, and then `from` is removed. TRAJD_ERR_BUSY: it changed while it was copied, and stays. TRAJD_ERR_UNSUPPORTED: `from` cannot be taken
  * away (its folder is read-only, or another's); it is still there, and `to` may be. */
 enum trajd_status prep_move(const char *from, const char *to, struct trajd_error *error);

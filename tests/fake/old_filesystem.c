@@ -1,0 +1,39 @@
+/* To be preloaded: filesystems as some are, that cannot rename without replacing (as NFS), and cannot link either where TRAJD_TEST_NO_LINKS is
+ * set (as some of FUSE). With TRAJD_TEST_APPEARS a file of that name appears at the moment of the rename. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PRELOADED __attribute__((visibility("default")))
+
+static void let_appear(void)
+{
+    const char *path = getenv("TRAJD_TEST_APPEARS");
+    const int fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL, 0644) : -1;
+
+    if (fd >= 0 && write(fd, "another's\n", 10) != 10)
+        abort();
+    if (fd >= 0)
+        close(fd);
+}
+
+PRELOADED int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned int flags)
+{
+    if (!flags)
+        return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
+    let_appear();
+    errno = EINVAL;
+    return -1;
+}
+
+PRELOADED int link(const char *from, const char *to)
+{
+    if (!getenv("TRAJD_TEST_NO_LINKS"))
+        return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
+    errno = EPERM;
+    return -1;
+}

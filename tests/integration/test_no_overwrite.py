@@ -1,0 +1,63 @@
+"""A file that appears in an output's place while it is made is not replaced, on filesystems old and new (tests/fake/old_filesystem.c)."""
+import os
+import subprocess
+
+import pytest
+
+from conftest import BUILD
+from test_preprocess import ENVIRONMENT, TRAJCTL, counts, small_file, station  # noqa: F401
+
+OLD = {"LD_PRELOAD": str(BUILD / "tests/fake/libold_filesystem.so"), "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0"}
+KINDS = {"as it is": {}, "links": OLD, "neither": {**OLD, "TRAJD_TEST_NO_LINKS": "1"}}
+
+
+def resample(source, output, **environment):
+    return subprocess.run([TRAJCTL, "resample", source, "-o", output, "--layout", "demo", "--rate", "10", "--json"], capture_output=True, text=True,
+                          env={**ENVIRONMENT, **environment}, timeout=120)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_resample_takes_a_free_name(tmp_path, small_file, kind):  # noqa: F811
+    output = tmp_path / "out.hdf5"
+    done = resample(small_file, output, **KINDS[kind])
+    assert done.returncode == 0 and output.stat().st_nlink == 1 and sorted(os.listdir(tmp_path)) == ["out.hdf5"], done
+    assert ("can neither rename without replacing nor link" in done.stdout + done.stderr) == (kind == "neither")
+
+
+@pytest.mark.parametrize("kind", ["links", "neither"])
+def test_resample_replaces_nothing_that_appeared(tmp_path, small_file, kind):  # noqa: F811
+    output = tmp_path / "out.hdf5"
+    done = resample(small_file, output, **KINDS[kind], TRAJD_TEST_APPEARS=str(output))
+    assert done.returncode == 1 and "out.hdf5: File exists" in done.stderr, done
+    assert output.read_text() == "another's\n" and (tmp_path / "out.hdf5.partial").exists()  # --resume goes on with it
+    assert output.stat().st_nlink == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_preprocess_publishes_what_is_new_and_its_own(station, kind, monkeypatch):  # noqa: F811
+    for key, value in KINDS[kind].items():
+        monkeypatch.setitem(ENVIRONMENT, key, value)
+    station.drop()
+    assert counts(station.run())[:3] == (1, 0, 0)
+    assert any("can neither rename" in note for note in station.manifest()["notes"]) == (kind == "neither")
+    station.write(rate=20)
+    assert counts(station.run())[:3] == (1, 0, 0) and station.manifest()["rate_hz"] == 20
+    assert station.staged() == [] and (station.outbox / "a.hdf5").stat().st_nlink == 1
+    (station.outbox / "a.hdf5.manifest.json").unlink()  # killed before it was written
+    station.write(rate=10)
+    assert counts(station.run())[:3] == (1, 0, 0) and station.manifest()["rate_hz"] == 10
+
+
+@pytest.mark.parametrize("kind", ["links", "neither"])
+def test_preprocess_replaces_nothing_of_others(station, kind, monkeypatch):  # noqa: F811
+    output = station.outbox / "a.hdf5"
+    station.drop()
+    for key, value in {**KINDS[kind], "TRAJD_TEST_APPEARS": str(output)}.items():
+        monkeypatch.setitem(ENVIRONMENT, key, value)
+    assert "a.hdf5: File exists: left for the next run" in station.run(code=1)
+    assert output.read_text() == "another's\n"
+    assert "no manifest says that it was published here: it is not replaced" in station.run(code=1)
+    assert output.read_text() == "another's\n" and (station.inbox / "a.hdf5").exists()
+    output.unlink()
+    monkeypatch.delitem(ENVIRONMENT, "TRAJD_TEST_APPEARS")
+    assert counts(station.run())[:3] == (1, 0, 0)
