@@ -1,0 +1,143 @@
+#include "kernels/runner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/choose.h"
+
+enum { ALIGNMENT = 64 };
+
+static const uint64_t room_unit_bytes = UINT64_C(1) << 20;
+
+struct trajd_runner {
+    struct trajd_device *device; /* NULL: the CPU */
+    struct trajd_device_stream *stream;
+    struct trajd_device_facts facts;
+    uint8_t *room;   /* pinned where there is a GPU */
+    void *on_device; /* as large */
+    uint64_t room_bytes;
+    struct trajd_block block;
+};
+
+enum trajd_status trajd_runner_create(struct trajd_device *device, struct trajd_runner **out, struct trajd_error *error)
+{
+    struct trajd_runner *runner = calloc(1, sizeof *runner);
+    struct trajd_choice choice;
+    enum trajd_status status = TRAJD_OK;
+
+    *out = runner;
+    if (!runner)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to run blocks with");
+    runner->device = device;
+    runner->facts.cpu_threads = 1;
+    if (device) {
+        trajd_device_facts(device, &runner->facts);
+        status = trajd_device_enter(device, error);
+        if (!status && trajd_choose(&(struct trajd_problem){0}, &runner->facts, "cuda", &choice, NULL))
+            status = trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: no kernel is built for compute capability %u",
+                                     trajd_device_info(device)->name, runner->facts.compute_capability);
+    }
+    if (device && !status)
+        status = trajd_device_stream_create(device, &runner->stream, error);
+    if (status)
+        trajd_runner_destroy(out);
+    return status;
+}
+
+void trajd_runner_trim(struct trajd_runner *runner)
+{
+    if (runner->device && runner->on_device)
+        trajd_device_free(runner->device, runner->on_device);
+    if (runner->device && runner->room)
+        trajd_device_host_free(runner->device, runner->room);
+    else
+        free(runner->room);
+    runner->on_device = runner->room = NULL;
+    runner->room_bytes = 0;
+}
+
+void trajd_runner_destroy(struct trajd_runner **out)
+{
+    struct trajd_runner *runner = *out;
+
+    *out = NULL;
+    if (!runner)
+        return;
+    trajd_runner_trim(runner);
+    if (runner->stream)
+        trajd_device_stream_destroy(&runner->stream);
+    free(runner);
+}
+
+enum trajd_status trajd_runner_room(struct trajd_runner *runner, uint64_t size_bytes, void **room, struct trajd_error *error)
+{
+    const uint64_t bytes = (size_bytes + room_unit_bytes - 1) / room_unit_bytes * room_unit_bytes;
+    enum trajd_status status = TRAJD_OK;
+
+    if (size_bytes > TRAJD_BLOCK_MAX_BYTES)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "a block of %llu bytes, at most %llu", (unsigned long long)size_bytes,
+                               (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
+    if (bytes > runner->room_bytes) {
+        trajd_runner_trim(runner);
+        if (runner->device) {
+            status = trajd_device_host_alloc(runner->device, bytes, (void **)&runner->room, error);
+            if (!status)
+                status = trajd_device_alloc(runner->device, bytes, &runner->on_device, error);
+        } else {
+            runner->room = aligned_alloc(ALIGNMENT, bytes);
+            if (!runner->room)
+                status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a block of %llu bytes", (unsigned long long)bytes);
+        }
+        if (status) {
+            trajd_runner_trim(runner);
+            return status;
+        }
+        runner->room_bytes = bytes;
+    }
+    *room = runner->room;
+    return TRAJD_OK;
+}
+
+static enum trajd_status run_here(struct trajd_runner *runner, struct trajd_plan *plan, struct trajd_error *error)
+{
+    return trajd_plan_run(plan, &runner->block.request, NULL, error);
+}
+
+static enum trajd_status run_there(struct trajd_runner *runner, struct trajd_plan *plan, uint64_t size_bytes, struct trajd_error *error)
+{
+    const struct trajd_block *block = &runner->block;
+    uint8_t *answer = (uint8_t *)runner->on_device + block->answer_at;
+    struct trajd_error later;
+    enum trajd_status status = trajd_device_enter(runner->device, error), waited;
+
+    if (!status)
+        status = trajd_device_copy_async(runner->on_device, runner->room, size_bytes, runner->stream, error);
+    if (!status)
+        status = trajd_plan_run_async(plan, &block->request, runner->stream, error);
+    if (!status)
+        status = trajd_device_copy_async(runner->room + block->answer_at, answer, block->answer_bytes, runner->stream, error);
+    waited = trajd_device_stream_wait(runner->stream, status ? &later : error); /* whatever was given to it reads the room */
+    return status ? status : waited;
+}
+
+enum trajd_status trajd_runner_run(struct trajd_runner *runner, uint64_t size_bytes, uint64_t *answer_at, uint64_t *answer_bytes,
+                                   struct trajd_error *error)
+{
+    struct trajd_block *block = &runner->block;
+    struct trajd_plan *plan = NULL;
+    enum trajd_status status;
+
+    if (size_bytes > runner->room_bytes)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a block that no room was asked for");
+    status = trajd_block_open(runner->room, size_bytes, runner->device ? runner->on_device : runner->room, block, error);
+    if (!status)
+        status = trajd_plan_create(&block->request, &runner->facts, NULL, &plan, error);
+    if (!status) {
+        memset(runner->room + block->answer_at, 0, block->answer_bytes); /* bytes between outputs are another block's otherwise */
+        status = runner->device ? run_there(runner, plan, size_bytes, error) : run_here(runner, plan, error);
+        *answer_at = block->answer_at;
+        *answer_bytes = block->answer_bytes;
+    }
+    trajd_plan_destroy(&plan);
+    return status;
+}

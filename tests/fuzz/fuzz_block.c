@@ -1,0 +1,21 @@
+// libs: trajd_kernels
+/* Blocks of any kind: what opens runs, and stays inside. */
+#include <string.h>
+
+#include "kernels/runner.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct trajd_runner *runner;
+    struct trajd_error error;
+    uint64_t answer_at, answer_bytes;
+    void *room;
+
+    if ((!runner && trajd_runner_create(NULL, &runner, &error)) || trajd_runner_room(runner, size, &room, &error))
+        return 0;
+    memcpy(room, data, size);
+    trajd_runner_run(runner, size, &answer_at, &answer_bytes, &error);
+    return 0;
+}
