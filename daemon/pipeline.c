@@ -113,11 +113,17 @@ static enum trajd_status make_directory(const char *path, struct trajd_error *er
     return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "runtime: %s: %s", path, strerror(errno));
 }
 
+static const char *runtime_directory(const struct trajd_config *config)
+{
+    const char *runtime = config->runtime ? config->runtime : getenv("RUNTIME_DIRECTORY");
+
+    return runtime ? runtime : "/run/trajd/main";
+}
+
 static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct trajd_error *error)
 {
     const struct trajd_config *config = pipeline->first_config;
-    const char *runtime = config->runtime ? config->runtime : getenv("RUNTIME_DIRECTORY");
-    struct trajd_server_options options = {.runtime_directory = runtime ? runtime : "/run/trajd/main",
+    struct trajd_server_options options = {.runtime_directory = runtime_directory(config),
                                            .max_sessions = config->max_sessions,
                                            .version = TRAJD_VERSION,
                                            .open_feed = trajd_pipeline_on_open_feed,
@@ -156,6 +162,34 @@ static enum trajd_status start_asker(struct trajd_pipeline *pipeline, struct tra
         .server = pipeline->server, .borrow = trajd_pipeline_lend_feeder, .give_back = trajd_pipeline_take_back, .context = pipeline};
 
     return trajd_asker_create(&options, &pipeline->asker, error);
+}
+
+static enum trajd_status start_resampler(struct trajd_pipeline *pipeline, struct trajd_error *error)
+{
+    const struct trajd_resampler_options options = {.directory = runtime_directory(pipeline->first_config),
+                                                    .group_access = pipeline->first_config->group_access,
+                                                    .log = pipeline->log,
+                                                    .device = trajd_pipeline_lend_device,
+                                                    .device_lost = trajd_pipeline_on_gpu_lost,
+                                                    .context = pipeline};
+    struct trajd_resampler *resampler;
+    enum trajd_status status = trajd_resampler_create(&options, &resampler, error);
+
+    pthread_mutex_lock(&pipeline->mutex); /* the server's thread may be describing it */
+    pipeline->resampler = resampler;
+    pthread_mutex_unlock(&pipeline->mutex);
+    return status;
+}
+
+static void stop_resampler(struct trajd_pipeline *pipeline)
+{
+    struct trajd_resampler *resampler;
+
+    pthread_mutex_lock(&pipeline->mutex);
+    resampler = pipeline->resampler;
+    pipeline->resampler = NULL;
+    pthread_mutex_unlock(&pipeline->mutex);
+    trajd_resampler_destroy(&resampler);
 }
 
 static enum trajd_status start_statistician(struct trajd_pipeline *pipeline, struct trajd_error *error)
@@ -234,6 +268,8 @@ enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struc
         status = trajd_pipeline_start_opener(pipeline, error);
     if (!status && serve)
         status = start_asker(pipeline, error);
+    if (!status && serve)
+        status = start_resampler(pipeline, error);
     if (status)
         trajd_pipeline_destroy(&pipeline);
     *out = pipeline;
@@ -270,6 +306,7 @@ void trajd_pipeline_destroy(struct trajd_pipeline **out)
     *out = NULL;
     if (!pipeline)
         return;
+    stop_resampler(pipeline);
     trajd_asker_destroy(&pipeline->asker);
     if (pipeline->statistician)
         trajd_statistician_stop(pipeline->statistician); /* an OPEN may be waiting for it */

@@ -58,7 +58,7 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
 int64_t trajd_pipeline_exit_idle_ns(const struct trajd_pipeline *pipeline);
 /* A GPU has failed, and the configuration does not say to go on without it. */
 bool trajd_pipeline_gpu_is_lost(const struct trajd_pipeline *pipeline);
-/* CLOCK_MONOTONIC since when no worker has been here; 0: there are workers. */
+/* CLOCK_MONOTONIC since when no worker has been here; 0: there are workers, or programs that have rows resampled. The main thread. */
 int64_t trajd_pipeline_empty_since_ns(const struct trajd_pipeline *pipeline);
 /* "2 feeds, 12 workers, 41 k windows/s": for the service manager's status line. */
 void trajd_pipeline_status_line(struct trajd_pipeline *pipeline, char *line, size_t size);

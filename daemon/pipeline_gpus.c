@@ -84,6 +84,14 @@ struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const
     return NULL;
 }
 
+struct trajd_device *trajd_pipeline_lend_device(void *context)
+{
+    const struct trajd_pipeline *pipeline = context;
+    const bool is_lost = __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED); /* a flag on its own */
+
+    return pipeline->gpu_count && !is_lost ? trajd_gpu_device(pipeline->gpus[0]) : NULL;
+}
+
 void trajd_pipeline_on_gpu_lost(void *context)
 {
     struct trajd_pipeline *pipeline = context;

@@ -9,6 +9,7 @@
 #include "daemon/feeder.h"
 #include "daemon/gpu/gpu.h"
 #include "daemon/pipeline.h"
+#include "daemon/resampler.h"
 
 #define TRAJD_PIPELINE_MAX_REQUESTS 64
 #define TRAJD_PIPELINE_MAX_GPUS 16
@@ -57,6 +58,7 @@ struct trajd_pipeline {
     bool opener_running;
     int64_t swept_ns; /* the opener's own: when it last looked for old journals; 0: never */
     struct trajd_asker *asker;
+    struct trajd_resampler *resampler;
     struct trajd_reload reload; /* the last one */
     struct trajd_config_source reload_from;
 
@@ -127,7 +129,9 @@ void trajd_pipeline_close_gpus(struct trajd_pipeline *pipeline);
 struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const char *uuid, struct trajd_error *error);
 /* A GPU has failed, and the configuration says to go on without (gpu.fall_back). */
 bool trajd_pipeline_goes_on_without_gpus(const struct trajd_pipeline *pipeline);
-/* What a feeder calls, on its thread: its GPU has failed. */
+/* What the resampler calls, on its thread: the first GPU, while none has failed; NULL. */
+struct trajd_device *trajd_pipeline_lend_device(void *context);
+/* What a feeder, or the resampler, calls on its thread: its GPU has failed. */
 void trajd_pipeline_on_gpu_lost(void *context);
 
 /* ---- pipeline_opener.c ---- */

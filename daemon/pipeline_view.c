@@ -12,6 +12,17 @@ static void describe_reload(const struct trajd_reload *reload, FILE *out)
     fputc('}', out);
 }
 
+static void describe_resampling(const struct trajd_resampler *resampler, FILE *out)
+{
+    struct trajd_resampler_stats stats;
+
+    if (!resampler)
+        return;
+    trajd_resampler_get_stats(resampler, &stats);
+    fprintf(out, ",\"resampling\":{\"clients\":%u,\"pieces\":%llu,\"bytes\":%llu,\"refused\":%llu}", stats.clients,
+            (unsigned long long)stats.pieces, (unsigned long long)stats.bytes, (unsigned long long)stats.refused);
+}
+
 size_t trajd_pipeline_describe(void *context, char *json, size_t size)
 {
     struct trajd_pipeline *pipeline = context;
@@ -55,6 +66,7 @@ size_t trajd_pipeline_describe(void *context, char *json, size_t size)
         trajd_feeder_describe(pipeline->feeders[f], out, true);
     }
     fputc(']', out);
+    describe_resampling(pipeline->resampler, out);
     describe_reload(&pipeline->reload, out);
     pthread_mutex_unlock(&pipeline->mutex);
     fflush(out);
@@ -133,10 +145,12 @@ int64_t trajd_pipeline_exit_idle_ns(const struct trajd_pipeline *pipeline)
 
 int64_t trajd_pipeline_empty_since_ns(const struct trajd_pipeline *pipeline)
 {
+    struct trajd_resampler_stats resampling;
     struct trajd_server_stats stats;
 
     trajd_server_get_stats(pipeline->server, &stats);
-    return (int64_t)stats.empty_since_ns;
+    trajd_resampler_get_stats(pipeline->resampler, &resampling);
+    return resampling.clients ? 0 : (int64_t)stats.empty_since_ns;
 }
 
 void trajd_pipeline_status_line(struct trajd_pipeline *pipeline, char *line, size_t size)

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define TRAJD_WIRE_MAJOR 1
-#define TRAJD_WIRE_MINOR 3
+#define TRAJD_WIRE_MINOR 4
 #define TRAJD_WIRE_HEADER_SIZE 8u
 #define TRAJD_WIRE_MAX_FRAME (TRAJD_WIRE_HEADER_SIZE + 65536u) /* no frame of ours is longer */
 #define TRAJD_WIRE_MAX_DEPTH 4u
@@ -51,6 +51,7 @@ enum trajd_wire_op {
     TRAJD_WIRE_STATUS = 6,
     TRAJD_WIRE_ASK = 7,
     TRAJD_WIRE_CHECKPOINT = 8,
+    TRAJD_WIRE_RESAMPLE = 9,
     TRAJD_WIRE_WELCOME = 65,
     TRAJD_WIRE_OPENED = 66,
     TRAJD_WIRE_BATCH = 67,
@@ -60,6 +61,7 @@ enum trajd_wire_op {
     TRAJD_WIRE_STATE = 71,
     TRAJD_WIRE_ERROR = 72,
     TRAJD_WIRE_CHECKPOINTED = 73,
+    TRAJD_WIRE_RESAMPLED = 74,
 };
 
 enum trajd_wire_mode { TRAJD_WIRE_SHARE = 0, TRAJD_WIRE_SHARD = 1 };
@@ -144,6 +146,16 @@ struct trajd_wire_ask {
 
 struct trajd_wire_checkpoint {
     uint64_t request;
+};
+
+struct trajd_wire_resample {
+    uint64_t request;
+    uint64_t size_bytes; /* of the block, from the beginning of the descriptor that comes along; 0: only who would do it is asked */
+};
+
+struct trajd_wire_resampled {
+    uint64_t request;
+    struct trajd_wire_text device; /* the GPU that does it; empty: the CPU */
 };
 
 struct trajd_wire_welcome {
@@ -243,6 +255,8 @@ struct trajd_wire_message {
         struct trajd_wire_state state;
         struct trajd_wire_error error;
         struct trajd_wire_checkpointed checkpointed;
+        struct trajd_wire_resample resample;
+        struct trajd_wire_resampled resampled;
     };
 };
 

@@ -146,6 +146,16 @@ static const struct trajd_wire_field checkpointed_fields[] = {
     {"token", TRAJD_WIRE_KIND_BYTES, AT(checkpointed, token), false, 0, TRAJD_WIRE_MAX_CHECKPOINT},
 };
 
+static const struct trajd_wire_field resample_fields[] = {
+    {"request", TRAJD_WIRE_KIND_U64, AT(resample, request), false, 1, UINT64_MAX},
+    {"size", TRAJD_WIRE_KIND_U64, AT(resample, size_bytes), true, 0, UINT64_MAX},
+};
+
+static const struct trajd_wire_field resampled_fields[] = {
+    {"request", TRAJD_WIRE_KIND_U64, AT(resampled, request), false, 1, UINT64_MAX},
+    {"device", TRAJD_WIRE_KIND_PROSE, AT(resampled, device), true, 0, TRAJD_WIRE_MAX_NAME},
+};
+
 static const struct trajd_wire_table tables[] = {
     {TRAJD_WIRE_HELLO, "HELLO", hello_fields, COUNT(hello_fields), sizeof(struct trajd_wire_hello)},
     {TRAJD_WIRE_OPEN, "OPEN", open_fields, COUNT(open_fields), sizeof(struct trajd_wire_open)},
@@ -156,6 +166,7 @@ static const struct trajd_wire_table tables[] = {
     {TRAJD_WIRE_ASK, "ASK", ask_fields, COUNT(ask_fields), sizeof(struct trajd_wire_ask)},
     {TRAJD_WIRE_CHECKPOINT, "CHECKPOINT", checkpoint_fields, COUNT(checkpoint_fields),
      sizeof(struct trajd_wire_checkpoint)},
+    {TRAJD_WIRE_RESAMPLE, "RESAMPLE", resample_fields, COUNT(resample_fields), sizeof(struct trajd_wire_resample)},
     {TRAJD_WIRE_WELCOME, "WELCOME", welcome_fields, COUNT(welcome_fields), sizeof(struct trajd_wire_welcome)},
     {TRAJD_WIRE_OPENED, "OPENED", opened_fields, COUNT(opened_fields), sizeof(struct trajd_wire_opened)},
     {TRAJD_WIRE_BATCH, "BATCH", batch_fields, COUNT(batch_fields), sizeof(struct trajd_wire_batch)},
@@ -167,6 +178,7 @@ static const struct trajd_wire_table tables[] = {
     {TRAJD_WIRE_ERROR, "ERROR", error_fields, COUNT(error_fields), sizeof(struct trajd_wire_error)},
     {TRAJD_WIRE_CHECKPOINTED, "CHECKPOINTED", checkpointed_fields, COUNT(checkpointed_fields),
      sizeof(struct trajd_wire_checkpointed)},
+    {TRAJD_WIRE_RESAMPLED, "RESAMPLED", resampled_fields, COUNT(resampled_fields), sizeof(struct trajd_wire_resampled)},
 };
 
 const struct trajd_wire_table trajd_wire_tensor_table = {0, "tensor", tensor_fields, COUNT(tensor_fields),

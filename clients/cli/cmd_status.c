@@ -54,6 +54,14 @@ static void print_gpus(const struct trajd_yaml_node *list)
     }
 }
 
+/* For `trajctl resample`. */
+static void print_resampling(const struct trajd_yaml_node *node)
+{
+    if (node && (number_of(node, "clients") > 0 || number_of(node, "pieces") > 0 || number_of(node, "refused") > 0))
+        printf("\nresampling: %s clients, %s pieces of %.1f MiB, %s refused\n", text_of(node, "clients"), text_of(node, "pieces"),
+               number_of(node, "bytes") / MIB, text_of(node, "refused"));
+}
+
 /* What a job has done of its epoch. */
 static void print_job(const char *name, const struct trajd_yaml_node *job)
 {
@@ -176,6 +184,7 @@ static int print_readable(const char *json)
         print_mixture(item);
     if (workers)
         print_workers(workers, feeds);
+    print_resampling(trajd_yaml_get(root, "resampling"));
     print_trouble(root);
     print_reload(trajd_yaml_get(root, "reload"));
     trajd_yaml_destroy(&yaml);

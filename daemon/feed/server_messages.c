@@ -385,6 +385,12 @@ static void handle_good(struct trajd_server *server, const struct trajd_incoming
         handle_hello(server, incoming, &message->hello, now_ns);
         return;
     }
+    if (message->op == TRAJD_WIRE_RESAMPLE) {
+        struct trajd_error error;
+        trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "RESAMPLE: goes to resample.sock, with a descriptor");
+        reply_error(server, &incoming->route, message->resample.request, &error);
+        return;
+    }
     if (!handle_session_message(server, incoming, message, now_ns))
         return;
     if (message->op == TRAJD_WIRE_PING)

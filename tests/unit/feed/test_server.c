@@ -219,6 +219,18 @@ static void test_late_acks_are_counted(void **state)
     peer_close(peer);
 }
 
+static void test_rows_are_resampled_elsewhere(void **state)
+{
+    (void)state;
+    struct peer *peer = peer_open();
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_RESAMPLE, .resample = {.request = 6, .size_bytes = 64}};
+    say(peer, &message); /* an answer, not silence */
+    await(peer, TRAJD_WIRE_ERROR, &message);
+    assert_int_equal(message.error.request, 6);
+    assert_int_equal(message.error.status, TRAJD_ERR_PROTOCOL);
+    peer_close(peer);
+}
+
 static void test_unknown_feeds_and_specs_go_to_the_producer(void **state)
 {
     (void)state;
@@ -625,6 +637,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_batch_from_hello_to_release, start, stop),
         cmocka_unit_test_setup_teardown(test_late_acks_are_counted, start, stop),
+        cmocka_unit_test_setup_teardown(test_rows_are_resampled_elsewhere, start, stop),
         cmocka_unit_test_setup_teardown(test_unknown_feeds_and_specs_go_to_the_producer, start, stop),
         cmocka_unit_test_setup_teardown(test_the_last_open_counts, start, stop),
         cmocka_unit_test_setup_teardown(test_feeds_change_together, start, stop),

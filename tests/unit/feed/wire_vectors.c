@@ -86,6 +86,8 @@ const struct wire_vector wire_vectors[] = {
                .count = 32}}}},
     {"ask_bare", {TRAJD_WIRE_ASK, {.ask = {.request = 19, .what = TEXT("episodes")}}}},
     {"checkpoint", {TRAJD_WIRE_CHECKPOINT, {.checkpoint = {18}}}},
+    {"resample", {TRAJD_WIRE_RESAMPLE, {.resample = {20, UINT64_C(33554432)}}}},
+    {"resample_who", {TRAJD_WIRE_RESAMPLE, {.resample = {.request = 1}}}},
     {"welcome",
      {TRAJD_WIRE_WELCOME,
       {.welcome = {.minor = 0,
@@ -181,6 +183,8 @@ const struct wire_vector wire_vectors[] = {
     {"state", {TRAJD_WIRE_STATE, {.state = {17, TEXT("{\"sessions\":[]}")}}}},
     {"error",
      {TRAJD_WIRE_ERROR, {.error = {1, TRAJD_ERR_NOT_FOUND, TEXT("feed: no feed \"trian\" (did you mean train?)")}}}},
+    {"resampled", {TRAJD_WIRE_RESAMPLED, {.resampled = {20, TEXT("NVIDIA H200")}}}},
+    {"resampled_cpu", {TRAJD_WIRE_RESAMPLED, {.resampled = {.request = 1}}}},
     {"checkpointed", {TRAJD_WIRE_CHECKPOINTED, {.checkpointed = {18, {"TRJTOKN1 and more", 17}}}}},
 };
 
