@@ -65,7 +65,7 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
 {
     static const double units_ns[] = {1, 1e3, 1e6, 1e9};
     char path[TRAJD_WRITER_PATH_SIZE];
-    hid_t source, type, space, links, made = -1;
+    hid_t source, type, space, links, creation, made = -1;
     int64_t ns, whole;
     uint8_t unit;
     double number;
@@ -82,11 +82,13 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
     type = H5Dget_type(source);
     space = H5Dget_space(source);
     links = H5Pcreate(H5P_LINK_CREATE);
+    creation = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_create_intermediate_group(links, 1);
+    H5Pset_obj_track_times(creation, 0); /* the same output from the same input */
     whole = ns / (int64_t)units_ns[unit];
     number = (double)ns / units_ns[unit];
     if (H5Sget_simple_extent_npoints(space) == 1)
-        made = H5Dcreate2(episode->to, path, type, space, links, H5P_DEFAULT, H5P_DEFAULT);
+        made = H5Dcreate2(episode->to, path, type, space, links, creation, H5P_DEFAULT);
     if (made >= 0 && H5Tget_class(type) == H5T_INTEGER) {
         if (whole * (int64_t)units_ns[unit] != ns)
             trajd_writer_note(episode->writer, "%s: %s is in whole units, the new start is not: up to one unit early", episode->label, path);
@@ -99,6 +101,7 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
         H5Dclose(made);
     }
     H5Pclose(links);
+    H5Pclose(creation);
     H5Sclose(space);
     H5Tclose(type);
     H5Dclose(source);
