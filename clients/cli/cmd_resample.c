@@ -59,8 +59,11 @@ static void on_note(void *context, const char *text)
 static void json_plan(const struct trajd_rewrite_report *plan)
 {
     printf("{\"event\": \"plan\", \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64 ", \"cut\": %" PRIu64 ", \"steps\": %" PRIu64
-           ", \"bytes\": %" PRIu64 ", \"seconds\": %.9g, \"streams\": [",
-           plan->episode_count, plan->episodes_left_out, plan->episodes_cut, plan->steps, plan->byte_count, (double)plan->duration_ns * 1e-9);
+           ", \"bytes\": %" PRIu64 ", \"seconds\": %.9g, \"backend\": \"%s\", \"by\": ",
+           plan->episode_count, plan->episodes_left_out, plan->episodes_cut, plan->steps, plan->byte_count, (double)plan->duration_ns * 1e-9,
+           trajd_rewrite_backend_name(plan->backend));
+    trajd_json_text(stdout, plan->backend_text);
+    printf(", \"streams\": [");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         const struct trajd_rewrite_stream *stream = &plan->streams[s];
         printf("%s{\"name\": ", s ? ", " : "");
@@ -77,8 +80,9 @@ static void json_plan(const struct trajd_rewrite_report *plan)
 
 static void print_plan(const struct resampling *resampling, const struct trajd_rewrite_report *plan)
 {
-    printf("%" PRIu64 " episodes, %.1f s, %" PRIu64 " steps at %.6g Hz, %.1f MB", plan->episode_count, (double)plan->duration_ns * 1e-9,
-           plan->steps, (double)resampling->options.rate.num / (double)resampling->options.rate.den, (double)plan->byte_count * 1e-6);
+    printf("%" PRIu64 " episodes, %.1f s, %" PRIu64 " steps at %.6g Hz, %.1f MB, by %s", plan->episode_count,
+           (double)plan->duration_ns * 1e-9, plan->steps, (double)resampling->options.rate.num / (double)resampling->options.rate.den,
+           (double)plan->byte_count * 1e-6, plan->backend_text);
     if (plan->episodes_cut)
         printf("; %" PRIu64 " were cut into parts", plan->episodes_cut);
     printf(plan->episodes_left_out ? "; %" PRIu64 " left out\n" : "\n", plan->episodes_left_out);
@@ -227,6 +231,16 @@ static bool parse_compress(struct resampling *resampling, const char *text)
     return cli_fail("--compress %s: keep, none, gzip or gzip:1 to gzip:%d", text, LEVEL_MAX), false;
 }
 
+static bool parse_backend(struct resampling *resampling, const char *text)
+{
+    static const enum trajd_rewrite_backend kinds[] = {TRAJD_REWRITE_AUTO, TRAJD_REWRITE_CPU, TRAJD_REWRITE_CUDA, TRAJD_REWRITE_DAEMON};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(text, trajd_rewrite_backend_name(kinds[i])))
+            return resampling->options.backend = kinds[i], true;
+    return cli_fail("--backend %s: auto, cpu, cuda or daemon", text), false;
+}
+
 static bool parse_rate(struct resampling *resampling, const char *text)
 {
     return trajd_parse_rate(text, &resampling->options.rate) ||
@@ -253,6 +267,10 @@ static bool parse_value(struct resampling *resampling, const char *option, char 
         return resampling->layout = value, true;
     if (!strcmp(option, "--filter"))
         return options->filter = value, true;
+    if (!strcmp(option, "--endpoint"))
+        return options->endpoint = value, true;
+    if (!strcmp(option, "--backend"))
+        return parse_backend(resampling, value);
     if (!strcmp(option, "--rate"))
         return parse_rate(resampling, value);
     if (!strcmp(option, "--streams"))
@@ -289,8 +307,8 @@ static bool parse_switch(struct resampling *resampling, const char *option)
 
 static bool takes_value(const char *option)
 {
-    static const char *const options[] = {"-o",     "--output",  "--layout", "--filter",  "--rate",     "--streams", "--episodes",
-                                          "--kind", "--window", "--dtype",  "--max-gap", "--compress", "--threads"};
+    static const char *const options[] = {"-o",       "--output",  "--layout",   "--filter",  "--rate",    "--streams", "--episodes", "--kind",
+                                          "--window", "--dtype",   "--max-gap",  "--compress", "--threads", "--backend", "--endpoint"};
 
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (!strcmp(options[i], option))
@@ -353,13 +371,18 @@ static void print_report(const struct resampling *resampling, const struct trajd
         printf("{\"event\": \"done\", \"output\": ");
         trajd_json_text(stdout, resampling->options.output);
         printf(", \"episodes_written\": %" PRIu64 ", \"episodes_resumed\": %" PRIu64 ", \"left_out\": %" PRIu64 ", \"bytes_read\": %" PRIu64
-               ", \"bytes_written\": %" PRIu64 "}\n",
-               report->episodes_written, report->episodes_resumed, report->episodes_left_out, report->bytes_read, report->bytes_written);
+               ", \"bytes_written\": %" PRIu64 ", \"backend\": \"%s\", \"fell_back\": %s, \"pieces\": %" PRIu64
+               ", \"pieces_here\": %" PRIu64 "}\n",
+               report->episodes_written, report->episodes_resumed, report->episodes_left_out, report->bytes_read, report->bytes_written,
+               trajd_rewrite_backend_name(report->backend), report->fell_back ? "true" : "false", report->pieces, report->pieces_here);
         return;
     }
     for (uint32_t s = 0; s < report->stream_count; s++)
         if (report->streams[s].nan_steps)
             printf("%s: %" PRIu64 " steps are NaN, as their source is\n", report->streams[s].name, report->streams[s].nan_steps);
+    if (report->pieces_here)
+        printf("%" PRIu64 " of %" PRIu64 " pieces were too large to be handed over: this CPU has made them\n", report->pieces_here,
+               report->pieces);
     printf("%s: %" PRIu64 " episodes", resampling->options.output, report->episodes_written + report->episodes_resumed);
     if (report->episodes_resumed)
         printf(", %" PRIu64 " of them from before", report->episodes_resumed);
@@ -372,6 +395,8 @@ static int run(struct resampling *resampling)
     struct trajd_error error;
     enum trajd_status status;
 
+    if (!resampling->options.endpoint)
+        resampling->options.endpoint = getenv("TRAJD_ENDPOINT");
     resampling->options.rules = resampling->rules;
     resampling->options.streams = resampling->streams;
     resampling->options.episodes = resampling->episodes;
@@ -393,7 +418,7 @@ static int run(struct resampling *resampling)
 int cli_resample(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = on_signal};
-    struct resampling resampling = {0};
+    struct resampling resampling = {.options.backend = TRAJD_REWRITE_AUTO};
     const int count = parse(argc, argv, &resampling);
     int result;
 

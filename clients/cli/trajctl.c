@@ -13,8 +13,8 @@ const struct cli_command cli_commands[] = {
      "all that can be found wrong in HDF5 files, with row numbers; exit status 1 where something is"},
     {"resample", cli_resample,
      "FILE... -o FILE --rate HZ [--layout NAME] [--streams NAME,...] [--kind STREAM=KIND]... [--window [STREAM=]TIME]... [--dtype [STREAM=]TYPE]... "
-     "[--max-gap [STREAM=]TIME]... [--episodes ID,...|A..B] [--filter KEY] [--compress keep|none|gzip[:LEVEL]] [--threads N] [--dry-run] "
-     "[--force] [--resume] [--json]",
+     "[--max-gap [STREAM=]TIME]... [--episodes ID,...|A..B] [--filter KEY] [--compress keep|none|gzip[:LEVEL]] [--threads N] "
+     "[--backend auto|cpu|cuda|daemon] [--endpoint DIR] [--dry-run] [--force] [--resume] [--json]",
      "every stream of HDF5 files onto one regular grid, each by its kind, into a new file of the same layout"},
     {"plot", cli_plot,
      "FILE STREAM [--layout NAME] [--episode ID] [--rate HZ] [--kind KIND] [--window TIME] [--from TIME] [--to TIME] [-o FILE.svg]",

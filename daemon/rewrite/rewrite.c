@@ -47,6 +47,9 @@ struct rewriting {
     uint32_t finished_count, committed_count;
     uint64_t resumed_bytes;
     struct rewrite_counts counts;
+    struct rewrite_backend backend;
+    bool told_of_backend; /* that it has failed */
+    uint64_t digest;      /* the plan's, of the CPU */
     uint64_t *nan_steps;
     /* threads */
     pthread_mutex_t lock;
@@ -212,6 +215,39 @@ static enum trajd_status load_journal(struct rewriting *r, uint8_t **data, size_
     return TRAJD_OK;
 }
 
+/* The journal's digest tells as well where the arithmetic was begun. */
+static uint64_t digest_of(const struct rewriting *r, bool is_on_gpu)
+{
+    static const uint64_t on_gpu = UINT64_C(0x675075); /* any number but 0 */
+
+    return r->digest ^ (is_on_gpu ? on_gpu : 0);
+}
+
+/* A file that says nothing of a GPU has no values of one. */
+static enum trajd_status go_on_here(struct rewriting *r)
+{
+    if (r->plan.is_on_gpu || !r->backend.is_on_gpu)
+        return TRAJD_OK;
+    if (!r->backend.may_fall_back)
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "it was begun on the CPU: --backend cpu goes on with it");
+    rewrite_note(r->options, "%s was begun on the CPU, which goes on with it", r->partial);
+    r->backend.kind = r->report->backend = TRAJD_REWRITE_CPU;
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_journal(struct rewriting *r, const uint8_t *data, size_t length, uint64_t spool_size, size_t *used)
+{
+    enum trajd_status status = TRAJD_ERR_ARGUMENT;
+
+    for (int other = 0; other < 2 && status == TRAJD_ERR_ARGUMENT; other++) {
+        r->plan.is_on_gpu = other ? !r->backend.is_on_gpu : r->backend.is_on_gpu;
+        r->plan.digest = digest_of(r, r->plan.is_on_gpu);
+        status = rewrite_journal_read(data, length, &r->plan, &r->head, r->done, (struct rewrite_chunk *const *const *)r->spool.chunks,
+                                      spool_size, used, r->error);
+    }
+    return status ? status : go_on_here(r);
+}
+
 /* What is finished stays; chunks of what is not are cut off or lie unused. */
 static enum trajd_status resume(struct rewriting *r)
 {
@@ -223,8 +259,7 @@ static enum trajd_status resume(struct rewriting *r)
     if (!status && (fstat(r->fd, &file) || (r->has_spool && fstat(r->spool_fd, &spool))))
         status = io_error(r, r->partial);
     if (!status)
-        status = rewrite_journal_read(data, length, &r->plan, &r->head, r->done, (struct rewrite_chunk *const *const *)r->spool.chunks,
-                                      (uint64_t)spool.st_size, &used, r->error);
+        status = read_journal(r, data, length, (uint64_t)spool.st_size, &used);
     free(data);
     if (!status && (uint64_t)file.st_size != r->head.file_size)
         status = trajd_error_set(r->error, TRAJD_ERR_NOT_FOUND, 0, "the file has not the journal's size");
@@ -261,6 +296,8 @@ static enum trajd_status begin(struct rewriting *r)
 
     r->is_begun = true;
     r->is_empty = false;
+    r->plan.is_on_gpu = r->backend.is_on_gpu;
+    r->plan.digest = digest_of(r, r->plan.is_on_gpu);
     /* the journal's end first, for good: it must not speak of rows that the new file has not */
     if (ftruncate(r->journal_fd, 0) || fdatasync(r->journal_fd) || ftruncate(r->fd, 0) || (r->has_spool && ftruncate(r->spool_fd, 0)))
         return io_error(r, r->partial);
@@ -291,8 +328,8 @@ static void *work(void *context)
     struct rewrite_worker *worker = NULL;
     struct rewrite_piece piece;
     struct trajd_error error;
-    enum trajd_status status = rewrite_worker_create(&r->plan, r->groups, r->fd, r->has_spool ? &r->spool : NULL, r->nan_steps, &r->counts,
-                                                     &worker, &error);
+    enum trajd_status status = rewrite_worker_create(&r->plan, r->groups, r->fd, r->has_spool ? &r->spool : NULL, &r->backend,
+                                                     r->nan_steps, &r->counts, &worker, &error);
 
     pthread_mutex_lock(&r->lock);
     while (!status && !r->stop && rewrite_cursor_next(&r->cursor, &piece)) {
@@ -334,6 +371,15 @@ static enum trajd_status commit(struct rewriting *r)
     return status;
 }
 
+/* Notes are this thread's to tell. */
+static void tell_of_backend(struct rewriting *r)
+{
+    if (r->told_of_backend || !__atomic_load_n(&r->backend.has_failed, __ATOMIC_ACQUIRE)) /* the failure was filled before */
+        return;
+    r->told_of_backend = true;
+    rewrite_note(r->options, "%s: the CPU goes on", r->backend.failure.message);
+}
+
 /* While the workers work: progress, the journal, the wish to stop. */
 static enum trajd_status watch(struct rewriting *r)
 {
@@ -359,6 +405,7 @@ static enum trajd_status watch(struct rewriting *r)
         if (now_ms() - told_ms >= PROGRESS_MS) {
             told_ms = now_ms();
             tell(r, TRAJD_REWRITE_RUNNING);
+            tell_of_backend(r);
         }
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += WAIT_MS * 1000000;
@@ -367,11 +414,12 @@ static enum trajd_status watch(struct rewriting *r)
         if (r->running)
             pthread_cond_timedwait(&r->changed, &r->lock, &until);
     }
+    tell_of_backend(r);
     if (r->status) {
         status = r->status;
         *r->error = r->worker_error;
     }
-    if (r->finished_count > r->committed_count && (status == TRAJD_ERR_CLOSED || status == TRAJD_ERR_DATA)) {
+    if (r->finished_count > r->committed_count && (status == TRAJD_ERR_CLOSED || status == TRAJD_ERR_DATA || status == TRAJD_ERR_DEVICE)) {
         struct trajd_error kept = *r->error;
         commit(r);
         *r->error = kept;
@@ -380,10 +428,17 @@ static enum trajd_status watch(struct rewriting *r)
     return status;
 }
 
-static enum trajd_status write_rows(struct rewriting *r)
+static uint32_t thread_count(const struct rewriting *r)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t count = r->options->thread_count ? r->options->thread_count : processors > 0 ? (uint32_t)processors : 1;
+    const uint32_t count = r->options->thread_count ? r->options->thread_count : processors > 0 ? (uint32_t)processors : 1;
+
+    return count > THREADS_MAX ? THREADS_MAX : count;
+}
+
+static enum trajd_status write_rows(struct rewriting *r)
+{
+    uint32_t count = rewrite_backend_threads(&r->backend, thread_count(r));
     pthread_t threads[THREADS_MAX];
     enum trajd_status status;
     sigset_t all, before;
@@ -392,7 +447,6 @@ static enum trajd_status write_rows(struct rewriting *r)
         r->left[e] = rewrite_piece_count(&r->plan, r->groups, r->group_count, e);
     r->cursor = (struct rewrite_cursor){.plan = &r->plan, .group_count = r->group_count, .groups = r->groups, .done = r->done};
     r->began_rows = true;
-    count = count > THREADS_MAX ? THREADS_MAX : count;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     pthread_mutex_lock(&r->lock);
@@ -518,6 +572,9 @@ static void fill_report(struct rewriting *r)
     report->bytes_read = r->counts.bytes_read;
     report->bytes_written = r->counts.bytes_written;
     report->episodes_written = r->finished_count;
+    report->pieces = r->backend.pieces;
+    report->pieces_here = r->backend.pieces_here;
+    report->fell_back = r->backend.has_failed;
     for (uint32_t s = 0; s < report->stream_count && r->nan_steps; s++)
         ((struct trajd_rewrite_stream *)report->streams)[s].nan_steps = r->nan_steps[s];
 }
@@ -548,6 +605,7 @@ static void clean_up(struct rewriting *r, enum trajd_status status)
     free(r->nan_steps);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->changed);
+    rewrite_backend_clear(&r->backend);
     rewrite_plan_clear(&r->plan);
 }
 
@@ -577,6 +635,8 @@ static void report_plan(struct rewriting *r)
     report->duration_ns = r->plan.duration_ns;
     report->episode_count = r->plan.episode_count;
     report->byte_count = r->plan.byte_count;
+    report->backend = r->backend.kind;
+    snprintf(report->backend_text, sizeof report->backend_text, "%s", r->backend.text);
     if (r->options->on_plan)
         r->options->on_plan(r->options->context, report);
     tell(r, TRAJD_REWRITE_PLANNED);
@@ -617,6 +677,9 @@ enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options
     status = rewrite_plan_make(options, &r.plan, r.error);
     if (!status && (!options->dry_run || options->output))
         status = check_output(&r);
+    r.digest = r.plan.digest;
+    if (!status)
+        status = rewrite_backend_choose(&r.plan, thread_count(&r), &r.backend, r.error);
     if (!status) {
         report_plan(&r);
         if (!options->dry_run)

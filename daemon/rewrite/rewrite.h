@@ -4,7 +4,7 @@
  *   options x indexes -> plan: which datasets, episodes, grids          rewrite_plan.c
  *   an episode with holes -> the parts between them                     rewrite_cut.c
  *   plan -> skeleton: groups, attributes, datasets with room for rows   rewrite_skeleton.c asks trajd-indexer (writer_*.c), the only libhdf5
- *   plan -> rows: read, resample, write, on all threads                 rewrite_rows.c, in pieces of a few MiB
+ *   plan -> rows: read, resample, write, on all threads                 rewrite_rows.c, in pieces of a few MiB; rewrite_backend.c, by whom
  *   finished episodes -> journal, so that a killed run can go on        rewrite_journal.c
  *
  * The output is OUT.partial until the last row is on the disk, without the signature that makes it an HDF5 file; then it is renamed.
@@ -28,6 +28,16 @@ enum trajd_rewrite_compress {
     TRAJD_REWRITE_NONE = 1,
     TRAJD_REWRITE_DEFLATE = 2, /* every dataset */
 };
+
+/* Who does the arithmetic. A GPU's results are within its kernels' error of the CPU's (float32 streams are blended in float32 there). */
+enum trajd_rewrite_backend {
+    TRAJD_REWRITE_CPU = 0,
+    TRAJD_REWRITE_AUTO = 1,   /* the fastest at hand, by a rule: the GPU of the daemon that `endpoint` names, one of this process, the CPU */
+    TRAJD_REWRITE_CUDA = 2,   /* the first GPU that this process can use */
+    TRAJD_REWRITE_DAEMON = 3, /* a running daemon, on its GPU if it has one */
+};
+
+#define TRAJD_REWRITE_ENDPOINT_DEFAULT "/run/trajd/main"
 
 /* What the caller wants of streams beside what the layout says. Later rules win. */
 struct trajd_rewrite_rule {
@@ -70,6 +80,10 @@ struct trajd_rewrite_report {
     uint64_t rows_read, rows_written; /* rows of datasets */
     uint64_t bytes_read, bytes_written;
     uint64_t steps; /* over all episodes */
+    enum trajd_rewrite_backend backend; /* as chosen */
+    char backend_text[256];             /* for people: "the CPU", a GPU's name, which daemon */
+    uint64_t pieces, pieces_here;       /* done; those done on the CPU because they were too large for the backend */
+    bool fell_back;                     /* the backend failed, and the CPU went on */
     uint64_t duration_ns; /* of all grids */
 };
 
@@ -89,6 +103,8 @@ struct trajd_rewrite_options {
     enum trajd_rewrite_compress compress;
     uint32_t compress_level; /* of deflate, 1..12; 0: 4 */
     uint32_t thread_count;   /* 0: one per processor */
+    enum trajd_rewrite_backend backend;
+    const char *endpoint; /* a daemon's directory; NULL: none is named, and TRAJD_REWRITE_DAEMON takes the default one */
     bool dry_run, force, resume;
     const bool *cancel; /* NULL, or set (atomically) from elsewhere: the run ends soon with TRAJD_ERR_CLOSED and keeps the partial file */
 
@@ -102,11 +118,15 @@ struct trajd_rewrite_options {
 /* TRAJD_ERR_ARGUMENT: output is an input, exists without force, unknown stream, kind that does not fit, rate beyond sense. NOT_FOUND: no
  * directory, no such filter. DATA: no episode is left, or rows cannot be read (the partial file is kept for resume), or an
  * input changed while it was read. IO: the disk is
- * full (the partial file is removed), storage failed (kept). BUSY: another run is at the same output. CLOSED: cancelled.
+ * full (the partial file is removed), storage failed (kept). BUSY: another run is at the same output. CLOSED: cancelled, or the
+ * daemon that was to do it has ended (kept). NOT_FOUND, UNSUPPORTED, DEVICE: the backend is not at hand, or has failed.
  * *report is filled as far as it came; its streams are freed by trajd_rewrite_report_clear. Blocks. */
 enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options, struct trajd_rewrite_report *report,
                                      struct trajd_error *error);
 void trajd_rewrite_report_clear(struct trajd_rewrite_report *report);
+
+/* "cpu", "auto", "cuda", "daemon". */
+const char *trajd_rewrite_backend_name(enum trajd_rewrite_backend backend);
 
 /* "linear", "previous", "nearest", "slerp", "slerp_xyzw", "slerp_wxyz", "angle", "mean"; TRAJD_REWRITE_NO_KIND and an error that lists
  * them for another word. "slerp" is in the layout's order where it has one, else xyzw. */

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "daemon/rewrite/rewrite_compress.h"
-#include "kernels/plan.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -41,9 +40,11 @@ struct rewrite_worker {
     struct rewrite_counts *counts;
     struct trajd_array_reader *reader;
     struct rewrite_compressor *compressor;
+    struct rewrite_engine *engine;
     int source_fd;
     uint32_t source, file; /* what source_fd is of */
     struct buffer source_rows, output_rows, offsets, stamps, masks, raw;
+    size_t source_used, output_used, masks_used;
     struct part *parts;
     struct trajd_bracket *brackets;
     struct trajd_stream *streams;
@@ -64,7 +65,8 @@ static uint32_t lane_count(const struct rewrite_plan *plan)
 }
 
 enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan, const struct rewrite_group *groups, int output_fd,
-                                        struct rewrite_spool *spool, uint64_t *nan_steps, struct rewrite_counts *counts,
+                                        struct rewrite_spool *spool, struct rewrite_backend *backend, uint64_t *nan_steps,
+                                        struct rewrite_counts *counts,
                                         struct rewrite_worker **out, struct trajd_error *error)
 {
     struct rewrite_worker *worker = calloc(1, sizeof *worker);
@@ -88,6 +90,8 @@ enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan, const s
     worker->stream_lanes = calloc(lanes, sizeof *worker->stream_lanes);
     worker->bases = calloc(lanes, sizeof *worker->bases);
     status = trajd_array_reader_create(&worker->reader, error);
+    if (!status)
+        status = rewrite_engine_create(backend, &worker->engine, error);
     if (!status && spool)
         status = rewrite_compressor_create(spool->level, &worker->compressor, error);
     if (!status && (!worker->parts || !worker->brackets || !worker->row_counts || !worker->streams || !worker->stream_lanes || !worker->bases))
@@ -106,6 +110,7 @@ void rewrite_worker_destroy(struct rewrite_worker **out)
         close(worker->source_fd);
     trajd_array_reader_destroy(&worker->reader);
     rewrite_compressor_destroy(&worker->compressor);
+    rewrite_engine_destroy(&worker->engine);
     free(worker->source_rows.bytes);
     free(worker->output_rows.bytes);
     free(worker->offsets.bytes);
@@ -258,6 +263,7 @@ static enum trajd_status read_parts(struct rewrite_worker *worker, const struct 
         __atomic_fetch_add(&worker->counts->rows_read, rows, __ATOMIC_RELAXED);
         __atomic_fetch_add(&worker->counts->bytes_read, rows * part->dataset->source_bytes, __ATOMIC_RELAXED);
     }
+    worker->source_used = at;
     return status;
 }
 
@@ -326,20 +332,6 @@ static void count_nan(struct rewrite_worker *worker, uint32_t stream_count, uint
     }
 }
 
-static enum trajd_status run_request(const struct trajd_resample_request *request, struct trajd_error *error)
-{
-    const struct trajd_device_facts facts = {.cpu_threads = 1};
-    struct trajd_plan *plan = NULL;
-    enum trajd_status status = trajd_resample_check(request, error);
-
-    if (!status)
-        status = trajd_plan_create(request, &facts, NULL, &plan, error);
-    if (!status)
-        status = trajd_plan_run(plan, request, NULL, error);
-    trajd_plan_destroy(&plan);
-    return status;
-}
-
 /* One window: the piece. Each part sees its own rows of the one clock. */
 static enum trajd_status resample(struct rewrite_worker *worker, const struct rewrite_piece *piece, uint32_t count, struct trajd_error *error)
 {
@@ -349,6 +341,8 @@ static enum trajd_status resample(struct rewrite_worker *worker, const struct re
     const struct trajd_clock clock = {.stamps_ns = (const int64_t *)worker->stamps.bytes};
     struct trajd_resample_request request = {.window_count = 1, .clock_count = 1, .grid_count = 1, .clocks = &clock, .grids = &grid,
                                              .brackets = worker->brackets, .streams = worker->streams};
+    const struct trajd_block_memory memory = {worker->source_rows.bytes, worker->output_rows.bytes, worker->masks.bytes, worker->source_used,
+                                              worker->output_used,       worker->masks_used};
     enum trajd_status status;
 
     for (uint32_t p = 0; p < count; p++) {
@@ -370,7 +364,7 @@ static enum trajd_status resample(struct rewrite_worker *worker, const struct re
     }
     if (!request.stream_count)
         return TRAJD_OK;
-    status = run_request(&request, error);
+    status = rewrite_engine_run(worker->engine, &request, &memory, error);
     if (!status)
         count_nan(worker, request.stream_count, steps);
     return status;
@@ -453,6 +447,8 @@ static enum trajd_status place_output(struct rewrite_worker *worker, uint32_t co
         at = align(at + steps * worker->parts[p].dataset->row_bytes);
         lanes += worker->parts[p].dataset->lane_count;
     }
+    worker->output_used = at;
+    worker->masks_used = lanes * steps;
     if (make_room(&worker->masks, lanes * steps + 1, error))
         return TRAJD_ERR_MEMORY;
     return make_room(&worker->output_rows, at + 1, error);

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include "daemon/rewrite/rewrite_backend.h"
 #include "daemon/rewrite/rewrite_plan.h"
 #include "daemon/rewrite/rewrite_skeleton.h"
 
@@ -47,9 +48,10 @@ struct rewrite_counts {
 
 struct rewrite_worker;
 
-/* One a thread. `spool` may be NULL where nothing is compressed. nan_steps[stream_count] and *counts are added to atomically. */
+/* One a thread. `spool` may be NULL where nothing is compressed, `backend` for the CPU. nan_steps[stream_count] and *counts are added to atomically. */
 enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan, const struct rewrite_group *groups, int output_fd,
-                                        struct rewrite_spool *spool, uint64_t *nan_steps, struct rewrite_counts *counts,
+                                        struct rewrite_spool *spool, struct rewrite_backend *backend, uint64_t *nan_steps,
+                                        struct rewrite_counts *counts,
                                         struct rewrite_worker **worker, struct trajd_error *error);
 void rewrite_worker_destroy(struct rewrite_worker **worker);
 enum trajd_status rewrite_worker_run(struct rewrite_worker *worker, const struct rewrite_piece *piece, struct trajd_error *error);

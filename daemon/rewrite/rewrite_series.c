@@ -138,7 +138,7 @@ static enum trajd_status run_pieces(struct making *m, int fd)
     enum trajd_status status = rewrite_groups_make(&m->plan, &groups, &group_count, m->error);
 
     if (!status)
-        status = rewrite_worker_create(&m->plan, groups, fd, NULL, nan ? nan : nan_steps, &counts, &worker, m->error);
+        status = rewrite_worker_create(&m->plan, groups, fd, NULL, NULL, nan ? nan : nan_steps, &counts, &worker, m->error);
     for (uint32_t g = 0; g < group_count && !status && nan; g++)
         for (uint32_t i = 0; i < groups[g].dataset_count; i++)
             if (&m->plan.datasets[groups[g].datasets[i]] == m->dataset && m->series->step_count && !status)

@@ -604,7 +604,8 @@ static char *provenance(const struct rewrite_plan *plan)
         return NULL;
     fprintf(out, "{\"by\": \"trajd %s\", \"layout\": ", TRAJD_VERSION);
     trajd_json_text(out, options->indexes[0]->layout->name);
-    fprintf(out, ", \"rate\": \"%" PRId64 "/%" PRId64 "\", \"sources\": [", options->rate.num, options->rate.den);
+    fprintf(out, ", \"rate\": \"%" PRId64 "/%" PRId64 "\"%s, \"sources\": [", options->rate.num, options->rate.den,
+            plan->is_on_gpu ? ", \"arithmetic\": \"gpu\"" : "");
     for (uint32_t k = 0; k < options->index_count; k++)
         for (uint32_t f = 0; f < options->indexes[k]->file_count && files < 1000; f++, files++) {
             fprintf(out, files ? ", " : "");

@@ -1,0 +1,419 @@
+"""trajctl resample --backend: the same file whoever does the arithmetic; daemons that end in the middle; clients that lie. GPUs are tests/fake's."""
+import array
+import concurrent.futures
+import fcntl
+import json
+import os
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import time
+
+import h5py
+import msgpack
+import numpy as np
+import pytest
+
+from conftest import BUILD, PROGRAM, Daemon, wait_for
+from test_resample_cli import TRAJCTL, cut, fast_path, long_file, resample  # noqa: F401 (two are fixtures)
+
+FAKE_DAEMON = PROGRAM.with_name("trajd_fake_gpu")
+FAKE_TRAJCTL = BUILD / "clients" / "cli" / "trajctl_fake_gpu"
+GPU = "a GPU that is not there"
+CONFIG = """
+    {gpu}
+    datasets: {{demo: {{path: {data}, layout: demo}}}}
+    feeds:
+      all: {{dataset: demo, global_batch: 8, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0}}}}}}
+"""
+
+
+class GpuDaemon(Daemon):
+    fake = ""
+
+    def environment(self):
+        return {**super().environment(), "FAKE_GPU": self.fake}
+
+
+@pytest.fixture
+def make(tmp_path, demo_file):
+    daemons = []
+
+    def start(gpu=False, fake="", fall_back=False):
+        settings = f"gpu: {{devices: all, rows: 16MiB, rings: 16MiB, fall_back: {str(fall_back).lower()}}}" if gpu else ""
+        daemon = GpuDaemon(tmp_path / f"daemon{len(daemons)}", CONFIG.format(gpu=settings, data=demo_file),
+                           program=FAKE_DAEMON if gpu else PROGRAM)
+        daemon.fake = fake
+        daemons.append(daemon)
+        return daemon.start()
+
+    yield start
+    for daemon in daemons:
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+def last(done):
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def planned(done):
+    return next(event for event in map(json.loads, done.stdout.splitlines()) if event["event"] == "plan")
+
+
+def by_fake(*arguments, fake="", check=True):
+    done = subprocess.run([FAKE_TRAJCTL, "resample", *map(str, arguments)], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "FAKE_GPU": fake})
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def same_values(a, b, arithmetic=None):
+    """All datasets to the byte, and what the second says of its arithmetic."""
+    with h5py.File(a) as whole, h5py.File(b) as made:
+        names = []
+        whole.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        assert names and all(np.array_equal(whole[name], made[name]) for name in names)
+        assert json.loads(made.attrs["trajd_resample"]).get("arithmetic") == arithmetic
+
+
+# ---- whoever does it ----
+
+@pytest.mark.parametrize("compress", ["none", "gzip:1"])
+def test_the_same_bytes(tmp_path, make, demo_file, compress):
+    """The stand-in GPU computes as the CPU does, so that all that is handed to and fro shows."""
+    common = [demo_file, "--rate", 70, "--layout", "demo", "--window", "40ms", "--kind", "joint_pos=mean", "--compress", compress, "--json"]
+    whole = tmp_path / "cpu.hdf5"
+    done = resample(*common, "-o", whole, "--backend", "cpu")
+    assert (planned(done)["backend"], planned(done)["by"], last(done)["backend"]) == ("cpu", "the CPU", "cpu")
+    for gpu in (False, True):
+        daemon, out = make(gpu=gpu), tmp_path / f"daemon{gpu}.hdf5"
+        done = resample(*common, "-o", out, "--backend", "daemon", "--endpoint", daemon.endpoint)
+        assert planned(done)["by"] == f"the daemon at {daemon.endpoint}, on its {GPU if gpu else 'CPU'}"
+        assert last(done)["backend"] == "daemon" and last(done)["pieces"] > 20 and last(done)["pieces_here"] == 0 and not last(done)["fell_back"]
+        same_values(whole, out, "gpu" if gpu else None)
+        assert gpu or out.read_bytes() == whole.read_bytes()
+        status = subprocess.run([TRAJCTL, "status", "--endpoint", daemon.endpoint, "--json"], capture_output=True, text=True, check=True)
+        assert json.loads(status.stdout)["resampling"]["pieces"] == last(done)["pieces"]
+    done = by_fake(*common, "-o", tmp_path / "cuda.hdf5", "--backend", "cuda")
+    assert (planned(done)["backend"], planned(done)["by"]) == ("cuda", GPU)
+    same_values(whole, tmp_path / "cuda.hdf5", "gpu")
+
+
+def test_what_is_not_at_hand(tmp_path, demo_file):
+    common = [demo_file, "-o", tmp_path / "out.hdf5", "--rate", 20, "--layout", "demo"]
+    for arguments, words in [(["--backend", "daemon", "--endpoint", tmp_path], ["no daemon that resamples", "resample.sock"]),
+                             (["--backend", "daemon", "--endpoint", "tcp://host:7878"], ["of this machine alone", "--backend cpu"]),
+                             (["--backend", "daemon", "--endpoint", "x" * 250], ["at most"]),
+                             (["--backend", "gpu"], ["auto, cpu, cuda or daemon"])]:
+        done = resample(*common, *arguments, check=False)
+        assert done.returncode and all(word in done.stderr for word in words), done.stderr
+    done = by_fake(*common, "--backend", "cuda", fake="none", check=False)
+    assert done.returncode == 1 and "no GPU that this process can use" in done.stderr and "--backend daemon" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def quaternions(fast_path):  # noqa: F811
+    """Much arithmetic, few bytes: where a GPU pays by the rule."""
+    path = fast_path / "quaternions.hdf5"
+    with h5py.File(path, "w") as file:
+        rows = np.random.default_rng(1).normal(size=(4000, 4)).astype(np.float32)
+        file["data/demo_0/obs/robot0_eef_quat"] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        file["data/demo_0/actions"] = rows[:, :1]
+    return path
+
+
+def test_the_rule(fast_path, make, demo_file, quaternions):  # noqa: F811
+    """A small file stays on the CPU, whatever there is; a long one goes to a daemon's GPU, and to no daemon that has none."""
+    with_gpu, without = make(gpu=True), make()
+    small = ["--dry-run", demo_file, "--rate", 20, "--layout", "demo", "--json"]
+    assert planned(resample(*small, "--endpoint", with_gpu.endpoint))["backend"] == "cpu"
+    assert planned(by_fake(*small))["backend"] == "cpu"
+    large = ["--dry-run", quaternions, "--rate", 100000, "--streams", "obs/robot0_eef_quat", "--threads", 1, "--json"]
+    assert planned(resample(*large, "--endpoint", with_gpu.endpoint))["backend"] == "daemon"
+    assert planned(resample(*large, "--endpoint", without.endpoint))["backend"] == "cpu"
+    assert planned(by_fake(*large, "--endpoint", without.endpoint))["backend"] == "cuda"
+    assert planned(by_fake(*large, "--backend", "cpu"))["backend"] == "cpu"
+    assert planned(resample(*large))["backend"] == "cpu"
+
+
+# ---- ends in the middle ----
+
+SLOW = {"gpu": True, "fake": "slow=300000"}  # a launch: so that there is a middle
+
+def caught(process, out, out_bytes=1):
+    """Until some rows are there: then the backend is at work."""
+    partial = f"{out}.partial"
+    wait_for(lambda: process.poll() is not None or (os.path.exists(partial) and os.stat(partial).st_size > out_bytes and
+                                                    os.path.exists(f"{partial}.journal") and os.stat(f"{partial}.journal").st_size > 0), 60, "rows")
+
+
+def killed_in_the_middle(make, out, *arguments, **daemon):
+    """A run whose daemon is killed while it works; its end."""
+    for _ in range(10):
+        one = make(**daemon)
+        process = subprocess.Popen([TRAJCTL, "resample", *map(str, arguments), "-o", out, "--endpoint", one.endpoint, "--json"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        caught(process, out)
+        one.kill()
+        text, errors = process.communicate(timeout=60)
+        if "has ended" in errors + text:
+            return process.returncode, text, errors
+        out.unlink(missing_ok=True)  # too late: it was finished
+    raise AssertionError("no daemon was ever caught in the middle")
+
+
+def test_a_daemon_that_was_asked_for_is_killed(fast_path, make, long_file):  # noqa: F811
+    whole, out = fast_path / "whole.hdf5", fast_path / "out.hdf5"
+    resample(long_file, "-o", whole, "--rate", 25)
+    status, text, errors = killed_in_the_middle(make, out, long_file, "--rate", 25, "--backend", "daemon", **SLOW)
+    assert status == 1 and "--resume goes on" in text and not out.exists() and not h5py.is_hdf5(f"{out}.partial")
+    done = resample(long_file, "-o", out, "--rate", 25, "--resume", "--backend", "cpu", "--json")
+    assert "begun" not in done.stdout  # on a GPU, by which it stays marked: what is there counts
+    same_values(whole, out, "gpu")
+
+
+def test_a_daemon_that_was_chosen_is_killed(fast_path, make, quaternions):  # noqa: F811
+    """Nobody asked for it: the CPU goes on, and it is said."""
+    whole, out = fast_path / "whole.hdf5", fast_path / "out.hdf5"
+    common = [quaternions, "--rate", 12000, "--streams", "obs/robot0_eef_quat", "--threads", 1]
+    resample(*common, "-o", whole, "--backend", "cpu")
+    status, text, _ = killed_in_the_middle(make, out, *common, **SLOW)
+    assert status == 0 and "has ended: the CPU goes on" in text and json.loads(text.splitlines()[-1])["fell_back"]
+    same_values(whole, out, "gpu")
+
+
+def test_a_gpu_that_fails(tmp_path, make, demo_file):
+    """This process's own: an error, and the run can be resumed without it. A daemon's: its CPU goes on, the file is the same."""
+    out, whole = tmp_path / "out.hdf5", tmp_path / "whole.hdf5"
+    common = [demo_file, "--rate", 50, "--layout", "demo"]
+    resample(*common, "-o", whole)
+    done = by_fake(*common, "-o", out, "--backend", "cuda", fake="lost=5", check=False)
+    assert done.returncode == 1 and "unspecified launch failure" in done.stderr and not out.exists()
+    done = by_fake(*common, "-o", out, "--backend", "cuda", fake="oom", check=False)
+    assert done.returncode == 1 and "out of memory" in done.stderr
+    resample(*common, "-o", out, "--resume")
+    same_values(whole, out, "gpu")
+    for fake in ("lost=5", "oom"):
+        daemon = make(gpu=True, fake=fake, fall_back=True)
+        done = resample(*common, "-o", out, "--force", "--backend", "daemon", "--endpoint", daemon.endpoint, "--json")
+        same_values(whole, out, "gpu")
+        assert last(done)["pieces_here"] == 0
+        assert "RESAMPLE goes to the CPU" in daemon.text() and daemon.process.poll() is None
+
+
+def test_what_the_cpu_began_is_no_gpus(fast_path, long_file):  # noqa: F811
+    """A file that does not say so has no values of a GPU: other ones go on with it."""
+    whole, out = fast_path / "whole.hdf5", fast_path / "out.hdf5"
+    resample(long_file, "-o", whole, "--rate", 25)
+    cut(out, signal.SIGKILL, long_file, "--rate", 25)
+    done = by_fake(long_file, "-o", out, "--rate", 25, "--resume", "--backend", "cuda", check=False)
+    assert done.returncode == 1 and "begun on the CPU: --backend cpu goes on" in done.stderr
+    done = by_fake(long_file, "-o", out, "--rate", 25, "--resume", "--json")
+    assert last(done)["episodes_resumed"] > 0 and out.read_bytes() == whole.read_bytes()
+
+
+def test_interrupted(fast_path, make, long_file):  # noqa: F811
+    """Ctrl-C while a daemon that is stopped owes an answer."""
+    daemon, out = make(**SLOW), fast_path / "out.hdf5"
+    process = subprocess.Popen([TRAJCTL, "resample", long_file, "-o", out, "--rate", "25", "--backend", "daemon", "--endpoint", daemon.endpoint],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    caught(process, out)
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=60)[1]
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    assert process.returncode == 0 or "interrupted" in errors  # 0: it had all its answers
+
+
+# ---- the socket ----
+
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+RESAMPLE, RESAMPLED, ERROR = 9, 74, 72
+
+
+def align(bytes_):
+    return bytes_ + bytes(-len(bytes_) % 64)
+
+
+def block(rows=8, steps=5, answer=None):
+    """One f32 stream of one feature, linear, as kernels/block.h has it."""
+    stamps = range(0, 10 * rows, 10)
+    stream = struct.pack("<8I5Q3q2d", 0, 0, 3, 3, 1, 0, 0, 0, 4, 0, 4, 0, 0, -1, -1, 0, 1.0, float("nan"))
+    parts = [struct.pack("<5Q4I", int.from_bytes(b"TRBLOCK1", "little"), rows, 4 * rows, 4 * steps, steps, steps, 1, 1, 0), stream,
+             struct.pack("<3q", 0, rows, 0), struct.pack(f"<{steps}q", *(7 * t for t in range(steps))), struct.pack(f"<{rows}q", *stamps),
+             np.arange(rows, dtype="<f4").tobytes()]
+    return b"".join(map(align, parts)) + (bytes(64 * (-(-4 * steps // 64)) + 64) if answer is None else answer)
+
+
+ASKED = block(answer=b"")
+EXPECTED = np.arange(5, dtype=np.float32) * np.float32(0.7)
+
+
+def memory(content, seals=SEALS, allocate=True):
+    fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, len(content))
+    if allocate:
+        os.posix_fallocate(fd, 0, len(content))
+        os.pwrite(fd, content, 0)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+class Client:
+    def __init__(self, daemon):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(30)
+        self.socket.connect(str(daemon.endpoint / "resample.sock"))
+        self.request = 0
+
+    def say(self, body, fds=(), op=RESAMPLE):
+        frame = b"TRJD" + bytes([1, op, 0, 0]) + msgpack.packb(body)
+        self.socket.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
+
+    def hear(self):
+        """Op and body; None at the end of the connection."""
+        frame = self.socket.recv(4096)
+        return (frame[5], msgpack.unpackb(frame[8:])) if frame else None
+
+    def ask(self, fd, size):
+        self.request += 1
+        self.say({"request": self.request, "size": size}, [fd])
+        op, body = self.hear()
+        assert body["request"] == self.request
+        return op, body
+
+    def works(self):
+        fd = memory(block())
+        op, body = self.ask(fd, len(block()))
+        assert op == RESAMPLED and "device" not in body
+        assert np.allclose(np.frombuffer(os.pread(fd, 20, len(ASKED)), np.float32), EXPECTED)
+        assert os.pread(fd, 44, len(ASKED) + 20) == bytes(44)  # what lies between answers is nobody's
+        os.close(fd)
+
+    def refused(self, fd, size, word, status="argument"):
+        op, body = self.ask(fd, size)
+        os.close(fd)
+        assert op == ERROR and body["status"] == status and word in body["message"], body
+
+
+def open_files(daemon):
+    return len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+
+
+def test_clients_that_lie(make, tmp_path):
+    daemon = make()
+    mode = stat.S_IMODE(os.stat(daemon.endpoint / "resample.sock").st_mode)
+    assert mode == 0o700
+    client = Client(daemon)
+    client.works()
+    before = open_files(daemon)
+    good, size = block(), len(block())
+    for seals in (0, fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW):
+        client.refused(memory(good, seals), size, "sealed")
+    client.refused(memory(good, SEALS | fcntl.F_SEAL_WRITE), size, "cannot be written to")
+    client.refused(memory(good, allocate=False), size, "holes")
+    client.refused(memory(bytes(1 << 20)), 1 << 20, "no head")
+    client.refused(memory(good), size + 4096, "in a file of")
+    for lie in (1, size - 64, size - 1):
+        client.refused(memory(good), lie, "block")
+    for lie in (1 << 40, 1 << 63, (1 << 64) - 1):
+        client.refused(memory(good), lie, "at most")
+    plain = tmp_path / "plain"
+    plain.write_bytes(good)
+    client.refused(os.open(plain, os.O_RDWR), size, "sealed")
+    client.refused(os.open("/dev/zero", os.O_RDWR), size, "sealed")
+    client.refused(os.pipe()[0], size, "sealed")
+    readonly = memory(good)
+    client.refused(os.open(f"/proc/self/fd/{readonly}", os.O_RDONLY), size, "cannot be written to")
+    for at in range(0, 256, 8):  # every word of head and stream
+        for word in (0, 1 << 31, 1 << 62, (1 << 64) - 1):
+            fd = memory(good[:at] + struct.pack("<Q", word) + good[at + 8:])
+            client.ask(fd, size)
+            os.close(fd)
+    # the file may change while it is read: what is checked is a copy
+    fd = memory(good)
+    os.pwrite(fd, bytes(64), 0)
+    client.refused(fd, size, "no head")
+    client.say({"request": 5, "size": size})
+    assert client.hear()[1]["message"].startswith("RESAMPLE: no descriptor")
+    two = [memory(good), memory(good)]
+    client.say({"request": 6, "size": size}, two)
+    assert "more than one" in client.hear()[1]["message"]
+    client.say({"request": 7, "size": size}, two * 20)
+    assert client.hear()[0] == ERROR
+    client.say({"request": 8}, op=6)
+    assert "RESAMPLE alone" in client.hear()[1]["message"]
+    client.say({"request": "eight"})
+    assert client.hear()[1]["status"] == "protocol"
+    client.say({"request": 9})  # only who would do it
+    assert client.hear() == (RESAMPLED, {"request": 9})
+    client.works()
+    client.socket.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert client.hear() is None  # no peer of ours
+    other = Client(daemon)
+    other.socket.send(bytes(5000))
+    assert other.hear() is None
+    Client(daemon).works()
+    wait_for(lambda: open_files(daemon) <= before, what="all descriptors closed again")
+
+
+def test_a_client_that_is_killed_and_many_that_are_not(make, demo_file, tmp_path):
+    """Others get their pieces, a feed its batches; who sends without listening harms itself alone."""
+    daemon = make()
+    reader = daemon.client()
+    reader.open("all")
+    deaf = [Client(daemon) for _ in range(3)]
+    fd = memory(block())
+    for client in deaf:
+        client.socket.setblocking(False)
+        try:
+            for request in range(1, 2000):
+                client.say({"request": request, "size": len(block())}, [fd])
+        except OSError:
+            pass  # its queue is full, or it has been hung up on
+    killed = subprocess.Popen([sys.executable, "-c", f"""
+import sys; sys.path[:0] = {sys.path!r}
+from test_resample_backends import *
+class D: endpoint = __import__("pathlib").Path({str(daemon.endpoint)!r})
+client = Client(D); fd = memory(block())
+print("ready", flush=True)
+while True: client.ask(fd, len(block()))
+"""], stdout=subprocess.PIPE, cwd=os.path.dirname(__file__))
+    assert killed.stdout.readline() == b"ready\n"
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        work = [pool.submit(lambda: [Client(daemon).works() for _ in range(20)]) for _ in range(8)]
+        for _ in range(5):
+            reader.next().release()
+        killed.kill()
+        killed.wait()
+        for one in work:
+            one.result(60)
+    reader.close()
+    for client in deaf:
+        client.socket.close()
+    resample(demo_file, "-o", tmp_path / "out.hdf5", "--rate", 20, "--layout", "demo", "--backend", "daemon", "--endpoint", daemon.endpoint)
+
+
+def test_connections_are_counted(make):
+    daemon = make()
+    clients = [Client(daemon) for _ in range(64)]
+    clients[-1].works()
+    one_more = Client(daemon)
+    assert one_more.hear() is None
+    clients[0].socket.close()
+    end = time.monotonic() + 20
+    while True:  # until its place is free
+        again = Client(daemon)
+        try:
+            again.works()
+            break
+        except (OSError, TypeError):
+            assert time.monotonic() < end
+
