@@ -113,7 +113,8 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
         const char *name;
     } threads[] = {{&pipeline->opening, "the opener"},
                    {trajd_asker_watch(pipeline->asker), "the asker"},
-                   {trajd_statistician_watch(pipeline->statistician), "the thread of statistics"}};
+                   {trajd_statistician_watch(pipeline->statistician), "the thread of statistics"},
+                   {trajd_resampler_watch(pipeline->resampler), "the resampler"}};
     bool alive = true;
     const bool gpu_is_lost = __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED); /* a flag on its own */
 

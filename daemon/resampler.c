@@ -22,7 +22,7 @@
 #define LISTENER UINT32_MAX /* in epoll's data, where connections have their index */
 #define STOP (UINT32_MAX - 1)
 
-enum { NICENESS = 10, EVENTS = 16, FRAME_ROOM = 2048, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, BLOCK_UNIT = 512 };
+enum { NICENESS = 10, EVENTS = 16, TURN_MS = 1000, FRAME_ROOM = 2048, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, BLOCK_UNIT = 512 };
 
 struct trajd_resampler {
     struct trajd_resampler_options options;
@@ -32,6 +32,7 @@ struct trajd_resampler {
     int connections[TRAJD_RESAMPLER_MAX_CLIENTS]; /* -1: free */
     pthread_t thread;
     bool is_running;
+    struct trajd_watch watch; /* of the thread */
     struct trajd_runner *on_cpu, *on_gpu; /* made when they are needed */
     struct trajd_device *device;          /* of on_gpu */
     struct trajd_resampler_stats stats;   /* its members atomic: counters, nothing is ordered by them */
@@ -128,7 +129,9 @@ static enum trajd_status run_block(struct trajd_resampler *resampler, int fd, ui
     gpu = find_gpu(resampler);
     *device = gpu ? resampler->device : NULL;
     if (gpu) {
+        trajd_watch_wait(); /* a driver */
         status = run_by(gpu, fd, size_bytes, error);
+        trajd_watch_resume();
         if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_DEVICE)
             return status;
         LOG(resampler->options.log, WARNING, "RESAMPLE goes to the CPU: %s", error->message);
@@ -318,8 +321,9 @@ static void close_connection(struct trajd_resampler *resampler, uint32_t index)
 static bool turn(struct trajd_resampler *resampler)
 {
     struct epoll_event events[EVENTS];
-    const int ready = epoll_wait(resampler->epoll, events, EVENTS, -1);
+    const int ready = epoll_wait(resampler->epoll, events, EVENTS, TURN_MS);
 
+    trajd_watch_turn();
     for (int i = 0; i < ready; i++) {
         const uint32_t index = events[i].data.u32;
         if (index == STOP || eventfd_read(resampler->stop, &(eventfd_t){0}) == 0)
@@ -336,6 +340,7 @@ static void *run_resampler(void *context)
 {
     struct trajd_resampler *resampler = context;
 
+    trajd_watch_begin(&resampler->watch);
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS); /* of this thread, on Linux; where it is refused, all are alike */
     while (turn(resampler))
         ;
@@ -446,4 +451,9 @@ void trajd_resampler_get_stats(const struct trajd_resampler *resampler, struct t
     stats->pieces = __atomic_load_n(&resampler->stats.pieces, __ATOMIC_RELAXED);
     stats->bytes = __atomic_load_n(&resampler->stats.bytes, __ATOMIC_RELAXED);
     stats->refused = __atomic_load_n(&resampler->stats.refused, __ATOMIC_RELAXED);
+}
+
+const struct trajd_watch *trajd_resampler_watch(const struct trajd_resampler *resampler)
+{
+    return &resampler->watch;
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "daemon/base/log.h"
+#include "daemon/base/watch.h"
 #include "kernels/device.h"
 
 #define TRAJD_RESAMPLER_SOCKET "resample.sock"
@@ -39,5 +40,6 @@ enum trajd_status trajd_resampler_create(const struct trajd_resampler_options *o
 void trajd_resampler_destroy(struct trajd_resampler **resampler);
 /* Any thread. */
 void trajd_resampler_get_stats(const struct trajd_resampler *resampler, struct trajd_resampler_stats *stats);
+const struct trajd_watch *trajd_resampler_watch(const struct trajd_resampler *resampler);
 
 #endif
