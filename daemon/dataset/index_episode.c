@@ -329,7 +329,8 @@ static void set_origin(struct hearing *h, struct trajd_episode *episode)
     episode->origin_ns = origin;
 }
 
-/* Shape and dtype are those of the first kept episode that has the stream. */
+/* Shape and dtype are those of the first kept episode that has the stream; and where it is columns of a dataset, that one's row: rows
+ * lie as far apart in memory in all episodes. */
 static void compare_streams(struct hearing *h)
 {
     for (uint32_t i = 0; i < h->judge->plan_count && !h->verdict; i++) {
@@ -345,15 +346,22 @@ static void compare_streams(struct hearing *h)
                     "%s: its rows have another shape than in earlier episodes (%" PRIu64
                     " elements, not %" PRIu64 ")",
                     known->name, found->feature_count, known->feature_count);
+        else if (trajd_array_row_elements(&h->arrays[plan->dataset_index]) != plan->row_elements)
+            condemn(h, "%s: has %" PRIu64 " columns, in earlier episodes %" PRIu64 " (the columns of %s are some of them)",
+                    h->judge->paths[plan->dataset_index], trajd_array_row_elements(&h->arrays[plan->dataset_index]), plan->row_elements,
+                    known->name);
     }
 }
 
-static void establish_streams(struct trajd_judge *judge)
+static void establish_streams(struct hearing *h)
 {
+    struct trajd_judge *judge = h->judge;
+
     for (uint32_t i = 0; i < judge->plan_count; i++) {
         if (!judge->found[i].feature_count || judge->plans[i].established)
             continue;
         judge->plans[i].stream = judge->found[i];
+        judge->plans[i].row_elements = trajd_array_row_elements(&h->arrays[judge->plans[i].dataset_index]);
         judge->plans[i].established = true;
     }
 }
@@ -423,7 +431,7 @@ enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relat
         episode->arrays = NULL;
         episode->clocks = NULL;
     } else {
-        establish_streams(judge);
+        establish_streams(&h);
     }
     return TRAJD_OK;
 }

@@ -59,6 +59,7 @@ struct trajd_stream_plan {
     uint32_t dataset_index;
     uint32_t clock_index;
     bool established;
+    uint64_t row_elements; /* of the whole dataset, of which the stream may be some columns */
     struct trajd_index_stream stream;
 };
 

@@ -198,6 +198,10 @@ def stamped():
     with new("raw_many") as f:
         f.create_dataset("data/demo_1/states", (1 << 28, 5), dtype="f8")  # never written
         f["data/demo_2/states"] = np.stack([even] + [np.ones(T)] * 4, axis=1)
+    with new("wide_columns") as f:
+        for i, width in enumerate((9, 9, 8, 12)):  # all of them have columns 0:6 and 7:8
+            f[f"ep_{i}/t/arm"] = np.arange(T) * 2_000_000
+            f[f"ep_{i}/q"] = RNG.normal(size=(T, width))
     with new("lab") as f:
         g = f.create_group("ep_1")
         g["t/arm"] = 1_700_000_000_000_000_000 + np.arange(T) * 2_000_000

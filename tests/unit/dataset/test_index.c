@@ -354,7 +354,8 @@ static void stamps_begin_at_the_origin(void **state)
     trajd_index_destroy(&index);
 }
 
-static void clocks_share_one_origin(void **state)
+/* Columns 0:6 and 7:8 of q; others may be there. */
+static void write_lab_layout(char layout[512])
 {
     static const char text[] = "layout: lab\nepisodes: {files: \"*.hdf5\", groups: /ep_*}\nclocks:\n"
                                "  arm: {path: t/arm, unit: ns}\n"
@@ -364,15 +365,36 @@ static void clocks_share_one_origin(void **state)
                                "  grip: {path: q, clock: arm, kind: previous, columns: \"7:8\"}\n"
                                "  rgb: {clock: wrist, kind: previous, optional: true}\n"
                                "  wrench: {clock: force, kind: mean, optional: true}\n";
+    FILE *file;
+
+    snprintf(layout, 512, "%s/lab.yaml", folder);
+    file = fopen(layout, "w");
+    assert_true(file && fputs(text, file) >= 0 && !fclose(file));
+}
+
+/* Rows lie equally far apart in all episodes: where columns of a dataset are taken, its other columns count, too. */
+static void columns_of_datasets_of_other_widths(void **state)
+{
+    char layout[512];
+    struct trajd_index *index;
+
+    (void)state;
+    write_lab_layout(layout);
+    index = open_named("wide_columns.hdf5", layout);
+    assert_int_equal(index->kept_count, 2);
+    assert_non_null(strstr(index->episodes[2].quarantine, "ep_2: q: has 8 columns, in earlier episodes 9"));
+    assert_non_null(strstr(index->episodes[3].quarantine, "ep_3: q: has 12 columns, in earlier episodes 9"));
+    trajd_index_destroy(&index);
+}
+
+static void clocks_share_one_origin(void **state)
+{
     char layout[512];
     struct trajd_index *index;
     const struct trajd_episode *episode;
-    FILE *file;
 
     (void)state;
-    snprintf(layout, sizeof layout, "%s/lab.yaml", folder);
-    file = fopen(layout, "w");
-    assert_true(file && fputs(text, file) >= 0 && !fclose(file));
+    write_lab_layout(layout);
     index = open_named("lab.hdf5", layout);
     episode = &index->episodes[0];
     assert_null(episode->quarantine);
@@ -855,6 +877,7 @@ int main(void)
         cmocka_unit_test(left_out_datasets_are_noted),
         cmocka_unit_test(stamps_begin_at_the_origin),
         cmocka_unit_test(clocks_share_one_origin),
+        cmocka_unit_test(columns_of_datasets_of_other_widths),
         cmocka_unit_test(one_file_can_be_one_episode),
         cmocka_unit_test(texts_of_episodes),
         cmocka_unit_test(published_recordings_are_kept),
