@@ -311,6 +311,17 @@ int trajd_client_poll_fd(struct trajd_client *client)
     return client->notify_fd;
 }
 
+bool trajd_client_is_connected(struct trajd_client *client)
+{
+    if (trajd_client_is_foreign(client))
+        return false;
+    pthread_mutex_lock(&client->pump);
+    trajd_session_turn(client);
+    const bool connected = trajd_link_is_attached(&client->link) && client->phase >= TRAJD_PHASE_READY;
+    pthread_mutex_unlock(&client->pump);
+    return connected;
+}
+
 void trajd_client_interrupt(struct trajd_client *client)
 {
     __atomic_store_n(&client->interrupted, true, __ATOMIC_RELEASE); /* pairs with next() taking it */

@@ -147,6 +147,8 @@ enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms,
 /* A descriptor that is readable while next(client, 0) would return something other than a timeout. Owned by
  * the client. */
 int trajd_client_poll_fd(struct trajd_client *client);
+/* Whether a session of the daemon stands now, as far as this end has heard: nothing is waited for. */
+bool trajd_client_is_connected(struct trajd_client *client);
 /* Wakes a next() in another thread: it returns TRAJD_ERR_TIMEOUT. Safe in a signal handler. */
 void trajd_client_interrupt(struct trajd_client *client);
 

@@ -179,6 +179,21 @@ def test_a_daemon_that_dies_and_returns(daemon, demo_file):
             list(epoch)
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+def test_nobody_waits_for_a_dead_daemon_to_close(daemon, demo_file, monkeypatch, is_held):
+    monkeypatch.setattr(trajd.feed, "_CLOSING_MS", 3600000)  # what a daemon that lives has to answer
+    one = daemon(config(demo_file))
+    feed = trajd.connect(one.endpoint, feed="train", timeout=20)
+    batch = next(feed.epoch(0))
+    before = batch["actions"].copy()
+    if not is_held:
+        batch.release()
+    one.kill()
+    feed.close()
+    if is_held:
+        np.testing.assert_array_equal(batch["actions"], before)
+
+
 def test_episodes_and_status(daemon, demo_file):
     one = daemon(config(demo_file))
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:

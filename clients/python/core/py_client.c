@@ -278,6 +278,20 @@ static PyObject *client_checkpoint(PyObject *object, PyObject *args)
     return bytes;
 }
 
+static PyObject *client_connected(PyObject *object, PyObject *unused)
+{
+    struct trajd_error error = {0};
+    (void)unused;
+    struct trajd_client *client = enter(object);
+    if (client == NULL)
+        return NULL;
+    bool connected;
+    Py_BEGIN_ALLOW_THREADS;
+    connected = trajd_client_is_connected(client);
+    Py_END_ALLOW_THREADS;
+    return leave(object, TRAJD_OK, &error) ? PyBool_FromLong(connected) : NULL;
+}
+
 static PyObject *client_gpu_refusal(PyObject *object, void *unused)
 {
     const struct trajd_client *client = ((struct client_object *)object)->client;
@@ -300,6 +314,7 @@ static PyMethodDef methods[] = {
     {"ask", (PyCFunction)(void (*)(void))client_ask, METH_VARARGS | METH_KEYWORDS,
      "A question about the open feed, answered by JSON text."},
     {"checkpoint", client_checkpoint, METH_VARARGS, "What of a share job's epoch is DONE, as bytes."},
+    {"connected", client_connected, METH_NOARGS, "Whether a session stands now, as far as this end has heard."},
     {"close", client_close, METH_NOARGS, "Ends the session; batches that are held stay readable."},
     {NULL, NULL, 0, NULL},
 };

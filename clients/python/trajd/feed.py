@@ -22,6 +22,7 @@ log = logging.getLogger("trajd")
 
 _PATIENCE_S = 10.0       # without a batch: said once
 _FIRST_PATIENCE_S = 2.0  # without a daemon: said once
+_CLOSING_MS = 1000
 _FOR_EVER_MS = 24 * 3600 * 1000
 
 
@@ -396,8 +397,10 @@ class Feed:
         for batch in held:
             batch.done()
         self._held.clear()
+        if not held:
+            return
         try:
-            self._client.open(feed="(closing)", timeout_ms=1000)
+            self._client.open(feed="(closing)", timeout_ms=_CLOSING_MS if self._client.connected() else 1)  # nobody answers; it counts on return
         except Error:
             pass
 

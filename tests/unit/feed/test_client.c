@@ -467,10 +467,12 @@ static void test_the_daemons_end_is_told(void **state)
     enum trajd_status status;
     open_train(client, 2, 0, 0);
     assert_int_equal(trajd_client_next(client, -1, &batch, &error), TRAJD_OK);
+    assert_true(trajd_client_is_connected(client));
     producer_stop(&producer);
     while ((status = trajd_client_next(client, 10000, &next, &error)) == TRAJD_OK)
         trajd_batch_release(&next); /* one may have been on its way */
     assert_int_equal(status, TRAJD_ERR_CLOSED);
+    assert_false(trajd_client_is_connected(client));
     assert_int_equal(((int64_t *)trajd_batch_find(batch, "window_id")->data)[1], 1); /* still readable */
     trajd_batch_release(&batch);
     trajd_client_close(&client);
