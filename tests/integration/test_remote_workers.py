@@ -14,7 +14,7 @@ import pytest
 from conftest import BUILD, LIBRARY, Daemon, trajd, wait_for
 from test_failures import FEED, Worker, finish
 
-TIMEOUT = 2.0  # long enough for a busy machine, too
+TIMEOUT = 3.0  # long enough for a busy machine, too
 
 
 def trajctl(*arguments):
