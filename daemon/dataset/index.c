@@ -143,7 +143,7 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options, st
         trajd_index_cache_load(options, layout, files.entries, files.count);
     trajd_watch_resume();
     if (!status)
-        status = trajd_index_run_children(options, layout, files.entries, files.count, error);
+        status = trajd_index_run_split(options, layout, files.entries, files.count, error);
     if (!status) {
         trajd_watch_wait();
         trajd_index_cache_save(options, layout, files.entries, files.count);

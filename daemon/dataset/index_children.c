@@ -198,15 +198,16 @@ static bool send_all(int socket, const void *data, size_t length)
     return true;
 }
 
-static bool send_file(int socket, int fd)
+static bool send_file(int socket, int fd, const struct trajd_index_entry *entry)
 {
-    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_FILE, 0};
+    const uint32_t part[] = {entry->part, entry->part_count ? entry->part_count : 1};
+    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_FILE, sizeof part};
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    struct iovec part = {&header, sizeof header};
-    struct msghdr message = {.msg_iov = &part,
+    struct iovec vector = {&header, sizeof header};
+    struct msghdr message = {.msg_iov = &vector,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
@@ -216,7 +217,7 @@ static bool send_file(int socket, int fd)
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-    return sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof header;
+    return sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof header && send_all(socket, part, sizeof part);
 }
 
 static enum trajd_status start_child(struct pool *pool, struct child *child)
@@ -278,7 +279,7 @@ static enum trajd_status give_file(struct pool *pool, struct child *child, struc
     child->entry = entry;
     child->fd = fd;
     child->deadline_ns = now_ns() + (int64_t)pool->options->file_timeout_ms * 1000000;
-    return send_file(child->socket, fd) ? TRAJD_OK : lose_child(pool, child, NULL);
+    return send_file(child->socket, fd, entry) ? TRAJD_OK : lose_child(pool, child, NULL);
 }
 
 /* A record that is one: completed by what the parent reads itself. */

@@ -2,7 +2,8 @@
  *
  *     index.c          finds the files, and calls the others in order
  *     index_cache.c    entries of earlier runs
- *     index_children.c the rest through trajd-indexer children
+ *     index_split.c    the rest, a large file in parts;
+ *     index_children.c through trajd-indexer children
  *     index_evaluate.c stamps, first rows compared, digests: what the parent adds to a child's record
  *     index_build.c    records of all files to one index; index_episode.c judges one episode
  */
@@ -24,6 +25,7 @@ struct trajd_index_entry {
     bool from_cache;
     bool keep;         /* may go into the cache */
     uint32_t attempts; /* after storage errors */
+    uint32_t part, part_count; /* of the file's episodes: the part'th of so many parts; part_count 0 is 1 */
 };
 
 /* Takes what the cache holds of files that did not change. A cache that is missing, damaged or of another
@@ -35,7 +37,12 @@ void trajd_index_cache_load(const struct trajd_index_options *options, const str
 void trajd_index_cache_save(const struct trajd_index_options *options, const struct trajd_layout *layout,
                             const struct trajd_index_entry *entries, uint32_t count);
 
-/* Fills the records of all entries that have none. */
+/* Fills the records of all entries that have none. Where there are more children than files, they share those that are large. */
+enum trajd_status trajd_index_run_split(const struct trajd_index_options *options,
+                                        const struct trajd_layout *layout,
+                                        struct trajd_index_entry *entries, uint32_t count,
+                                        struct trajd_error *error);
+/* The same, one child an entry. */
 enum trajd_status trajd_index_run_children(const struct trajd_index_options *options,
                                            const struct trajd_layout *layout,
                                            struct trajd_index_entry *entries, uint32_t count,

@@ -3,7 +3,8 @@
  * One stream socket (descriptor TRAJD_INDEXER_SOCKET in the child), frames of a header and `length` bytes,
  * native byte order since both ends are one build:
  *
- *     parent: LAYOUT (the YAML text), then FILE (no bytes, the file's descriptor by SCM_RIGHTS) one at a time
+ *     parent: LAYOUT (the YAML text), then FILE (u32 part, u32 of so many: which of its episodes; the file's descriptor by SCM_RIGHTS) one at a
+ *             time
  *     child:  READY once the sandbox stands, then one RECORD (record.h) a file; exits at the socket's end
  */
 #ifndef TRAJD_DATASET_INDEXER_H
@@ -39,9 +40,15 @@ int trajd_indexer_spawn(const char *path, const char *task, int socket, pid_t *p
 #ifdef TRAJD_INDEXER_CHILD /* the rest needs libhdf5 */
 #include <hdf5.h>
 
+/* Which of a file's episodes: those of one of so many parts of about the same size. */
+struct trajd_indexer_part {
+    uint32_t index, count;
+};
+
 /* One file being looked at. */
 struct trajd_scan {
     const struct trajd_layout *layout;
+    struct trajd_indexer_part part;
     struct trajd_arena *arena; /* of the record */
     struct trajd_record *record;
     hid_t file;
@@ -62,7 +69,7 @@ bool trajd_indexer_receive(struct trajd_indexer_header *header, int *fd);
 bool trajd_indexer_send(uint32_t kind, const void *data, size_t length);
 
 /* Fills *record for the file behind the descriptor. Never fails: what goes wrong stands in the record. */
-void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_arena *arena,
+void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_indexer_part part, struct trajd_arena *arena,
                         struct trajd_record *record);
 
 /* The dataset at `path` below `group` as found, or false where there is none (or, of a family, where it is no

@@ -348,6 +348,17 @@ static const char *episode_id(const char *path, const char *pattern)
     return "";
 }
 
+/* Leaves the part's own; what is noted of the whole file is the first part's to tell. */
+static void take_part(struct trajd_scan *scan, struct trajd_names *groups)
+{
+    const uint64_t count = groups->count, begin = count * scan->part.index / scan->part.count;
+
+    groups->names += begin;
+    groups->count = (uint32_t)(count * (scan->part.index + 1) / scan->part.count - begin);
+    if (scan->part.index)
+        scan->record->note_count = 0;
+}
+
 static void scan_groups(struct trajd_scan *scan)
 {
     struct trajd_record *record = scan->record;
@@ -361,7 +372,8 @@ static void scan_groups(struct trajd_scan *scan)
                                              record->note_count ? "; " : "", record->note_count ? record->notes[0] : "");
         return;
     }
-    record->episodes = trajd_arena_alloc(scan->arena, groups.count * sizeof *record->episodes);
+    take_part(scan, &groups);
+    record->episodes = trajd_arena_alloc(scan->arena, ((size_t)groups.count + 1) * sizeof *record->episodes);
     if (!record->episodes) {
         record->refusal = "too many episodes";
         return;
@@ -381,10 +393,10 @@ static void scan_groups(struct trajd_scan *scan)
         trajd_indexer_filters(scan);
 }
 
-void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_arena *arena,
+void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_indexer_part part, struct trajd_arena *arena,
                         struct trajd_record *record)
 {
-    struct trajd_scan scan = {.layout = layout, .arena = arena, .record = record};
+    struct trajd_scan scan = {.layout = layout, .part = part, .arena = arena, .record = record};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation;
     hsize_t user_block = 0;
     struct stat status;

@@ -84,14 +84,27 @@ static bool receive_layout(struct trajd_layout **layout)
     return !status;
 }
 
+static bool receive_part(struct trajd_indexer_part *part)
+{
+    uint32_t numbers[2];
+
+    if (recv(TRAJD_INDEXER_SOCKET, numbers, sizeof numbers, MSG_WAITALL) != sizeof numbers || numbers[0] >= numbers[1])
+        return false;
+    *part = (struct trajd_indexer_part){numbers[0], numbers[1]};
+    return true;
+}
+
 static bool serve_file(const struct trajd_layout *layout, int fd)
 {
     struct trajd_arena arena = {.limit_bytes = record_bytes_max};
     struct trajd_bytes bytes = {0};
     struct trajd_record record = {0};
+    struct trajd_indexer_part part;
     bool sent;
 
-    trajd_indexer_scan(layout, fd, &arena, &record);
+    if (!receive_part(&part))
+        return false;
+    trajd_indexer_scan(layout, fd, part, &arena, &record);
     sent = trajd_record_encode(&record, &bytes) && trajd_indexer_send(TRAJD_INDEXER_RECORD, bytes.data, bytes.length);
     trajd_bytes_free(&bytes);
     trajd_arena_free(&arena);
@@ -121,7 +134,7 @@ int main(int argc, char **argv)
     }
     ok = trajd_indexer_send(TRAJD_INDEXER_READY, NULL, 0) && receive_layout(&layout);
     while (ok && trajd_indexer_receive(&header, &fd)) {
-        ok = header.kind == TRAJD_INDEXER_FILE && fd >= 0 && serve_file(layout, fd);
+        ok = header.kind == TRAJD_INDEXER_FILE && header.length == 2 * sizeof(uint32_t) && fd >= 0 && serve_file(layout, fd);
         if (fd >= 0)
             close(fd);
     }
