@@ -46,6 +46,8 @@ static enum trajd_status make_ring(struct trajd_feeder *feeder, struct trajd_fee
     return status;
 }
 
+static const struct trajd_selection nothing;
+
 static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own, uint32_t p, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = feeder->plan->parts[p];
@@ -55,7 +57,7 @@ static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_fee
 
     if (!trajd_plan_is_cuda(feeder->parts[p].kernel_plan))
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "feed %s: %s: its batches lie in host memory", feeder->name,
-                               plan->window_rows ? "a mixture is made on the CPU" : trajd_plan_describe(feeder->parts[p].kernel_plan));
+                               trajd_plan_describe(feeder->parts[p].kernel_plan));
     part->rows = calloc((size_t)dataset->index->episode_count * plan->selection.dataset_count + 1, sizeof *part->rows);
     part->unreadable = calloc(dataset->index->episode_count + 1, sizeof *part->unreadable);
     part->held = calloc(plan->selection.dataset_count + 1, sizeof *part->held);
@@ -65,8 +67,7 @@ static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_fee
     part->holds_rows = !status;
     if (!status)
         status = trajd_gpu_guests_create(plan, part->held, &part->guests, error);
-    if (part->guests)
-        feeder->parts[p].selection = trajd_gpu_guests_selection(part->guests);
+    feeder->parts[p].selection = part->guests ? trajd_gpu_guests_selection(part->guests) : &nothing;
     return status ? status : trajd_gpu_request_create(trajd_gpu_device(own->gpu), own->stream, plan, &part->request, error);
 }
 

@@ -11,8 +11,8 @@
 
 #include "daemon/feeder_private.h"
 
-/* Ring, residents and requests of a feeder whose plan, schema and parts are there; feeder->gpu on success. TRAJD_ERR_UNSUPPORTED: it is a
- * mixture, or no kernel serves it; TRAJD_ERR_MEMORY: over the GPU's budgets. */
+/* Ring, residents and requests of a feeder whose plan, schema and parts are there; feeder->gpu on success. TRAJD_ERR_UNSUPPORTED: no
+ * kernel serves it; TRAJD_ERR_MEMORY: over the GPU's budgets. */
 enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct trajd_gpu *gpu, struct trajd_error *error);
 /* After the feed was removed. NULL is fine. */
 void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder);

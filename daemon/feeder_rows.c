@@ -253,6 +253,10 @@ static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_fee
     part->ahead = calloc(feeder->spec->global_batch, sizeof *part->ahead);
     if (!part->rows || !part->pinned || !part->ahead)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s", feeder->name);
+    if (!part->selection->dataset_count) { /* all of them are on the GPU */
+        part->resident = true;
+        return TRAJD_OK;
+    }
     status = trajd_store_fill(part->dataset->store, part->selection, plan->episodes, plan->episode_count, &complete, error);
     for (uint32_t i = 0; i < plan->episode_count && complete && !status; i++)
         status = pin_episode(feeder, part, plan->episodes[i], error);

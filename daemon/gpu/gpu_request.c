@@ -94,8 +94,6 @@ enum trajd_status trajd_gpu_request_create(struct trajd_device *device, struct t
     enum trajd_status status;
 
     *out = NULL;
-    if (plan->window_rows)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "a mixture is made on the CPU: its batches lie in host memory");
     request = calloc(1, sizeof *request);
     if (!request)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
@@ -134,7 +132,8 @@ uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request, 
 {
     const struct trajd_resample_request *shape = &request->plan->request;
     uint64_t bytes = shape->bracket_count * 3 * align(window_count * sizeof(int64_t)) +
-                     shape->stream_count * align(window_count * sizeof(void *));
+                     shape->stream_count * align(window_count * sizeof(void *)) +
+                     (request->plan->window_rows ? align(window_count * sizeof(uint32_t)) : 0);
 
     for (uint32_t g = 0; g < shape->grid_count; g++)
         if (shape->grids[g].offsets_per_window)
@@ -168,6 +167,7 @@ const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_r
     request->request.grids = request->grids;
     request->request.brackets = request->brackets;
     request->request.streams = request->streams;
+    request->request.window_rows = put(&gathering, from->window_rows, from->window_count * sizeof(uint32_t));
     *used = gathering.used;
     return &request->request;
 }

@@ -8,8 +8,7 @@
 
 struct trajd_gpu_request;
 
-/* Copies stamps, offsets, scales of the plan there, as they are now. The plan must outlive it and must not be a mixture's: the GPU's kernels
- * take no window_rows (TRAJD_ERR_UNSUPPORTED). Blocks. */
+/* Copies stamps, offsets, scales of the plan there, as they are now. The plan must outlive it. Blocks. */
 enum trajd_status trajd_gpu_request_create(struct trajd_device *device, struct trajd_device_stream *stream,
                                            const struct trajd_window_plan *plan, struct trajd_gpu_request **request,
                                            struct trajd_error *error);

@@ -276,6 +276,45 @@ def test_rows_that_do_not_fit():
         assert "host" in {rows["place"] for rows in feed.status()["gpus"][0]["resident"]}
 
 
+MIXTURE = """
+version: 1
+runtime: run
+state: state
+memory: {{store: 1GiB, rings: 512MiB, reserve: 0}}
+gpu: {{devices: all, rows: 2GiB, rings: 256MiB}}
+limits: {{credit: 64}}
+datasets: {{left: {{path: {path}, layout: demo}}, right: {{path: {path}, layout: demo}}}}
+feeds:
+  train:
+    global_batch: 64
+    slots: 8
+    rate: 10
+    mix: {{left: {{weight: 2}}, right: {{weight: 1, filter: train}}}}
+    epoch: 6400
+    anchor: {{clock: pose}}
+    pad: {{before: 1, after: any, with: edge}}
+    outputs:
+      joints:  {{from: joint_pos, at: -1..0}}
+      pose:    {{from: pose_quat, at: -1..0}}
+      place:   {{from: pose_pos, at: -1..0}}
+      gripper: {{from: gripper_cmd, at: -1..0, max_age: 100ms}}
+      actions: {{from: [pose_pos, gripper_cmd], at: 0..15, role: action}}
+"""
+
+
+def test_a_mixture():
+    """Windows of two datasets in one batch, each made by a launch of its own into rows of their own: what the CPU makes of them."""
+    with daemon(text=MIXTURE.format(path=BUNDLE / "demo.hdf5")) as one:
+        with one.connect(device="cpu", zero_copy=False, job="host") as host:
+            wanted = {batch.position: snapshot(batch) for batch in host.epoch(0)}
+        with one.connect(job="gpu") as feed:
+            found = {batch.position: {k: v.cpu() for k, v in snapshot(batch).items()} for batch in feed.epoch(0)}
+            assert is_direct(feed)
+        assert found.keys() == wanted.keys() and len(found) == 100
+        for position, tensors in wanted.items():
+            same(tensors, found[position], position)
+
+
 def main():
     print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, trajd {trajd.__version__}, {torch.cuda.get_device_name()}", flush=True)
     tests = [test for name, test in globals().items() if name.startswith("test_") and (len(sys.argv) == 1 or name in sys.argv[1:])]

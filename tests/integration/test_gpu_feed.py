@@ -471,6 +471,52 @@ def test_rows_beyond_the_budget_come_batch_by_batch(tmp_path, data, rows, store,
     daemon.stop()
 
 
+MIXTURE = """
+    gpu: {{devices: all, rows: {rows}, rings: 64MiB}}
+    datasets: {{demo: {{path: {data}, layout: demo}}, other: {{path: {other}, layout: demo}}}}
+    feeds:
+      train:
+        global_batch: 16
+        slots: 4
+        rate: 10
+        mix:
+          demo:  {{weight: 2, streams: {{lift: gone}}}}
+          other: {{weight: 1, streams: {{lift: obs/object}}, filter: train}}
+        epoch: 320
+        anchor: {{clock: pose}}
+        pad: {{before: 2, after: any, with: edge}}
+        outputs:
+          joints:  {{from: joint_pos, at: -4..0}}
+          lift:    {{from: lift, at: -1..0, missing: zero}}
+          actions: {{from: [pose_pos, gripper_cmd], at: 0..7, role: action}}
+"""
+
+
+@pytest.mark.parametrize("rows", ["64MiB", "192KiB"])
+def test_a_mixture(tmp_path, data, rows):
+    """Each dataset's windows go to rows of their own, one launch for each; one dataset lacks a stream, and (of few rows) is not resident."""
+    other = tmp_path / "other.hdf5"
+    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", other, "--episodes", "4", "--seed", "5"], check=True,
+                   stdout=subprocess.DEVNULL)
+    daemon = GpuDaemon(tmp_path / "mixture", MIXTURE.format(data=data, other=other, rows=rows), program=FAKE).start()
+    here, there = daemon.client(), daemon.client()
+    here.open("train")
+    info = there.open("train", job="gpu", gpu=UUID)
+    assert info.gpu == UUID.encode(), info.gpu_refusal
+    host, device = collect(here), collect(there)
+    assert host.keys() == device.keys() and len(host) == 20
+    for position, arrays in host.items():
+        assert len(set(arrays["dataset_index"])) == 2
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, device[position][name], err_msg=f"{name} at {position}")
+    resident = here.status()["gpus"][0]["resident"]
+    assert {item["dataset"] for item in resident} == {"demo", "other"}
+    assert {item["place"] for item in resident} == ({"gpu"} if rows == "64MiB" else {"gpu", "host"})
+    here.close()
+    there.close()
+    daemon.stop()
+
+
 def test_rows_that_no_room_is_left_for(tmp_path, data):
     """On their way they take room beside the rings."""
     text = GUESTS.format(data=data, rows="64KiB", layout="demo").replace("rings: 64MiB}", "rings: 2MiB}")
