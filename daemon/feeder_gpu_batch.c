@@ -67,7 +67,9 @@ static enum trajd_status spoil(const struct trajd_feeder *feeder, uint32_t p, ui
 
     for (uint32_t w = first; w < first + count; w++) {
         const uint32_t row = plan->window_rows ? plan->window_rows[w] : w;
-        for (uint32_t o = 0; is_unreadable(&own->parts[p], &feeder->parts[p], plan->windows[w].episode_index) && o < plan->output_count && !status; o++) {
+        if (!is_unreadable(&own->parts[p], &feeder->parts[p], plan->windows[w].episode_index))
+            continue;
+        for (uint32_t o = 0; o < plan->output_count && !status; o++) {
             const struct trajd_plan_output *output = &plan->outputs[o];
             const uint64_t bytes = output->step_count * output->feature_count * trajd_dtype_size(output->dtype);
             if (output->dtype == TRAJD_F64 || output->dtype == TRAJD_F32 || output->dtype == TRAJD_F16 || output->dtype == TRAJD_BF16)

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* The driver's ABI (cuda.h of the toolkit; stable since CUDA 10.1, `_v2` since 3.2 and 11.4). */
-enum { SUCCESS = 0, ERROR_NOT_READY = 600, EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, HANDLE_SIZE = 64, CAPTURE_RELAXED = 2, CAPTURE_NONE = 0,
-       ERROR_FIRST_OF_CAPTURE = 900, ERROR_LAST_OF_CAPTURE = 908 };
+enum { SUCCESS = 0, ERROR_NOT_READY = 600, ERROR_FIRST_OF_CAPTURE = 900, ERROR_LAST_OF_CAPTURE = 908,
+       EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, HANDLE_SIZE = 64, CAPTURE_RELAXED = 2, CAPTURE_NONE = 0 };
 typedef int result;
 typedef int device;
 typedef void *context, *event, *stream;

@@ -256,7 +256,8 @@ static bool same_terms(const struct trajd_ring_terms *a, const struct trajd_ring
 {
     return a->ring_id == b->ring_id && a->instance_id == b->instance_id && a->size_bytes == b->size_bytes &&
            a->slot_size_bytes == b->slot_size_bytes && a->slot_count == b->slot_count &&
-           a->writable == b->writable && a->is_device == b->is_device;
+           a->writable == b->writable && a->is_device == b->is_device && a->handle_size_bytes == b->handle_size_bytes &&
+           a->handle_offset_bytes == b->handle_offset_bytes && memcmp(a->handle, b->handle, a->handle_size_bytes) == 0;
 }
 
 void trajd_session_map(struct trajd_client *client)

@@ -138,7 +138,8 @@ def one_worker(options):
             with side:
                 batch["actions"].sum()
         side = place.side_stream()
-        kinds = {use.__name__: lambda use=use: turn(place, feed, batches, options.seconds, use) for use in (nothing, one_tensor, all_tensors, consume)}
+        kinds = {use.__name__: lambda use=use: turn(place, feed, batches, options.seconds, use)
+                 for use in (nothing, one_tensor, all_tensors, consume)}
         kinds["on_side"] = lambda: turn(place, feed, batches, options.seconds, on_side)
         kinds["both"] = lambda: turn(place, left, both, options.seconds, nothing)
         found = in_turns(options, kinds)
@@ -333,9 +334,10 @@ def commit():
 def main():
     options = parse_arguments()
     options.place = Place(not options.without_gpu)
-    report = {"device": options.place.name, "cores": len(os.sched_getaffinity(0)), "commit": commit(), "command": f"gpu_run.sh {' '.join(sys.argv[1:])}",
-              "date": datetime.date.today().isoformat(), "load_before": [round(one, 2) for one in os.getloadavg()], "python": platform.python_version(),
-              "torch": torch.__version__, "parts": {}}
+    report = {"device": options.place.name, "cores": len(os.sched_getaffinity(0)), "commit": commit(),
+              "command": f"gpu_run.sh {' '.join(sys.argv[1:])}", "date": datetime.date.today().isoformat(),
+              "load_before": [round(one, 2) for one in os.getloadavg()], "python": platform.python_version(), "torch": torch.__version__,
+              "parts": {}}
     print(f"{report['device']}, {report['cores']} cores, commit {report['commit']}, torch {report['torch']}, {report['date']}", flush=True)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="trajd") as folder:

@@ -1,9 +1,10 @@
 """What people would do instead of a feed, on the same dataset and for the same windows: the demonstration's, of bench_device_feed's feed.
 
-Loader: torch's DataLoader over the arrays in memory gathers of 256 windows the rows around their anchors (one index a key, in worker processes), they are
-copied to the GPU from pinned memory, and searchsorted and lerp (slerp for the pose) make the steps there. Resident: all rows are tensors on the
-GPU, and the same is done to them with nothing copied but 256 numbers; which is what a process can have that needs no other. Neither masks, nor
-holds what is too old, nor keeps an order that can be resumed: all of that is left out in their favour."""
+Loader: torch's DataLoader over the arrays in memory gathers of 256 windows the rows around their anchors (one index a key, in worker processes),
+they are copied to the GPU from pinned memory, and searchsorted and lerp (slerp for the pose) make the steps there. Resident: all rows are
+tensors on the GPU, and the same is done to them with nothing copied but 256 numbers; which is what a process can have that needs no other.
+Neither masks, nor holds what is too old, nor keeps an order that can be resumed: all of that is left out in their favour. The values are the feed's,
+to rounding; but a joint's steps across the end of the circle are blended as plain numbers."""
 import json
 import os
 import pathlib

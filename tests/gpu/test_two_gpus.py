@@ -35,7 +35,8 @@ def test_each_from_its_own():
 
 def test_beside_each_other():
     """Two feeds on two GPUs in one process, in turns, each read on a stream of its own GPU while the other one is current."""
-    with t.daemon(slots=4) as one, one.connect(device="cuda:0", job="left", credit=4) as left, one.connect(device="cuda:1", job="right", credit=4) as right:
+    with t.daemon(slots=4) as one, one.connect(device="cuda:0", job="left", credit=4) as left, \
+            one.connect(device="cuda:1", job="right", credit=4) as right:
         with one.connect(device="cpu", zero_copy=False, job="host") as host:
             wanted = {batch.position: batch.raw("actions").double().sum().item() for batch in host.epoch(0)}
         sums = ({}, {})
