@@ -518,6 +518,53 @@ def test_a_mixture(tmp_path, data, rows):
     daemon.stop()
 
 
+BAD_ROWS = """
+    gpu: {{devices: all, rows: 64KiB, rings: 16MiB}}
+    datasets: {{demo: {{path: {path}, layout: demo}}}}
+    feeds:
+      train:
+        dataset: demo
+        global_batch: 16
+        slots: 4
+        bad_rows: {bad_rows}
+        anchor: {{clock: actions}}
+        pad: {{before: 1, after: any, with: zero}}
+        outputs:
+          object:  {{from: obs/object, at: -1..0}}
+          actions: {{at: 0..3}}
+"""
+
+
+@pytest.mark.parametrize("bad_rows", ["keep", "error"])
+def test_rows_that_come_along_and_cannot_be_read(tmp_path, bad_rows):
+    path = tmp_path / "cut.hdf5"
+    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "24"], check=True, stdout=subprocess.DEVNULL)
+    daemon = GpuDaemon(tmp_path / "bad", BAD_ROWS.format(path=path, bad_rows=bad_rows), program=FAKE, store="64KiB").start()
+    client = daemon.client()
+    info = client.open("train", gpu=UUID)
+    assert info.gpu == UUID.encode(), info.gpu_refusal
+    os.truncate(path, path.stat().st_size // 2)
+    rows = bad = failed = 0
+    while True:
+        try:
+            batch = client.next()
+        except trajd.TrajdError as error:
+            assert error.status == trajd.DATA and "cut.hdf5" in str(error), error
+            failed += 1
+            continue
+        if batch is None:
+            break
+        arrays = batch.copy()
+        missing = arrays["object.mask"][:, 1] == 6
+        assert np.isnan(arrays["object"][missing]).all() and np.isfinite(arrays["object"][~missing]).all()
+        rows += len(missing)
+        bad += missing.sum()
+        batch.release()
+    assert (failed == 0 and bad > 0 and rows // 16 == info.window_count // 16) if bad_rows == "keep" else (failed > 0 and bad == 0)
+    client.close()
+    daemon.stop()
+
+
 def test_rows_that_no_room_is_left_for(tmp_path, data):
     """On their way they take room beside the rings."""
     text = GUESTS.format(data=data, rows="64KiB", layout="demo").replace("rings: 64MiB}", "rings: 2MiB}")
