@@ -5,7 +5,8 @@
  *
  * A feed stays if its lines are the same (comments and spelling of YAML aside), and its datasets' are, and those of the feed that its
  * statistics are of. One that stays is not touched: same production, same fingerprint, whoever reads it notices nothing. One that
- * goes must have no worker. A dataset whose lines are the same is not looked at again: new files in it are found by a restart. */
+ * goes must have no worker. A dataset whose lines are the same and whose files are not is opened anew if nobody reads it, else it
+ * stays as it is and that is said (reload_files.c). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -20,6 +20,8 @@ struct trajd_reload_change {
     uint64_t store_share_bytes;                                   /* of each new dataset */
     uint64_t store_raise_bytes;                                   /* for each that stays, where none is new */
     bool is_new_dataset[TRAJD_CONFIG_MAX_DATASETS];               /* of next->datasets */
+    struct trajd_index_news news[TRAJD_CONFIG_MAX_DATASETS];      /* of next->datasets whose lines are the same */
+    const char *not_taken[TRAJD_CONFIG_MAX_DATASETS];             /* why it stays as it is all the same; NULL: it does not */
     enum trajd_reload_reason feed_reason[TRAJD_CONFIG_MAX_FEEDS]; /* of next->config->feeds: other than STAYS, it is to be made */
     const char *feed_cause[TRAJD_CONFIG_MAX_FEEDS];               /* the dataset or feed that has changed */
     uint32_t in_count, out_count;
@@ -42,6 +44,11 @@ bool trajd_reload_goes(const struct trajd_reload_change *change, const struct tr
 uint64_t trajd_reload_rings_of(const struct trajd_reload_change *change, bool out);
 /* The feed out[index] is read. */
 enum trajd_status trajd_reload_refuse_busy(const struct trajd_reload_change *change, uint32_t index, struct trajd_error *error);
+
+/* ---- reload_files.c ---- */
+
+/* Datasets whose lines are the same: what has become of their files goes into change->news; one that has others and is not read counts as new. */
+void trajd_reload_look_for_files(struct trajd_reload_change *change);
 
 /* ---- reload_words.c ---- */
 

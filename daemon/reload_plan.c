@@ -342,6 +342,7 @@ enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct t
     if ((status = check_keys(change, error)))
         return status;
     match_datasets(change);
+    trajd_reload_look_for_files(change);
     judge_feeds(change);
     judge_feeders(change);
     if ((status = check_idle(change, error)) || (status = check_limits(change, error)) || (status = share_store(change, error)))

@@ -63,6 +63,32 @@ static void describe_datasets(const struct trajd_reload_change *change, struct t
             append_name(text, "datasets gone: ", now->datasets[d]->name, &begun);
 }
 
+static void append_count(struct trajd_reload_text *text, uint32_t count, const char *what, bool *begun)
+{
+    if (count)
+        trajd_reload_append(text, "%s%u %s", *begun ? ", " : "", count, what);
+    *begun = *begun || count;
+}
+
+/* What is not taken is told too, and how it is to be had. */
+static void describe_files(const struct trajd_reload_change *change, struct trajd_reload_text *text)
+{
+    for (uint32_t d = 0; d < change->next->dataset_count; d++) {
+        const struct trajd_index_news *news = &change->news[d];
+        bool begun = false;
+        if (!trajd_index_is_news(news))
+            continue;
+        trajd_reload_append(text, "%sfiles of %s: ", text->length ? "; " : "", change->next->config->datasets[d].name);
+        append_count(text, news->added, "new", &begun);
+        append_count(text, news->changed, "changed", &begun);
+        append_count(text, news->gone, "gone", &begun);
+        if (news->layout_changed)
+            trajd_reload_append(text, "%sanother layout", begun ? ", " : "");
+        if (change->not_taken[d])
+            trajd_reload_append(text, ", not taken: %s", change->not_taken[d]);
+    }
+}
+
 void trajd_reload_describe(const struct trajd_reload_change *change, char *message, size_t size)
 {
     struct trajd_reload_text text = {message, size, 0};
@@ -72,6 +98,7 @@ void trajd_reload_describe(const struct trajd_reload_change *change, char *messa
     message[0] = 0;
     describe_feeds(change, &text);
     describe_datasets(change, &text);
+    describe_files(change, &text);
     for (size_t k = 0; k < trajd_config_key_count; k++)
         if (!trajd_reload_is_same_value(change->pipeline->now->config, change->next->config, &trajd_config_keys[k]))
             trajd_reload_append_key(&keys, &trajd_config_keys[k]);

@@ -155,3 +155,45 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options, st
     free_files(&files);
     return status;
 }
+
+/* Both lists are in natural order. */
+static void compare_files(const struct files *now, const struct trajd_index *index, struct trajd_index_news *news)
+{
+    uint32_t i = 0, j = 0;
+
+    while (i < now->count || j < index->file_count) {
+        const struct trajd_index_entry *entry = &now->entries[i];
+        const struct trajd_index_file *file = &index->files[j];
+        const int order = i == now->count         ? 1
+                          : j == index->file_count ? -1
+                                                   : trajd_natural_compare(entry->relative_path, file->relative_path);
+        news->added += order < 0;
+        news->gone += order > 0;
+        news->changed += order == 0 && (entry->size_bytes != file->size_bytes || entry->mtime_ns != file->mtime_ns ||
+                                        entry->inode != file->inode);
+        i += order <= 0;
+        j += order >= 0;
+    }
+}
+
+enum trajd_status trajd_index_look_again(const struct trajd_index_options *options, const struct trajd_index *index,
+                                         struct trajd_index_news *news, struct trajd_error *error)
+{
+    struct trajd_layout *layout = NULL;
+    struct files files = {0};
+    enum trajd_status status;
+
+    *news = (struct trajd_index_news){0};
+    trajd_watch_wait();
+    status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
+    if (!status)
+        status = find_files(options->path, layout, &files, error);
+    trajd_watch_resume();
+    if (!status) {
+        news->layout_changed = layout->hash != index->layout->hash;
+        compare_files(&files, index, news);
+    }
+    trajd_layout_destroy(&layout);
+    free_files(&files);
+    return status;
+}

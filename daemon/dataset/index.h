@@ -120,6 +120,19 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options, st
                                    struct trajd_error *error);
 void trajd_index_destroy(struct trajd_index **index);
 
+/* What has become of a dataset's files since it was opened: of its name, size, time of modification and inode. */
+struct trajd_index_news {
+    uint32_t added, gone, changed;
+    bool layout_changed; /* the layout's text is another one */
+};
+static inline bool trajd_index_is_news(const struct trajd_index_news *news)
+{
+    return news->added || news->gone || news->changed || news->layout_changed;
+}
+/* Looks at the folder, and into no file. Path, layout and its folder of the options are read. Blocks. */
+enum trajd_status trajd_index_look_again(const struct trajd_index_options *options, const struct trajd_index *index,
+                                         struct trajd_index_news *news, struct trajd_error *error);
+
 /* The index of the stream with that name, or -1. */
 int64_t trajd_index_find_stream(const struct trajd_index *index, const char *name);
 int64_t trajd_index_find_clock(const struct trajd_index *index, const char *name);

@@ -1,6 +1,7 @@
 """Reload: the configuration of a running daemon is read again and made so, all of it or nothing, while workers go on."""
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -306,3 +307,42 @@ def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):
     wait_for(lambda: one.process.poll() is not None, what="the end")
     with pytest.raises(Exception):
         hasty.open("train", timeout_ms=3000)
+
+
+def test_new_files_are_taken_where_nobody_reads(daemon, demo_file, tmp_path):
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    shutil.copy(demo_file, folder / "a.hdf5")
+    one = daemon(f"datasets:\n  lab: {{path: '{folder}/*.hdf5', layout: demo}}\nfeeds:\n" + TRAIN.replace("demo", "lab"))
+    assert reload(one) == (0, "nothing has changed")
+    worker = one.client()
+    before = worker.open("train")
+    fingerprint = before.fingerprint
+    shutil.copy(demo_file, folder / "b.hdf5")
+    said = "files of lab: 1 new, not taken: workers read it; reload when they have ended, or give the path another name as well"
+    assert reload(one) == (0, said)
+    read(worker)
+    assert worker.open("train").fingerprint == fingerprint
+    rewrite(one, ("feeds:\n", f"  lab_too: {{path: '{folder}/*.hdf5', layout: demo}}\nfeeds:\n"), ("store: 64MiB", "store: 128MiB"),
+            more=PROBE.replace("dataset: demo", "dataset: lab_too"))
+    assert reload(one) == (0, "new feeds: probe; new or changed datasets: lab_too; " + said + "; keys: memory.store")
+    reader = one.client()
+    assert reader.open("probe").window_count == 2 * before.window_count
+    reader.close()
+    worker.close()
+    done = wait_for(lambda: (done := reload(one)) and "not taken" not in done[1] and done)
+    assert done == (0, "changed feeds: train; new or changed datasets: lab; files of lab: 1 new")
+    worker = one.client()
+    after = worker.open("train")
+    assert after.window_count == 2 * before.window_count and after.fingerprint != fingerprint
+    worker.close()
+    (folder / "a.hdf5").unlink()
+    os.utime(folder / "b.hdf5", (1, 1))
+    done = wait_for(lambda: (done := reload(one)) and "not taken" not in done[1] and done)
+    assert done[0] == 0 and "files of lab: 1 changed, 1 gone" in done[1] and "files of lab_too: 1 changed, 1 gone" in done[1]
+    (folder / "b.hdf5").unlink()
+    assert reload(one) == (0, "nothing has changed")  # there is nothing to be opened: what was there is kept
+    assert "dataset lab: new files are not looked for: " in one.text()
+    last = one.client()
+    assert last.open("train").window_count == before.window_count
+    last.close()

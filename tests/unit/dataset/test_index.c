@@ -638,6 +638,41 @@ static void changed_files_and_damaged_caches_are_indexed_anew(void **state)
     trajd_index_destroy(&index);
 }
 
+static struct trajd_index_news look_again(const struct trajd_index_options *options, const struct trajd_index *index)
+{
+    struct trajd_index_news news;
+    struct trajd_error error;
+
+    if (trajd_index_look_again(options, index, &news, &error))
+        fail_msg("%s", error.message);
+    return news;
+}
+
+static void what_has_become_of_the_files_is_counted(void **state)
+{
+    char path[512];
+    struct trajd_index_options options = options_for(path, "robomimic");
+    struct trajd_index_news news;
+    struct trajd_error error;
+    struct trajd_index *index;
+
+    (void)state;
+    make_folder("news", "good.hdf5 storage.hdf5 zero_width.hdf5");
+    snprintf(path, sizeof path, "%s/news", folder);
+    index = must_open(&options);
+    news = look_again(&options, index);
+    assert_false(trajd_index_is_news(&news));
+    shell("cp %s/good.hdf5 %s/news/a.hdf5; cp %s/good.hdf5 %s/news/z.hdf5", folder, folder, folder, folder);
+    shell("touch -d @5 %s/news/storage.hdf5; rm %s/news/zero_width.hdf5", folder, folder);
+    news = look_again(&options, index);
+    assert_true(news.added == 2 && news.gone == 1 && news.changed == 1 && !news.layout_changed);
+    options.layout = "demo";
+    assert_true(look_again(&options, index).layout_changed);
+    shell("rm %s/news/*.hdf5", folder);
+    assert_int_equal(trajd_index_look_again(&options, index, &news, &error), TRAJD_ERR_NOT_FOUND);
+    trajd_index_destroy(&index);
+}
+
 /* A cache whose checksum is right and whose content is not: the record decoder's turn. */
 static void forged_caches_are_indexed_anew(void **state)
 {
@@ -884,6 +919,7 @@ int main(void)
         cmocka_unit_test(the_fingerprint_is_of_the_content),
         cmocka_unit_test(the_cache_gives_the_same_index),
         cmocka_unit_test(changed_files_and_damaged_caches_are_indexed_anew),
+        cmocka_unit_test(what_has_become_of_the_files_is_counted),
         cmocka_unit_test(forged_caches_are_indexed_anew),
         cmocka_unit_test(crashed_stopped_and_slow_children_are_replaced),
         cmocka_unit_test(killed_children_condemn_no_file),

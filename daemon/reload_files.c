@@ -1,0 +1,79 @@
+/* New files of datasets whose lines are the same: who reads one of its feeds goes on with the files that there were, and the dataset stays
+ * as it is; else it is opened anew, as after a restart. */
+#include <limits.h>
+#include <string.h>
+
+#include "daemon/base/paths.h"
+#include "daemon/memory.h"
+#include "daemon/reload_parts.h"
+
+static bool names(const struct trajd_window_spec *spec, const char *dataset)
+{
+    for (uint32_t p = 0; p < spec->part_count; p++)
+        if (strcmp(spec->parts[p].dataset, dataset) == 0)
+            return true;
+    return false;
+}
+
+/* A feed is of its datasets, and of those of the feed that its statistics are of. */
+static bool is_of(const struct trajd_config *config, const struct trajd_window_spec *spec, const char *dataset)
+{
+    if (names(spec, dataset))
+        return true;
+    for (uint32_t f = 0; spec->statistics_from && f < config->feed_count; f++)
+        if (config->feeds[f] && strcmp(config->feeds[f]->feed_name, spec->statistics_from) == 0)
+            return names(config->feeds[f], dataset);
+    return false;
+}
+
+static bool is_read(const struct trajd_pipeline *pipeline, const char *dataset)
+{
+    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
+        if (is_of(pipeline->now->config, trajd_feeder_spec(pipeline->feeders[f]), dataset) &&
+            !trajd_feed_is_idle(trajd_feeder_feed(pipeline->feeders[f])))
+            return true;
+    return false;
+}
+
+/* The rows of what is open stay until the new one stands. */
+static bool has_room(const struct trajd_reload_change *change, const struct trajd_dataset *dataset)
+{
+    struct trajd_store_stats stats;
+    struct trajd_memory memory;
+
+    trajd_store_get_stats(dataset->store, &stats);
+    trajd_memory_read(&memory);
+    return stats.budget_bytes + change->next->config->reserve_bytes <= trajd_memory_available(&memory);
+}
+
+void trajd_reload_look_for_files(struct trajd_reload_change *change)
+{
+    const struct trajd_pipeline *pipeline = change->pipeline;
+    struct trajd_holdings *next = change->next;
+    char layouts[PATH_MAX];
+    struct trajd_error error;
+
+    if (!trajd_paths_layouts(layouts, sizeof layouts))
+        return;
+    for (uint32_t d = 0; d < next->dataset_count; d++) {
+        const struct trajd_config_dataset *from = &next->config->datasets[d];
+        const struct trajd_index_options options = {.path = from->path, .layout = from->layout, .layout_directory = layouts};
+        struct trajd_index_news *news = &change->news[d];
+        if (change->is_new_dataset[d])
+            continue;
+        if (trajd_index_look_again(&options, next->datasets[d]->index, news, &error)) {
+            LOG(pipeline->log, WARNING, "dataset %s: new files are not looked for: %s", from->name, error.message);
+            continue;
+        }
+        if (!trajd_index_is_news(news))
+            continue;
+        if (is_read(pipeline, from->name))
+            change->not_taken[d] = "workers read it; reload when they have ended, or give the path another name as well";
+        else if (!has_room(change, next->datasets[d]))
+            change->not_taken[d] = "there is no memory for it beside the one that is open; restart the daemon";
+        if (change->not_taken[d])
+            continue;
+        change->is_new_dataset[d] = true;
+        next->datasets[d] = NULL;
+    }
+}
