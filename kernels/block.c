@@ -229,13 +229,12 @@ void trajd_block_write(const struct trajd_resample_request *request, const struc
     memcpy(block + places.rows, memory->rows, memory->rows_bytes);
 }
 
-void trajd_block_read_answer(const void *bytes, const struct trajd_block_memory *memory)
+void trajd_block_read_answer(const struct trajd_resample_request *request, const void *bytes, const struct trajd_block_memory *memory)
 {
+    const struct head head = head_of(request, memory);
     const uint8_t *block = bytes;
     struct places places = {0};
-    struct head head;
 
-    memcpy(&head, block, sizeof head);
     place(&head, &places);
     memcpy(memory->output, block + places.output, memory->output_bytes);
     memcpy(memory->mask, block + places.mask, memory->mask_bytes);

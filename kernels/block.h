@@ -40,8 +40,8 @@ enum trajd_status trajd_block_measure(const struct trajd_resample_request *reque
                                       uint64_t *size_bytes, struct trajd_error *error);
 /* Writes what is asked into so many bytes, aligned to 64, of a request that was measured. */
 void trajd_block_write(const struct trajd_resample_request *request, const struct trajd_block_memory *memory, void *bytes);
-/* Copies the answer to the request's outputs and masks. */
-void trajd_block_read_answer(const void *bytes, const struct trajd_block_memory *memory);
+/* Copies the answer of that request's block to its outputs and masks. Nothing else of the bytes is believed. */
+void trajd_block_read_answer(const struct trajd_resample_request *request, const void *bytes, const struct trajd_block_memory *memory);
 
 /* Reads `bytes`, from wherever: everything is checked, also that the request cannot read or write outside of the block and is done in bounded
  * time (TRAJD_ERR_ARGUMENT, TRAJD_ERR_UNSUPPORTED). Pointers of the request are those of a copy at `base`, which may be the GPU's.

@@ -220,7 +220,7 @@ static enum trajd_status run_on_gpu(struct rewrite_engine *engine, const struct 
     trajd_block_write(request, memory, room);
     status = trajd_runner_run(engine->runner, size_bytes, &answer_at, &answer_bytes, error);
     if (!status)
-        trajd_block_read_answer(room, memory);
+        trajd_block_read_answer(request, room, memory);
     return status;
 }
 
@@ -242,7 +242,7 @@ static enum trajd_status run_by_daemon(struct rewrite_engine *engine, const stru
     trajd_block_write(request, memory, room);
     status = rewrite_remote_run(engine->remote, size_bytes, error);
     if (!status)
-        trajd_block_read_answer(room, memory);
+        trajd_block_read_answer(request, room, memory);
     return status;
 }
 

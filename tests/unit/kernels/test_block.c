@@ -111,7 +111,7 @@ static void a_block_gives_what_the_request_gives(void **state)
         memset(there.mask, 0xcc, sizeof there.mask);
         assert_int_equal(trajd_runner_run(runner, size, &answer_at, &answer_bytes, &error), TRAJD_OK);
         assert_int_equal(answer_at + answer_bytes, size);
-        trajd_block_read_answer(room, &there.memory);
+        trajd_block_read_answer(&there.request, room, &there.memory);
         assert_memory_equal(here.mask, there.mask, sizeof here.mask);
         assert_memory_equal(here.output, there.output, 1024); /* linear and previous: to the bit */
         for (int i = 0; i < 4 * STEPS; i++) {
