@@ -215,6 +215,40 @@ static enum trajd_status load_journal(struct rewriting *r, uint8_t **data, size_
     return TRAJD_OK;
 }
 
+/* Without its signature nobody takes the file for a finished one. */
+static enum trajd_status take_signature(struct rewriting *r)
+{
+    static const uint64_t none;
+
+    if (pread(r->fd, &r->head.signature, sizeof r->head.signature, 0) != (ssize_t)sizeof r->head.signature)
+        return io_error(r, r->partial);
+    return rewrite_pwrite(r->fd, &none, sizeof none, 0, r->partial, r->error);
+}
+
+/* The file with its structure, and room for rows. */
+static enum trajd_status make_file(struct rewriting *r)
+{
+    enum trajd_status status = ftruncate(r->fd, 0) ? io_error(r, r->partial) : rewrite_skeleton_make(&r->plan, r->fd, &r->head.file_size, r->error);
+
+    if (!status)
+        status = take_signature(r);
+    /* all room at once, so that a disk that is too small is known before the work */
+    if (!status && fallocate(r->fd, 0, 0, (off_t)r->head.file_size) && errno != EOPNOTSUPP && errno != ENOSYS)
+        status = io_error(r, r->options->output);
+    if (!status && fdatasync(r->fd))
+        status = io_error(r, r->partial);
+    return status;
+}
+
+/* All rows are in chunks, which lie in a file of their own until the end: nothing of the partial file is missed. */
+static bool is_all_chunks(const struct rewriting *r)
+{
+    for (uint32_t d = 0; d < r->plan.dataset_count; d++)
+        if (!r->plan.datasets[d].is_compressed)
+            return false;
+    return true;
+}
+
 /* The journal's digest tells as well where the arithmetic was begun. */
 static uint64_t digest_of(const struct rewriting *r, bool is_on_gpu)
 {
@@ -261,7 +295,7 @@ static enum trajd_status resume(struct rewriting *r)
     if (!status)
         status = read_journal(r, data, length, (uint64_t)spool.st_size, &used);
     free(data);
-    if (!status && (uint64_t)file.st_size != r->head.file_size)
+    if (!status && !is_all_chunks(r) && (uint64_t)file.st_size != r->head.file_size)
         status = trajd_error_set(r->error, TRAJD_ERR_NOT_FOUND, 0, "the file has not the journal's size");
     if (!status && ftruncate(r->journal_fd, (off_t)used))
         status = io_error(r, r->journal_path);
@@ -277,17 +311,8 @@ static enum trajd_status resume(struct rewriting *r)
                 r->resumed_bytes += r->plan.datasets[r->plan.episodes[e].arrays[a].dataset].row_bytes * r->plan.episodes[e].step_count;
         }
     r->began_rows = true;
-    return TRAJD_OK;
-}
-
-/* Without its signature nobody takes the file for a finished one. */
-static enum trajd_status take_signature(struct rewriting *r)
-{
-    static const uint64_t none;
-
-    if (pread(r->fd, &r->head.signature, sizeof r->head.signature, 0) != (ssize_t)sizeof r->head.signature)
-        return io_error(r, r->partial);
-    return rewrite_pwrite(r->fd, &none, sizeof none, 0, r->partial, r->error);
+    r->is_empty = false;
+    return is_all_chunks(r) ? make_file(r) : TRAJD_OK; /* it may have been cut while chunks went into it */
 }
 
 static enum trajd_status begin(struct rewriting *r)
@@ -299,16 +324,9 @@ static enum trajd_status begin(struct rewriting *r)
     r->plan.is_on_gpu = r->backend.is_on_gpu;
     r->plan.digest = digest_of(r, r->plan.is_on_gpu);
     /* the journal's end first, for good: it must not speak of rows that the new file has not */
-    if (ftruncate(r->journal_fd, 0) || fdatasync(r->journal_fd) || ftruncate(r->fd, 0) || (r->has_spool && ftruncate(r->spool_fd, 0)))
+    if (ftruncate(r->journal_fd, 0) || fdatasync(r->journal_fd) || (r->has_spool && ftruncate(r->spool_fd, 0)))
         return io_error(r, r->partial);
-    status = rewrite_skeleton_make(&r->plan, r->fd, &r->head.file_size, r->error);
-    if (!status)
-        status = take_signature(r);
-    /* all room at once, so that a disk that is too small is known before the work */
-    if (!status && fallocate(r->fd, 0, 0, (off_t)r->head.file_size) && errno != EOPNOTSUPP && errno != ENOSYS)
-        status = io_error(r, r->options->output);
-    if (!status && fdatasync(r->fd))
-        status = io_error(r, r->partial);
+    status = make_file(r);
     return status ? status : rewrite_journal_begin(r->journal_fd, &r->plan, &r->head, r->error);
 }
 
@@ -480,15 +498,26 @@ static enum trajd_status put_signature(struct rewriting *r)
     return rewrite_pwrite(r->fd, &r->head.signature, sizeof r->head.signature, 0, r->partial, r->error);
 }
 
-/* From here on the file's structure changes under a kill: there is nothing to go on with then. */
+/* From here on the file's structure changes under a kill: rows that lie in it cannot be gone on with then. */
+static enum trajd_status give_up_rows(struct rewriting *r)
+{
+    enum trajd_status status;
+
+    r->is_spent = !is_all_chunks(r);
+    if (r->is_spent)
+        return unlink(r->journal_path) && errno != ENOENT ? io_error(r, r->journal_path) : TRAJD_OK;
+    pthread_mutex_lock(&r->lock);
+    status = commit(r);
+    pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
 static enum trajd_status add_chunks(struct rewriting *r)
 {
-    enum trajd_status status = TRAJD_OK;
+    enum trajd_status status = give_up_rows(r);
 
-    if (unlink(r->journal_path) && errno != ENOENT)
-        return io_error(r, r->journal_path);
-    r->is_spent = true;
-    status = put_signature(r);
+    if (!status)
+        status = put_signature(r);
     if (!status)
         status = rewrite_skeleton_add_chunks(&r->plan, (struct rewrite_chunk *const *const *)r->spool.chunks, r->fd, r->spool_fd,
                                              &r->head.file_size, r->error);

@@ -381,6 +381,30 @@ def test_killed_and_resumed(fast_path, long_file, compress):
     assert sorted(path.name for path in fast_path.iterdir()) == ["cut.hdf5", "whole.hdf5"]
 
 
+def test_a_file_of_chunks_alone_is_resumed_wherever_it_was_cut(fast_path, long_file):
+    """Chunks lie beside it until the end: what is in the partial file by then does not matter."""
+    out, whole = fast_path / "out.hdf5", fast_path / "whole.hdf5"
+    partial, options = fast_path / "out.hdf5.partial", [long_file, "--rate", 25, "--compress", "gzip:1"]
+    resample(*options, "-o", whole)
+    cut(out, signal.SIGKILL, *options)
+    partial.write_bytes(b"\x89HDF\r\n\x1a\n" + os.urandom(100000))
+    done = resample(*options, "-o", out, "--resume", "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["episodes_resumed"] > 0
+    same_content(whole, out)
+    out.unlink()
+    process = subprocess.Popen([TRAJCTL, "resample", *map(str, options), "-o", out, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    for line in process.stdout:
+        if '"closing"' in line:
+            break
+    process.kill()  # in that moment itself, if it is met
+    process.wait()
+    process.stdout.close()
+    if not out.exists():
+        assert "nothing to resume" not in resample(*options, "-o", out, "--resume", "--json").stdout
+    same_content(whole, out)
+    assert sorted(path.name for path in fast_path.iterdir()) == ["out.hdf5", "whole.hdf5"]
+
+
 def test_interrupted(fast_path, long_file):
     """Ctrl-C: the partial file is kept, and said so; a run without --resume begins anew."""
     out = fast_path / "out.hdf5"
