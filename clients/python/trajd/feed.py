@@ -397,8 +397,6 @@ class Feed:
         for batch in held:
             batch.done()
         self._held.clear()
-        if not held:
-            return
         try:
             self._client.open(feed="(closing)", timeout_ms=_CLOSING_MS if self._client.connected() else 1)  # nobody answers; it counts on return
         except Error:
