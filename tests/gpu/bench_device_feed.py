@@ -202,7 +202,7 @@ def several(options, workers, apart):
         children = []
         for n in range(workers):
             rank, world, job = (0, 1, f"job {n}") if apart else (n, workers, "all")
-            terms = {"mode": "shard", "rank": rank, "world_size": world, "job": job}
+            terms = {"mode": "shard", "rank": rank, "world_size": world, "job": job, "gpu_ranks": list(range(world))}
             # ranks end together: whoever stopped before the others would keep them waiting
             count = None if apart else int(options.seconds * (4000 if place.has_gpu else 300))
             text = WORKER.format(folder=str(FOLDER), has_gpu=place.has_gpu, endpoint=str(one.endpoint), terms=terms, seconds=options.seconds,

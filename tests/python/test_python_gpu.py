@@ -181,6 +181,54 @@ def test_what_consumers_may_ask(daemon, torch):
     feed.close()
 
 
+class Distributed:
+    """torch.distributed of one rank, whose other ranks have said which GPUs are theirs."""
+
+    def __init__(self, rank, gpus):
+        self.rank, self.gpus = rank, gpus
+
+    def get_rank(self):
+        return self.rank
+
+    def get_world_size(self):
+        return len(self.gpus)
+
+    def all_gather_object(self, into, mine):
+        into[:] = self.gpus
+        assert into[self.rank] == mine
+
+
+def test_which_ranks_are_on_one_gpu(monkeypatch):
+    gpus = ["GPU-a", "GPU-b", "GPU-a", None]
+    for rank, wanted in enumerate([(0, 2), (1,), (0, 2), (3,)]):
+        monkeypatch.setattr(trajd.job, "_distributed", lambda rank=rank: Distributed(rank, gpus))
+        assert trajd.job.ranks_beside(gpus[rank], trajd.topology.Topology(rank, 4)) == wanted
+    assert trajd.job.ranks_beside("GPU-a", trajd.topology.Topology(1, 2)) == (1,)  # of another world than torch's
+    monkeypatch.setattr(trajd.job, "_distributed", lambda: None)
+    assert trajd.job.ranks_beside("GPU-a", trajd.topology.Topology(1, 2)) == (1,)
+    with pytest.raises(trajd.ArgumentError, match="own rank 1"):
+        trajd.connect("nowhere", feed="train", rank=1, world_size=2, gpu_ranks=[0])
+
+
+def test_two_ranks_on_one_gpu(daemon, torch):
+    feeds = [connect(daemon, mode="shard", rank=rank, world_size=2, gpu_ranks=(0, 1)) for rank in (0, 1)]
+    found = [[], []]
+
+    def read(rank):
+        for batch in feeds[rank].epoch(0):
+            found[rank].append((batch.position, batch.row_begin, len(batch["joints"])))
+    threads = [threading.Thread(target=read, args=[rank]) for rank in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [one[0] for one in found[0]] == [one[0] for one in found[1]] and len(found[0]) > 4
+    assert {one[1:] for one in found[0]} == {(0, 8)} and {one[1:] for one in found[1]} == {(8, 8)}
+    for feed in feeds:
+        assert feed._stage.uuid == UUID
+        feed.close()
+
+
 def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):  # noqa: F811
     from test_python_device import HostDevice
 

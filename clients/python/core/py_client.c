@@ -130,48 +130,49 @@ static PyObject *tell_feed(const struct trajd_feed_info *info)
 
 #define MAX_LOCAL_RANKS 512
 
-/* A sequence of ranks, or None, into the options. */
-static bool read_ranks(PyObject *sequence, uint32_t *ranks, struct trajd_open_options *options)
+/* A sequence of ranks, or None, and how many there are. */
+static bool read_ranks(PyObject *sequence, const char *name, uint32_t *ranks, uint32_t *rank_count)
 {
+    *rank_count = 0;
     if (sequence == Py_None)
         return true;
     const Py_ssize_t count = PySequence_Size(sequence);
     if (count > MAX_LOCAL_RANKS)
-        PyErr_Format(PyExc_ValueError, "local_ranks: %zd of them (at most %d)", count, MAX_LOCAL_RANKS);
+        PyErr_Format(PyExc_ValueError, "%s: %zd of them (at most %d)", name, count, MAX_LOCAL_RANKS);
     for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
         PyObject *item = PySequence_GetItem(sequence, i);
         const unsigned long rank = item != NULL ? PyLong_AsUnsignedLong(item) : 0;
         Py_XDECREF(item);
         ranks[i] = rank <= UINT32_MAX ? (uint32_t)rank : UINT32_MAX;
     }
-    options->local_ranks = ranks;
-    options->local_rank_count = count > 0 ? (uint32_t)count : 0;
+    *rank_count = count > 0 ? (uint32_t)count : 0;
     return !PyErr_Occurred();
 }
 
 static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"feed", "spec",        "job",    "shard",      "rank", "world", "credit", "epoch",
-                            "next", "local_ranks", "resume", "timeout_ms", "gpu", "gpu_rank", NULL};
-    uint32_t local_ranks[MAX_LOCAL_RANKS];
-    PyObject *ranks = Py_None;
-    int gpu_rank = 0;
+                            "next", "local_ranks", "resume", "timeout_ms", "gpu", "gpu_ranks", NULL};
+    uint32_t local_ranks[MAX_LOCAL_RANKS], gpu_ranks[MAX_LOCAL_RANKS];
+    PyObject *ranks = Py_None, *ranks_there = Py_None;
     Py_ssize_t resume_size = 0;
     struct trajd_open_options options = {0};
     struct trajd_error error = {0};
     int shard = 0;
     unsigned rank = 0, world = 0, credit = 0, timeout_ms = 0;
     unsigned long long epoch = 0, next = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKOz#Izp", names, &options.feed, &options.spec,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKOz#IzO", names, &options.feed, &options.spec,
                                      &options.job, &shard, &rank, &world, &credit, &epoch, &next, &ranks,
-                                     (const char **)&options.resume, &resume_size, &timeout_ms, &options.gpu, &gpu_rank) ||
-        !read_ranks(ranks, local_ranks, &options))
+                                     (const char **)&options.resume, &resume_size, &timeout_ms, &options.gpu, &ranks_there) ||
+        !read_ranks(ranks, "local_ranks", local_ranks, &options.local_rank_count) ||
+        !read_ranks(ranks_there, "gpu_ranks", gpu_ranks, &options.gpu_rank_count))
         return NULL;
     options.mode = shard ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE;
     options.rank = rank, options.world = world, options.credit = credit, options.timeout_ms = timeout_ms;
     options.epoch = epoch, options.next = next, options.resume_size_bytes = (size_t)resume_size;
-    if (gpu_rank && options.gpu != NULL) /* a GPU of its own */
-        options.gpu_ranks = &options.rank, options.gpu_rank_count = 1;
+    options.local_ranks = local_ranks;
+    options.gpu_ranks = gpu_ranks;
+    options.gpu_rank_count = options.gpu != NULL ? options.gpu_rank_count : 0; /* of a feed on a GPU alone */
     struct trajd_client *client = enter(object);
     if (client == NULL)
         return NULL;

@@ -10,7 +10,7 @@ import time
 import warnings
 import weakref
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, SupportsIndex, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, SupportsIndex, Tuple
 
 from . import _core, arrays, episodes, figures, job, styles
 from .batch import Batch, Explanation, Layout
@@ -131,6 +131,7 @@ class Feed:
         self._texts: Dict[str, Dict[episodes.Place, Optional[str]]] = {}
         self._held: "List[weakref.ref[Batch]]" = []
         self._compared = False
+        self._gpu_ranks: Optional[Sequence[int]] = None
         self._stage: Any = None
         on_device = settings.device != "cpu"
         if settings.framework == "torch":
@@ -262,7 +263,7 @@ class Feed:
                                  rank=settings.topology.rank, world=settings.topology.world_size,
                                  local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch,
                                  next=position if token is None else 0, resume=token, timeout_ms=self._timeout_ms(),
-                                 gpu=getattr(self._stage, "uuid", None), gpu_rank=settings.shard and settings.topology.world_size > 1)
+                                 gpu=getattr(self._stage, "uuid", None), gpu_ranks=self._find_gpu_ranks())
         left.clear()
         info = FeedInfo(**told)
         if resume is not None and self._strict:
@@ -273,6 +274,12 @@ class Feed:
         if not self._compared:
             job.compare_fingerprints(info.fingerprint, lambda: episodes.fetch(self._ask)[0])
             self._compared = True
+
+    def _find_gpu_ranks(self) -> Optional[Sequence[int]]:
+        settings = self._settings
+        if self._gpu_ranks is None and settings.shard and settings.topology.world_size > 1:
+            self._gpu_ranks = settings.gpu_ranks or job.ranks_beside(getattr(self._stage, "uuid", None), settings.topology)
+        return self._gpu_ranks
 
     def _ask(self, what: str, **details: Any) -> str:
         if self._info is None:

@@ -6,13 +6,14 @@ import contextlib
 import os
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .episodes import first_difference
 from .errors import StateError
 
 if TYPE_CHECKING:
     from .feed import Feed
+    from .topology import Topology
 
 _feeds: "weakref.WeakSet[Feed]" = weakref.WeakSet()
 
@@ -45,6 +46,16 @@ def _distributed() -> Any:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed if distributed.get_world_size() > 1 else None
+
+
+def ranks_beside(gpu: Optional[str], topology: "Topology") -> Tuple[int, ...]:
+    """The ranks whose workers are on this one's GPU, itself among them: as torch.distributed tells, else itself. A collective call."""
+    distributed = _distributed()
+    if distributed is None or (distributed.get_rank(), distributed.get_world_size()) != (topology.rank, topology.world_size):
+        return (topology.rank,)
+    gpus: "List[Optional[str]]" = [None] * topology.world_size
+    distributed.all_gather_object(gpus, gpu)
+    return tuple(rank for rank, one in enumerate(gpus) if one == gpu)
 
 
 def compare_fingerprints(fingerprint: int, tell_episodes: Callable[[], List[Dict[str, Any]]]) -> None:

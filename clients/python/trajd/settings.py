@@ -23,6 +23,7 @@ class Options(TypedDict, total=False):
     rank: Optional[int]
     world_size: Optional[int]
     local_ranks: Optional[Sequence[int]]
+    gpu_ranks: Optional[Sequence[int]]
     credit: int
     epoch: int
     resume: Optional[bytes]
@@ -56,6 +57,7 @@ class Settings:
     name: Optional[str]
     key_file: Optional[str] = None
     server_key: Optional[str] = None
+    gpu_ranks: "Optional[tuple[int, ...]]" = None  # None: found out when the feed is opened
 
     @property
     def title(self) -> str:
@@ -80,7 +82,7 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
          local_ranks: Optional[Sequence[int]] = None, credit: int = 4, epoch: int = 0, resume: Optional[bytes] = None,
          device: Optional[str] = None, framework: Optional[str] = None, style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None,
          reconnect: bool = True, name: Optional[str] = None, key_file: "Union[str, os.PathLike[str], None]" = None,
-         server_key: Optional[str] = None) -> Settings:
+         server_key: Optional[str] = None, gpu_ranks: Optional[Sequence[int]] = None) -> Settings:
     if (feed is None) == (spec is None):
         raise ArgumentError("either feed=NAME, one that the daemon has, or spec=, one of your own")
     if mode not in (None, "share", "shard"):
@@ -100,8 +102,11 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
     shard = topology.world_size > 1 if mode is None else mode == "shard"
     if not shard:
         topology = Topology()
+    if gpu_ranks is not None and topology.rank not in gpu_ranks:
+        raise ArgumentError(f"gpu_ranks {list(gpu_ranks)} lack this process's own rank {topology.rank}")
     return Settings(endpoint=None if endpoint is None else str(endpoint), feed=feed,
                     spec=spec if spec is None or isinstance(spec, str) else json.dumps(spec), job=job, shard=shard,
                     topology=topology, credit=credit, epoch=epoch, resume=resume, device=chosen_device, framework=chosen_framework,
                     style=style, zero_copy=zero_copy, timeout=None if timeout is None else min(timeout, LONGEST_S), reconnect=reconnect, name=name,
-                    key_file=None if key_file is None else os.fspath(key_file), server_key=server_key)
+                    key_file=None if key_file is None else os.fspath(key_file), server_key=server_key,
+                    gpu_ranks=None if gpu_ranks is None else tuple(gpu_ranks))
