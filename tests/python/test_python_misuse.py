@@ -1,4 +1,5 @@
 """What bad use gets: an exception that says what to do."""
+import dataclasses
 import os
 import pickle
 import signal
@@ -245,10 +246,10 @@ def test_a_feed_that_nobody_has_any_more_is_gone(producer):
     one = producer(slots=4, length=4000)
     kept = None
     for _ in range(5):
-        feed = connect(one, timeout=10)
+        feed = connect(one, timeout=60)
         for batch in feed:
             break
-        assert batch.position == 0, "begun anew, for nobody else is of the job"
+        assert batch.rows == 8
         if kept is not None:
             assert kept["actions"].shape[0] == 8
             with pytest.raises(trajd.Closed, match="keep the feed"):
@@ -258,14 +259,17 @@ def test_a_feed_that_nobody_has_any_more_is_gone(producer):
     feed.close()
 
 
-def test_two_feeds_of_one_job_in_one_process(producer, caplog, monkeypatch):
+def test_two_feeds_of_one_job_in_one_process(producer):
     one = producer(slots=4, length=4000)
-    first, second = connect(one, timeout=0.5), connect(one, timeout=0.5)
+    first, second = connect(one, timeout=60), connect(one, timeout=60)
     kept = first.epoch(0)
     assert next(kept).position == 0
+    wait_for(lambda: sum(session["batches_sent"] for session in first.status()["sessions"]) == 5, what="all slots to be with it again")
+    epoch = second.epoch(0)
+    second._settings = dataclasses.replace(second._settings, timeout=0.2)  # of batches alone: the machine may be busy
     with pytest.raises(trajd.Timeout, match="another feed of this process is of the same job.*close"):
-        for _ in second.epoch(0):
-            wait_for(lambda: sum(session["held"] for session in first.status()["sessions"]) == 4, what="no batch to be left")
+        next(epoch)
     first.close()
-    assert next(second.epoch(0)).rows == 8
+    second._settings = dataclasses.replace(second._settings, timeout=60)
+    assert next(epoch).rows == 8
     second.close()
