@@ -378,13 +378,14 @@ def test_feeds_that_nobody_reads_give_way(daemon, demo_file, limit):
     one = daemon("feed_idle: 600s\n" + config)
     client = one.client()
     client.open("train", job="kept")
-    for horizon in range(8):
+    for horizon in range(5):
         spec = (f"{{dataset: demo, global_batch: {batch}, tail: short, slots: {40 if limit == 'rings' else 6}, anchor: {{clock: actions}}, "
                 f"outputs: {{actions: {{at: 0..{horizon}}}, obs/robot0_eef_pos: {{at: -{15 + horizon}..0}}}}}}")
         sweep = one.client()
         sweep.open(spec=spec, job="sweep")
         sweep.next().release()
         sweep.close()
+        wait_for(lambda: len(client.status()["sessions"]) == 1, what="its session to be over")
     assert "is not read and another one needs its place" in one.text()
     assert client.next().epoch == 0  # whose feed stays, as the configuration's do
     client.close()

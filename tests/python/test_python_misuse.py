@@ -259,6 +259,20 @@ def test_a_feed_that_nobody_has_any_more_is_gone(producer):
     feed.close()
 
 
+@pytest.mark.parametrize("keeps", [lambda batch: batch, lambda batch: batch["actions"], lambda batch: batch["actions"][:2, :1]])
+def test_what_is_kept_of_a_closed_feed_takes_no_batches(producer, keeps):
+    """The session lives on for it, and for nothing else: all that its feed was sent goes to others, also where the Batch itself is gone."""
+    one = producer(slots=4, length=80)
+    first = connect(one, timeout=60)
+    kept = keeps(next(first.epoch(0)))
+    first.close()
+    second = connect(one, timeout=60)
+    positions = [batch.position for batch in second.epoch(0)]
+    assert positions[-1] == 72 and len(positions) >= 9
+    assert kept is not None
+    second.close()
+
+
 def test_two_feeds_of_one_job_in_one_process(producer):
     one = producer(slots=4, length=4000)
     first, second = connect(one, timeout=60), connect(one, timeout=60)
