@@ -80,13 +80,23 @@ class Daemon:
     def connect(self, **options):
         return trajd.connect(str(self.endpoint), feed="train", timeout=60, **{"device": "cuda", "zero_copy": True, "mode": "share", **options})
 
+    def _send(self, number):
+        """To the daemon itself, whatever stands before it."""
+        config = os.fsencode(self.folder / "trajd.yaml")
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                if config in words and os.path.basename(words[0]) == b"trajd":
+                    os.kill(int(folder.name), number)
+
     def kill(self):
+        self._send(signal.SIGKILL)
         self.process.kill()
         self.process.wait()
 
     def stop(self):
-        self.process.terminate()
-        return self.process.wait(30)
+        self._send(signal.SIGTERM)
+        return self.process.wait(30 if not TOOL else 120)
 
 
 @contextlib.contextmanager
