@@ -78,6 +78,7 @@ struct trajd_episode {
     uint64_t digest; /* of the whole episode: names, texts, kept or not, shapes, clocks, content_digest */
     const char *const *metas; /* [layout->meta_count]; NULL: the episode has no such text */
     const char *const *filter_keys; /* names of the masks that list it, NULL-ended */
+    bool is_plain; /* its group has nothing beside the arrays that are there, and folders on the way to them that have no attributes */
 };
 
 struct trajd_index {

@@ -421,6 +421,7 @@ enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relat
         set_origin(&h, episode);
     copy_keys(&h, episode);
     episode->content_digest = record->content_digest;
+    episode->is_plain = record->is_plain;
     episode->quarantine = h.verdict;
     episode->arrays = h.arrays;
     episode->clocks = h.clocks;

@@ -95,6 +95,9 @@ void trajd_indexer_unescape(char *text);
  * none; what is there and cannot be taken is noted. */
 const char *trajd_indexer_meta(struct trajd_scan *scan, const char *episode_path, const char *episode_id,
                                const struct trajd_layout_meta *meta);
+/* Whether nothing stands below the episode's group beside the datasets recorded of it and the folders on the way to them, which have no
+ * attributes. */
+bool trajd_indexer_is_plain(hid_t group, const struct trajd_record_episode *episode);
 /* Notes what of an episode was left out, and why. */
 void trajd_indexer_note(struct trajd_scan *scan, const char *episode, const char *what, const char *why);
 

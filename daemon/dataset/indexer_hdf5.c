@@ -280,6 +280,7 @@ static void scan_episode(struct trajd_scan *scan, const char *path, struct trajd
         episode->rates[i] = rate_of(scan, group, i);
     scan_metas(scan, path, episode);
     scan_datasets(scan, group, episode);
+    episode->is_plain = trajd_indexer_is_plain(group, episode);
     H5Gclose(group);
 }
 

@@ -132,6 +132,7 @@ static void add_episode(struct trajd_bytes *bytes, const struct trajd_record_epi
         if (episode->metas[i])
             trajd_bytes_add_text(bytes, episode->metas[i]);
     }
+    add_u8(bytes, episode->is_plain);
     trajd_bytes_add_u32(bytes, episode->dataset_count);
     for (uint32_t i = 0; i < episode->dataset_count; i++)
         add_dataset(bytes, &episode->datasets[i]);

@@ -6,7 +6,7 @@
  *
  *     record  := u32 magic, u32 version, u32 io_errno, text refusal, u32 note_count, text notes*, u32
  * episode_count, episode* episode := text id, text problem, u32 rate_count, text rates*, u32 key_count, text
- * filter_keys*, u32 meta_count, (u8 present, text if present)*, u32 dataset_count, dataset*, u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
+ * filter_keys*, u32 meta_count, (u8 present, text if present)*, u8 is_plain, u32 dataset_count, dataset*, u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
  *     dataset := text path, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count, u8 has_attributes, u64 shape[rank], u8
  * fill[8], u64 check_rows, u64 check_digest, then by storage: contiguous u64 offset | inline bytes of the
  * size that shape and dtype give | chunked u64 chunk_shape[rank], u16 filters[filter_count], u64 chunk_count,
@@ -25,7 +25,7 @@
 #include "proto/error.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
-#define TRAJD_RECORD_VERSION 3
+#define TRAJD_RECORD_VERSION 4
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 
@@ -59,6 +59,7 @@ struct trajd_record_episode {
     const char **filter_keys;
     uint32_t meta_count;
     const char **metas; /* in the layout's order; NULL: absent */
+    bool is_plain;      /* its group has nothing beside these, and folders on the way to them that have no attributes */
     uint32_t dataset_count;
     struct trajd_record_dataset *datasets; /* ascending by strcmp of path */
     bool evaluated;                        /* the rest is valid: stamps were read, first rows compared */

@@ -355,6 +355,7 @@ static void take_episode(struct cursor *c, struct trajd_record_episode *episode)
         return fail(c, "not as many rates as the layout has clocks");
     episode->filter_keys = take_texts(c, KEY_COUNT_MAX, &episode->key_count);
     take_metas(c, episode);
+    episode->is_plain = take_flag(c);
     episode->dataset_count = take_count(c, DATASET_COUNT_MAX, 36);
     episode->datasets = allocate(c, episode->dataset_count, sizeof *episode->datasets);
     for (uint32_t i = 0; !c->failed && i < episode->dataset_count; i++) {

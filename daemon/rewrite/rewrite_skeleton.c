@@ -318,6 +318,19 @@ static void put_arrays(struct child *child, const struct rewrite_episode *made, 
     }
 }
 
+/* False where all that the source's episode holds is made: the child need not look. */
+static bool has_more(const struct trajd_index *index, const struct trajd_episode *episode, const struct rewrite_episode *made)
+{
+    uint32_t present = 0;
+
+    for (uint32_t k = 0; k < index->clock_count; k++)
+        if (index->layout->clocks[k].start_path)
+            return true;
+    for (uint32_t d = 0; d < index->dataset_count; d++)
+        present += episode->arrays[d].storage != TRAJD_STORAGE_ABSENT;
+    return !episode->is_plain || present != made->array_count;
+}
+
 /* First rows of regular clocks that say when they begin: as recorded, so without offset and latency. */
 static void put_starts(struct child *child, const struct trajd_index *index, const struct trajd_episode *episode, int64_t begin_ns)
 {
@@ -349,6 +362,7 @@ static void put_episode(struct child *child, const struct rewrite_episode *made)
     put_label(child, index, episode);
     put_part(child, made);
     trajd_bytes_add_u64(&child->frame, made->step_count);
+    put_u8(child, has_more(index, episode, made));
     put_row_counts(child, index, episode);
     put_arrays(child, made, episode);
     put_starts(child, index, episode, made->begin_ns);

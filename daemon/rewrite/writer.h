@@ -9,7 +9,8 @@
  *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first; u32 n, text known[n]. What stands beside the episodes is
  *                  copied from the first. Answer: READY
  *     EPISODES u32 n, episode[n], of that input
- *                  episode := text source, target, label, part; u64 steps; u32 n, u64 row_counts[n]; u32 n, array[n]; u32 n, start[n]
+ *                  episode := text source, target, label, part; u64 steps; u8 has_more; u32 n, u64 row_counts[n]; u32 n, array[n]; u32 n, start[n]
+ *                             has_more: something may stand in the source beside these arrays and the episode's own attributes
  *                  array   := u32 which dataset, u8 has_attributes: whether the source's has some
  *                  start   := text path, i64 ns, u8 unit
  *              Answer: OFFSETS, u64[n of all arrays]: where their rows go in the file; UINT64_MAX for one in chunks

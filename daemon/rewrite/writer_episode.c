@@ -13,6 +13,7 @@ struct episode {
     struct trajd_writer_frame row_counts; /* where the list begins */
     uint32_t row_count_count;
     uint64_t steps;
+    bool has_more; /* the source, beside what the recipe names */
     uint32_t group_count; /* made below it so far: links that lead back up make them without an end */
     char source[TRAJD_WRITER_PATH_SIZE], target[TRAJD_WRITER_PATH_SIZE], label[TRAJD_WRITER_PATH_SIZE];
     char part[TRAJD_WRITER_PATH_SIZE]; /* "": it is whole */
@@ -257,7 +258,9 @@ static bool fill_episode(struct episode *episode, struct trajd_writer_frame *fra
         ok = make_start(episode, frame);
     if (!ok)
         return false;
-    ok = copy_folder(episode, episode->from, episode->to, "", 0) || trajd_writer_fail(episode->label);
+    ok = (episode->has_more ? copy_folder(episode, episode->from, episode->to, "", 0)
+                            : trajd_writer_copy_attributes(episode->writer, episode->from, episode->to, episode->target)) ||
+         trajd_writer_fail(episode->label);
     trajd_writer_set_count(episode->to, "num_samples", episode->steps);
     trajd_writer_set_text(episode->to, "trajd_source", episode->label, true);
     if (*episode->part)
@@ -275,6 +278,7 @@ static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame 
     trajd_writer_text(frame, episode.label, sizeof episode.label);
     trajd_writer_text(frame, episode.part, sizeof episode.part);
     episode.steps = trajd_writer_u64(frame);
+    episode.has_more = trajd_writer_u8(frame);
     episode.row_count_count = trajd_writer_u32(frame);
     episode.row_counts = *frame;
     for (uint32_t i = 0; i < episode.row_count_count && !frame->failed; i++)
