@@ -9,6 +9,13 @@
 #include "daemon/base/clock.h"
 
 enum { TENSOR_IDS, TENSOR_ACTIONS, TENSOR_MASK, TENSOR_PAYLOAD, TENSOR_COUNT };
+enum { EARLY_MAX = 64 };
+
+struct asked {
+    uint64_t request;
+    char name[64];
+    bool is_train;
+};
 
 struct producer {
     struct producer_options options;
@@ -17,6 +24,10 @@ struct producer {
     struct trajd_feed_tensor tensors[TENSOR_COUNT];
     struct trajd_feed_schema schema;
     pthread_t thread;
+    pthread_mutex_t mutex; /* of what follows */
+    bool has_feed;
+    struct asked early[EARLY_MAX];
+    uint32_t early_count;
 };
 
 uint64_t producer_window(uint64_t epoch, uint64_t position, uint64_t length)
@@ -73,13 +84,36 @@ static void *produce(void *context)
     }
 }
 
+static void answer_open(struct producer *producer, const struct asked *asked)
+{
+    struct trajd_error error;
+    trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "no feed %s (there is: train)", asked->name);
+    trajd_server_answer(producer->server, asked->request, asked->is_train ? producer->feed : NULL, &error);
+}
+
+/* A worker that waited for the daemon may ask before the feed is there. */
 static void open_feed(void *context, uint64_t request, const char *name, const char *spec, size_t spec_length)
 {
     struct producer *producer = context;
-    struct trajd_error error;
+    struct asked asked = {.request = request, .is_train = spec != NULL || (name != NULL && strcmp(name, "train") == 0)};
     (void)spec_length;
-    trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "no feed %s (there is: train)", name != NULL ? name : "");
-    trajd_server_answer(producer->server, request, spec != NULL ? producer->feed : NULL, &error);
+    snprintf(asked.name, sizeof(asked.name), "%s", name != NULL ? name : "");
+    pthread_mutex_lock(&producer->mutex);
+    const bool early = !producer->has_feed;
+    if (early && producer->early_count < EARLY_MAX)
+        producer->early[producer->early_count++] = asked;
+    pthread_mutex_unlock(&producer->mutex);
+    if (!early)
+        answer_open(producer, &asked);
+}
+
+static void answer_early(struct producer *producer)
+{
+    pthread_mutex_lock(&producer->mutex);
+    producer->has_feed = true;
+    pthread_mutex_unlock(&producer->mutex);
+    for (uint32_t i = 0; i < producer->early_count; i++)
+        answer_open(producer, &producer->early[i]);
 }
 
 static size_t describe(void *context, char *json, size_t size)
@@ -154,6 +188,7 @@ enum trajd_status producer_start(const struct producer_options *options, struct 
     if (producer == NULL)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "producer: out of memory");
     producer->options = *options;
+    pthread_mutex_init(&producer->mutex, NULL);
     set_defaults(&producer->options);
     describe_tensors(producer);
     const struct trajd_server_options server = {.runtime_directory = options->directory,
@@ -175,8 +210,11 @@ enum trajd_status producer_start(const struct producer_options *options, struct 
         status = add_feed(producer, error);
     if (status == TRAJD_OK && pthread_create(&producer->thread, NULL, produce, producer) != 0)
         status = trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "producer: no thread");
+    if (status == TRAJD_OK)
+        answer_early(producer);
     if (status != TRAJD_OK) {
         trajd_server_destroy(&producer->server);
+        pthread_mutex_destroy(&producer->mutex);
         free(producer);
         return status;
     }
@@ -198,6 +236,7 @@ void producer_stop(struct producer **pointer)
     pthread_join(producer->thread, NULL);
     trajd_server_remove_feed(producer->server, &producer->feed);
     trajd_server_destroy(&producer->server);
+    pthread_mutex_destroy(&producer->mutex);
     free(producer);
     *pointer = NULL;
 }

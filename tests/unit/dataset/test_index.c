@@ -52,7 +52,7 @@ static struct trajd_index_options options_for(const char *path, const char *layo
                                         .layout_directory = LAYOUTS,
                                         .indexer_path = INDEXER,
                                         .child_count = 2,
-                                        .file_timeout_ms = 60000};
+                                        .file_timeout_ms = 600000};
 }
 
 static enum trajd_status try_open(const char *name, const char *layout, struct trajd_index **index,
@@ -836,7 +836,8 @@ static void killed_children_condemn_no_file(void **state)
     assert_int_equal(open_hunted(&twice, &index, &error), TRAJD_OK);
     assert_int_equal(index->file_count, 4);
     for (uint32_t f = 0; f < index->file_count; f++)
-        assert_null(index->files[f].refusal);
+        if (index->files[f].refusal)
+            fail_msg("%s", index->files[f].refusal);
     trajd_index_destroy(&index);
 }
 

@@ -540,15 +540,24 @@ static void end_daemon(struct process *daemon)
     assert_int_equal(process_wait(daemon), 0);
 }
 
-/* Slow enough that all are there before the end: who comes after it would begin the epoch again. */
+/* Starts workers one after another. Each is stopped when it has read some batches: who came after the end would begin
+ * the epoch again. */
+static void start_sharing(struct process *workers, uint32_t count, const char *arguments, uint32_t batches, struct tally *tally)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        workers[i] = process_start("fake_worker", directory, arguments);
+        read_batches(&workers[i], tally, batches);
+        process_signal(&workers[i], SIGSTOP);
+    }
+}
+
 static void share_among(uint32_t count)
 {
-    struct process daemon = start_daemon("slots=12 delay_us=6000"), workers[4];
+    struct process daemon = start_daemon("slots=12 delay_us=1000"), workers[4];
     struct tally tally = {0};
-    for (uint32_t i = 0; i < count; i++) {
-        workers[i] = process_start("fake_worker", directory, "credit=2");
-        read_batches(&workers[i], &tally, 1);
-    }
+    start_sharing(workers, count, "credit=2 delay_us=1000", 1, &tally);
+    for (uint32_t i = 0; i < count; i++)
+        process_signal(&workers[i], SIGCONT);
     for (uint32_t i = 0; i < count; i++) {
         read_rest(&workers[i], &tally);
         assert_int_equal(process_wait(&workers[i]), 0);
@@ -636,13 +645,12 @@ static void test_a_killed_daemon_comes_back_to_shared_workers(void **state)
     struct process daemon = start_daemon("slots=8 journal=1");
     struct tally tally = {0};
     struct process workers[2];
-    for (uint32_t i = 0; i < 2; i++)
-        workers[i] = process_start("fake_worker", directory, "credit=2 reconnect=1 delay_us=500");
-    read_batches(&workers[0], &tally, 10);
-    read_batches(&workers[1], &tally, 10);
+    start_sharing(workers, 2, "credit=2 reconnect=1 delay_us=500", 10, &tally);
     process_signal(&daemon, SIGKILL);
     process_wait(&daemon);
     daemon = start_daemon("slots=8 journal=1");
+    for (uint32_t i = 0; i < 2; i++)
+        process_signal(&workers[i], SIGCONT);
     for (uint32_t i = 0; i < 2; i++) {
         read_rest(&workers[i], &tally);
         assert_int_equal(process_wait(&workers[i]), 0);
