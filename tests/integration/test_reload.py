@@ -285,7 +285,7 @@ def test_workers_open_and_read_while_feeds_come_and_go(one, demo_file):
 def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):
     """A restart in the moment in which a worker begins its next epoch is no end of it."""
     one = daemon(DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN)
-    holder, late = one.client(), one.client(reconnect=True)
+    holder, late = one.client(), one.client(reconnect=True, timeout_ms=60000)
     holder.open("train")
     held = holder.next()  # the drain lasts for as long
     opened = []
@@ -296,7 +296,7 @@ def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):
     wait_for(lambda: one.process.poll() is not None, what="the end")
     assert opener.is_alive() and not opened
     one.start()
-    opener.join(20)
+    opener.join(60)
     assert opened and opened[0].window_count
     read(late)
     late.close()
