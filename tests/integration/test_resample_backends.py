@@ -416,3 +416,34 @@ def test_connections_are_counted(make):
         except (OSError, TypeError):
             assert time.monotonic() < end
 
+
+
+def frame_of(op, body):
+    return b"TRJD" + bytes([1, op, 0, 0]) + msgpack.packb(body)
+
+
+@pytest.mark.parametrize("answer, word", [
+    (b"", "has ended"), (b"HTTP/1.1 200 OK", "not a message"), (frame_of(RESAMPLED, {"request": 77}), "what was not asked"),
+    (frame_of(71, {"request": 2, "status": "{}"}), "what was not asked"), (frame_of(RESAMPLED, {}), "request"),
+    (frame_of(ERROR, {"status": "argument", "message": "no such thing"}), "no such thing"),
+    (frame_of(ERROR, {"status": "ok", "message": "all is well"}), "all is well"), (bytes([0xff]) * 2048, "not a message")])
+def test_a_daemon_that_lies(tmp_path, demo_file, answer, word):
+    """It says who it is, gets rows, and answers that: an error that tells, and no file."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(tmp_path / "resample.sock"))
+        listener.listen(8)
+        listener.settimeout(30)
+        process = subprocess.Popen([TRAJCTL, "resample", demo_file, "-o", tmp_path / "out.hdf5", "--rate", "20", "--layout", "demo", "--threads", "1",
+                                    "--backend", "daemon", "--endpoint", tmp_path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for is_last in (False, True):  # the one that asks who it is, and the one that works
+            connection, _ = listener.accept()
+            connection.settimeout(30)
+            assert connection.recv(4096)[5] == RESAMPLE
+            connection.send(frame_of(RESAMPLED, {"request": 1}))
+            if is_last:
+                assert connection.recv(4096)[5] == RESAMPLE
+                if answer:
+                    connection.send(answer)
+                connection.close()
+        errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 1 and word in errors and not (tmp_path / "out.hdf5").exists(), errors
