@@ -159,16 +159,16 @@ int cli_preprocess(int argc, char **argv)
     if (cli_files_find(&preprocessing.files))
         return CLI_FAILED;
     trajd_log_init(&preprocessing.log, STDERR_FILENO, TRAJD_LOG_INFO, getenv("JOURNAL_STREAM"));
-    status = prep_config_load(preprocessing.path, &preprocessing.files, &preprocessing.config, &error);
-    if (status) {
-        prep_config_clear(&preprocessing.config);
-        return cli_fail("%s", error.message);
-    }
     trajd_watch_begin(&watch);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of its write */
     signal(SIGIO, SIG_IGN);   /* somebody opens a file for writing while a lease on it is asked for */
+    status = prep_config_load(preprocessing.path, &preprocessing.files, &preprocessing.config, &error);
+    if (status) {
+        prep_config_clear(&preprocessing.config);
+        return cli_fail("%s", error.message);
+    }
     status = make_passes(&preprocessing, &error);
     result = conclude(&preprocessing, status, &error);
     prep_inbox_clear(&preprocessing.inbox);
