@@ -226,7 +226,9 @@ static void report_episode(struct examiner *examiner, struct scan *scan, struct 
     }
 }
 
-static void examine_array(struct examiner *examiner, struct scan *scan, const struct trajd_episode *episode, int fd)
+/* Rows that cannot be read are a finding, unless it is the storage that fails: nothing is known of them then. */
+static enum trajd_status examine_array(struct examiner *examiner, struct scan *scan, const struct trajd_episode *episode, int fd,
+                                       struct trajd_error *error)
 {
     const struct trajd_array *array = &episode->arrays[scan->stream->dataset_index];
     const uint64_t rows = trajd_array_row_count(array), row_bytes = trajd_array_row_bytes(array);
@@ -234,23 +236,27 @@ static void examine_array(struct examiner *examiner, struct scan *scan, const st
     uint64_t step = row_bytes ? BLOCK_BYTES / row_bytes / chunk_rows * chunk_rows : 0;
     struct examine_finding where = {EXAMINE_UNREADABLE, examiner->index->files[episode->file_index].relative_path, episode->id,
                                     scan->stream->name, -1, 1, NULL};
-    struct trajd_error error;
+    struct trajd_error cause;
 
     if (!row_bytes)
-        return;
+        return TRAJD_OK;
     step = step ? step : 1;
     scan->not_finite = scan->not_unit = scan->flips = 0;
     scan->worst_length = 1;
     for (uint64_t row = 0; row < rows; row += step) {
         const uint64_t count = rows - row < step ? rows - row : step;
-        if (trajd_array_read(examiner->reader, fd, array, row, count, scan->block, &error)) {
+        if (trajd_array_read(examiner->reader, fd, array, row, count, scan->block, &cause)) {
+            if (cause.status == TRAJD_ERR_IO && cause.foreign_code)
+                return trajd_error_set(error, cause.status, cause.foreign_code, "%s:%s: %s: %s", where.file, where.episode, where.stream,
+                                       cause.message);
             where.row = (int64_t)row;
-            tell(examiner, &where, "%s", error.message);
+            tell(examiner, &where, "%s", cause.message);
             break;
         }
         examine_block(scan, array, (int64_t)row, count);
     }
     report_episode(examiner, scan, where);
+    return TRAJD_OK;
 }
 
 static void report_stream(struct examiner *examiner, const struct scan *scan)
@@ -334,7 +340,7 @@ static enum trajd_status examine_stream(struct examiner *examiner, const struct 
             file = episode->file_index;
             fd = open(index->files[file].path, O_RDONLY | O_CLOEXEC);
         }
-        examine_array(examiner, &scan, episode, fd);
+        status = examine_array(examiner, &scan, episode, fd, error);
     }
     if (fd >= 0)
         close(fd);

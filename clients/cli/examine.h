@@ -33,7 +33,8 @@ struct examine_finding {
 };
 
 /* Tells `report` of every finding, in the order of files, episodes, streams. Reads all rows once, in blocks of a few MiB.
- * TRAJD_ERR_MEMORY, or TRAJD_OK: what cannot be read is a finding. */
+ * What cannot be read is a finding, but for TRAJD_ERR_IO: the storage fails, and nothing is known of the rows; and
+ * TRAJD_ERR_MEMORY. */
 enum trajd_status examine_index(const struct trajd_index *index,
                                 void (*report)(void *context, const struct examine_finding *finding), void *context,
                                 struct trajd_error *error);

@@ -192,6 +192,22 @@ def test_a_file_that_is_being_written_is_left_alone(station):
     assert process.returncode == 0 and counts(said)[0] == 1 and counts(said)[4] == 0, said
 
 
+def test_a_disk_that_fails_condemns_no_file(station, small_file, monkeypatch):
+    """When the index is there already, which reads these rows once."""
+    with h5py.File(small_file) as file:
+        rows = file["data/demo_4/joint_pos"].id
+        offset = rows.get_offset() + rows.get_storage_size() // 2
+    monkeypatch.setitem(ENVIRONMENT, "LD_PRELOAD", str(BUILD / "tests/fake/libbad_disk.so"))
+    monkeypatch.setitem(ENVIRONMENT, "ASAN_OPTIONS", "detect_leaks=0:verify_asan_link_order=0")
+    monkeypatch.setitem(ENVIRONMENT, "TRAJD_TEST_BAD_BYTE", str(offset))
+    path = station.drop()
+    said = station.run(code=1)
+    assert counts(said)[:3] == (0, 0, 1) and "demo_4: joint_pos: " in said and "Input/output error" in said, said
+    assert path.exists() and not any(station.quarantine.glob("a.hdf5*"))
+    monkeypatch.setitem(ENVIRONMENT, "TRAJD_TEST_BAD_BYTE", "-1")
+    assert counts(station.run())[:3] == (1, 0, 0)
+
+
 def test_a_file_that_grows_is_not_settled(station):
     station.write(settle="2s")
     data = station.source_file.read_bytes()
