@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if ((!runner && trajd_runner_create(NULL, &runner, &error)) || trajd_runner_room(runner, size, &room, &error))
         return 0;
-    memcpy(room, data, size);
+    if (size)
+        memcpy(room, data, size);
     trajd_runner_run(runner, size, &answer_at, &answer_bytes, &error);
     return 0;
 }
