@@ -273,6 +273,7 @@ static enum trajd_status take_stream(const struct head *head, const struct place
     const uint64_t source_size = record->source_type < TRAJD_DTYPE_COUNT ? trajd_dtype_size(record->source_type) : 0;
     const uint64_t output_size = record->output_type < TRAJD_DTYPE_COUNT ? trajd_dtype_size(record->output_type) : 0;
     const uint64_t columns = (uint64_t)record->first_column + record->feature_count;
+    uint64_t step_stride_bytes, row_stride_bytes; /* a single step or row may tell any */
 
     if (record->bracket >= head->bracket_count || record->kind >= TRAJD_KIND_COUNT || record->edge >= TRAJD_EDGE_COUNT || !source_size ||
         !output_size || record->zero || record->mean_width > time_max || record->max_gap_ns > time_max || record->max_age_ns > time_max ||
@@ -280,13 +281,15 @@ static enum trajd_status take_stream(const struct head *head, const struct place
         !fits(record->output_at, head->step_count, record->step_stride_bytes, record->feature_count * output_size, head->output_bytes) ||
         (record->mask_at != UINT64_MAX && !fits(record->mask_at, head->step_count, 1, 1, head->mask_bytes)))
         return wrong(error, "streams", index);
+    step_stride_bytes = head->step_count > 1 ? record->step_stride_bytes : record->feature_count * output_size;
+    row_stride_bytes = *row_counts[record->bracket] > 1 ? record->row_stride_bytes : columns * source_size;
     block->streams[index] = (struct trajd_stream){
         .bracket_index = record->bracket,
         .kind = record->kind,
         .source_type = record->source_type,
         .feature_count = record->feature_count,
         .first_column = record->first_column,
-        .row_stride_bytes = record->row_stride_bytes,
+        .row_stride_bytes = row_stride_bytes,
         .base = base + places->rows + record->rows_at,
         .edge = record->edge,
         .max_gap_ns = record->max_gap_ns,
@@ -296,8 +299,8 @@ static enum trajd_status take_stream(const struct head *head, const struct place
         .angle_low = record->angle_low,
         .output_type = record->output_type,
         .output = base + places->output + record->output_at,
-        .window_stride_bytes = head->step_count * record->step_stride_bytes,
-        .step_stride_bytes = record->step_stride_bytes,
+        .window_stride_bytes = head->step_count * step_stride_bytes,
+        .step_stride_bytes = step_stride_bytes,
         .mask = record->mask_at == UINT64_MAX ? NULL : base + places->mask + record->mask_at,
         .mask_window_stride_bytes = head->step_count,
     };
