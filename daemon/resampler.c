@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/base/clock.h"
 #include "kernels/runner.h"
 #include "proto/wire.h"
 
@@ -23,6 +24,8 @@
 #define STOP (UINT32_MAX - 1)
 
 enum { NICENESS = 10, EVENTS = 16, TURN_MS = 1000, FRAME_ROOM = 2048, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, BLOCK_UNIT = 512 };
+
+static const int64_t gpu_pause_ns = INT64_C(10000000000); /* a GPU without room is asked again behind it: asking costs, and is logged */
 
 struct trajd_resampler {
     struct trajd_resampler_options options;
@@ -35,6 +38,7 @@ struct trajd_resampler {
     struct trajd_watch watch; /* of the thread */
     struct trajd_runner *on_cpu, *on_gpu; /* made when they are needed */
     struct trajd_device *device;          /* of on_gpu */
+    int64_t gpu_again_ns;                 /* before that it is not asked for room again */
     struct trajd_resampler_stats stats;   /* its members atomic: counters, nothing is ordered by them */
 };
 
@@ -96,17 +100,30 @@ static enum trajd_status run_by(struct trajd_runner *runner, int fd, uint64_t si
     return status;
 }
 
+/* The GPU that pieces go to now, or NULL. */
+static struct trajd_device *gpu_now(const struct trajd_resampler *resampler)
+{
+    return trajd_now_ns() < resampler->gpu_again_ns ? NULL : resampler->options.device(resampler->options.context);
+}
+
+static void leave_gpu(struct trajd_resampler *resampler, const struct trajd_error *why)
+{
+    LOG(resampler->options.log, WARNING, "RESAMPLE goes to the CPU: %s", why->message);
+    trajd_runner_destroy(&resampler->on_gpu); /* and with it what it has of the GPU's memory */
+    resampler->gpu_again_ns = trajd_now_ns() + gpu_pause_ns;
+}
+
 /* The GPU's runner; NULL: there is none now, or no room on it. */
 static struct trajd_runner *find_gpu(struct trajd_resampler *resampler)
 {
-    struct trajd_device *device = resampler->options.device(resampler->options.context);
+    struct trajd_device *device = gpu_now(resampler);
     struct trajd_error error;
 
     if (resampler->on_gpu && device != resampler->device)
         trajd_runner_destroy(&resampler->on_gpu);
     resampler->device = device;
     if (device && !resampler->on_gpu && trajd_runner_create(device, &resampler->on_gpu, &error))
-        LOG(resampler->options.log, WARNING, "RESAMPLE goes to the CPU: %s", error.message);
+        leave_gpu(resampler, &error);
     return resampler->on_gpu;
 }
 
@@ -118,29 +135,37 @@ static enum trajd_status run_on_cpu(struct trajd_resampler *resampler, int fd, u
 }
 
 /* *device is NULL where the CPU has done it. */
-static enum trajd_status run_block(struct trajd_resampler *resampler, int fd, uint64_t size_bytes, struct trajd_device **device,
-                                   struct trajd_error *error)
+static enum trajd_status run_somewhere(struct trajd_resampler *resampler, int fd, uint64_t size_bytes, struct trajd_device **device,
+                                       struct trajd_error *error)
 {
-    struct trajd_runner *gpu;
-    enum trajd_status status = check_file(fd, size_bytes, error);
+    struct trajd_runner *gpu = find_gpu(resampler);
+    enum trajd_status status;
 
-    if (status)
-        return status;
-    gpu = find_gpu(resampler);
     *device = gpu ? resampler->device : NULL;
     if (gpu) {
-        trajd_watch_wait(); /* a driver */
         status = run_by(gpu, fd, size_bytes, error);
-        trajd_watch_resume();
         if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_DEVICE)
             return status;
-        LOG(resampler->options.log, WARNING, "RESAMPLE goes to the CPU: %s", error->message);
-        trajd_runner_destroy(&resampler->on_gpu); /* and with it what it has of the GPU's memory */
+        leave_gpu(resampler, error);
         if (status == TRAJD_ERR_DEVICE)
             resampler->options.device_lost(resampler->options.context);
     }
     *device = NULL;
     return run_on_cpu(resampler, fd, size_bytes, error);
+}
+
+/* A piece is bounded, but not the time that a driver takes, or who is nice beside threads that are not: that is no mistake of ours. */
+static enum trajd_status run_block(struct trajd_resampler *resampler, int fd, uint64_t size_bytes, struct trajd_device **device,
+                                   struct trajd_error *error)
+{
+    enum trajd_status status = check_file(fd, size_bytes, error);
+
+    if (status)
+        return status;
+    trajd_watch_wait();
+    status = run_somewhere(resampler, fd, size_bytes, device, error);
+    trajd_watch_resume();
+    return status;
 }
 
 /* ---- messages ---- */
@@ -172,7 +197,7 @@ static bool handle_resample(struct trajd_resampler *resampler, int connection, c
     enum trajd_status status = TRAJD_OK;
 
     if (!asked->size_bytes)
-        device = resampler->options.device(resampler->options.context);
+        device = gpu_now(resampler);
     else if (fd < 0)
         status = trajd_error_set(&error, TRAJD_ERR_ARGUMENT, 0, "RESAMPLE: no descriptor came along, or more than one");
     else
@@ -204,6 +229,17 @@ static bool handle(struct trajd_resampler *resampler, int connection, const uint
     return refuse(resampler, connection, 0, &error);
 }
 
+/* Whatever it is of: a socket whose peer does not read would keep its last owner for as long as its maker says. */
+static void drop_descriptor(int fd)
+{
+    const struct linger none = {0};
+
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none); /* refused by all else */
+    trajd_watch_wait(); /* a filesystem that is a program */
+    close(fd);
+    trajd_watch_resume();
+}
+
 /* The one descriptor that came along; -1: none, or several, which are closed. */
 static int take_descriptor(struct msghdr *message)
 {
@@ -219,7 +255,7 @@ static int take_descriptor(struct msghdr *message)
             if (taken < 0 && descriptors == 1 && !(message->msg_flags & MSG_CTRUNC))
                 taken = fd;
             else
-                close(fd);
+                drop_descriptor(fd);
         }
     }
     return taken;
@@ -239,14 +275,12 @@ static bool receive(struct trajd_resampler *resampler, int connection)
     bool is_good;
     int fd;
 
-    if (size < 0 && (errno == EAGAIN || errno == EINTR))
-        return true;
-    if (size <= 0)
-        return false;
-    fd = take_descriptor(&message);
-    is_good = !(message.msg_flags & MSG_TRUNC) && handle(resampler, connection, frame, (size_t)size, fd);
+    if (size < 0)
+        return errno == EAGAIN || errno == EINTR;
+    fd = take_descriptor(&message); /* one may come with a message of no bytes, too */
+    is_good = size && !(message.msg_flags & MSG_TRUNC) && handle(resampler, connection, frame, (size_t)size, fd);
     if (fd >= 0)
-        close(fd);
+        drop_descriptor(fd);
     return is_good;
 }
 
@@ -314,7 +348,9 @@ static void close_connection(struct trajd_resampler *resampler, uint32_t index)
         return;
     if (resampler->on_cpu)
         trajd_runner_trim(resampler->on_cpu);
+    trajd_watch_wait(); /* a driver */
     trajd_runner_destroy(&resampler->on_gpu);
+    trajd_watch_resume();
 }
 
 /* A message of each connection that has one, so that who asks much does not keep others waiting for more than a piece each. False: to end. */
@@ -326,6 +362,7 @@ static bool turn(struct trajd_resampler *resampler)
     trajd_watch_turn();
     for (int i = 0; i < ready; i++) {
         const uint32_t index = events[i].data.u32;
+        trajd_watch_turn();
         if (index == STOP || eventfd_read(resampler->stop, &(eventfd_t){0}) == 0)
             return false;
         if (index == LISTENER)
@@ -352,8 +389,6 @@ static void *run_resampler(void *context)
 static enum trajd_status listen_at(struct trajd_resampler *resampler, struct trajd_error *error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    mode_t before;
-    int bound;
 
     if (strlen(resampler->path) >= sizeof address.sun_path)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
@@ -364,10 +399,9 @@ static enum trajd_status listen_at(struct trajd_resampler *resampler, struct tra
     if (resampler->listener < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
     unlink(resampler->path);
-    before = umask(resampler->options.group_access ? 0007 : 0077);
-    bound = bind(resampler->listener, (struct sockaddr *)&address, sizeof address);
-    umask(before);
-    if (bound || listen(resampler->listener, TRAJD_RESAMPLER_MAX_CLIENTS))
+    /* nobody can connect before listen; a umask would be that of all threads, which make files by now */
+    if (bind(resampler->listener, (struct sockaddr *)&address, sizeof address) ||
+        chmod(resampler->path, resampler->options.group_access ? 0770 : 0700) || listen(resampler->listener, TRAJD_RESAMPLER_MAX_CLIENTS))
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", resampler->path, strerror(errno));
     return TRAJD_OK;
 }
