@@ -31,27 +31,47 @@ static void find_hole(const struct rewrite_cutter *cutter, uint32_t a, int64_t r
         }
 }
 
+/* Arrays on one clock have the same rows, so they begin with the same one. */
+static void begin_behind(struct rewrite_cutter *cutter, uint32_t a, int64_t behind)
+{
+    for (uint32_t other = 0; other < cutter->array_count; other++)
+        if (clock_of(cutter, other) == clock_of(cutter, a) && cutter->holes[other].first_row < behind)
+            cutter->holes[other].first_row = behind;
+}
+
+/* From that row back, the one behind the last hole: what lies before the grid may be averaged into it. */
+static int64_t row_behind_hole(const struct rewrite_cutter *cutter, uint32_t a, int64_t row)
+{
+    const int64_t max_gap_ns = cutter->plan->datasets[cutter->arrays[a].dataset].max_gap_ns;
+    const struct trajd_episode_clock *clock = clock_of(cutter, a);
+
+    for (; max_gap_ns > 0 && row > 0; row--)
+        if (rewrite_row_ns(clock, row) - rewrite_row_ns(clock, row - 1) > max_gap_ns)
+            return row;
+    return 0;
+}
+
 void rewrite_cutter_begin(struct rewrite_cutter *cutter, int64_t begin_ns, int64_t end_ns)
 {
     cutter->next_ns = begin_ns;
     cutter->end_ns = end_ns;
     cutter->is_over = begin_ns > end_ns;
+    for (uint32_t a = 0; a < cutter->array_count; a++)
+        cutter->holes[a].first_row = 0;
     for (uint32_t a = 0; a < cutter->array_count; a++) {
         const int64_t row = rewrite_row_at(clock_of(cutter, a), cutter->arrays[a].rows, begin_ns);
-        cutter->holes[a].first_row = 0;
+        begin_behind(cutter, a, row_behind_hole(cutter, a, row));
         find_hole(cutter, a, row < 0 ? 0 : row);
     }
 }
 
-/* Holes that end before the next stretch can begin. Arrays on one clock have the same rows, so they begin with the same one. */
+/* Holes that end before the next stretch can begin. */
 static void pass_holes(struct rewrite_cutter *cutter)
 {
     for (uint32_t a = 0; a < cutter->array_count; a++)
         while (cutter->holes[a].row >= 0 && cutter->holes[a].to_ns <= cutter->next_ns) {
             const int64_t behind = cutter->holes[a].row + 1;
-            for (uint32_t other = 0; other < cutter->array_count; other++)
-                if (clock_of(cutter, other) == clock_of(cutter, a) && cutter->holes[other].first_row < behind)
-                    cutter->holes[other].first_row = behind;
+            begin_behind(cutter, a, behind);
             find_hole(cutter, a, behind);
         }
 }

@@ -152,7 +152,7 @@ static enum trajd_status add_episode(struct rewrite_plan *plan, const struct rew
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of so many episodes");
         memcpy(made->arrays, whole->arrays, size);
     }
-    for (uint32_t a = 0; a < made->array_count && !is_whole; a++)
+    for (uint32_t a = 0; a < made->array_count; a++)
         made->arrays[a].first_row = cutter->holes[a].first_row;
     if (steps > steps_max || !add_sizes(plan, made))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: %.3g s at this rate are %" PRIu64 " rows: beyond sense", made->id,
@@ -438,6 +438,7 @@ static uint64_t digest_plan(const struct rewrite_plan *plan)
     trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.num);
     trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.den);
     trajd_digest_add_u64(&digest, plan->options->compress_level);
+    trajd_digest_add_u64(&digest, plan->options->indexes[0]->layout->hash); /* of all: periods of angles, units of stamps */
     for (uint32_t k = 0; k < plan->options->index_count; k++)
         for (uint32_t f = 0; f < plan->options->indexes[k]->file_count; f++) {
             const struct trajd_index_file *file = &plan->options->indexes[k]->files[f];

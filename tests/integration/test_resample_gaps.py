@@ -93,6 +93,27 @@ def test_parts(tmp_path, gaps, compress):
         assert [key.decode() for key in made["mask/train"]] == ["demo_1", "demo_2", "demo_3", "demo_4", "demo_5"]
 
 
+def test_a_hole_before_the_grid(tmp_path, gaps):
+    """The hand begins after it: the episode is not cut, but what lies before the hole is averaged into nothing."""
+    path, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
+    write(path, {"demo_3": {20: 300}})
+    with h5py.File(path, "r+") as file:
+        group = file["data/demo_3"]
+        t = group["t"][...]
+        late = group["ht"][...] > t[30]
+        for name in ("ht", "grip"):
+            rows = group[name][...][late]
+            del group[name]
+            group[name] = rows
+    done = resample(path, "-o", out, "--rate", 50, "--layout", gaps / "gaps.yaml", "--max-gap", "pose=200ms", "--window", "2s")
+    assert "cut" not in done.stdout + done.stderr
+    with h5py.File(path) as source, h5py.File(out) as made:
+        group = made["data/demo_3"]
+        for step, x in enumerate(group["t"][...]):
+            rows = source["data/demo_3/wrench"][21:][(t[21:] > x - 2 * 10**9) & (t[21:] <= x)]
+            assert np.allclose(group["wrench"][step], rows.mean(axis=0), atol=1e-5)
+
+
 def test_what_is_chosen_is_the_input(tmp_path, gaps):
     """--episodes and --filter speak of the input's episodes; one that gives a single part keeps its name."""
     common = ["--rate", 50, "--layout", gaps / "gaps.yaml", "--max-gap", "200ms", "--json"]

@@ -55,6 +55,20 @@ static void holes_of_all_streams_count(void **state)
     check(clocks, own, rows, (int64_t[]){79, -1}, 20, 90, (struct stretch[]){{20, 20, {0, 0}}}, 1);
 }
 
+/* What lies before a hole that is over when the grid begins is not averaged into it either. */
+static void holes_before_the_grid_count(void **state)
+{
+    static const int64_t a[] = {0, 10, 20, 100, 110, 200, 210, 220}, b[] = {205, 215, 225};
+    const struct trajd_episode_clock clocks[] = {{.stamps_ns = a}, {.stamps_ns = b}};
+
+    (void)state;
+    check(clocks, (uint32_t[]){0, 1}, (int64_t[]){8, 3}, (int64_t[]){50, -1}, 205, 220, (struct stretch[]){{205, 220, {5, 0}}}, 1);
+    check(clocks, (uint32_t[]){0, 1}, (int64_t[]){8, 3}, (int64_t[]){90, -1}, 205, 220, (struct stretch[]){{205, 220, {0, 0}}}, 1);
+    check(clocks, (uint32_t[]){0, 0}, (int64_t[]){8, 8}, (int64_t[]){-1, 50}, 200, 220, (struct stretch[]){{200, 220, {5, 5}}}, 1);
+    check(clocks, (uint32_t[]){0, 0}, (int64_t[]){8, 8}, (int64_t[]){50, -1}, 105, 220,
+          (struct stretch[]){{105, 110, {3, 3}}, {200, 220, {5, 5}}}, 2);
+}
+
 static void holes_may_lie_across_each_other(void **state)
 {
     static const int64_t a[] = {0, 10, 60, 70, 80}, b[] = {0, 5, 40, 75, 80}, c[] = {0, 40, 80};
@@ -84,6 +98,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(holes_of_all_streams_count),
+        cmocka_unit_test(holes_before_the_grid_count),
         cmocka_unit_test(holes_may_lie_across_each_other),
         cmocka_unit_test(arrays_on_one_clock_begin_alike),
     };
