@@ -157,6 +157,8 @@ static enum trajd_status open_partial(struct rewriting *r)
     r->journal_fd = open(r->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (r->journal_fd < 0)
         return io_error(r, r->journal_path);
+    if (!fstat(r->journal_fd, &held) && held.st_size)
+        r->is_empty = false; /* a run that went on with chunks alone was cut when it made the file anew */
     for (uint32_t d = 0; d < r->plan.dataset_count; d++)
         r->has_spool = r->has_spool || r->plan.datasets[d].is_compressed;
     if (r->has_spool)
@@ -266,6 +268,7 @@ static enum trajd_status go_on_here(struct rewriting *r)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "it was begun on the CPU: --backend cpu goes on with it");
     rewrite_note(r->options, "%s was begun on the CPU, which goes on with it", r->partial);
     r->backend.kind = r->report->backend = TRAJD_REWRITE_CPU;
+    r->backend.is_on_gpu = false; /* should it be begun anew after all */
     return TRAJD_OK;
 }
 

@@ -142,7 +142,7 @@ enum trajd_status rewrite_remote_create(const char *directory, const bool *cance
         status = ask(remote, 0, device, device_size, error);
     is_cancelled = cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED);
     if (status == TRAJD_ERR_CLOSED && !is_cancelled)
-        status = gone(remote, "has ended, or takes no more programs", error);
+        status = gone(remote, "has ended, does not answer, or takes no more programs", error);
     if (status)
         rewrite_remote_destroy(out);
     return status;

@@ -387,6 +387,9 @@ def test_a_file_of_chunks_alone_is_resumed_wherever_it_was_cut(fast_path, long_f
     partial, options = fast_path / "out.hdf5.partial", [long_file, "--rate", 25, "--compress", "gzip:1"]
     resample(*options, "-o", whole)
     cut(out, signal.SIGKILL, *options)
+    partial.write_bytes(b"")  # as one that was resumed and cut at once
+    done = resample(long_file, "--rate", 24, "--compress", "gzip:1", "-o", out, "--resume", check=False)
+    assert done.returncode == 1 and "cannot be resumed" in done.stderr
     partial.write_bytes(b"\x89HDF\r\n\x1a\n" + os.urandom(100000))
     done = resample(*options, "-o", out, "--resume", "--json")
     assert json.loads(done.stdout.splitlines()[-1])["episodes_resumed"] > 0
