@@ -74,7 +74,8 @@ static int wait_for_end(struct rewrite_child *child)
 static enum trajd_status lost(struct rewrite_child *child)
 {
     const int status = child->pid ? wait_for_end(child) : 0;
-    const bool is_killed = WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
+    const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    const bool is_killed = number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT || number == SIGXCPU;
     char how[TEXT_SIZE] = "ended";
 
     if (WIFSIGNALED(status))
@@ -122,12 +123,15 @@ enum trajd_status rewrite_child_send(struct rewrite_child *child, uint32_t kind,
         rights->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(rights), &fd, sizeof fd);
     }
-    if (sendmsg(child->socket, &message, MSG_NOSIGNAL) != (ssize_t)sizeof header)
+    done = sendmsg(child->socket, &message, MSG_NOSIGNAL);
+    if (done < 0 && (errno == EPIPE || errno == ECONNRESET))
+        return TRAJD_OK; /* why it hung up is in what it said before */
+    if (done != (ssize_t)sizeof header)
         return lost(child);
     while (sent < child->frame.length) {
         done = send(child->socket, child->frame.data + sent, child->frame.length - sent, MSG_NOSIGNAL);
         if (done < 0 && errno != EINTR)
-            return TRAJD_OK; /* why it hung up is in what it said before */
+            return TRAJD_OK; /* as above */
         sent += done > 0 ? (size_t)done : 0;
     }
     return TRAJD_OK;
