@@ -21,7 +21,7 @@
 #include "daemon/dataset/index_parts.h"
 
 static const uint64_t cache_magic = UINT64_C(0x5844494A41525431);
-static const uint64_t cache_version = 2;
+static const uint64_t cache_version = 3;
 static const int64_t stale_ns = 2000000000; /* a file may change again within its stamp's granularity */
 static const size_t decode_bytes_max = (size_t)2 << 30;
 enum { HEADER_SIZE = 32 };
