@@ -200,6 +200,8 @@ static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info,
     }
     if (object.type == H5O_TYPE_DATASET && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
         take_other_dataset(folder->episode, from, folder->to, name, path);
+    if (object.type == H5O_TYPE_NAMED_DATATYPE && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
+        trajd_writer_copy_object(folder->episode->writer, from, folder->to, name);
     if (object.type == H5O_TYPE_GROUP && ++folder->episode->group_count == GROUPS_MAX)
         trajd_writer_note(folder->episode->writer, "%s: more than %d groups, or links that lead back up: the rest is left out",
                           folder->episode->label, GROUPS_MAX);

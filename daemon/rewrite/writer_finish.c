@@ -185,8 +185,14 @@ static bool set_json(struct trajd_writer *writer, hid_t object, const char *name
     return ok;
 }
 
+/* Objects that the output has not: streams that are not taken. */
+struct missing {
+    char first[TRAJD_WRITER_PATH_SIZE];
+    uint32_t count;
+};
+
 /* An attribute of an object, which is named from the root. */
-static bool set_rate(struct trajd_writer *writer, struct trajd_writer_frame *frame)
+static bool set_rate(struct trajd_writer *writer, struct trajd_writer_frame *frame, struct missing *missing)
 {
     char where[TRAJD_WRITER_PATH_SIZE], name[NAME_SIZE], json[NAME_SIZE], value[VALUE_SIZE];
     hid_t object;
@@ -199,8 +205,12 @@ static bool set_rate(struct trajd_writer *writer, struct trajd_writer_frame *fra
     if (frame->failed)
         return trajd_writer_fail("a rate of the recipe cannot be read");
     object = H5Oopen(writer->output, *where ? where : "/", H5P_DEFAULT);
-    if (object < 0)
-        return trajd_writer_fail(where);
+    if (object < 0) {
+        H5Eclear2(H5E_DEFAULT);
+        if (!missing->count++)
+            snprintf(missing->first, sizeof missing->first, "%s", where);
+        return true;
+    }
     ok = *json ? set_json(writer, object, name, json, value) : set_number(object, name, value);
     H5Oclose(object);
     return ok || trajd_writer_fail(where);
@@ -247,10 +257,14 @@ bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame 
     const uint64_t steps = trajd_writer_u64(frame), episodes = trajd_writer_u64(frame);
     const uint32_t rates = trajd_writer_u32(frame);
     char *provenance = malloc(PROVENANCE_SIZE);
+    struct missing missing = {.count = 0};
     bool ok = provenance != NULL;
 
     for (uint32_t i = 0; i < rates && ok; i++)
-        ok = set_rate(writer, frame);
+        ok = set_rate(writer, frame, &missing);
+    if (missing.count)
+        trajd_writer_note(writer, "the layout looks for a rate at %.300s, which is not taken (%u such places): the new one does not stand there",
+                          missing.first, missing.count);
     if (ok) {
         trajd_writer_text(frame, provenance, PROVENANCE_SIZE);
         ok = !frame->failed ? set_summary(writer, steps, episodes, provenance) : trajd_writer_fail("the recipe's end cannot be read");

@@ -551,6 +551,29 @@ def test_memory_does_not_grow_with_an_episode(fast_path):
     assert max(peaks) < 90, peaks
 
 
+def test_a_rate_beside_a_stream_that_is_not_taken(tmp_path):
+    """The layout looks for it at a dataset of each episode: where that is not taken, it is said. A type of an episode's own comes along."""
+    path, out, layout = tmp_path / "in.hdf5", tmp_path / "out.hdf5", tmp_path / "rates.yaml"
+    layout.write_text("layout: rates\nepisodes: {files: '*.hdf5', groups: /data/demo_*}\n"
+                      "clocks: {steps: {rate: {attribute: 'b@hz', default: 10}, rows: a}}\n"
+                      "streams: {a: {path: a, clock: steps, kind: linear}, b: {path: b, clock: steps, kind: linear}}\n")
+    with h5py.File(path, "w") as file:
+        for i in range(3):
+            group = file.create_group(f"data/demo_{i}")
+            group["a"] = group["b"] = np.arange(30.0).reshape(10, 3)
+            group["b"].attrs["hz"] = 10.0
+            group["kind"] = np.dtype("<i2")
+    common = [path, "-o", out, "--rate", 20, "--layout", layout, "--force"]
+    assert "not taken" not in resample(*common).stderr
+    with h5py.File(out) as made:
+        assert [made[f"data/demo_{i}/b"].attrs["hz"] for i in range(3)] == [20] * 3
+        assert all(made[f"data/demo_{i}/kind"].dtype == np.dtype("<i2") for i in range(3))
+    done = resample(*common, "--streams", "a")
+    assert "rate at /data/demo_0/b, which is not taken (3 such places)" in done.stderr
+    with h5py.File(out) as made:
+        assert np.array_equal(made["data/demo_2/a"][:, 0], np.arange(0, 27.1, 1.5)) and "b" not in made["data/demo_2"]
+
+
 # ---- what bad input gets ----
 
 def test_places(tmp_path, demo_file):
