@@ -58,7 +58,7 @@ struct trajd_batch {
     uint32_t stream_count; /* on a GPU: streams that read it, once it is released those that are not known to have passed */
     uintptr_t streams[TRAJD_BATCH_MAX_STREAMS];
     void *events[TRAJD_BATCH_MAX_STREAMS]; /* behind their work, once it is released; NULL: not to be had yet */
-    pthread_t named_by; /* the default stream of a thread: whose */
+    uint64_t named_by;  /* the default stream of a thread: whose */
     bool is_deaf;       /* one of them takes no event: only the whole context tells */
     bool is_settled;    /* the context is asked right now */
     struct trajd_batch *next_leaving;

@@ -8,12 +8,22 @@
 #define NAP_NS 50000
 #define DEFAULT_OF_THREAD 2 /* CU_STREAM_PER_THREAD: another stream in every thread */
 
+/* Of the calling thread alone, for ever: a pthread_t is the next thread's once its own has been joined. */
+static uint64_t thread_number(void)
+{
+    static uint64_t last;
+    static _Thread_local uint64_t own;
+    if (own == 0)
+        own = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED); /* a number on its own */
+    return own;
+}
+
 /* That stream can only be asked about in the thread whose it is; of two threads' it can not be said which. */
 static void name_thread(struct trajd_batch *batch, bool is_new)
 {
     if (is_new)
-        batch->named_by = pthread_self();
-    else if (!pthread_equal(batch->named_by, pthread_self()))
+        batch->named_by = thread_number();
+    else if (batch->named_by != thread_number())
         batch->is_deaf = true;
 }
 
@@ -53,7 +63,7 @@ enum trajd_status trajd_gpu_uuid(int ordinal, char uuid[48], struct trajd_error 
 static enum trajd_cuda_answer ask(struct trajd_batch *batch, uint32_t i)
 {
     const struct trajd_cuda *gpu = batch->mapping->gpu;
-    if (batch->streams[i] == DEFAULT_OF_THREAD && batch->events[i] == NULL && !pthread_equal(batch->named_by, pthread_self()))
+    if (batch->streams[i] == DEFAULT_OF_THREAD && batch->events[i] == NULL && batch->named_by != thread_number())
         return TRAJD_CUDA_DEAF;
     if (batch->events[i] == NULL)
         return trajd_cuda_mark(gpu, &batch->events[i], batch->streams[i]);

@@ -183,12 +183,19 @@ def test_the_default_stream_of_another_thread(make):
     client = daemon.client()
     client.open("train", gpu=UUID, credit=8)
     CUDA.fake_cuda_hold(ctypes.c_size_t(OTHER))
-    for _ in range(3):
+
+    def in_a_thread(call, *arguments):
+        thread = threading.Thread(target=call, args=arguments)
+        thread.start()
+        thread.join()
+
+    for is_released_here in (True, False, False):
         batch = client.next()
-        named = threading.Thread(target=batch.use_stream, args=[2])
-        named.start()
-        named.join()
-        batch.release()
+        in_a_thread(batch.use_stream, 2)
+        if is_released_here:
+            batch.release()
+        else:
+            in_a_thread(batch.release)  # in a thread that the system calls by the name of the one before
     assert is_kept_waiting(client)
     CUDA.fake_cuda_let_go(ctypes.c_size_t(OTHER))
     batch = client.next()
