@@ -19,7 +19,8 @@ static bool has_name(const char *name)
     return length > suffix && strcmp(name + length - suffix, SUFFIX) == 0;
 }
 
-/* Who has a journal open holds its lock, and who opens it meanwhile finds that it has no name any more (trajd_journal_open). */
+/* Who has a journal open holds its lock, and who opens it meanwhile finds that it has no name any more (trajd_journal_open). Nor may it have
+ * lost its name to another daemon's sweep before the lock was had: what has that name then is another job's. */
 static bool remove_if_old(int folder, const char *name, int64_t before_s)
 {
     const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -29,7 +30,8 @@ static bool remove_if_old(int folder, const char *name, int64_t before_s)
     if (fd < 0)
         return false;
     removed = fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_mtim.tv_sec < before_s && trajd_journal_is_one(fd, stat.st_size) &&
-              flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &stat) == 0 && stat.st_mtim.tv_sec < before_s && unlinkat(folder, name, 0) == 0;
+              flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &stat) == 0 && stat.st_nlink && stat.st_mtim.tv_sec < before_s &&
+              unlinkat(folder, name, 0) == 0;
     close(fd);
     return removed;
 }
