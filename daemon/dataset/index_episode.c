@@ -8,6 +8,8 @@
 #include "daemon/base/quantity.h"
 #include "daemon/dataset/index_parts.h"
 
+#define FAR_NS (INT64_C(1) << 61) /* where times outside the rows end, too (trajd_clock_row_ns) */
+
 /* The episode at hand. */
 struct hearing {
     struct trajd_judge *judge;
@@ -300,6 +302,12 @@ static void draw_line(struct trajd_episode_clock *clock)
     clock->row_at_zero = -(double)clock->stamps_ns[0] * clock->rows_per_ns;
 }
 
+/* From the origin on; sets *ns. Differences and sums of such times fit 64 bits. */
+static bool is_far(int64_t *ns, int64_t origin_ns)
+{
+    return __builtin_sub_overflow(*ns, origin_ns, ns) || *ns > FAR_NS;
+}
+
 /* Moves all clocks to one origin: the earliest first row. */
 static void set_origin(struct hearing *h, struct trajd_episode *episode)
 {
@@ -315,13 +323,11 @@ static void set_origin(struct hearing *h, struct trajd_episode *episode)
     for (uint32_t i = 0; i < count && !h->verdict; i++) {
         struct trajd_episode_clock *clock = &h->clocks[i];
         int64_t *stamps = (int64_t *)clock->stamps_ns; /* made above, const for everybody else */
-        bool far =
-            clock->row_count && !stamps && __builtin_sub_overflow(clock->start_ns, origin, &clock->start_ns);
+        bool far = clock->row_count && !stamps && is_far(&clock->start_ns, origin);
         for (int64_t k = 0; stamps && k < clock->row_count; k++)
-            far = __builtin_sub_overflow(stamps[k], origin, &stamps[k]) || far;
+            far = is_far(&stamps[k], origin) || far;
         if (far)
-            condemn(h, "clock %s: its stamps lie too far from those of the other clocks",
-                    h->judge->layout->clocks[i].name);
+            condemn(h, "clock %s: it reaches more than 73 years beyond the episode's earliest stamp", h->judge->layout->clocks[i].name);
         if (!clock->row_count)
             clock->start_ns = 0;
         draw_line(clock);

@@ -355,12 +355,12 @@ static void stamps_begin_at_the_origin(void **state)
 }
 
 /* Columns 0:6 and 7:8 of q; others may be there. */
-static void write_lab_layout(char layout[512])
+static void write_lab_layout(char layout[512], const char *offset)
 {
     static const char text[] = "layout: lab\nepisodes: {files: \"*.hdf5\", groups: /ep_*}\nclocks:\n"
                                "  arm: {path: t/arm, unit: ns}\n"
                                "  wrist: {path: t/wrist, unit: us, latency: 30us}\n"
-                               "  force: {rate: 1000, start: {path: t/force0, unit: ns}, offset: 1us}\n"
+                               "  force: {rate: 1000, start: {path: t/force0, unit: ns}, offset: %s}\n"
                                "streams:\n  q: {clock: arm, kind: linear, columns: \"0:6\"}\n"
                                "  grip: {path: q, clock: arm, kind: previous, columns: \"7:8\"}\n"
                                "  rgb: {clock: wrist, kind: previous, optional: true}\n"
@@ -369,7 +369,7 @@ static void write_lab_layout(char layout[512])
 
     snprintf(layout, 512, "%s/lab.yaml", folder);
     file = fopen(layout, "w");
-    assert_true(file && fputs(text, file) >= 0 && !fclose(file));
+    assert_true(file && fprintf(file, text, offset) > 0 && !fclose(file));
 }
 
 /* Rows lie equally far apart in all episodes: where columns of a dataset are taken, its other columns count, too. */
@@ -379,7 +379,7 @@ static void columns_of_datasets_of_other_widths(void **state)
     struct trajd_index *index;
 
     (void)state;
-    write_lab_layout(layout);
+    write_lab_layout(layout, "1us");
     index = open_named("wide_columns.hdf5", layout);
     assert_int_equal(index->kept_count, 2);
     assert_non_null(strstr(index->episodes[2].quarantine, "ep_2: q: has 8 columns, in earlier episodes 9"));
@@ -394,7 +394,7 @@ static void clocks_share_one_origin(void **state)
     const struct trajd_episode *episode;
 
     (void)state;
-    write_lab_layout(layout);
+    write_lab_layout(layout, "1us");
     index = open_named("lab.hdf5", layout);
     episode = &index->episodes[0];
     assert_null(episode->quarantine);
@@ -410,6 +410,23 @@ static void clocks_share_one_origin(void **state)
     assert_int_equal(stream_of(index, "grip")->dataset_index, stream_of(index, "q")->dataset_index);
     assert_non_null(strstr(index->episodes[1].quarantine, "t/arm: all 40 stamps are equal"));
     trajd_index_destroy(&index);
+}
+
+/* Times of an episode can be added and doubled: a clock that stands far from the others is no clock of that recording. */
+static void clocks_that_lie_far_apart(void **state)
+{
+    char layout[512];
+    struct trajd_index *index;
+    struct trajd_error error;
+
+    (void)state;
+    write_lab_layout(layout, "2300000000s");
+    index = open_named("lab.hdf5", layout);
+    assert_null(index->episodes[0].quarantine);
+    trajd_index_destroy(&index);
+    write_lab_layout(layout, "2310000000s");
+    assert_int_not_equal(try_open("lab.hdf5", layout, &index, &error), TRAJD_OK);
+    assert_non_null(strstr(error.message, "clock force: it reaches more than 73 years"));
 }
 
 static void one_file_can_be_one_episode(void **state)
@@ -935,6 +952,7 @@ int main(void)
         cmocka_unit_test(left_out_datasets_are_noted),
         cmocka_unit_test(stamps_begin_at_the_origin),
         cmocka_unit_test(clocks_share_one_origin),
+        cmocka_unit_test(clocks_that_lie_far_apart),
         cmocka_unit_test(columns_of_datasets_of_other_widths),
         cmocka_unit_test(one_file_can_be_one_episode),
         cmocka_unit_test(texts_of_episodes),
