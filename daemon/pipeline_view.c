@@ -1,15 +1,20 @@
 #include "daemon/pipeline_parts.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "daemon/base/clock.h"
 #include "daemon/base/json.h"
 
+#define END_BYTES 256 /* of a description, for what follows its lists' items */
+
 static void describe_reload(const struct trajd_reload *reload, FILE *out)
 {
-    fprintf(out, ",\"reload\":{\"count\":%llu,\"running\":%s,\"began_ns\":%lld,\"applied\":%s,\"message\":",
+    fprintf(out, "\"reload\":{\"count\":%llu,\"running\":%s,\"began_ns\":%lld,\"applied\":%s,\"message\":",
             (unsigned long long)reload->count, reload->is_running ? "true" : "false", (long long)reload->began_ns,
             reload->count && !reload->is_running && !reload->status ? "true" : "false");
     trajd_json_text(out, reload->is_running ? "" : reload->message);
-    fputc('}', out);
+    fputs("},", out);
 }
 
 static void describe_resampling(const struct trajd_resampler *resampler, FILE *out)
@@ -19,62 +24,90 @@ static void describe_resampling(const struct trajd_resampler *resampler, FILE *o
     if (!resampler)
         return;
     trajd_resampler_get_stats(resampler, &stats);
-    fprintf(out, ",\"resampling\":{\"clients\":%u,\"pieces\":%llu,\"bytes\":%llu,\"refused\":%llu}", stats.clients,
+    fprintf(out, "\"resampling\":{\"clients\":%u,\"pieces\":%llu,\"bytes\":%llu,\"refused\":%llu},", stats.clients,
             (unsigned long long)stats.pieces, (unsigned long long)stats.bytes, (unsigned long long)stats.refused);
+}
+
+static void describe_dataset(const struct trajd_dataset *dataset, FILE *out)
+{
+    struct trajd_store_stats store;
+
+    trajd_store_get_stats(dataset->store, &store);
+    fprintf(out, "{\"name\":");
+    trajd_json_text(out, dataset->name);
+    fprintf(out, ",\"layout\":");
+    trajd_json_text(out, dataset->index->layout->name);
+    fprintf(out,
+            ",\"files\":%u,\"episodes\":%u,\"kept\":%u,\"fingerprint\":\"%016llx\","
+            "\"store\":{\"resident_bytes\":%llu,\"budget_bytes\":%llu,\"total_bytes\":%llu,\"bytes_read\":%llu,"
+            "\"pieces_loaded\":%llu,\"pieces_evicted\":%llu,\"read_errors\":%llu,\"missing_chunks\":%llu}}",
+            dataset->index->file_count, dataset->index->episode_count, dataset->index->kept_count,
+            (unsigned long long)dataset->index->fingerprint, (unsigned long long)store.resident_bytes,
+            (unsigned long long)store.budget_bytes, (unsigned long long)store.total_bytes, (unsigned long long)store.bytes_read,
+            (unsigned long long)store.pieces_loaded, (unsigned long long)store.pieces_evicted, (unsigned long long)store.read_errors,
+            (unsigned long long)store.missing_chunks);
+}
+
+/* What was written behind `mark` stays if there is room for the rest of the document. */
+static bool fits(FILE *out, long mark, size_t size)
+{
+    if (ftell(out) + END_BYTES < (long)size)
+        return true;
+    fseek(out, mark, SEEK_SET);
+    return false;
+}
+
+/* With the mutex held. Of the lists as much as there is room for. */
+static void describe_all(struct trajd_pipeline *pipeline, FILE *out, size_t size)
+{
+    bool has_room = true;
+    uint32_t shown = 0;
+
+    describe_reload(&pipeline->reload, out);
+    describe_resampling(pipeline->resampler, out);
+    fputs("\"gpus\":[", out);
+    for (uint32_t g = 0; g < pipeline->gpu_count && has_room; g++) {
+        const long mark = ftell(out);
+        fputs(g ? "," : "", out);
+        trajd_gpu_describe(pipeline->gpus[g], out);
+        has_room = fits(out, mark, size);
+    }
+    fputs("],\"datasets\":[", out);
+    for (uint32_t d = 0; d < pipeline->now->dataset_count && has_room; d++) {
+        const long mark = ftell(out);
+        fputs(d ? "," : "", out);
+        describe_dataset(pipeline->now->datasets[d], out);
+        has_room = fits(out, mark, size);
+    }
+    fputs("],\"producers\":[", out);
+    for (; shown < pipeline->feeder_count && has_room; shown += has_room) {
+        const long mark = ftell(out);
+        fputs(shown ? "," : "", out);
+        trajd_feeder_describe(pipeline->feeders[shown], out, true);
+        has_room = fits(out, mark, size);
+    }
+    fprintf(out, "],\"producers_not_shown\":%u", pipeline->feeder_count - shown);
 }
 
 size_t trajd_pipeline_describe(void *context, char *json, size_t size)
 {
     struct trajd_pipeline *pipeline = context;
-    FILE *out = fmemopen(json, size, "w");
-    long length;
+    char *text = NULL;
+    size_t length = 0;
+    bool failed;
+    FILE *out = open_memstream(&text, &length);
 
     if (!out)
         return 0;
     pthread_mutex_lock(&pipeline->mutex);
-    fprintf(out, "\"datasets\":[");
-    for (uint32_t d = 0; d < pipeline->now->dataset_count; d++) {
-        const struct trajd_dataset *dataset = pipeline->now->datasets[d];
-        struct trajd_store_stats store;
-        trajd_store_get_stats(dataset->store, &store);
-        fprintf(out, "%s{\"name\":", d ? "," : "");
-        trajd_json_text(out, dataset->name);
-        fprintf(out, ",\"layout\":");
-        trajd_json_text(out, dataset->index->layout->name);
-        fprintf(out,
-                ",\"files\":%u,\"episodes\":%u,\"kept\":%u,\"fingerprint\":\"%016llx\","
-                "\"store\":{\"resident_bytes\":%llu,\"budget_bytes\":%llu,\"total_bytes\":%llu,\"bytes_read\":%llu,"
-                "\"pieces_loaded\":%llu,\"pieces_evicted\":%llu,\"read_errors\":%llu,\"missing_chunks\":%llu}}",
-                dataset->index->file_count,
-                dataset->index->episode_count, dataset->index->kept_count,
-                (unsigned long long)dataset->index->fingerprint, (unsigned long long)store.resident_bytes,
-                (unsigned long long)store.budget_bytes, (unsigned long long)store.total_bytes,
-                (unsigned long long)store.bytes_read, (unsigned long long)store.pieces_loaded,
-                (unsigned long long)store.pieces_evicted, (unsigned long long)store.read_errors,
-                (unsigned long long)store.missing_chunks);
-    }
-    fprintf(out, "],\"gpus\":[");
-    for (uint32_t g = 0; g < pipeline->gpu_count; g++) {
-        if (g)
-            fputc(',', out);
-        trajd_gpu_describe(pipeline->gpus[g], out);
-    }
-    fprintf(out, "],\"producers\":[");
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
-        if (f)
-            fputc(',', out);
-        trajd_feeder_describe(pipeline->feeders[f], out, true);
-    }
-    fputc(']', out);
-    describe_resampling(pipeline->resampler, out);
-    describe_reload(&pipeline->reload, out);
+    describe_all(pipeline, out, size);
     pthread_mutex_unlock(&pipeline->mutex);
-    fflush(out);
-    length = ftell(out);
-    if (ferror(out) || length < 0 || (size_t)length >= size)
+    failed = ferror(out) != 0;
+    if (fclose(out) || failed || length >= size)
         length = 0; /* half a document is worse than none */
-    fclose(out);
-    return (size_t)length;
+    memcpy(json, text, length);
+    free(text);
+    return length;
 }
 
 /* ---- what the asker calls, on its thread ---- */
