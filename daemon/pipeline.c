@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -142,12 +143,16 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
                                                       .silence_ms = (uint32_t)(config->worker_timeout_ns / 1000000),
                                                       .tell = on_tell}};
     enum trajd_status status = make_directory(options.runtime_directory, error);
+    sigset_t all, before;
 
     if (status)
         return status;
     if (getrandom(&options.instance_id, sizeof options.instance_id, 0) != sizeof options.instance_id)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "no random number for the instance");
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* ZeroMQ's threads block all, but late where there is much to do: a signal would end us there */
     status = trajd_server_create(&options, &pipeline->server, error);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!status)
         LOG(pipeline->log, INFO, "serving at %s", options.runtime_directory);
     if (!status && config->listen_tcp)

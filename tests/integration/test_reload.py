@@ -226,6 +226,18 @@ def test_the_service_manager_is_told(one, tmp_path, demo_file):
         assert told() == "READY=1"
 
 
+def test_where_there_are_more_feeds_than_a_status_has_room_for(daemon, demo_file):
+    count = 48
+    one = daemon(DATASETS.format(path=demo_file) + "limits: {feeds: 64}\nfeeds:\n" +
+                 "".join(PROBE.replace("probe", f"one_of_many_that_are_alike_{n:02}") + "    slots: 3\n" for n in range(count)))
+    assert reload(one) == (0, "nothing has changed")
+    client = one.client()
+    status = client.status()
+    assert status["datasets"][0]["name"] == "demo" and status["reload"]["count"] == 1
+    assert 0 < status["producers_not_shown"] == count - len(status["producers"]) < count
+    client.close()
+
+
 def test_what_the_command_line_says_stays(tmp_path, demo_file):
     one = Daemon(tmp_path, DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN)
     with open(one.log, "a") as log:
