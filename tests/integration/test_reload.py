@@ -1,5 +1,6 @@
 """Reload: the configuration of a running daemon is read again and made so, all of it or nothing, while workers go on."""
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -319,6 +320,23 @@ def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):
     wait_for(lambda: one.process.poll() is not None, what="the end")
     with pytest.raises(Exception):
         hasty.open("train", timeout_ms=3000)
+
+
+class Busy(Daemon):
+    def environment(self):
+        own = super().environment()
+        own["ASAN_OPTIONS"] += ":verify_asan_link_order=0"
+        return {**own, "LD_PRELOAD": str(BUILD / "tests/fake/liblate_threads.so")}
+
+
+def test_a_signal_when_threads_have_hardly_begun(tmp_path, demo_file):
+    """Whatever they come to late, none takes a signal that is the main thread's: it would end the daemon."""
+    one = Busy(tmp_path, DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN).start()
+    wanted = sum(1 << number - 1 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
+    others = [task for task in pathlib.Path(f"/proc/{one.process.pid}/task").iterdir() if int(task.name) != one.process.pid]
+    blocked = [int(re.search(r"SigBlk:\s*(\w+)", (task / "status").read_text())[1], 16) for task in others]
+    assert len(blocked) > 3 and all(mask & wanted == wanted for mask in blocked), blocked
+    one.stop()
 
 
 def test_new_files_are_taken_where_nobody_reads(daemon, demo_file, tmp_path):
