@@ -68,11 +68,16 @@ static enum trajd_status copy(int fd, bool is_read, void *memory, uint64_t size_
     return TRAJD_OK;
 }
 
+static enum trajd_status refuse_holes(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "RESAMPLE: the file has holes: its maker must have allocated it");
+}
+
 /* Only memory files have seals, so reading it cannot block; and its pages are its maker's, not taken by us when the answer is written. */
-static enum trajd_status check_file(int fd, uint64_t size_bytes, struct trajd_error *error)
+static enum trajd_status check_file(int fd, uint64_t size_bytes, int64_t *blocks, struct trajd_error *error)
 {
     const int seals = fcntl(fd, F_GET_SEALS);
-    struct stat status;
+    struct stat status = {0};
 
     if (seals < 0 || (seals & SEALS) != SEALS)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
@@ -80,9 +85,19 @@ static enum trajd_status check_file(int fd, uint64_t size_bytes, struct trajd_er
     if (fstat(fd, &status) || status.st_size < 0 || (uint64_t)status.st_size < size_bytes || size_bytes > TRAJD_BLOCK_MAX_BYTES)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "RESAMPLE: a block of %llu bytes in a file of %lld; at most %llu",
                                (unsigned long long)size_bytes, (long long)status.st_size, (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
-    if (status.st_blocks < status.st_size / BLOCK_UNIT)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "RESAMPLE: the file has holes: its maker must have allocated it");
-    return TRAJD_OK;
+    *blocks = status.st_blocks;
+    return status.st_blocks < status.st_size / BLOCK_UNIT ? refuse_holes(error) : TRAJD_OK;
+}
+
+/* Pages beyond the end make up for holes, and holes can be made at any time: what the answer has taken is given back. */
+static enum trajd_status check_pages(int fd, uint64_t size_bytes, int64_t blocks, struct trajd_error *error)
+{
+    struct stat status;
+
+    if (!fstat(fd, &status) && status.st_blocks <= blocks)
+        return TRAJD_OK;
+    fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)size_bytes);
+    return refuse_holes(error);
 }
 
 static enum trajd_status run_by(struct trajd_runner *runner, int fd, uint64_t size_bytes, struct trajd_error *error)
@@ -158,14 +173,15 @@ static enum trajd_status run_somewhere(struct trajd_resampler *resampler, int fd
 static enum trajd_status run_block(struct trajd_resampler *resampler, int fd, uint64_t size_bytes, struct trajd_device **device,
                                    struct trajd_error *error)
 {
-    enum trajd_status status = check_file(fd, size_bytes, error);
+    int64_t blocks = 0;
+    enum trajd_status status = check_file(fd, size_bytes, &blocks, error);
 
     if (status)
         return status;
     trajd_watch_wait();
     status = run_somewhere(resampler, fd, size_bytes, device, error);
     trajd_watch_resume();
-    return status;
+    return status ? status : check_pages(fd, size_bytes, blocks, error);
 }
 
 /* ---- messages ---- */

@@ -1,6 +1,7 @@
 """trajctl resample --backend: the same file whoever does the arithmetic; daemons that end in the middle; clients that lie. GPUs are tests/fake's."""
 import array
 import concurrent.futures
+import ctypes
 import fcntl
 import json
 import os
@@ -367,6 +368,26 @@ def test_clients_that_lie(make, tmp_path):
         assert empty.hear() is None
     Client(daemon).works()
     wait_for(lambda: open_files(daemon) <= before, what="all descriptors closed again")
+
+
+def test_pages_that_are_not_there(make):
+    """Some beyond the file's end make its count look right: the daemon's own are not what is left in it."""
+    client, content = Client(make()), block(steps=5000, answer=bytes(20032 + 5056))
+    whole = memory(content)
+    assert client.ask(whole, len(content))[0] == RESAMPLED
+    os.close(whole)
+    fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, len(content))
+    os.pwrite(fd, content[:-25088], 0)
+    keep_size = 1
+    assert ctypes.CDLL(None).fallocate(fd, keep_size, ctypes.c_long(1 << 17), ctypes.c_long(1 << 17)) == 0
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+    before = os.fstat(fd)
+    assert before.st_blocks * 512 > before.st_size
+    client.refused(os.dup(fd), len(content), "holes")
+    assert os.fstat(fd).st_blocks <= before.st_blocks
+    os.close(fd)
+    client.works()
 
 
 def test_a_descriptor_that_lingers(make):
