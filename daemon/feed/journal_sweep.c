@@ -23,7 +23,7 @@ static bool has_name(const char *name)
  * lost its name to another daemon's sweep before the lock was had: what has that name then is another job's. */
 static bool remove_if_old(int folder, const char *name, int64_t before_s)
 {
-    const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); /* NFS locks no other */
     struct stat stat;
     bool removed;
 
