@@ -121,6 +121,27 @@ static const char *runtime_directory(const struct trajd_config *config)
     return runtime ? runtime : "/run/trajd/main";
 }
 
+/* For the threads of libraries, which inherit it: a signal that went to one of them would end the daemon. ZeroMQ's block all themselves, but
+ * late where there is much to do; CUDA's block none. */
+static void block_signals(sigset_t *before)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static enum trajd_status open_gpus(struct trajd_pipeline *pipeline, struct trajd_error *error)
+{
+    enum trajd_status status;
+    sigset_t before;
+
+    block_signals(&before);
+    status = trajd_pipeline_open_gpus(pipeline, error);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
 static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct trajd_error *error)
 {
     const struct trajd_config *config = pipeline->first_config;
@@ -143,14 +164,13 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
                                                       .silence_ms = (uint32_t)(config->worker_timeout_ns / 1000000),
                                                       .tell = on_tell}};
     enum trajd_status status = make_directory(options.runtime_directory, error);
-    sigset_t all, before;
+    sigset_t before;
 
     if (status)
         return status;
     if (getrandom(&options.instance_id, sizeof options.instance_id, 0) != sizeof options.instance_id)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "no random number for the instance");
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* ZeroMQ's threads block all, but late where there is much to do: a signal would end us there */
+    block_signals(&before);
     status = trajd_server_create(&options, &pipeline->server, error);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!status)
@@ -264,7 +284,7 @@ enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struc
     if (!status)
         status = trajd_pool_create(threads, "trajd-resample", &pipeline->pool, error);
     if (!status && serve)
-        status = trajd_pipeline_open_gpus(pipeline, error);
+        status = open_gpus(pipeline, error);
     if (!status)
         status = start_statistician(pipeline, error);
     if (!status)

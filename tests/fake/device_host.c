@@ -20,6 +20,8 @@
 
 struct trajd_device {
     struct trajd_device_info info;
+    pthread_t helper; /* as the driver has some, which take signals where whoever opened the GPU does */
+    bool has_helper;
 };
 
 enum op { OP_COPY, OP_FILL, OP_RUN, OP_EVENT, OP_FOLLOW };
@@ -78,6 +80,13 @@ uint32_t trajd_device_count(void)
     return option("none", 0) ? 0 : 1;
 }
 
+static void *help(void *unused)
+{
+    for (;;)
+        pause();
+    return unused;
+}
+
 enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device, struct trajd_error *error)
 {
     *device = NULL;
@@ -92,6 +101,7 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
                                                  .sm_count = 4,
                                                  .compute_capability = 90,
                                                  .l2_size_bytes = 1 << 20};
+    (*device)->has_helper = !pthread_create(&(*device)->helper, NULL, help, NULL);
     return TRAJD_OK;
 }
 
@@ -116,6 +126,10 @@ enum trajd_status trajd_device_enter(struct trajd_device *device, struct trajd_e
 
 void trajd_device_close(struct trajd_device **device)
 {
+    if (*device && (*device)->has_helper) {
+        pthread_cancel((*device)->helper);
+        pthread_join((*device)->helper, NULL);
+    }
     free(*device);
     *device = NULL;
 }

@@ -1,8 +1,10 @@
 """Starts real daemons on real files. TRAJD_BUILD names the build to test (default build/release), TRAJD_DAEMON_BUILD another
 one for the daemons alone. For an instrumented libtrajd in an
 ordinary Python set LD_PRELOAD to the sanitizer's runtime, as .ci/test does; the daemons are run without it."""
+import contextlib
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -68,6 +70,15 @@ class Daemon:
 
     def client(self, **options):
         return trajd.Client(LIBRARY, self.endpoint, **options)
+
+    def signals_of_threads(self):
+        """The masks of what each thread but the main one blocks."""
+        masks = []
+        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # it has ended
+                if int(task.name) != self.process.pid:
+                    masks.append(int(re.search(r"SigBlk:\s*(\w+)", (task / "status").read_text())[1], 16))
+        return masks
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)

@@ -598,6 +598,12 @@ def test_devices_that_are_none(tmp_path, data, devices, status, why):
     assert found.returncode == status and why in found.stderr
 
 
+def test_signals_go_to_no_thread_of_the_driver(make):
+    """It would end the daemon."""
+    wanted = sum(1 << number - 1 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
+    assert all(mask & wanted == wanted for mask in make().signals_of_threads())
+
+
 def test_a_job_is_in_one_place(make):
     daemon = make()
     first, second = daemon.client(), daemon.client()

@@ -1,6 +1,5 @@
 """Reload: the configuration of a running daemon is read again and made so, all of it or nothing, while workers go on."""
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -333,8 +332,7 @@ def test_a_signal_when_threads_have_hardly_begun(tmp_path, demo_file):
     """Whatever they come to late, none takes a signal that is the main thread's: it would end the daemon."""
     one = Busy(tmp_path, DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN).start()
     wanted = sum(1 << number - 1 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
-    others = [task for task in pathlib.Path(f"/proc/{one.process.pid}/task").iterdir() if int(task.name) != one.process.pid]
-    blocked = [int(re.search(r"SigBlk:\s*(\w+)", (task / "status").read_text())[1], 16) for task in others]
+    blocked = one.signals_of_threads()
     assert len(blocked) > 3 and all(mask & wanted == wanted for mask in blocked), blocked
     one.stop()
 
