@@ -333,8 +333,8 @@ def test_a_signal_when_threads_have_hardly_begun(tmp_path, demo_file):
     one = Busy(tmp_path, DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN).start()
     wanted = sum(1 << number - 1 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
     blocked = one.signals_of_threads()
-    assert len(blocked) > 3 and all(mask & wanted == wanted for mask in blocked), blocked
     one.stop()
+    assert len(blocked) > 3 and all(mask & wanted == wanted for mask in blocked), blocked
 
 
 def test_new_files_are_taken_where_nobody_reads(daemon, demo_file, tmp_path):
