@@ -193,6 +193,7 @@ def test_interrupt(producer, tmp_path, where):
         producer(delay_us=1000000)
     program = f"""
 import signal, sys, trajd
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
 if {where!r} == "connect":
     print("waiting", flush=True)
     trajd.connect({str(tmp_path / "none")!r}, feed="x")
