@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/base/rights.h"
 #include "daemon/base/watch.h"
 #include "daemon/dataset/index_parts.h"
 #include "daemon/dataset/indexer.h"
@@ -202,22 +203,8 @@ static bool send_file(int socket, int fd, const struct trajd_index_entry *entry)
 {
     const uint32_t part[] = {entry->part, entry->part_count ? entry->part_count : 1};
     struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_FILE, sizeof part};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec vector = {&header, sizeof header};
-    struct msghdr message = {.msg_iov = &vector,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
 
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-    return sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof header && send_all(socket, part, sizeof part);
+    return trajd_send_fd(socket, &header, sizeof header, fd, 0) == sizeof header && send_all(socket, part, sizeof part);
 }
 
 static enum trajd_status start_child(struct pool *pool, struct child *child)

@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/base/rights.h"
+
 #define LISTENER UINT32_MAX /* in epoll's data, where connections have their index */
 
 struct connection {
@@ -253,21 +255,7 @@ enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t s
     if (connection == NULL)
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the session has no connection on fd.sock");
     uint64_t words[2] = {ring->ring_id, ring->size_bytes};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec part = {.iov_base = words, .iov_len = sizeof(words)};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
-    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(rights), &ring->share_fd, sizeof(int));
-    if (sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof(words))
+    if (trajd_send_fd(connection->fd, words, sizeof(words), ring->share_fd, MSG_DONTWAIT) != (ssize_t)sizeof(words))
         return trajd_error_set(error, TRAJD_ERR_CLOSED, errno, "sending a ring's descriptor: %s",
                                strerror(errno));
     return TRAJD_OK;

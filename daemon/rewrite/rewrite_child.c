@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/base/rights.h"
 #include "daemon/dataset/indexer.h"
 #include "daemon/rewrite/writer.h"
 
@@ -102,28 +103,12 @@ void rewrite_child_put_u8(struct rewrite_child *child, uint8_t value)
 enum trajd_status rewrite_child_send(struct rewrite_child *child, uint32_t kind, int fd)
 {
     struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, kind, child->frame.length};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec part = {&header, sizeof header};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     size_t sent = 0;
     ssize_t done;
 
     if (child->frame.failed)
         return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for the output's structure");
-    if (fd >= 0) {
-        struct cmsghdr *rights;
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
-        rights = CMSG_FIRSTHDR(&message);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-    }
-    done = sendmsg(child->socket, &message, MSG_NOSIGNAL);
+    done = trajd_send_fd(child->socket, &header, sizeof header, fd, 0);
     if (done < 0 && (errno == EPIPE || errno == ECONNRESET))
         return TRAJD_OK; /* why it hung up is in what it said before */
     if (done != (ssize_t)sizeof header)

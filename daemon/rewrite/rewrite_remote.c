@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/rights.h"
 #include "daemon/rewrite/rewrite_backend.h"
 #include "proto/wire.h"
 
@@ -52,27 +53,14 @@ static enum trajd_status say(struct rewrite_remote *remote, uint64_t size_bytes,
 {
     const struct trajd_wire_message question = {.op = TRAJD_WIRE_RESAMPLE, .resample = {++remote->request, size_bytes}};
     uint8_t frame[FRAME_ROOM];
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec part = {.iov_base = frame};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    enum trajd_status status = trajd_wire_encode(&question, frame, sizeof frame, &part.iov_len, error);
+    size_t length;
+    enum trajd_status status = trajd_wire_encode(&question, frame, sizeof frame, &length, error);
 
     if (status)
         return status;
-    if (size_bytes) {
-        struct cmsghdr *rights;
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
-        rights = CMSG_FIRSTHDR(&message);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(rights), &remote->memory_fd, sizeof(int));
-    }
-    return sendmsg(remote->connection, &message, MSG_NOSIGNAL) == (ssize_t)part.iov_len ? TRAJD_OK : gone(remote, "has ended", error);
+    return trajd_send_fd(remote->connection, frame, length, size_bytes ? remote->memory_fd : -1, 0) == (ssize_t)length
+               ? TRAJD_OK
+               : gone(remote, "has ended", error);
 }
 
 /* The frame that answers; *size. */
