@@ -92,6 +92,15 @@ class Daemon:
         assert status == 0, f"trajd ended with {status}:\n{self.text()}"
 
 
+class GpuDaemon(Daemon):
+    """One of trajd_fake_gpu; `fake` is how its GPU behaves (tests/fake/device_host.c)."""
+
+    fake = ""
+
+    def environment(self):
+        return {**super().environment(), "FAKE_GPU": self.fake}
+
+
 LIBRARY = trajd.load(BUILD)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import libtrajd as trajd
-from conftest import BUILD, PROGRAM, ROOT, Daemon, wait_for
+from conftest import BUILD, PROGRAM, ROOT, GpuDaemon, wait_for
 
 UUID = "GPU-00112233-4455-6677-8899-aabbccddeeff"
 FAKE = PROGRAM.with_name("trajd_fake_gpu")
@@ -44,13 +44,6 @@ def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("gpu") / "demo.hdf5"
     subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "6"], check=True, stdout=subprocess.DEVNULL)
     return path
-
-
-class GpuDaemon(Daemon):
-    fake = ""
-
-    def environment(self):
-        return {**super().environment(), "FAKE_GPU": self.fake}
 
 
 @pytest.fixture

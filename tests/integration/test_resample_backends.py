@@ -18,7 +18,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from conftest import BUILD, PROGRAM, Daemon, wait_for
+from conftest import BUILD, PROGRAM, GpuDaemon, wait_for
 from test_resample_cli import TRAJCTL, cut, fast_path, long_file, resample  # noqa: F401 (two are fixtures)
 
 FAKE_DAEMON = PROGRAM.with_name("trajd_fake_gpu")
@@ -30,13 +30,6 @@ CONFIG = """
     feeds:
       all: {{dataset: demo, global_batch: 8, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0}}}}}}
 """
-
-
-class GpuDaemon(Daemon):
-    fake = ""
-
-    def environment(self):
-        return {**super().environment(), "FAKE_GPU": self.fake}
 
 
 @pytest.fixture
