@@ -60,7 +60,7 @@ uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder)
     uint64_t bytes;
 
     if (feeder->where)
-        return 0;
+        return feeder->pinned_bytes;
     if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->spec->slot_count, &bytes) ||
         __builtin_add_overflow(bytes, TRAJD_RING_ALIGNMENT, &bytes))
         return UINT64_MAX;
@@ -241,6 +241,7 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
     feeder->server = options->server;
     feeder->log = options->log;
     feeder->where = options->gpu;
+    feeder->rings_left_bytes = options->rings_left_bytes;
     feeder->gpu_lost = options->gpu_lost;
     feeder->lost_context = options->context;
     feeder->statistician = options->statistician;

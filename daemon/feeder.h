@@ -34,7 +34,7 @@ struct trajd_feeder_options {
     struct trajd_server *server;          /* NULL: nothing is served, the plan is only made (--check) */
     const char *journal_directory;        /* or NULL */
     uint32_t max_credit;
-    uint64_t rings_left_bytes;            /* the ring must fit */
+    uint64_t rings_left_bytes;            /* of host memory, which its ring must fit */
     struct trajd_statistician *statistician; /* must outlive the feeder */
     const struct trajd_window_spec *statistics_spec; /* of the feed that spec->statistics_from names, and its dataset; NULL: there is none */
     struct trajd_dataset *statistics_dataset; /* its first one */
@@ -64,7 +64,7 @@ const char *trajd_feeder_norm_differs(const struct trajd_feeder *a, const struct
 const char *trajd_feeder_name(const struct trajd_feeder *feeder);
 struct trajd_window_spec *trajd_feeder_spec(const struct trajd_feeder *feeder);
 const char *trajd_feeder_text(const struct trajd_feeder *feeder);
-/* Of host memory: 0 where it lies on a GPU. */
+/* Of host memory, as memory.rings counts: where the ring lies on a GPU, the pinned room for rows that come along batch by batch. */
 uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder);
 struct trajd_gpu *trajd_feeder_gpu(const struct trajd_feeder *feeder);
 /* The thread's. */

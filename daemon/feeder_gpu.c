@@ -88,6 +88,7 @@ static void measure(const struct trajd_feeder *feeder, struct trajd_feeder_gpu *
 static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own, struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
+    const uint64_t left_bytes = feeder->rings_left_bytes, bound_bytes = left_bytes < ROOM_BYTES ? left_bytes : ROOM_BYTES;
     enum trajd_status status;
 
     for (uint32_t p = 0; p < feeder->plan->part_count; p++)
@@ -95,8 +96,13 @@ static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_fee
             own->room_bytes += trajd_feeder_gpu_room(feeder, p);
     if (!own->room_bytes)
         return TRAJD_OK;
-    while (own->depth > 2 && own->depth * own->room_bytes > ROOM_BYTES)
+    while (own->depth > 2 && own->depth * own->room_bytes > bound_bytes)
         own->depth--;
+    feeder->pinned_bytes = own->depth * own->room_bytes;
+    if (feeder->pinned_bytes > left_bytes)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "feed %s: %llu bytes of pinned memory for rows that come along are over what memory.rings leaves (%llu bytes)",
+                               feeder->name, (unsigned long long)feeder->pinned_bytes, (unsigned long long)left_bytes);
     status = trajd_gpu_take_ring(own->gpu, own->depth * own->room_bytes, &own->room, error);
     if (!status)
         status = trajd_feeder_load_rows(feeder, error);

@@ -56,6 +56,8 @@ struct trajd_feeder {
     struct trajd_counter counters[TRAJD_FEEDER_COUNTERS];
     struct trajd_gpu *where;      /* NULL: host memory */
     struct trajd_feeder_gpu *gpu; /* feeder_gpu.c; NULL likewise */
+    uint64_t rings_left_bytes;    /* of memory.rings, when it was made */
+    uint64_t pinned_bytes;        /* what a production on a GPU has of them: on their way there, rows that are not resident */
     void (*gpu_lost)(void *context);
     void *lost_context;
 };

@@ -34,7 +34,7 @@ def wait_for(condition, timeout=60.0, what="condition"):
 class Daemon:
     """A trajd process with its folder. `config` is YAML without version, runtime and state, which are added."""
 
-    def __init__(self, folder, config, program=PROGRAM, store="64MiB", prefix=()):
+    def __init__(self, folder, config, program=PROGRAM, store="64MiB", rings="64MiB", prefix=()):
         self.folder, self.program, self.prefix = pathlib.Path(folder), program, prefix
         self.folder.mkdir(exist_ok=True)
         self.endpoint = self.folder / "run"
@@ -43,7 +43,7 @@ class Daemon:
         (self.folder / "state").mkdir(exist_ok=True)
         (self.folder / "cache").mkdir(exist_ok=True)
         self.config.write_text("version: 1\nruntime: run\nstate: state\ncache: cache\n"
-                               f"memory: {{store: {store}, rings: 64MiB, reserve: 0}}\n" + textwrap.dedent(config))
+                               f"memory: {{store: {store}, rings: {rings}, reserve: 0}}\n" + textwrap.dedent(config))
         self.process = None
 
     def environment(self):

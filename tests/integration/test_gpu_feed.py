@@ -2,6 +2,7 @@
 libtrajd's handling of streams, with real processes. What needs a real one is in tests/gpu."""
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -575,6 +576,27 @@ def test_rows_that_no_room_is_left_for(tmp_path, data):
     assert len(collect(client)) > 4
     client.close()
     daemon.stop()
+
+
+def test_pinned_memory_is_within_the_budget(tmp_path, data):
+    """Rows on their way have pinned memory, which `memory.rings` counts: of less than all there are fewer batches under way, of none host memory."""
+    def ask(name, rings):
+        daemon = GpuDaemon(tmp_path / name, GUESTS.format(data=data, rows="64KiB", layout="demo"), program=FAKE, rings=rings).start()
+        client = daemon.client()
+        rings = sum(feed["ring_bytes"] for feed in client.status()["feeds"])
+        info = client.open("grid", gpu=UUID)
+        assert len(collect(client)) > 4
+        client.close()
+        daemon.stop()
+        return rings, info.gpu, info.gpu_refusal
+
+    rings, gpu, _ = ask("wide", "64MiB")
+    assert gpu == UUID.encode()
+    _, gpu, why = ask("none", rings)
+    wanted, left = map(int, re.fullmatch(rb"feed grid@\S+: (\d+) bytes of pinned memory for rows .* memory.rings leaves \((\d+) bytes\)", why).groups())
+    assert gpu is None and wanted > left
+    assert ask("two", rings + wanted - left)[1] == UUID.encode()
+    assert ask("short", rings + wanted - left - 1)[1] is None
 
 
 def test_no_gpu_and_no_leave_to_go_without(tmp_path, data):
