@@ -194,6 +194,7 @@ static enum trajd_status start_resampler(struct trajd_pipeline *pipeline, struct
     const struct trajd_resampler_options options = {.directory = runtime_directory(pipeline->first_config),
                                                     .group_access = pipeline->first_config->group_access,
                                                     .log = pipeline->log,
+                                                    .thread_count = trajd_pool_thread_count(pipeline->pool),
                                                     .device = trajd_pipeline_lend_device,
                                                     .device_lost = trajd_pipeline_on_gpu_lost,
                                                     .context = pipeline};

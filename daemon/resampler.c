@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "kernels/pool.h"
 #include "kernels/runner.h"
 #include "proto/wire.h"
 
@@ -36,7 +37,8 @@ struct trajd_resampler {
     pthread_t thread;
     bool is_running;
     struct trajd_watch watch; /* of the thread */
-    struct trajd_runner *on_cpu, *on_gpu; /* made when they are needed */
+    struct trajd_runner *on_cpu, *on_gpu; /* made when they are needed, gone with the last client */
+    struct trajd_pool *pool;              /* of on_cpu */
     struct trajd_device *device;          /* of on_gpu */
     int64_t gpu_again_ns;                 /* before that it is not asked for room again */
     struct trajd_resampler_stats stats;   /* its members atomic: counters, nothing is ordered by them */
@@ -137,14 +139,22 @@ static struct trajd_runner *find_gpu(struct trajd_resampler *resampler)
     if (resampler->on_gpu && device != resampler->device)
         trajd_runner_destroy(&resampler->on_gpu);
     resampler->device = device;
-    if (device && !resampler->on_gpu && trajd_runner_create(device, &resampler->on_gpu, &error))
+    if (device && !resampler->on_gpu && trajd_runner_create(device, NULL, &resampler->on_gpu, &error))
         leave_gpu(resampler, &error);
     return resampler->on_gpu;
 }
 
+/* Threads that are as nice as the one that makes them. Without them it is slower, no more. */
+static enum trajd_status make_cpu(struct trajd_resampler *resampler, struct trajd_error *error)
+{
+    if (trajd_pool_create(resampler->options.thread_count, "trajd-for-cli", &resampler->pool, error))
+        LOG(resampler->options.log, WARNING, "RESAMPLE has one thread: %s", error->message);
+    return trajd_runner_create(NULL, resampler->pool, &resampler->on_cpu, error);
+}
+
 static enum trajd_status run_on_cpu(struct trajd_resampler *resampler, int fd, uint64_t size_bytes, struct trajd_error *error)
 {
-    enum trajd_status status = resampler->on_cpu ? TRAJD_OK : trajd_runner_create(NULL, &resampler->on_cpu, error);
+    enum trajd_status status = resampler->on_cpu ? TRAJD_OK : make_cpu(resampler, error);
 
     return status ? status : run_by(resampler->on_cpu, fd, size_bytes, error);
 }
@@ -355,15 +365,20 @@ static void accept_one(struct trajd_resampler *resampler)
     __atomic_add_fetch(&resampler->stats.clients, 1, __ATOMIC_RELAXED); /* a counter */
 }
 
-/* With the last client goes the memory of its blocks. */
+static void drop_cpu(struct trajd_resampler *resampler)
+{
+    trajd_runner_destroy(&resampler->on_cpu);
+    trajd_pool_destroy(&resampler->pool);
+}
+
+/* With the last client go the memory of its blocks and the threads. */
 static void close_connection(struct trajd_resampler *resampler, uint32_t index)
 {
     close(resampler->connections[index]);
     resampler->connections[index] = -1;
     if (__atomic_sub_fetch(&resampler->stats.clients, 1, __ATOMIC_RELAXED)) /* a counter */
         return;
-    if (resampler->on_cpu)
-        trajd_runner_trim(resampler->on_cpu);
+    drop_cpu(resampler);
     trajd_watch_wait(); /* a driver */
     trajd_runner_destroy(&resampler->on_gpu);
     trajd_watch_resume();
@@ -490,7 +505,7 @@ void trajd_resampler_destroy(struct trajd_resampler **out)
         close(resampler->stop);
     if (resampler->reserve >= 0)
         close(resampler->reserve);
-    trajd_runner_destroy(&resampler->on_cpu);
+    drop_cpu(resampler);
     trajd_runner_destroy(&resampler->on_gpu);
     free(resampler);
 }

@@ -1,6 +1,6 @@
 /* Resampling for programs that have rows of their own (RESAMPLE of proto/PROTOCOL.md): `trajctl resample` with the daemon's GPU, and no context
- * of its own. A thread with a socket beside the feeds': it does one piece at a time, each bounded (kernels/block.h), for its clients in turn,
- * and is nicer than the threads of the feeds.
+ * of its own. A thread with a socket beside the feeds': it does one piece at a time, each bounded (kernels/block.h), for its clients in turn.
+ * Where the CPU does them, threads of its own share a piece while there are clients. All are nicer than the threads of the feeds.
  *
  * A client's descriptor is believed in nothing: it must be a memory file that is sealed against resizing and has its pages, and what is asked is
  * copied before it is looked at. */
@@ -23,6 +23,7 @@ struct trajd_resampler_options {
     const char *directory; /* the daemon's, which it has locked */
     bool group_access;     /* the socket is 0770: whoever is in the directory's group may connect; else our uid and root */
     const struct trajd_log *log;
+    uint32_t thread_count; /* >= 1: on the CPU, its own thread counted */
     /* The GPU to use now; NULL: the CPU. It must stay until the resampler is gone. Both on the resampler's thread. */
     struct trajd_device *(*device)(void *context);
     void (*device_lost)(void *context); /* it has failed: device() does not give it any more */

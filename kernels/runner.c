@@ -4,22 +4,33 @@
 #include <string.h>
 
 #include "kernels/choose.h"
+#include "kernels/pool.h"
+#include "kernels/resample_cpu.h"
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, PARTS_PER_THREAD = 4 /* so that none waits long for another */ };
 
 static const uint64_t room_unit_bytes = UINT64_C(1) << 20;
 
 struct trajd_runner {
     struct trajd_device *device; /* NULL: the CPU */
+    struct trajd_pool *pool;     /* of the CPU; may be NULL */
     struct trajd_device_stream *stream;
     struct trajd_device_facts facts;
     uint8_t *room;   /* pinned where there is a GPU */
     void *on_device; /* as large */
     uint64_t room_bytes;
     struct trajd_block block;
+    uint32_t part_steps; /* of the block that runs on the CPU */
 };
 
-enum trajd_status trajd_runner_create(struct trajd_device *device, struct trajd_runner **out, struct trajd_error *error)
+/* A block's request for some of its steps. */
+struct part {
+    struct trajd_grid grid;
+    struct trajd_resample_request request;
+    struct trajd_stream streams[TRAJD_BLOCK_MAX_STREAMS];
+};
+
+enum trajd_status trajd_runner_create(struct trajd_device *device, struct trajd_pool *pool, struct trajd_runner **out, struct trajd_error *error)
 {
     struct trajd_runner *runner = calloc(1, sizeof *runner);
     struct trajd_choice choice;
@@ -29,6 +40,7 @@ enum trajd_status trajd_runner_create(struct trajd_device *device, struct trajd_
     if (!runner)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to run blocks with");
     runner->device = device;
+    runner->pool = pool;
     runner->facts.cpu_threads = 1;
     if (device) {
         trajd_device_facts(device, &runner->facts);
@@ -98,18 +110,49 @@ enum trajd_status trajd_runner_room(struct trajd_runner *runner, uint64_t size_b
     return TRAJD_OK;
 }
 
-static enum trajd_status run_here(struct trajd_runner *runner, struct trajd_plan *plan, struct trajd_error *error)
+static void run_part(void *context, uint32_t index)
 {
-    return trajd_plan_run(plan, &runner->block.request, NULL, error);
+    const struct trajd_runner *runner = context;
+    const struct trajd_block *block = &runner->block;
+    const uint32_t begin = index * runner->part_steps, rest = block->grid.step_count - begin;
+    struct part part;
+
+    part.grid = block->grid;
+    part.request = block->request;
+    part.grid.offsets += begin;
+    part.grid.step_count = rest < runner->part_steps ? rest : runner->part_steps;
+    for (uint32_t s = 0; s < block->request.stream_count; s++) {
+        part.streams[s] = block->streams[s];
+        part.streams[s].output = (uint8_t *)part.streams[s].output + begin * part.streams[s].step_stride_bytes;
+        if (part.streams[s].mask)
+            part.streams[s].mask += begin;
+    }
+    part.request.grids = &part.grid;
+    part.request.streams = part.streams;
+    trajd_resample_cpu(&part.request, 0, 1);
 }
 
-static enum trajd_status run_there(struct trajd_runner *runner, struct trajd_plan *plan, uint64_t size_bytes, struct trajd_error *error)
+/* A block is one window: its steps are spread over the threads. Parts begin where chunks of the CPU's variant do, so that bytes are the same
+ * however many there are. */
+static void run_here(struct trajd_runner *runner)
+{
+    const uint32_t steps = runner->block.grid.step_count, parts = trajd_pool_thread_count(runner->pool) * PARTS_PER_THREAD;
+    const uint32_t chunks = (steps - 1) / TRAJD_CPU_CHUNK_STEPS + 1;
+
+    runner->part_steps = ((chunks - 1) / parts + 1) * TRAJD_CPU_CHUNK_STEPS;
+    trajd_pool_run(runner->pool, (steps - 1) / runner->part_steps + 1, run_part, runner);
+}
+
+static enum trajd_status run_there(struct trajd_runner *runner, uint64_t size_bytes, struct trajd_error *error)
 {
     const struct trajd_block *block = &runner->block;
     uint8_t *answer = (uint8_t *)runner->on_device + block->answer_at;
+    struct trajd_plan *plan = NULL;
     struct trajd_error later;
-    enum trajd_status status = trajd_device_enter(runner->device, error), waited;
+    enum trajd_status status = trajd_plan_create(&block->request, &runner->facts, NULL, &plan, error), waited;
 
+    if (!status)
+        status = trajd_device_enter(runner->device, error);
     if (!status)
         status = trajd_device_copy_async(runner->on_device, runner->room, size_bytes, runner->stream, error);
     if (!status)
@@ -117,6 +160,7 @@ static enum trajd_status run_there(struct trajd_runner *runner, struct trajd_pla
     if (!status)
         status = trajd_device_copy_async(runner->room + block->answer_at, answer, block->answer_bytes, runner->stream, error);
     waited = trajd_device_stream_wait(runner->stream, status ? &later : error); /* whatever was given to it reads the room */
+    trajd_plan_destroy(&plan);
     return status ? status : waited;
 }
 
@@ -124,20 +168,18 @@ enum trajd_status trajd_runner_run(struct trajd_runner *runner, uint64_t size_by
                                    struct trajd_error *error)
 {
     struct trajd_block *block = &runner->block;
-    struct trajd_plan *plan = NULL;
     enum trajd_status status;
 
     if (size_bytes > runner->room_bytes)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a block that no room was asked for");
     status = trajd_block_open(runner->room, size_bytes, runner->device ? runner->on_device : runner->room, block, error);
-    if (!status)
-        status = trajd_plan_create(&block->request, &runner->facts, NULL, &plan, error);
-    if (!status) {
-        memset(runner->room + block->answer_at, 0, block->answer_bytes); /* bytes between outputs are another block's otherwise */
-        status = runner->device ? run_there(runner, plan, size_bytes, error) : run_here(runner, plan, error);
-        *answer_at = block->answer_at;
-        *answer_bytes = block->answer_bytes;
-    }
-    trajd_plan_destroy(&plan);
-    return status;
+    if (status)
+        return status;
+    memset(runner->room + block->answer_at, 0, block->answer_bytes); /* bytes between outputs are another block's otherwise */
+    *answer_at = block->answer_at;
+    *answer_bytes = block->answer_bytes;
+    if (runner->device)
+        return run_there(runner, size_bytes, error);
+    run_here(runner);
+    return TRAJD_OK;
 }

@@ -1,4 +1,4 @@
-/* Runs blocks (block.h), one at a time: on the CPU in the calling thread, or on a GPU, to and fro through memory that is pinned for it. */
+/* Runs blocks (block.h), one at a time: on the CPU, over the threads of a pool, or on a GPU, to and fro through memory that is pinned for it. */
 #ifndef TRAJD_KERNELS_RUNNER_H
 #define TRAJD_KERNELS_RUNNER_H
 
@@ -9,11 +9,13 @@
 extern "C" {
 #endif
 
+struct trajd_pool;
 struct trajd_runner;
 
-/* `device` NULL: the CPU; else it must outlive the runner. One thread at a time may use it, any. TRAJD_ERR_UNSUPPORTED: no kernel is built for
- * that GPU. */
-enum trajd_status trajd_runner_create(struct trajd_device *device, struct trajd_runner **runner, struct trajd_error *error);
+/* `device` NULL: the CPU, over the threads of `pool` (NULL: the calling thread alone), which gives the same bytes for any number of them; with a
+ * device there is no pool. Both must outlive the runner. One thread at a time may use it, any. TRAJD_ERR_UNSUPPORTED: no kernel is built for that
+ * GPU. */
+enum trajd_status trajd_runner_create(struct trajd_device *device, struct trajd_pool *pool, struct trajd_runner **runner, struct trajd_error *error);
 /* Clears the caller's pointer. NULL is fine. */
 void trajd_runner_destroy(struct trajd_runner **runner);
 

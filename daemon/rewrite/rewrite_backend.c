@@ -119,7 +119,7 @@ static enum trajd_status use_cuda(struct rewrite_backend *backend, struct trajd_
     }
     status = trajd_device_open(0, &backend->device, error);
     if (!status)
-        status = trajd_runner_create(backend->device, &runner, error);
+        status = trajd_runner_create(backend->device, NULL, &runner, error);
     trajd_runner_destroy(&runner);
     if (status)
         return trajd_error_prefix(error, "--backend cuda");
@@ -211,7 +211,7 @@ static enum trajd_status run_on_gpu(struct rewrite_engine *engine, const struct 
 {
     uint64_t answer_at, answer_bytes;
     void *room;
-    enum trajd_status status = engine->runner ? TRAJD_OK : trajd_runner_create(engine->backend->device, &engine->runner, error);
+    enum trajd_status status = engine->runner ? TRAJD_OK : trajd_runner_create(engine->backend->device, NULL, &engine->runner, error);
 
     if (!status)
         status = trajd_runner_room(engine->runner, size_bytes, &room, error);

@@ -1,6 +1,7 @@
 """trajctl resample --backend: the same file whoever does the arithmetic; daemons that end in the middle; clients that lie. GPUs are tests/fake's."""
 import array
 import concurrent.futures
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -26,6 +27,7 @@ FAKE_TRAJCTL = BUILD / "clients" / "cli" / "trajctl_fake_gpu"
 GPU = "a GPU that is not there"
 CONFIG = """
     {gpu}
+    threads: {{resample: 3}}
     datasets: {{demo: {{path: {data}, layout: demo}}}}
     feeds:
       all: {{dataset: demo, global_batch: 8, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0}}}}}}
@@ -381,6 +383,33 @@ def test_pages_that_are_not_there(make):
     assert os.fstat(fd).st_blocks <= before.st_blocks
     os.close(fd)
     client.works()
+
+
+def nicenesses(daemon):
+    """Of the threads that resample for programs."""
+    found = []
+    for task in os.listdir(f"/proc/{daemon.process.pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{daemon.process.pid}/task/{task}/stat") as file:
+            name, rest = file.read().split("(", 1)[1].rsplit(")", 1)
+            if name == "trajd-for-cli":
+                found.append(int(rest.split()[16]))
+    return found
+
+
+def test_threads_are_there_while_there_are_clients(make):
+    """As many as feeds have, and nicer; a block of many steps comes out as from one of them."""
+    daemon = make()
+    client, steps = Client(daemon), 20000
+    content = block(rows=30000, steps=steps, answer=bytes(80000 + 20032))
+    fd = memory(content)
+    assert client.ask(fd, len(content))[0] == RESAMPLED
+    made = np.frombuffer(os.pread(fd, 4 * steps, len(content) - 100032), np.float32)
+    assert np.allclose(made, np.arange(steps) * 0.7, rtol=1e-6)
+    os.close(fd)
+    wait_for(lambda: len(nicenesses(daemon)) == 3, what="threads with their name")
+    assert min(nicenesses(daemon)) >= 10
+    client.socket.close()
+    wait_for(lambda: len(nicenesses(daemon)) == 1, what="the last client's threads to end")
 
 
 def test_a_descriptor_that_lingers(make):

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/pool.h"
 #include "kernels/runner.h"
 
 enum { ROWS = 40, STEPS = 25, ROW_BYTES = 80 }; /* a row: 3 f32, 1 u8 in 4 bytes, 8 f64 */
@@ -103,7 +104,7 @@ static void a_block_gives_what_the_request_gives(void **state)
     make(&there);
     trajd_resample_reference(&here.request, 0, 1);
     bytes = block_of(&there, &size);
-    assert_int_equal(trajd_runner_create(NULL, &runner, &error), TRAJD_OK);
+    assert_int_equal(trajd_runner_create(NULL, NULL, &runner, &error), TRAJD_OK);
     for (int round = 0; round < 2; round++) { /* the second time in the same room, and after it was given back */
         assert_int_equal(trajd_runner_room(runner, size, &room, &error), TRAJD_OK);
         memcpy(room, bytes, size);
@@ -164,7 +165,7 @@ static void words_that_lie_do_no_harm(void **state)
     (void)state;
     make(&sample);
     bytes = block_of(&sample, &size);
-    assert_int_equal(trajd_runner_create(NULL, &runner, &error), TRAJD_OK);
+    assert_int_equal(trajd_runner_create(NULL, NULL, &runner, &error), TRAJD_OK);
     assert_int_equal(trajd_runner_room(runner, size, &room, &error), TRAJD_OK);
     for (size_t at = 0; at < 1024; at += 4) /* head, streams, brackets, the first targets */
         for (size_t l = 0; l < sizeof lies / sizeof *lies; l++) {
@@ -261,6 +262,59 @@ static void work_is_bounded(void **state)
     free(bytes);
 }
 
+/* Whatever the number of threads: of many steps that are no multiple of anything, and of one. */
+static void threads_share_a_block(void **state)
+{
+    enum { MANY = 5003 };
+    static struct sample sample;
+    static int64_t targets[MANY];
+    static uint8_t mask[4 * MANY];
+    static _Alignas(64) uint8_t output[62 * MANY + 64];
+    static const uint64_t at[] = {0, 12 * MANY, 13 * MANY / 8 * 8 + 8, 46 * MANY / 4 * 4};
+    struct trajd_runner *alone, *shared;
+    struct trajd_pool *pool;
+    struct trajd_error error;
+    uint64_t size, answer_at[2], answer_bytes;
+    uint8_t *bytes;
+    void *rooms[2];
+
+    (void)state;
+    for (uint32_t t = 0; t < MANY; t++)
+        targets[t] = 990 + (int64_t)t * 400 / MANY;
+    assert_int_equal(trajd_pool_create(3, "test", &pool, &error), TRAJD_OK);
+    assert_int_equal(trajd_runner_create(NULL, NULL, &alone, &error), TRAJD_OK);
+    assert_int_equal(trajd_runner_create(NULL, pool, &shared, &error), TRAJD_OK);
+    for (uint32_t steps = MANY; steps; steps = steps == MANY ? 1 : 0) {
+        make(&sample);
+        sample.grid = (struct trajd_grid){TRAJD_GRID_NS, steps, targets, 0};
+        for (uint32_t s = 0; s < 4; s++) {
+            sample.streams[s].output = output + at[s];
+            sample.streams[s].window_stride_bytes = steps * sample.streams[s].step_stride_bytes;
+            sample.streams[s].mask = mask + s * MANY;
+            sample.streams[s].mask_window_stride_bytes = steps;
+        }
+        sample.memory = (struct trajd_block_memory){sample.rows, output, mask, sizeof sample.rows, sizeof output, sizeof mask};
+        bytes = block_of(&sample, &size);
+        for (int i = 0; i < 2; i++) {
+            struct trajd_runner *runner = i ? shared : alone;
+            assert_int_equal(trajd_runner_room(runner, size, &rooms[i], &error), TRAJD_OK);
+            memcpy(rooms[i], bytes, size);
+            assert_int_equal(trajd_runner_run(runner, size, &answer_at[i], &answer_bytes, &error), TRAJD_OK);
+        }
+        assert_int_equal(answer_at[0], answer_at[1]);
+        assert_memory_equal(rooms[0], rooms[1], size);
+        trajd_block_read_answer(&sample.request, rooms[1], &sample.memory);
+        trajd_resample_reference(&sample.request, 0, 1); /* masks, and the bytes of linear and previous */
+        assert_memory_equal((uint8_t *)rooms[0] + answer_at[0] + (answer_bytes - (sizeof mask + 63) / 64 * 64), mask, sizeof mask);
+        assert_memory_equal((uint8_t *)rooms[0] + answer_at[0], output, steps * 12);
+        assert_memory_equal((uint8_t *)rooms[0] + answer_at[0] + at[1], output + at[1], steps);
+        free(bytes);
+    }
+    trajd_runner_destroy(&alone);
+    trajd_runner_destroy(&shared);
+    trajd_pool_destroy(&pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +323,7 @@ int main(void)
         cmocka_unit_test(words_that_lie_do_no_harm),
         cmocka_unit_test(what_does_not_fit_is_no_block),
         cmocka_unit_test(work_is_bounded),
+        cmocka_unit_test(threads_share_a_block),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
