@@ -13,6 +13,8 @@
 #include "daemon/base/paths.h"
 #include "daemon/memory.h"
 
+enum { TWINS_LOGGED = 16 };
+
 static const char *cache_directory(const struct trajd_config *config)
 {
     return config->cache ? config->cache : getenv("CACHE_DIRECTORY");
@@ -54,6 +56,10 @@ static void log_quarantine(const struct trajd_pipeline *pipeline, const struct t
 
     LOG(pipeline->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u", dataset->name,
         index->file_count, index->cached_file_count, index->kept_count, index->episode_count);
+    for (uint32_t n = 0; n < index->twin_count && n < TWINS_LOGGED; n++)
+        LOG(pipeline->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
+    if (index->twin_count > TWINS_LOGGED)
+        LOG(pipeline->log, WARNING, "dataset %s: %u files by another name in all", dataset->name, index->twin_count);
     for (uint32_t f = 0; f < index->file_count; f++)
         if (index->files[f].refusal)
             LOG(pipeline->log, WARNING, "dataset %s: refused: %s", dataset->name, index->files[f].refusal);

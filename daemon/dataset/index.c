@@ -15,6 +15,7 @@ enum { PATH_SIZE = 4096 };
 struct files {
     struct trajd_index_entry *entries;
     uint32_t count;
+    uint32_t twin_count; /* behind them: further names of the same files */
 };
 
 static enum trajd_status no_memory(struct trajd_error *error)
@@ -24,7 +25,7 @@ static enum trajd_status no_memory(struct trajd_error *error)
 
 static void free_files(struct files *files)
 {
-    for (uint32_t i = 0; i < files->count; i++) {
+    for (uint32_t i = 0; i < files->count + files->twin_count; i++) {
         free(files->entries[i].path);
         free(files->entries[i].relative_path);
         trajd_bytes_free(&files->entries[i].record);
@@ -41,6 +42,7 @@ static void stat_entry(struct trajd_index_entry *entry)
     if (stat(entry->path, &status))
         return;
     entry->size_bytes = (uint64_t)status.st_size;
+    entry->device = status.st_dev;
     entry->inode = status.st_ino;
     entry->mtime_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
     entry->ctime_ns = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
@@ -76,6 +78,10 @@ static enum trajd_status find_in_folder(const char *folder, const char *pattern,
         status = no_memory(error);
     for (uint32_t i = 0; i < list.count && !status; i++)
         status = set_entry(&files->entries[files->count++], folder, list.relative_paths[i], error);
+    if (!status)
+        status = trajd_index_part_twins(files->entries, &files->count, error);
+    if (!status)
+        files->twin_count = list.count - files->count;
     trajd_file_list_free(&list);
     return status;
 }
@@ -148,7 +154,7 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options, st
         trajd_watch_wait();
         trajd_index_cache_save(options, layout, files.entries, files.count);
         trajd_watch_resume();
-        status = trajd_index_build(layout, files.entries, files.count, index, error);
+        status = trajd_index_build(layout, files.entries, files.count, files.twin_count, index, error);
         layout = NULL;
     }
     trajd_layout_destroy(&layout);

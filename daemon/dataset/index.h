@@ -98,7 +98,8 @@ struct trajd_index {
                              mtime or tier */
     uint32_t cached_file_count; /* how many files came from the cache */
     uint64_t trimmed_row_count; /* rows T+1 of streams whose stamped clock has T: left out */
-    uint32_t note_count;        /* datasets of optional streams that were left out, at most 1024 of them */
+    uint32_t twin_count;        /* files that are in the folder by a further name: each is taken once, by the name that comes first */
+    uint32_t note_count;        /* twins, then datasets of optional streams that were left out; at most 1024 of all */
     const char *const *notes;   /* "file: demo_1/obs/x: left out: rule" */
 };
 

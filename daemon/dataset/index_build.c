@@ -22,7 +22,7 @@ struct index_memory {
 struct build {
     struct index_memory *memory;
     const struct trajd_index_entry *entries;
-    uint32_t entry_count;
+    uint32_t entry_count, twin_count;
     const char **paths; /* distinct dataset paths, ascending */
     uint32_t path_count, path_capacity;
     struct trajd_judge judge;
@@ -117,6 +117,7 @@ static enum trajd_status survey(struct build *b)
         b->memory->index.note_count += record.note_count;
         trajd_arena_free(&arena);
     }
+    b->memory->index.note_count += b->twin_count;
     return status;
 }
 
@@ -237,6 +238,22 @@ static enum trajd_status add_notes(struct build *b, const char *relative_path,
     return TRAJD_OK;
 }
 
+/* Of files by another name; before the notes of records, so that these do not crowd them out. */
+static enum trajd_status add_twins(struct build *b)
+{
+    struct trajd_index *index = &b->memory->index;
+
+    for (uint32_t i = 0; i < b->twin_count && index->note_count < NOTE_COUNT_MAX; i++) {
+        const struct trajd_index_entry *twin = &b->entries[b->entry_count + i];
+        const char *note = trajd_arena_format(&b->memory->arena, "%s: left out: it is %s by another name", twin->relative_path, twin->same_as);
+        if (!note)
+            return no_memory(b);
+        b->notes[index->note_count++] = note;
+    }
+    index->twin_count = b->twin_count;
+    return TRAJD_OK;
+}
+
 static enum trajd_status add_file(struct build *b, const struct trajd_index_entry *entry, const char *refusal,
                                   struct trajd_index_file *file)
 {
@@ -294,6 +311,7 @@ static enum trajd_status build_files(struct build *b)
     if (!b->files || !b->episodes || !b->notes)
         return no_memory(b);
     index->note_count = 0;
+    status = add_twins(b);
     for (uint32_t i = 0; i < b->entry_count && !status; i++) {
         status = trajd_watch_check(b->error);
         if (!status)
@@ -410,9 +428,9 @@ static enum trajd_status build(struct build *b)
 }
 
 enum trajd_status trajd_index_build(struct trajd_layout *layout, const struct trajd_index_entry *entries,
-                                    uint32_t count, struct trajd_index **index, struct trajd_error *error)
+                                    uint32_t count, uint32_t twin_count, struct trajd_index **index, struct trajd_error *error)
 {
-    struct build b = {.entries = entries, .entry_count = count, .error = error};
+    struct build b = {.entries = entries, .entry_count = count, .twin_count = twin_count, .error = error};
     enum trajd_status status;
 
     *index = NULL;

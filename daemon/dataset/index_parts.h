@@ -1,6 +1,6 @@
 /* What the files of the index share; nobody else includes it.
  *
- *     index.c          finds the files, and calls the others in order
+ *     index.c          finds the files, and calls the others in order; index_twins.c: each file once
  *     index_cache.c    entries of earlier runs
  *     index_split.c    the rest, a large file in parts;
  *     index_children.c through trajd-indexer children
@@ -18,13 +18,14 @@ struct trajd_index_entry {
     char *path;
     char *relative_path;
     uint64_t size_bytes;
-    uint64_t inode;
+    uint64_t device, inode; /* 0: not seen yet */
     int64_t mtime_ns;
     int64_t ctime_ns;
     struct trajd_bytes record; /* encoded and evaluated; length 0: not indexed yet */
     bool from_cache;
     bool keep;         /* may go into the cache */
     uint32_t attempts; /* after storage errors */
+    const char *same_as; /* of a file that another entry is too, by another name: that one's relative path; else NULL */
     uint32_t part, part_count; /* of the file's episodes: the part'th of so many parts; part_count 0 is 1 */
 };
 
@@ -55,9 +56,13 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout, struct
                                        int fd, struct trajd_arena *arena, struct trajd_record *record,
                                        struct trajd_error *error);
 
-/* The index of all entries (all have records). Takes the layout over, also where it fails. */
+/* Puts entries that are a file which an earlier one is as well (by links: device and inode, and all else that stat tells) behind all others, whose
+ * order stays, and sets their same_as; *count is how many are left. TRAJD_ERR_MEMORY. */
+enum trajd_status trajd_index_part_twins(struct trajd_index_entry *entries, uint32_t *count, struct trajd_error *error);
+
+/* The index of all entries (all have records). Of the twin_count behind them is told alone. Takes the layout over, also where it fails. */
 enum trajd_status trajd_index_build(struct trajd_layout *layout, const struct trajd_index_entry *entries,
-                                    uint32_t count, struct trajd_index **index, struct trajd_error *error);
+                                    uint32_t count, uint32_t twin_count, struct trajd_index **index, struct trajd_error *error);
 
 /* A stream that some dataset path of the data set may become; established by the first kept episode that has
  * it. */

@@ -625,6 +625,47 @@ static void the_cache_gives_the_same_index(void **state)
     trajd_index_destroy(&second);
 }
 
+/* By whatever kind of link, in whatever folder; the name that comes first counts, and equal files that are two stay two. */
+static void files_of_several_names_are_taken_once(void **state)
+{
+    char path[512];
+    struct trajd_index_options options = options_for(path, "robomimic");
+    struct trajd_index_news news;
+    struct trajd_index *index, *plain;
+    struct trajd_error error;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/twins/*/*.hdf5", folder);
+    shell("mkdir -p %s/twins/b && cd %s/twins && cp ../good.hdf5 b/2.hdf5 && cp -p b/2.hdf5 b/3.hdf5", folder, folder);
+    plain = must_open(&options);
+    assert_int_equal(plain->kept_count, 12);
+    assert_int_equal(plain->twin_count + plain->note_count, 0);
+    shell("cd %s/twins/b && ln -s 2.hdf5 10.hdf5 && ln 3.hdf5 4.hdf5 && ln -s 10.hdf5 11.hdf5 && ln -s b ../c", folder);
+    assert_int_equal(trajd_index_look_again(&options, plain, &news, &error), TRAJD_OK);
+    assert_false(trajd_index_is_news(&news)); /* but for the time that a hard link is made, which is not looked at */
+    index = must_open(&options);
+    assert_int_equal(index->file_count, 2);
+    assert_true(index->fingerprint == plain->fingerprint);
+    assert_int_equal(index->twin_count, 8);
+    assert_int_equal(index->note_count, 8);
+    assert_string_equal(index->notes[0], "b/4.hdf5: left out: it is b/3.hdf5 by another name");
+    assert_string_equal(index->notes[1], "b/10.hdf5: left out: it is b/2.hdf5 by another name");
+    assert_string_equal(index->notes[2], "b/11.hdf5: left out: it is b/2.hdf5 by another name");
+    assert_string_equal(index->notes[3], "c/2.hdf5: left out: it is b/2.hdf5 by another name");
+    assert_int_equal(trajd_index_look_again(&options, index, &news, &error), TRAJD_OK);
+    assert_false(trajd_index_is_news(&news));
+    trajd_index_destroy(&index);
+    shell("rm %s/twins/b/3.hdf5", folder); /* its other name counts from now on */
+    index = must_open(&options);
+    assert_int_equal(index->file_count, 2);
+    assert_string_equal(index->files[1].relative_path, "b/4.hdf5");
+    assert_int_equal(trajd_index_look_again(&options, plain, &news, &error), TRAJD_OK);
+    assert_int_equal(news.added, 1);
+    assert_int_equal(news.gone, 1);
+    trajd_index_destroy(&index);
+    trajd_index_destroy(&plain);
+}
+
 static void changed_files_and_damaged_caches_are_indexed_anew(void **state)
 {
     char path[512], cache[512];
@@ -958,6 +999,7 @@ int main(void)
         cmocka_unit_test(texts_of_episodes),
         cmocka_unit_test(published_recordings_are_kept),
         cmocka_unit_test(the_fingerprint_is_of_the_content),
+        cmocka_unit_test(files_of_several_names_are_taken_once),
         cmocka_unit_test(the_cache_gives_the_same_index),
         cmocka_unit_test(changed_files_and_damaged_caches_are_indexed_anew),
         cmocka_unit_test(what_has_become_of_the_files_is_counted),
