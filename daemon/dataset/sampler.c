@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TOGETHER 16 /* windows */
+
 /* What a key is for: the words below stand in it so that no two permutations of an epoch share one. */
 enum purpose { PURPOSE_GLOBAL = 1, PURPOSE_SHIFT = 2, PURPOSE_BLOCKS = 3, PURPOSE_GROUP = 4 };
 
@@ -186,14 +188,49 @@ void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoc
         trajd_permutation_make(&order->global, key_for(sampler, epoch, PURPOSE_GLOBAL, 0), sampler->window_count);
 }
 
+static uint64_t window_at(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position)
+{
+    return sampler->order == TRAJD_ORDER_GLOBAL    ? trajd_permutation_at(&order->global, position)
+           : sampler->order == TRAJD_ORDER_BLOCKED ? blocked_window(sampler, order->epoch, position)
+                                                   : position;
+}
+
 void trajd_sampler_order_at(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position,
                             struct trajd_window *window)
 {
-    const uint64_t window_id = sampler->order == TRAJD_ORDER_GLOBAL    ? trajd_permutation_at(&order->global, position)
-                               : sampler->order == TRAJD_ORDER_BLOCKED ? blocked_window(sampler, order->epoch, position)
-                                                                       : position;
+    trajd_sampler_window(sampler, window_at(sampler, order, position), window);
+}
 
-    trajd_sampler_window(sampler, window_id, window);
+/* The segments of some windows, all of which are in [low, low + left). No branch that could be guessed wrongly, and the searches of several
+ * windows do not wait for each other. */
+static void find_segments(const struct trajd_sampler *sampler, const struct trajd_window *windows, uint32_t count, uint32_t *low)
+{
+    memset(low, 0, count * sizeof *low);
+    for (uint32_t left = sampler->segment_count; left > 1;) {
+        const uint32_t half = left / 2;
+        for (uint32_t i = 0; i < count; i++)
+            low[i] += sampler->first_window[low[i] + half] <= windows[i].window_id ? half : 0;
+        left -= half;
+    }
+}
+
+static void tell_window(const struct trajd_sampler *sampler, uint32_t s, struct trajd_window *window)
+{
+    const struct trajd_segment *segment = &sampler->segments[s];
+
+    window->dataset_index = segment->dataset_index;
+    window->episode_index = segment->episode_index;
+    window->anchor = segment->first_anchor + (int64_t)(window->window_id - sampler->first_window[s]);
+}
+
+void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id,
+                          struct trajd_window *window)
+{
+    uint32_t segment;
+
+    *window = (struct trajd_window){.window_id = window_id};
+    find_segments(sampler, window, 1, &segment);
+    tell_window(sampler, segment, window);
 }
 
 void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position, uint32_t count,
@@ -201,30 +238,15 @@ void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint
 {
     const uint64_t n = sampler->window_count;
     struct trajd_sampler_order order;
+    uint32_t segments[TOGETHER];
 
     trajd_sampler_order_make(sampler, epoch, &order);
-    for (uint32_t i = 0; i < count; i++) {
-        trajd_sampler_order_at(sampler, &order, (position + i) % n, &windows[i]); /* beyond N only `wrap` asks: the order begins again */
-        windows[i].wrapped = position + i >= n;
+    for (uint32_t i = 0; i < count; i++) /* beyond N only `wrap` asks: the order begins again */
+        windows[i] = (struct trajd_window){.window_id = window_at(sampler, &order, (position + i) % n), .wrapped = position + i >= n};
+    for (uint32_t first = 0; first < count; first += TOGETHER) {
+        const uint32_t some = count - first < TOGETHER ? count - first : TOGETHER;
+        find_segments(sampler, windows + first, some, segments);
+        for (uint32_t i = 0; i < some; i++)
+            tell_window(sampler, segments[i], &windows[first + i]);
     }
-}
-
-void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id,
-                          struct trajd_window *window)
-{
-    const struct trajd_segment *segment;
-    uint32_t low = 0; /* the segment is in [low, low + count); no branch that could be guessed wrongly */
-
-    for (uint32_t count = sampler->segment_count; count > 1;) {
-        const uint32_t half = count / 2;
-        low += sampler->first_window[low + half] <= window_id ? half : 0;
-        count -= half;
-    }
-    segment = &sampler->segments[low];
-    *window = (struct trajd_window){
-        .window_id = window_id,
-        .dataset_index = segment->dataset_index,
-        .episode_index = segment->episode_index,
-        .anchor = segment->first_anchor + (int64_t)(window_id - sampler->first_window[low]),
-    };
 }
