@@ -70,6 +70,12 @@ static int64_t regular_row_at(struct trajd_rate rate, int64_t x_ns)
     return (product - 1) / (INT64_C(1000000000) * rate.den);
 }
 
+void trajd_clock_fetch_rows_until(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns)
+{
+    if (clock->stamps_ns && row_count > 0)
+        __builtin_prefetch(&clock->stamps_ns[guess(clock, row_count, x_ns)]);
+}
+
 int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns)
 {
     int64_t low = 0, high = row_count;

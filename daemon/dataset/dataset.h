@@ -36,5 +36,7 @@ void trajd_dataset_destroy(struct trajd_dataset **dataset);
 int64_t trajd_clock_row_ns(const struct trajd_episode_clock *clock, int64_t n);
 /* How many rows stand at or before x ns from the origin. */
 int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns);
+/* Has the stamps that the same question will look at brought into the cache, and does not wait for them. */
+void trajd_clock_fetch_rows_until(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns);
 
 #endif

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define AHEAD 8 /* windows */
+
 static int64_t mean_width(const struct trajd_spec_output *output, const struct trajd_plan_grid *grid)
 {
     if (grid->rule == TRAJD_TARGET_ROWS)
@@ -203,6 +205,28 @@ static void bind_offsets(const struct trajd_window_plan *plan, const struct traj
         offsets[t] = trajd_plan_anchor_ns(plan, episode, j + grid->from + t) - anchor_ns;
 }
 
+/* Its own stamps end at the anchor, which no search is needed for. */
+static bool ends_at_anchor(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket,
+                           const struct trajd_episode_clock *clock, const struct trajd_window *window)
+{
+    const bool is_its_own = bracket->clock_index == plan->anchor_clock && clock->stamps_ns && window->anchor < clock->row_count;
+
+    return bracket->lookahead_ns == 0 && (plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS || is_its_own);
+}
+
+/* Windows lie anywhere: what the search of one will look at comes while those before it are bound. */
+static void fetch_stamps(const struct trajd_window_plan *plan, const struct trajd_window *window, int64_t anchor_ns)
+{
+    const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
+
+    for (uint32_t b = 0; b < plan->bracket_count; b++) {
+        const struct trajd_plan_bracket *bracket = &plan->brackets[b];
+        const struct trajd_episode_clock *clock = &episode->clocks[bracket->clock_index];
+        if (bracket->clipped && !ends_at_anchor(plan, bracket, clock, window))
+            trajd_clock_fetch_rows_until(clock, trajd_plan_row_count(plan, bracket, episode), anchor_ns + bracket->lookahead_ns);
+    }
+}
+
 static void bind_bracket(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket, uint32_t w,
                          const struct trajd_window *window, int64_t anchor_ns)
 {
@@ -213,8 +237,7 @@ static void bind_bracket(const struct trajd_window_plan *plan, const struct traj
     int64_t rows = trajd_plan_row_count(plan, bracket, episode);
 
     if (bracket->clipped) {
-        const bool is_its_own = bracket->clock_index == plan->anchor_clock && clock->stamps_ns && window->anchor < clock->row_count;
-        if (bracket->lookahead_ns == 0 && (in_rows || is_its_own)) /* stamps ascend: the anchor is the last that is seen */
+        if (ends_at_anchor(plan, bracket, clock, window)) /* stamps ascend */
             rows = rows < window->anchor + 1 ? rows : window->anchor + 1;
         else
             rows = trajd_clock_rows_until(clock, rows, anchor_ns + bracket->lookahead_ns);
@@ -245,9 +268,12 @@ void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint
     const uint32_t first_row = plan->window_rows ? 0 : first;
     uint64_t column_bytes = 0;
 
-    for (uint32_t w = 0; w < count; w++)
+    for (uint32_t w = 0; w < count; w++) {
+        if (w + AHEAD < count)
+            fetch_stamps(plan, &plan->windows[first + w + AHEAD], plan->anchor_ns[first + w + AHEAD]);
         bind_window(plan, w, &plan->windows[first + w], plan->anchor_ns[first + w],
                     rows(context, plan->windows[first + w].episode_index));
+    }
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_plan_output *out = &plan->outputs[plan->targets[t].output_index];
         struct trajd_stream *stream = &plan->request_streams[t];
