@@ -1,8 +1,8 @@
 #!/bin/sh
 # gpu_bundle.sh [BUILD]: builds what a GPU machine runs and gathers it, with the libraries that such a machine lacks, in
-# BUILD/gpu_bundle, which can be copied anywhere. There `gpu_run.sh --help` tells what it runs: gpu_run.sh suite, feed, rivals, train, fill, sanitizer,
-# or one of its programs (test_gpu_resample, bench_resample [ARGUMENT...], test_python_cuda.py [cpu]). Where build/venv-robomimic has robomimic
-# (tests/bench/README.md) it goes along.
+# BUILD/gpu_bundle, which can be copied anywhere, and as one file in BUILD/gpu_bundle.tar.gz. There `gpu_run.sh --help` tells what it runs:
+# gpu_run.sh suite, feed, rivals, train, fill, sanitizer, or one of its programs (test_gpu_resample, bench_resample [ARGUMENT...],
+# test_python_cuda.py [cpu]). Where build/venv-robomimic has robomimic (tests/bench/README.md) it goes along.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}
@@ -36,4 +36,5 @@ for site in build/venv-robomimic/lib/python3*/site-packages; do # those of its p
 done
 git rev-parse --short HEAD >"$bundle/commit"
 git diff --quiet HEAD -- kernels daemon clients tests/bench tests/gpu || echo "and changes" >>"$bundle/commit"
-du -sh "$bundle"
+tar -C "$build" -czf "$bundle.tar.gz" gpu_bundle
+du -sh "$bundle" "$bundle.tar.gz"
