@@ -93,6 +93,20 @@ def test_a_dataset_in_this_process(producer):
     data.close()
 
 
+def test_batches_are_not_batched_again(producer):
+    """DataLoader's own batch_size is 1: a further dimension nobody asked for."""
+    data = dataset(producer())
+    for wrong in ({}, {"batch_size": 4}, {"batch_size": 4, "drop_last": True}):
+        with pytest.raises(trajd.ArgumentError, match=r"Use DataLoader\(dataset, batch_size=None\)"):
+            next(iter(DataLoader(data, **wrong)))
+    collated = next(iter(DataLoader(data, batch_size=2, collate_fn=list)))  # who says how is let
+    assert [batch["actions"].shape for batch in collated] == [(8, 3)] * 2
+    for made in (copy.copy(collated[0]), type(collated[0])(collated[0]), pickle.loads(pickle.dumps(collated[0])),
+                 next(iter(DataLoader(data, batch_size=None)))):
+        assert type(made) is dict and made.keys() == collated[0].keys() and made["actions"].shape == (8, 3)
+    data.close()
+
+
 def test_a_dataset_goes_to_one_spawned_worker(producer):
     one = producer()
     data = dataset(one, job="w")

@@ -3,12 +3,12 @@
     dataset = trajd.torch.FeedDataset("/run/trajd/main", feed="train")
     for batch in DataLoader(dataset, batch_size=None): ...
 
-The daemon is the worker pool: num_workers=0 is the fast way. One spawn worker works, and copies every batch once more; more are
+Batches are made already: without batch_size=None a DataLoader would collate them once more, which is an error that says so. The daemon is the worker pool: num_workers=0 is the fast way. One spawn worker works, and copies every batch once more; more are
 refused, for each would be a worker of the job of its own, and rank r is one process."""
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterator, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -25,6 +25,36 @@ _imported_by = os.getpid()  # a worker that was forked has not imported this its
 def plain(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """A batch as dicts of tensors, all made."""
     return {key: plain(value) if isinstance(value, Group) else value for key, value in batch.items()}
+
+
+class Batched(Dict[str, Any]):
+    """A batch on its way through a DataLoader, known by its type to torch's default_collate. Whatever is made of it is a plain dict: by
+    default_convert (batch_size=None), which calls the type or copies, and by pickling."""
+
+    def __new__(cls, *arguments: Any) -> "Batched":
+        return dict(*arguments)  # type: ignore[return-value]
+
+    @classmethod
+    def of(cls, batch: Mapping[str, Any]) -> "Batched":
+        made = dict.__new__(cls)
+        made.update(plain(batch))
+        return made
+
+    def __copy__(self) -> Dict[str, Any]:
+        return dict(self)
+
+
+def refuse_to_collate(batches: List[Batched], *, collate_fn_map: Any = None) -> NoReturn:
+    raise ArgumentError("DataLoader(FeedDataset) without batch_size=None: it would collate batches, which are [B, T, ...] already, into a further "
+                        "dimension. Use DataLoader(dataset, batch_size=None); rows of a batch are the feed's global_batch")
+
+
+try:
+    from torch.utils.data._utils.collate import default_collate_fn_map
+except ImportError:  # torch before 1.13
+    pass
+else:
+    default_collate_fn_map[Batched] = refuse_to_collate
 
 
 class FeedDataset(IterableDataset):  # type: ignore[misc]
@@ -88,7 +118,7 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
     def __iter__(self) -> Iterator[Dict[str, Any]]:
         self._check_worker()
         for batch in self._connect():
-            yield plain(batch)
+            yield Batched.of(batch)
 
     def __len__(self) -> int:
         """Batches of an epoch, once it is connected in this process."""
