@@ -163,7 +163,7 @@ enum trajd_status trajd_link_attach(struct trajd_link *link, const void *token, 
     if (link->remote)
         return TRAJD_OK;
     memcpy(address.sun_path, link->fd_path, strlen(link->fd_path) + 1);
-    link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    trajd_link_open_socket(link);
     if (link->fd >= 0 && connect(link->fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
         send(link->fd, token, token_size, MSG_NOSIGNAL) == (ssize_t)token_size)
         return TRAJD_OK;
@@ -174,8 +174,7 @@ enum trajd_status trajd_link_attach(struct trajd_link *link, const void *token, 
 void trajd_link_detach(struct trajd_link *link)
 {
     if (link->fd >= 0)
-        close(link->fd);
-    link->fd = -1;
+        trajd_link_close_socket(link);
     link->attached = link->greeted = false;
 }
 

@@ -29,6 +29,7 @@ struct trajd_link {
     uint64_t silence_ns; /* what the daemon told: it gives us up after that */
     uint64_t up_ns;      /* somebody was connected */
     struct trajd_key_file keys;
+    struct trajd_link *next_connected; /* of link_fork.c */
 };
 
 /* trajd_connect_options, of which this is a part. */
@@ -82,6 +83,10 @@ struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd,
 const char *trajd_link_trouble(const struct trajd_link *link);
 /* Readable when trajd_link_receive may have become worth a call; edge-triggered, -1 before the first dial. */
 int trajd_link_poll_fd(const struct trajd_link *link);
+
+/* link_fork.c, called by link.c alone */
+void trajd_link_open_socket(struct trajd_link *link); /* link->fd; -1: it failed */
+void trajd_link_close_socket(struct trajd_link *link);
 
 /* link_remote.c, called by link.c alone */
 bool trajd_link_is_remote_endpoint(const char *endpoint);

@@ -20,7 +20,8 @@
  * GPUs: libcuda is loaded when a feed is opened on one, and not before. A batch there is given back when every stream that it was said to be
  * used on has passed what it was given until the release; that thread asks, nothing waits.
  * Signals: that thread blocks all; nothing here installs a handler.
- * Fork: a client must not be used in a child made after connect (calls return TRAJD_ERR_ARGUMENT there).
+ * Fork: a client must not be used in a child made after connect (calls return TRAJD_ERR_ARGUMENT there). The child has no part in the
+ * session: it ends with the process that connected, whatever its children do.
  * ABI: structs passed in begin with what exists today and grow at the end; zero is always the default. */
 #ifndef TRAJD_H
 #define TRAJD_H

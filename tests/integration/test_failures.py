@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
-from conftest import BUILD, trajd, wait_for
+from conftest import BUILD, ROOT, trajd, wait_for
 
 FEED = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
@@ -114,6 +114,40 @@ def test_a_killed_workers_leases_go_to_another(daemon, demo_file):
     done = [i for batch in held[:2] for i in batch["ids"]]
     assert sorted(heir.ids() + done) == list(range(heir.said[0]["windows"]))
     assert set(held[2]["ids"]) <= set(heir.ids())
+
+
+FORKING = """
+import os, sys, time
+sys.path.insert(0, {folder!r})
+import libtrajd as trajd
+client = trajd.Client(trajd.load({build!r}), {endpoint!r})
+client.open("train", credit=2)
+client.next()
+if os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
+print("forked", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_worker_whose_children_live_on(daemon, demo_file):
+    """As a DataLoader's and multiprocessing's do, which wait for a parent that is no more. Its session is over."""
+    one = daemon(FEED.format(path=demo_file))
+    text = FORKING.format(folder=str(ROOT / "tests/integration"), build=str(BUILD), endpoint=str(one.endpoint))
+    victim = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert victim.stdout.readline() == "forked\n"
+    client = one.client()
+    assert len(client.status()["sessions"]) == 2
+    victim.kill()
+    victim.wait()
+    wait_for(lambda: len(client.status()["sessions"]) == 1, what="the session's end")
+    heir = Worker(one)
+    finish(heir)
+    assert sorted(heir.ids()) == list(range(heir.said[0]["windows"]))
+    victim.stdin.close()
+    assert victim.stdout.read() == ""  # until now the child has had it, too
+    client.close()
 
 
 def test_a_stopped_worker_holds_up_nobody_and_goes_on(daemon, demo_file):
