@@ -208,6 +208,10 @@ void trajd_batch_release(struct trajd_batch **pointer)
     pthread_mutex_lock(&client->state);
     if (!leaves && batch->life == client->life)
         trajd_batch_give_back(batch);
+    if (leaves) { /* it is worked on, whenever its memory goes back */
+        trajd_batch_say_done(batch);
+        trajd_client_wake_sender(client);
+    }
     let_go(batch, leaves);
 }
 

@@ -16,6 +16,7 @@
 #define CONNECT_TIMEOUT_MS 10000u
 #define PING_NS (1000 * UINT64_C(1000000))
 #define BYE_TIMEOUT_NS (1000 * UINT64_C(1000000))
+#define LEAVING_PAUSE_NS 200000
 
 uint64_t trajd_client_now_ns(void)
 {
@@ -260,6 +261,23 @@ static void say_bye(struct trajd_client *client)
     }
 }
 
+static bool is_held_by_user(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    const bool held = client->held_count > trajd_leaving_count(client);
+    pthread_mutex_unlock(&client->state);
+    return held;
+}
+
+/* Streams pass what they were given within moments, mostly: then the daemon has heard of it when close() returns. */
+static void await_leaving(struct trajd_client *client)
+{
+    const struct timespec pause = {.tv_nsec = LEAVING_PAUSE_NS};
+    const uint64_t deadline_ns = trajd_client_now_ns() + BYE_TIMEOUT_NS;
+    while (!is_held_by_user(client) && trajd_leaving_collect(client) && trajd_client_now_ns() < deadline_ns)
+        nanosleep(&pause, NULL);
+}
+
 /* BYE, like the end of the connection, gives the memory of all batches to others: it waits for those that are
  * still read. True if there are any; then the keeper has the client. */
 static bool keep_for_batches(struct trajd_client *client)
@@ -281,6 +299,7 @@ void trajd_client_close(struct trajd_client **pointer)
     *pointer = NULL;
     if (client == NULL || trajd_client_is_foreign(client))
         return;
+    await_leaving(client);
     if (keep_for_batches(client))
         return;
     stop_keeper(client);

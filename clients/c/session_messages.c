@@ -220,6 +220,19 @@ static void keep_mapping(struct trajd_client *client, struct trajd_mapping *mapp
     client->rings[client->ring_count++] = mapping;
 }
 
+/* OPENED brings a GPU's handle each time, so one that is not read any more is closed: what the daemon frees is free only then. */
+static void forget_other_device_rings(struct trajd_client *client, const struct trajd_mapping *mapping)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < client->ring_count; i++) {
+        if (client->rings[i] == mapping || client->rings[i]->gpu == NULL)
+            client->rings[kept++] = client->rings[i];
+        else
+            trajd_mapping_drop(client->rings[i]);
+    }
+    client->ring_count = kept;
+}
+
 static struct trajd_mapping *map_arrived(struct trajd_client *client)
 {
     struct trajd_error error;
@@ -273,6 +286,7 @@ void trajd_session_map(struct trajd_client *client)
         mapping = client->ring_terms.is_device ? map_device(client) : map_arrived(client);
     if (mapping == NULL)
         return;
+    forget_other_device_rings(client, mapping);
     client->info.gpu = mapping->gpu != NULL ? client->gpu : NULL;
     client->info.gpu_ordinal = mapping->gpu != NULL ? trajd_cuda_ordinal(mapping->gpu) : 0;
     client->mapping = mapping;

@@ -181,7 +181,8 @@ enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t 
 
 /* Says BYE, waits up to a second until the daemon has heard it, and frees the client; clears the pointer.
  * With batches still held it returns at once: they stay readable, and the session ends when the last is
- * released. NULL is fine. */
+ * released. For the streams of batches on a GPU that have been released it waits up to a second, too, before the session is left to end
+ * behind them. NULL is fine. */
 void trajd_client_close(struct trajd_client **client);
 
 void trajd_batch_get_info(const struct trajd_batch *batch, struct trajd_batch_info *info);

@@ -232,7 +232,7 @@ def test_close_waits_for_streams(make):
     was = view.copy()
     batch.use_stream(HELD)
     batch.release()
-    client.close()  # returns at once; the session lives on
+    client.close()  # waits for a second; then the session lives on
     watcher = daemon.client()
     assert sum(session["held"] for session in watcher.status()["sessions"]) >= 1
     np.testing.assert_array_equal(view, was)
@@ -240,6 +240,68 @@ def test_close_waits_for_streams(make):
     wait_for(lambda: len(watcher.status()["sessions"]) == 1, what="the session's end")
     wait_for(lambda: CUDA.fake_cuda_mappings() == 0, what="the ring to be closed")
     watcher.close()
+
+
+def test_close_has_said_all_once_the_streams_have_passed(make):
+    """As in host memory: a program that closes and ends has lost nothing. Streams that take longer than a second are not waited for."""
+    daemon = make(slots=3)
+    client = daemon.client()
+    client.open("train", gpu=UUID)
+    CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
+    batch = client.next()
+    batch.use_stream(HELD)
+    batch.release()
+    passed = threading.Event()
+
+    def pass_soon():
+        time.sleep(0.2)
+        CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
+        passed.set()
+
+    thread = threading.Thread(target=pass_soon)
+    thread.start()
+    begin = time.monotonic()
+    client.close()
+    assert passed.is_set() or time.monotonic() - begin >= 1
+    thread.join()
+    wait_for(lambda: CUDA.fake_cuda_mappings() == 0, what="the ring to be closed")
+
+
+def test_what_is_released_is_done_before_its_streams_have_passed(make):
+    """A checkpoint has it, and who opens another epoch does not get it again."""
+    daemon = make(slots=4)
+    client = daemon.client()
+    info = client.open("train", job="one", gpu=UUID)
+    CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
+    batch = client.next()
+    batch.use_stream(HELD)
+    batch.release()
+    token = client.checkpoint()
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
+    client.close()
+    again = daemon.client()
+    again.open("train", job="two", gpu=UUID, resume=token)
+    positions = sorted(collect(again))
+    assert positions == list(range(16, info.epoch_length, 16))
+    again.close()
+
+
+def test_a_ring_that_is_left_is_closed(make):
+    """The memory of a production that the daemon has ended is free once nobody has it open."""
+    daemon = make()
+    client = daemon.client()
+    client.open("train", gpu=UUID)
+    kept = client.next()
+    kept.use_stream(OTHER)
+    for at in ("-1..0", "-2..0", "-3..0"):
+        spec = "{dataset: demo, global_batch: 16, rate: 10, anchor: {clock: pose}, outputs: {pose: {from: pose_quat, at: %s}}}" % at
+        assert client.open(spec=spec, gpu=UUID).gpu is not None
+        assert CUDA.fake_cuda_mappings() == 2  # this one's, and the one that is held
+    kept.release()
+    wait_for(lambda: CUDA.fake_cuda_mappings() == 1, what="the first ring to be closed")
+    client.next().release()
+    client.close()
+    assert CUDA.fake_cuda_mappings() == 0
 
 
 WORKER = """
