@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The driver's ABI (cuda.h of the toolkit; stable since CUDA 10.1, `_v2` since 3.2 and 11.4). */
+/* The driver's ABI (cuda.h of the toolkit; stable since CUDA 10.1, `_v2` since 3.2 and 11.4). cuDeviceGetUuid without it names the whole GPU
+ * of which a MIG instance is a part: the daemon's runtime library, and so OPEN, has the instance. */
 enum { SUCCESS = 0, ERROR_NOT_READY = 600, ERROR_FIRST_OF_CAPTURE = 900, ERROR_LAST_OF_CAPTURE = 908,
        EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, HANDLE_SIZE = 64, CAPTURE_RELAXED = 2, CAPTURE_NONE = 0 };
 typedef int result;
@@ -58,11 +59,12 @@ static void load(void)
     const struct {
         const char *name;
         void **entry;
+        const char *older;
     } entries[] = {
         {"cuInit", (void **)&driver.init},
         {"cuDeviceGetCount", (void **)&driver.device_get_count},
         {"cuDeviceGet", (void **)&driver.device_get},
-        {"cuDeviceGetUuid", (void **)&driver.device_get_uuid},
+        {"cuDeviceGetUuid_v2", (void **)&driver.device_get_uuid, "cuDeviceGetUuid"},
         {"cuDevicePrimaryCtxRetain", (void **)&driver.primary_retain},
         {"cuDevicePrimaryCtxRelease_v2", (void **)&driver.primary_release},
         {"cuCtxPushCurrent_v2", (void **)&driver.push},
@@ -88,6 +90,8 @@ static void load(void)
     }
     for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++) {
         *entries[i].entry = dlsym(library, entries[i].name);
+        if (*entries[i].entry == NULL && entries[i].older != NULL)
+            *entries[i].entry = dlsym(library, entries[i].older);
         if (*entries[i].entry != NULL)
             continue;
         trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, 0, "GPU: libcuda.so.1 is too old: it has no %s", entries[i].name);

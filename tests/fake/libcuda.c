@@ -150,11 +150,19 @@ EXPORT int cuDeviceGet(int *device, int ordinal)
     return ordinal == 0 ? SUCCESS : ERROR_INVALID_VALUE;
 }
 
-EXPORT int cuDeviceGetUuid(void *uuid, int device)
+EXPORT int cuDeviceGetUuid_v2(void *uuid, int device)
 {
     static const unsigned char bytes[16] = FAKE_GPU_UUID_BYTES;
     (void)device;
     memcpy(uuid, bytes, sizeof(bytes));
+    return SUCCESS;
+}
+
+/* This device is a MIG instance, and what it is a part of has another name. */
+EXPORT int cuDeviceGetUuid(void *uuid, int device)
+{
+    (void)device;
+    memset(uuid, 0xee, 16);
     return SUCCESS;
 }
 
