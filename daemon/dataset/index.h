@@ -111,7 +111,8 @@ struct trajd_index_options {
     const char *cache_directory; /* NULL: no cache is read or written */
     const char *indexer_path;    /* the trajd-indexer to run */
     uint32_t child_count;        /* children at once, >= 1 */
-    uint32_t file_timeout_ms;    /* a child that takes longer for one file is killed, the file refused */
+    uint32_t file_timeout_ms;    /* a child that takes longer for one file is killed, the file refused; ten times that where storage is slow and
+                                    bytes still come */
 };
 
 /* TRAJD_ERR_NOT_FOUND: nothing matches. TRAJD_ERR_DATA: no episode could be kept (message names the first

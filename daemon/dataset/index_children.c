@@ -38,7 +38,8 @@ struct child {
     bool ready;
     struct trajd_index_entry *entry; /* NULL: idle */
     int fd;                          /* of the entry */
-    int64_t deadline_ns;
+    int64_t deadline_ns; /* to be ready; with an entry, of the next look at it */
+    struct trajd_index_patience patience;
     struct trajd_indexer_header header;
     size_t header_length; /* received of it */
     uint8_t *data;
@@ -249,6 +250,11 @@ static bool check_file(struct trajd_index_entry *entry, int fd, const char **ref
     return status.st_size > 0;
 }
 
+static int64_t half_timeout_ns(const struct pool *pool)
+{
+    return (int64_t)pool->options->file_timeout_ms * 500000;
+}
+
 static enum trajd_status give_file(struct pool *pool, struct child *child, struct trajd_index_entry *entry)
 {
     const char *refusal;
@@ -265,7 +271,8 @@ static enum trajd_status give_file(struct pool *pool, struct child *child, struc
     }
     child->entry = entry;
     child->fd = fd;
-    child->deadline_ns = now_ns() + (int64_t)pool->options->file_timeout_ms * 1000000;
+    child->patience = (struct trajd_index_patience){0};
+    child->deadline_ns = now_ns() + half_timeout_ns(pool);
     return send_file(child->socket, fd, entry) ? TRAJD_OK : lose_child(pool, child, NULL);
 }
 
@@ -434,6 +441,21 @@ static enum trajd_status hand_out(struct pool *pool)
     return status;
 }
 
+static enum trajd_status look_at(struct pool *pool, struct child *child, int64_t now)
+{
+    char text[TEXT_SIZE];
+
+    if (!child->ready)
+        return lose_child(pool, child, "it is not ready in time");
+    if (trajd_index_may_go_on(&child->patience, child->pid, now)) {
+        child->deadline_ns = now + half_timeout_ns(pool);
+        return TRAJD_OK;
+    }
+    snprintf(text, sizeof text, "the indexing child took longer than %" PRIu64 " ms",
+             (uint64_t)pool->options->file_timeout_ms * child->patience.looks / 2);
+    return lose_child(pool, child, text);
+}
+
 /* Waits for one answer or one deadline. */
 static enum trajd_status wait_for_children(struct pool *pool)
 {
@@ -453,16 +475,12 @@ static enum trajd_status wait_for_children(struct pool *pool)
     now = now_ns();
     for (uint32_t i = 0; i < pool->child_count && !status; i++) {
         struct child *child = &pool->children[i];
-        char text[TEXT_SIZE];
         if (polls[i].fd < 0)
             continue;
-        if (polls[i].revents) {
+        if (polls[i].revents)
             status = read_child(pool, child);
-        } else if (child->deadline_ns <= now) {
-            snprintf(text, sizeof text, "the indexing child took longer than %u ms",
-                     pool->options->file_timeout_ms);
-            status = lose_child(pool, child, child->ready ? text : "it is not ready in time");
-        }
+        else if (child->deadline_ns <= now)
+            status = look_at(pool, child, now);
     }
     return status;
 }

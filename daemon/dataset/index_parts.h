@@ -3,12 +3,14 @@
  *     index.c          finds the files, and calls the others in order; index_twins.c: each file once
  *     index_cache.c    entries of earlier runs
  *     index_split.c    the rest, a large file in parts;
- *     index_children.c through trajd-indexer children
+ *     index_children.c through trajd-indexer children, for how long: index_patience.c
  *     index_evaluate.c stamps, first rows compared, digests: what the parent adds to a child's record
  *     index_build.c    records of all files to one index; index_episode.c judges one episode
  */
 #ifndef TRAJD_DATASET_INDEX_PARTS_H
 #define TRAJD_DATASET_INDEX_PARTS_H
+
+#include <sys/types.h>
 
 #include "daemon/dataset/index.h"
 #include "daemon/dataset/record.h"
@@ -48,6 +50,16 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
                                            const struct trajd_layout *layout,
                                            struct trajd_index_entry *entries, uint32_t count,
                                            struct trajd_error *error);
+
+/* What a child at a file had done when it was looked at last. Zero when it gets the file. */
+struct trajd_index_patience {
+    int64_t at_ns, cpu_ns;
+    uint64_t read_bytes;
+    uint32_t looks;
+};
+/* To be asked each half of file_timeout. False: its time is over; that is so at file_timeout, unless since the look before it has read and was
+ * waiting for most of the time. */
+bool trajd_index_may_go_on(struct trajd_index_patience *patience, pid_t pid, int64_t now_ns);
 
 /* Reads stamps, compares first rows and forms the digest of every episode of the record. What is wrong with
  * an episode becomes its problem; only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and TRAJD_ERR_CLOSED (base/watch.h) are

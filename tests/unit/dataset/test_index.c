@@ -23,6 +23,7 @@
 #include "daemon/dataset/digest.h"
 #include "daemon/dataset/glob.h"
 #include "daemon/dataset/index.h"
+#include "daemon/dataset/indexer.h"
 #include "tests/tools/array_list.h"
 
 #define SKIPPED 77
@@ -874,7 +875,7 @@ static void crashed_stopped_and_slow_children_are_replaced(void **state)
     (void)state;
     make_folder("deadly", "good.hdf5 slow.hdf5 storage.hdf5 zero_width.hdf5");
     a_lost_child_costs_its_file_only(SIGABRT, 60000, "killed by signal 6"); /* no sanitizer takes it for itself */
-    a_lost_child_costs_its_file_only(SIGSTOP, 3000, "took longer than 3000 ms");
+    a_lost_child_costs_its_file_only(SIGSTOP, 3000, "took longer than ");
 }
 
 static enum trajd_status open_hunted(struct assassin *assassin, struct trajd_index **index, struct trajd_error *error)
@@ -919,6 +920,63 @@ static void killed_children_condemn_no_file(void **state)
                 fail_msg("%s", index->files[f].refusal);
         trajd_index_destroy(&index);
     }
+}
+
+/* A child that says READY, does `body`, and sends a record that refuses the file. What the index says of it. */
+static void be_indexed_by(const char *body, uint32_t timeout_ms, struct trajd_error *error)
+{
+    const struct trajd_record record = {.refusal = "seen at last"};
+    struct trajd_indexer_header ready = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_READY, 0}, header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_RECORD, 0};
+    struct trajd_bytes bytes = {0};
+    char path[512];
+    struct trajd_index_options options = options_for(path, "robomimic");
+    struct trajd_index *index;
+    char indexer[512];
+    FILE *file;
+
+    assert_true(trajd_record_encode(&record, &bytes));
+    header.length = bytes.length;
+    snprintf(path, sizeof path, "%s/patience_frames", folder);
+    file = fopen(path, "w");
+    assert_int_equal(fwrite(&ready, sizeof ready, 1, file), 1);
+    assert_int_equal(fwrite(&header, sizeof header, 1, file), 1);
+    assert_int_equal(fwrite(bytes.data, 1, bytes.length, file), bytes.length);
+    fclose(file);
+    trajd_bytes_free(&bytes);
+    snprintf(indexer, sizeof indexer, "%s/patience", folder);
+    file = fopen(indexer, "w");
+    fprintf(file, "#!/bin/sh\nhead -c %zu %s >&3\n%s\ntail -c +%zu %s >&3\nexec sleep 60\n", sizeof ready, path, body, sizeof ready + 1, path);
+    fclose(file);
+    chmod(indexer, 0755);
+    snprintf(path, sizeof path, "%s/good.hdf5", folder);
+    options.indexer_path = indexer;
+    options.file_timeout_ms = timeout_ms;
+    assert_int_equal(trajd_index_open(&options, &index, error), TRAJD_ERR_DATA);
+}
+
+/* Slow storage makes a child wait and read, wait and read: that may take longer, but not for ever; nor may what only waits, or only works. */
+static void a_child_that_goes_on_reading_may(void **state)
+{
+    char line[512], body[1024];
+    struct trajd_error error;
+    FILE *file;
+
+    (void)state;
+    snprintf(line, sizeof line, "%s/patience_line", folder);
+    file = fopen(line, "w");
+    fputs("a line\n", file);
+    fclose(file);
+    snprintf(body, sizeof body, "for i in $(seq 60); do read x <%s; sleep 0.1; done", line);
+    be_indexed_by(body, 3000, &error);
+    assert_non_null(strstr(error.message, "good.hdf5: seen at last"));
+    snprintf(body, sizeof body, "while sleep 0.05; do read x <%s; done", line);
+    be_indexed_by(body, 200, &error);
+    assert_non_null(strstr(error.message, "good.hdf5: the indexing child took longer than "));
+    snprintf(body, sizeof body, "while :; do read x <%s; done", line);
+    be_indexed_by(body, 200, &error);
+    assert_non_null(strstr(error.message, "good.hdf5: the indexing child took longer than "));
+    be_indexed_by("exec sleep 60", 200, &error);
+    assert_non_null(strstr(error.message, "good.hdf5: the indexing child took longer than "));
 }
 
 static void an_indexer_that_is_none_is_told(void **state)
@@ -1006,6 +1064,7 @@ int main(void)
         cmocka_unit_test(forged_caches_are_indexed_anew),
         cmocka_unit_test(crashed_stopped_and_slow_children_are_replaced),
         cmocka_unit_test(killed_children_condemn_no_file),
+        cmocka_unit_test(a_child_that_goes_on_reading_may),
         cmocka_unit_test(an_indexer_that_is_none_is_told),
         cmocka_unit_test(storage_that_fails_is_fatal_and_odd_files_are_refused),
     };
