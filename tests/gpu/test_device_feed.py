@@ -56,8 +56,10 @@ EXACT = ("gripper", "gripper.mask", "actions.mask", "joints.mask", "pose.mask", 
 
 
 class Daemon:
-    def __init__(self, folder, batch=64, slots=8, rows="2GiB", rings="256MiB", fall_back="false", path=None, text=None):
+    def __init__(self, folder, batch=64, slots=8, rows="2GiB", rings="256MiB", fall_back="false", path=None, text=None,
+                 environment=None):
         self.folder = pathlib.Path(folder)
+        self.environment = environment
         self.endpoint = self.folder / "run"
         (self.folder / "trajd.yaml").write_text(text or CONFIG.format(
             path=path or BUNDLE / "demo.hdf5", batch=batch, slots=slots, rows=rows, rings=rings, fall_back=fall_back))
@@ -68,7 +70,7 @@ class Daemon:
         ready, told = os.pipe()
         self.log = open(self.folder / "log", "a")
         self.process = subprocess.Popen([*TOOL, BUNDLE / "python/trajd/bin/trajd", "--config", self.folder / "trajd.yaml", "--ready-fd", str(told)],
-                                        stderr=self.log, pass_fds=[told])
+                                        stderr=self.log, pass_fds=[told], env=self.environment)
         os.close(told)
         with os.fdopen(ready) as line:
             assert line.readline() == "ready\n", (self.folder / "log").read_text()
@@ -149,7 +151,7 @@ def test_values():
 
 def read_slowly(feed, stream, side=None, drop=None):
     """Every batch is read on a stream that is far behind; what is read must be the batch, not what the ring has been filled with since."""
-    wanted, sums = {}, []
+    sums = []
     delay = 30_000_000  # about 15 ms of the GPU's clock
     for batch in feed.epoch(0):
         with torch.cuda.stream(stream):
@@ -325,13 +327,5 @@ def test_a_mixture():
             same(tensors, found[position], position)
 
 
-def main():
-    print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, trajd {trajd.__version__}, {torch.cuda.get_device_name()}", flush=True)
-    tests = [test for name, test in globals().items() if name.startswith("test_") and (len(sys.argv) == 1 or name in sys.argv[1:])]
-    failed = gpu_checks.run(tests, LIMIT_S)
-    print(f"{len(tests) - failed} passed, {failed} failed", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu_checks.main(globals(), LIMIT_S))

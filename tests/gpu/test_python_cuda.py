@@ -261,7 +261,7 @@ def main():
     on = torch.cuda.get_device_name() if DEVICE != "cpu" else "the host"
     print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, trajd {trajd.__version__}, {on}", flush=True)
     tests = [test for name, test in globals().items() if name.startswith("test_")]
-    failed = gpu_checks.run(tests, LIMIT_S)
+    failed, _ = gpu_checks.run(tests, LIMIT_S)
     for payload in (100, 16384):
         for device in dict.fromkeys(("cpu", DEVICE)):
             faulthandler.dump_traceback_later(LIMIT_S, exit=True)

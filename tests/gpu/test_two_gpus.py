@@ -84,16 +84,5 @@ def test_a_killed_worker_of_one():
         assert sum(1 for _ in epoch) > 10
 
 
-def main():
-    tests = [test for name, test in globals().items() if name.startswith("test_")]
-    count = torch.cuda.device_count()
-    if count < 2:
-        print(f"0 passed, 0 failed, {len(tests)} skipped: {count} GPUs")
-        return 0
-    failed = gpu_checks.run(tests, t.LIMIT_S)
-    print(f"{len(tests) - failed} passed, {failed} failed, on {count} GPUs", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu_checks.main(globals(), t.LIMIT_S, gpu_count=2))

@@ -1,6 +1,7 @@
 #!/bin/sh
 # gpu_run.sh PART... | PROGRAM [ARGUMENT...]: runs parts of what is to be run on a GPU machine, or one program of the bundle that this script lies in.
-#   suite       all tests: the kernels, the feed in the GPU's memory, the Python package; those for two GPUs where there are two
+#   suite       all tests: the kernels, the feed in the GPU's memory beside graphs, the Python package, trajctl resample; those for two GPUs where there
+#               are two; a GPU that is lost or full (last: they kill an MPS server of their own)
 #   sanitizer   compute-sanitizer's memcheck over the kernels' tests and over the daemon beneath the feed's tests
 #   feed        batches/s and latency to 1, 2 and 4 workers                              (minutes, with 3 turns of 2 s)
 #   rivals      torch's DataLoader, torch on the GPU, robomimic, beside the feed
@@ -24,7 +25,7 @@ run_program() { # it finds its own libraries; torch has others of the same names
 
 suite() {
     bad=0
-    for program in test_gpu_resample test_device_feed.py test_python_cuda.py test_two_gpus.py; do
+    for program in test_gpu_resample test_device_feed.py test_graphs.py test_python_cuda.py test_backends.py test_two_gpus.py test_gpu_failures.py; do
         echo "== $program"
         run_program "$program" || bad=1
     done
