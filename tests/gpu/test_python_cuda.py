@@ -258,9 +258,12 @@ def measure(payload, device, seconds=2.0):
 
 
 def main():
+    tests = [test for name, test in globals().items() if name.startswith("test_")]
+    if DEVICE != "cpu" and not torch.cuda.device_count():
+        print(f"0 passed, 0 failed, {len(tests)} skipped: 0 GPUs")
+        return 0
     on = torch.cuda.get_device_name() if DEVICE != "cpu" else "the host"
     print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, trajd {trajd.__version__}, {on}", flush=True)
-    tests = [test for name, test in globals().items() if name.startswith("test_")]
     failed, _ = gpu_checks.run(tests, LIMIT_S)
     for payload in (100, 16384):
         for device in dict.fromkeys(("cpu", DEVICE)):
