@@ -322,6 +322,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=3, help="turns of each (3)")
     parser.add_argument("--seconds", type=float, default=2, help="a turn's (2)")
     parser.add_argument("--out", help="the JSON; default: ./device_PARTS.json")
+    parser.add_argument("--mps", action="store_true", help="all of it beneath an MPS server of its own, in place of time slices")
     parser.add_argument("--without-gpu", action="store_true", help="through host memory, no figure of which is one")
     return parser.parse_args()
 
@@ -331,14 +332,26 @@ def commit():
     return " ".join(told.read_text().split()) if told.exists() else "unknown"
 
 
+def run_beneath_mps():
+    from training_step import mps
+    with mps() as environment:
+        if environment is None:
+            print("no MPS server can be started here")
+            return 1
+        return subprocess.run([sys.executable, *(one for one in sys.argv if one != "--mps")], env={**environment, "TRAJD_BENCH_MPS": "1"}).returncode
+
+
 def main():
     options = parse_arguments()
+    if options.mps:
+        return run_beneath_mps()
     options.place = Place(not options.without_gpu)
     report = {"device": options.place.name, "cores": len(os.sched_getaffinity(0)), "commit": commit(),
+              "sharing": "MPS" if os.environ.get("TRAJD_BENCH_MPS") else "time slices",
               "command": f"gpu_run.sh {' '.join(sys.argv[1:])}", "date": datetime.date.today().isoformat(),
               "load_before": [round(one, 2) for one in os.getloadavg()], "python": platform.python_version(), "torch": torch.__version__,
               "parts": {}}
-    print(f"{report['device']}, {report['cores']} cores, commit {report['commit']}, torch {report['torch']}, {report['date']}", flush=True)
+    print(f"{report['device']}, {report['cores']} cores, commit {report['commit']}, torch {report['torch']}, {report['date']}, {report['sharing']}", flush=True)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="trajd") as folder:
         options.dataset = dataset(folder, 200 if options.place.has_gpu else 24)
