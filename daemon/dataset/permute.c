@@ -60,24 +60,43 @@ void trajd_permutation_make(struct trajd_permutation *permutation, uint64_t key,
         permutation->keys[round] = scramble(key + (round + 1) * GOLDEN);
 }
 
+#define TOGETHER 8 /* cells: a round is a chain of products, and those of one cell alone leave the processor waiting */
+
 /* [0, n) is laid out as a rectangle of a rows of b, of which fewer than a cells are too many. Each round
  * moves a cell along its row by an amount that its row's number decides, or along its column likewise: a
- * bijection of the rectangle. A cell that ends outside [0, n) goes through again, which happens once in
- * sqrt(n) cells. */
-uint64_t trajd_permutation_at(const struct trajd_permutation *permutation, uint64_t position)
+ * bijection of the rectangle. */
+static void move_cells(const struct trajd_permutation *permutation, uint64_t *cells, uint32_t count)
 {
     const uint64_t a = permutation->a, b = permutation->b;
-    uint64_t cell = position;
+    uint64_t rows[TOGETHER], columns[TOGETHER];
 
-    do {
-        uint64_t row = cell / b, column = cell % b;
-        for (uint32_t round = 0; round < TRAJD_PERMUTATION_ROUNDS; round += 2) {
-            row = add_within(a, row, scale_below(a, scramble(permutation->keys[round] + column)));
-            column = add_within(b, column, scale_below(b, scramble(permutation->keys[round + 1] + row)));
-        }
-        cell = row * b + column;
-    } while (cell >= permutation->n);
-    return cell;
+    for (uint32_t i = 0; i < count; i++) {
+        rows[i] = cells[i] / b;
+        columns[i] = cells[i] % b;
+    }
+    for (uint32_t round = 0; round < TRAJD_PERMUTATION_ROUNDS; round += 2) {
+        for (uint32_t i = 0; i < count; i++)
+            rows[i] = add_within(a, rows[i], scale_below(a, scramble(permutation->keys[round] + columns[i])));
+        for (uint32_t i = 0; i < count; i++)
+            columns[i] = add_within(b, columns[i], scale_below(b, scramble(permutation->keys[round + 1] + rows[i])));
+    }
+    for (uint32_t i = 0; i < count; i++)
+        cells[i] = rows[i] * b + columns[i];
+}
+
+void trajd_permutation_map(const struct trajd_permutation *permutation, uint64_t *positions, uint32_t count)
+{
+    for (uint32_t first = 0; first < count; first += TOGETHER)
+        move_cells(permutation, positions + first, count - first < TOGETHER ? count - first : TOGETHER);
+    for (uint32_t i = 0; i < count; i++) /* a cell outside [0, n) goes through again: one in sqrt(n) */
+        while (positions[i] >= permutation->n)
+            move_cells(permutation, &positions[i], 1);
+}
+
+uint64_t trajd_permutation_at(const struct trajd_permutation *permutation, uint64_t position)
+{
+    trajd_permutation_map(permutation, &position, 1);
+    return position;
 }
 
 uint64_t trajd_permute(uint64_t key, uint64_t n, uint64_t position)

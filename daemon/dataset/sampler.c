@@ -188,39 +188,40 @@ void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoc
         trajd_permutation_make(&order->global, key_for(sampler, epoch, PURPOSE_GLOBAL, 0), sampler->window_count);
 }
 
-static uint64_t window_at(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position)
-{
-    return sampler->order == TRAJD_ORDER_GLOBAL    ? trajd_permutation_at(&order->global, position)
-           : sampler->order == TRAJD_ORDER_BLOCKED ? blocked_window(sampler, order->epoch, position)
-                                                   : position;
-}
-
 void trajd_sampler_order_at(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position,
                             struct trajd_window *window)
 {
-    trajd_sampler_window(sampler, window_at(sampler, order, position), window);
+    const uint64_t window_id = sampler->order == TRAJD_ORDER_GLOBAL    ? trajd_permutation_at(&order->global, position)
+                               : sampler->order == TRAJD_ORDER_BLOCKED ? blocked_window(sampler, order->epoch, position)
+                                                                       : position;
+
+    trajd_sampler_window(sampler, window_id, window);
 }
 
 /* The segments of some windows, all of which are in [low, low + left). No branch that could be guessed wrongly, and the searches of several
  * windows do not wait for each other. */
-static void find_segments(const struct trajd_sampler *sampler, const struct trajd_window *windows, uint32_t count, uint32_t *low)
+static void find_segments(const struct trajd_sampler *sampler, const uint64_t *window_ids, uint32_t count, uint32_t *low)
 {
     memset(low, 0, count * sizeof *low);
     for (uint32_t left = sampler->segment_count; left > 1;) {
         const uint32_t half = left / 2;
         for (uint32_t i = 0; i < count; i++)
-            low[i] += sampler->first_window[low[i] + half] <= windows[i].window_id ? half : 0;
+            low[i] += sampler->first_window[low[i] + half] <= window_ids[i] ? half : 0;
         left -= half;
     }
 }
 
-static void tell_window(const struct trajd_sampler *sampler, uint32_t s, struct trajd_window *window)
+static struct trajd_window window_of(const struct trajd_sampler *sampler, uint64_t window_id, uint32_t s, int wrapped)
 {
     const struct trajd_segment *segment = &sampler->segments[s];
 
-    window->dataset_index = segment->dataset_index;
-    window->episode_index = segment->episode_index;
-    window->anchor = segment->first_anchor + (int64_t)(window->window_id - sampler->first_window[s]);
+    return (struct trajd_window){
+        .window_id = window_id,
+        .dataset_index = segment->dataset_index,
+        .episode_index = segment->episode_index,
+        .anchor = segment->first_anchor + (int64_t)(window_id - sampler->first_window[s]),
+        .wrapped = wrapped,
+    };
 }
 
 void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id,
@@ -228,25 +229,36 @@ void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_i
 {
     uint32_t segment;
 
-    *window = (struct trajd_window){.window_id = window_id};
-    find_segments(sampler, window, 1, &segment);
-    tell_window(sampler, segment, window);
+    find_segments(sampler, &window_id, 1, &segment);
+    *window = window_of(sampler, window_id, segment, 0);
+}
+
+/* At most TOGETHER windows. */
+static void run_some(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position, uint32_t count,
+                     struct trajd_window *windows)
+{
+    const uint64_t n = sampler->window_count;
+    uint64_t ids[TOGETHER];
+    uint32_t segments[TOGETHER];
+
+    for (uint32_t i = 0; i < count; i++)
+        ids[i] = position + i < n ? position + i : (position + i) % n; /* beyond N only `wrap` asks: the order begins again */
+    if (sampler->order == TRAJD_ORDER_GLOBAL)
+        trajd_permutation_map(&order->global, ids, count);
+    else if (sampler->order == TRAJD_ORDER_BLOCKED)
+        for (uint32_t i = 0; i < count; i++)
+            ids[i] = blocked_window(sampler, order->epoch, ids[i]);
+    find_segments(sampler, ids, count, segments);
+    for (uint32_t i = 0; i < count; i++)
+        windows[i] = window_of(sampler, ids[i], segments[i], position + i >= n);
 }
 
 void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position, uint32_t count,
                        struct trajd_window *windows)
 {
-    const uint64_t n = sampler->window_count;
     struct trajd_sampler_order order;
-    uint32_t segments[TOGETHER];
 
     trajd_sampler_order_make(sampler, epoch, &order);
-    for (uint32_t i = 0; i < count; i++) /* beyond N only `wrap` asks: the order begins again */
-        windows[i] = (struct trajd_window){.window_id = window_at(sampler, &order, (position + i) % n), .wrapped = position + i >= n};
-    for (uint32_t first = 0; first < count; first += TOGETHER) {
-        const uint32_t some = count - first < TOGETHER ? count - first : TOGETHER;
-        find_segments(sampler, windows + first, some, segments);
-        for (uint32_t i = 0; i < some; i++)
-            tell_window(sampler, segments[i], &windows[first + i]);
-    }
+    for (uint32_t first = 0; first < count; first += TOGETHER)
+        run_some(sampler, &order, position + first, count - first < TOGETHER ? count - first : TOGETHER, windows + first);
 }
