@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define AHEAD 8 /* windows */
+#define AHEAD 8 /* windows whose stamps are on their way */
 
 static int64_t mean_width(const struct trajd_spec_output *output, const struct trajd_plan_grid *grid)
 {
@@ -205,59 +205,65 @@ static void bind_offsets(const struct trajd_window_plan *plan, const struct traj
         offsets[t] = trajd_plan_anchor_ns(plan, episode, j + grid->from + t) - anchor_ns;
 }
 
-/* Its own stamps end at the anchor, which no search is needed for. */
-static bool ends_at_anchor(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket,
-                           const struct trajd_episode_clock *clock, const struct trajd_window *window)
+/* Rows that an observation sees are to be searched for; else its own clock's stamps end at the anchor. */
+static bool is_searched(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket)
 {
-    const bool is_its_own = bracket->clock_index == plan->anchor_clock && clock->stamps_ns && window->anchor < clock->row_count;
+    const bool is_its_own = bracket->clock_index == plan->anchor_clock && !plan->dataset->index->clocks[bracket->clock_index].regular;
 
-    return bracket->lookahead_ns == 0 && (plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS || is_its_own);
+    return bracket->lookahead_ns || !(is_its_own || plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS);
 }
 
-/* Windows lie anywhere: what the search of one will look at comes while those before it are bound. */
-static void fetch_stamps(const struct trajd_window_plan *plan, const struct trajd_window *window, int64_t anchor_ns)
+/* Of windows that lie anywhere: the stamps that each search looks at come while those before it are under way. */
+static void search_rows(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket, uint32_t first, uint32_t count)
 {
-    const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
+    const struct trajd_episode *episodes = plan->dataset->index->episodes;
+    int64_t *rows = bracket->row_count;
 
-    for (uint32_t b = 0; b < plan->bracket_count; b++) {
-        const struct trajd_plan_bracket *bracket = &plan->brackets[b];
-        const struct trajd_episode_clock *clock = &episode->clocks[bracket->clock_index];
-        if (bracket->clipped && !ends_at_anchor(plan, bracket, clock, window))
-            trajd_clock_fetch_rows_until(clock, trajd_plan_row_count(plan, bracket, episode), anchor_ns + bracket->lookahead_ns);
+    for (uint32_t w = 0; w < count + AHEAD; w++) {
+        if (w < count) {
+            const struct trajd_episode_clock *clock = &episodes[plan->windows[first + w].episode_index].clocks[bracket->clock_index];
+            trajd_clock_fetch_rows_until(clock, rows[w], plan->anchor_ns[first + w] + bracket->lookahead_ns);
+        }
+        if (w >= AHEAD) {
+            const uint32_t v = w - AHEAD;
+            const struct trajd_episode_clock *clock = &episodes[plan->windows[first + v].episode_index].clocks[bracket->clock_index];
+            rows[v] = trajd_clock_rows_until(clock, rows[v], plan->anchor_ns[first + v] + bracket->lookahead_ns);
+        }
     }
 }
 
-static void bind_bracket(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket, uint32_t w,
-                         const struct trajd_window *window, int64_t anchor_ns)
+static void bind_bracket(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket, uint32_t first, uint32_t count)
 {
-    const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
-    const struct trajd_episode_clock *clock = &episode->clocks[bracket->clock_index];
+    const struct trajd_episode *episodes = plan->dataset->index->episodes;
     const int64_t *row_begin = plan->dataset->clock_row_begin[bracket->clock_index];
-    const bool in_rows = plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS;
-    int64_t rows = trajd_plan_row_count(plan, bracket, episode);
+    const bool in_rows = plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS, searched = is_searched(plan, bracket);
 
-    if (bracket->clipped) {
-        if (ends_at_anchor(plan, bracket, clock, window)) /* stamps ascend */
-            rows = rows < window->anchor + 1 ? rows : window->anchor + 1;
-        else
-            rows = trajd_clock_rows_until(clock, rows, anchor_ns + bracket->lookahead_ns);
+    for (uint32_t w = 0; w < count; w++) {
+        const struct trajd_window *window = &plan->windows[first + w];
+        const struct trajd_episode *episode = &episodes[window->episode_index];
+        const struct trajd_episode_clock *clock = &episode->clocks[bracket->clock_index];
+        int64_t rows = bracket->dataset_index < 0 ? clock->row_count : trajd_plan_row_count(plan, bracket, episode);
+        if (bracket->clipped && !searched && window->anchor < rows) /* stamps ascend */
+            rows = window->anchor + 1;
+        bracket->row_begin[w] = row_begin ? row_begin[window->episode_index] : 0;
+        bracket->row_count[w] = rows;
+        bracket->anchor[w] = in_rows ? window->anchor : plan->anchor_ns[first + w] - (clock->stamps_ns ? 0 : clock->start_ns);
     }
-    bracket->row_begin[w] = row_begin ? row_begin[window->episode_index] : 0;
-    bracket->row_count[w] = rows;
-    bracket->anchor[w] = in_rows ? window->anchor : anchor_ns - (clock->stamps_ns ? 0 : clock->start_ns);
+    if (bracket->clipped && searched)
+        search_rows(plan, bracket, first, count);
 }
 
-static void bind_window(struct trajd_window_plan *plan, uint32_t w, const struct trajd_window *window,
-                        int64_t anchor_ns, const void *const *rows)
+static void bind_grid(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, uint32_t first, uint32_t count)
 {
-    const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
+    for (uint32_t w = 0; w < count; w++) {
+        const struct trajd_window *window = &plan->windows[first + w];
+        bind_offsets(plan, grid, &plan->dataset->index->episodes[window->episode_index], window->anchor, plan->anchor_ns[first + w],
+                     grid->offsets + (size_t)w * grid->step_count);
+    }
+}
 
-    for (uint32_t g = 0; g < plan->grid_count; g++)
-        if (plan->grids[g].per_window)
-            bind_offsets(plan, &plan->grids[g], episode, window->anchor, anchor_ns,
-                         plan->grids[g].offsets + (size_t)w * plan->grids[g].step_count);
-    for (uint32_t b = 0; b < plan->bracket_count; b++)
-        bind_bracket(plan, &plan->brackets[b], w, window, anchor_ns);
+static void bind_bases(const struct trajd_window_plan *plan, uint32_t w, const void *const *rows)
+{
     for (uint32_t t = 0; t < plan->target_count; t++)
         plan->targets[t].bases[w] = rows && plan->targets[t].piece != TRAJD_PLAN_ABSENT ? rows[plan->targets[t].piece] : NULL;
 }
@@ -268,12 +274,13 @@ void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint
     const uint32_t first_row = plan->window_rows ? 0 : first;
     uint64_t column_bytes = 0;
 
-    for (uint32_t w = 0; w < count; w++) {
-        if (w + AHEAD < count)
-            fetch_stamps(plan, &plan->windows[first + w + AHEAD], plan->anchor_ns[first + w + AHEAD]);
-        bind_window(plan, w, &plan->windows[first + w], plan->anchor_ns[first + w],
-                    rows(context, plan->windows[first + w].episode_index));
-    }
+    for (uint32_t g = 0; g < plan->grid_count; g++)
+        if (plan->grids[g].per_window)
+            bind_grid(plan, &plan->grids[g], first, count);
+    for (uint32_t b = 0; b < plan->bracket_count; b++)
+        bind_bracket(plan, &plan->brackets[b], first, count);
+    for (uint32_t w = 0; w < count; w++)
+        bind_bases(plan, w, rows(context, plan->windows[first + w].episode_index));
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_plan_output *out = &plan->outputs[plan->targets[t].output_index];
         struct trajd_stream *stream = &plan->request_streams[t];

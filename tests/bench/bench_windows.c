@@ -39,6 +39,19 @@ static uint64_t now_ns(void)
     return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
 }
 
+static int compare(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median_us(uint64_t times_ns[TURNS])
+{
+    qsort(times_ns, TURNS, sizeof *times_ns, compare);
+    return (double)times_ns[TURNS / 2] * 1e-3;
+}
+
 static const void *const *rows_of(void *context, uint32_t episode)
 {
     (void)episode;
@@ -54,7 +67,8 @@ int main(int argc, char **argv)
     struct trajd_window_plan *plan;
     struct trajd_yaml *yaml;
     struct trajd_error error;
-    uint64_t look_up_ns = 0, bind_ns = 0, position = 0;
+    static uint64_t look_up_ns[TURNS], bind_ns[TURNS];
+    uint64_t position = 0;
 
     if (argc != 4) {
         fprintf(stderr, "bench_windows INDEXER DATASET LAYOUT.yaml\n");
@@ -72,12 +86,12 @@ int main(int argc, char **argv)
         trajd_window_plan_look_up(plan, turn, position, 256);
         const uint64_t middle_ns = now_ns();
         trajd_window_plan_bind(plan, 0, 256, NULL, rows_of, rows);
-        bind_ns += now_ns() - middle_ns;
-        look_up_ns += middle_ns - begin_ns;
+        bind_ns[turn] = now_ns() - middle_ns;
+        look_up_ns[turn] = middle_ns - begin_ns;
         position = (position + 256) % 16384;
     }
     printf("batches of 256 windows, %u episodes: looked up in %.1f us, bound in %.1f us\n", dataset->index->episode_count,
-           (double)look_up_ns / TURNS * 1e-3, (double)bind_ns / TURNS * 1e-3);
+           median_us(look_up_ns), median_us(bind_ns));
     trajd_window_plan_destroy(&plan);
     trajd_window_spec_destroy(&spec);
     trajd_yaml_destroy(&yaml);
