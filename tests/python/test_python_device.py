@@ -25,6 +25,7 @@ class HostEvent:
 class HostDevice:
     def __init__(self, name):
         self.name, self.prompt, self.waits, self.events, self.rings, self.handed = name, True, 0, [], [], 0
+        self.stream, self.readers = 0, []
 
     def register(self, ring):
         self.rings.append(ring.base)
@@ -40,8 +41,12 @@ class HostDevice:
         self.events.append(HostEvent(self))
         return block, self.events[-1]
 
-    def hand_over(self, block, event):
+    def current_stream(self):
+        return self.stream
+
+    def hand_over(self, block, event, stream=None):
         self.handed += 1
+        self.readers.append((id(block), event.over, self.stream if stream is None else stream))
 
     def view(self, block, offset, size, dtype, shape):
         kind = {"f32": np.float32, "i64": np.int64, "u8": np.uint8}[dtype]
@@ -173,6 +178,22 @@ def test_a_batch_ahead_that_cannot_be_made(producer, device):
         for batch in epoch:
             positions.append(batch.position)
     assert positions == [0, 8, 16] and next(epoch).position == 32
+    feed.close()
+
+
+def test_streams_that_read(producer, device):
+    """Torch is told of each, so that the block is not another tensor's while one is late."""
+    feed = connect(producer())
+    batch = next(feed.epoch(0))
+    batch["actions"], batch["actions"]
+    device[0].stream = 6
+    batch["actions"], batch.window_id
+    side = object()
+    batch.record_stream(side)
+    block = batch["actions"].base
+    while block.base is not None:
+        block = block.base
+    assert [stream for one, _, stream in device[0].readers if one == id(block)] == [0, 6, side]
     feed.close()
 
 

@@ -239,6 +239,12 @@ def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):  # no
     positions = [batch.position for batch in feed.epoch(0)]
     assert positions == list(range(0, len(positions) * 16, 16)) and len(positions) > 4
     assert "over what gpu.rings leaves" in caplog.text and "copied from host memory" in caplog.text
+    device = feed._stage._copying._device
+    device.prompt = False
+    for batch in feed.epoch(5):
+        batch.record_stream(SIDE)
+    assert {(over, stream) for _, over, stream in device.readers} == {(True, 0), (True, SIDE)}  # any stream may read it at once
+    del batch
     assert [batch.position for batch in feed.epoch(1)] == positions
     one.stop()
     one.config.write_text(one.config.read_text().replace("rows: 64KiB", "rows: 64MiB"))

@@ -223,11 +223,11 @@ class Batch(Mapping[str, Any]):
         self._core.done()
 
     def record_stream(self, stream: Any) -> None:
-        """With zero_copy on a GPU: work on this torch stream reads tensors of the batch, beside work on the streams on which they were
-        asked for. To be said before the last of them is dropped."""
-        use = getattr(self._core, "use_stream", None)
-        if use is not None:
-            use(stream.cuda_stream or 1)
+        """On a GPU: work on this torch stream reads tensors of the batch, beside work on the streams on which they were asked for. To be
+        said before the last of them is dropped."""
+        record = getattr(self._view, "record_stream", None)
+        if record is not None:
+            record(stream)
 
     def release(self) -> None:
         """Gives the memory back now. BufferError while arrays of it live; those that this object keeps do not count."""

@@ -1,7 +1,7 @@
 """Batches on the GPU: each is copied on a stream of its own while the one before is worked on.
 
-The tensors belong to torch and are ordered with the stream that is current when the batch is asked for; they may outlive feed and
-daemon. Their batch in the ring is given back when its copy is over *and* the program has asked for the next one: only then is it
+The tensors belong to torch and are ordered with the stream that is current when the batch is asked for, those that are when one of them is,
+and those that `record_stream` names; they may outlive feed and daemon. Their batch in the ring is given back when its copy is over *and* the program has asked for the next one: only then is it
 worked on (DONE), so that what was copied ahead is never counted as done. The ring is registered with CUDA once, which makes the
 copies asynchronous; where that is refused they still are right.
 
@@ -60,7 +60,8 @@ class Device(Protocol):
     def register(self, ring: "_core.Ring") -> bool: ...
     def unregister(self, ring: "_core.Ring") -> None: ...
     def copy(self, plan: CopyPlan, sources: Sequence[np.ndarray]) -> Tuple[Any, Event]: ...
-    def hand_over(self, block: Any, event: Event) -> None: ...
+    def current_stream(self) -> int: ...
+    def hand_over(self, block: Any, event: Event, stream: Any = None) -> None: ...
     def view(self, block: Any, offset: int, size: int, dtype: str, shape: Sequence[int]) -> Any: ...
     def settle(self) -> None: ...
 
@@ -82,6 +83,7 @@ class CudaDevice:
         self._torch = torch = arrays.import_torch()
         self.device = torch.device("cuda", torch_index(name))
         self._stream = torch.cuda.Stream(self.device)
+        self._raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a tenth of what current_stream() takes
 
     def register(self, ring: "_core.Ring") -> bool:
         flags = _REGISTER_PORTABLE | (0 if ring.writable else _REGISTER_READ_ONLY)
@@ -115,8 +117,13 @@ class CudaDevice:
             event.record(self._stream)
         return block, event
 
-    def hand_over(self, block: Any, event: Event) -> None:
-        stream = self._torch.cuda.current_stream(self.device)
+    def current_stream(self) -> int:
+        index = self.device.index
+        return int(self._raw(index) if self._raw is not None else self._torch.cuda.current_stream(index).cuda_stream)
+
+    def hand_over(self, block: Any, event: Event, stream: Any = None) -> None:
+        """`stream`, or the current one, reads the block, behind its copy."""
+        stream = self._torch.cuda.current_stream(self.device) if stream is None else stream
         stream.wait_event(event)
         block.record_stream(stream)
 
@@ -167,17 +174,42 @@ class _Copied:
         self._block, self.event = device.copy(self._plan, [np.asarray(slab)] if self._plan.whole else hosts)
         self.batch = DeviceBatch(core)
 
-    def hand_over(self) -> Callable[[int], Any]:
-        self._device.hand_over(self._block, self.event)
-        device, block, plan, facts = self._device, self._block, self._plan, self._facts
-        return lambda index: device.view(block, plan.offsets[index], *facts[index])
+    def hand_over(self, to_any_stream: bool) -> "View":
+        if to_any_stream:
+            self.event.synchronize()
+        return View(self._device, self._block, self.event, self._plan, self._facts)
+
+
+class View:
+    """The tensors of a copied batch, by their numbers: torch is told of each stream that one is asked for on, or that is named."""
+
+    __slots__ = ("_device", "_block", "_event", "_plan", "_facts", "_streams")
+
+    def __init__(self, device: Device, block: Any, event: Event, plan: CopyPlan, facts: Sequence[Any]) -> None:
+        self._device, self._block, self._event, self._plan, self._facts = device, block, event, plan, facts
+        self._streams: "set[int]" = set()
+        self._follow()
+
+    def _follow(self) -> None:
+        stream = self._device.current_stream()
+        if stream not in self._streams:
+            self._device.hand_over(self._block, self._event)
+            self._streams.add(stream)
+
+    def __call__(self, index: int) -> Any:
+        self._follow()
+        return self._device.view(self._block, self._plan.offsets[index], *self._facts[index])
+
+    def record_stream(self, stream: Any) -> None:
+        self._device.hand_over(self._block, self._event, stream)
 
 
 class Stage:
     """Between the client and the program: takes batches one ahead and copies them."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, to_any_stream: bool = False) -> None:
         self._device = open_device(name)
+        self._to_any_stream = to_any_stream  # a batch may be read on any stream when it is handed out: its copy is waited for
         self._rings: Dict[int, Tuple["_core.Ring", bool]] = {}
         self._ahead: Optional[_Copied] = None
         self._failure: Optional[DataError] = None  # of the one ahead, told when it is asked for
@@ -198,7 +230,7 @@ class Stage:
             self._ahead = self._begin(core, lay_out)
         taken, self._ahead = self._ahead, None
         self._current = taken
-        view = taken.hand_over()
+        view = taken.hand_over(self._to_any_stream)
         self._collect(wait_for_copies=False)
         self._look_ahead(wait, lay_out)
         return taken.batch, view

@@ -3,7 +3,7 @@
 One slab a batch is handed to torch by DLPack, tensors are views of it, made on demand. A batch is given back when all of its tensors are gone
 *and* the streams have passed what they were given until then: the stream that is current when the batch is taken, those that are
 current when one of its tensors is asked for, and those that `record_stream` names. So dropping a tensor while its kernels are still queued is
-safe, also from autograd's threads. Where batches cannot lie there they are copied, as without zero_copy; the log says why."""
+safe, also from autograd's threads. Where batches cannot lie there they are copied, and may be read as those that lie there; the log says why."""
 from __future__ import annotations
 
 import logging
@@ -71,6 +71,9 @@ class Slab:
             self._core.use_stream(stream)
         return self._torch.view(self._block, self._places[index])
 
+    def record_stream(self, stream: Any) -> None:
+        self._core.use_stream(stream.cuda_stream or 1)
+
     def forget(self) -> None:
         """Holds nothing of the batch, until it is asked again."""
         self._block = None
@@ -124,7 +127,7 @@ class Direct:
                           lay_out: Callable[["_core.Batch"], Layout]) -> Optional[Tuple[Any, Callable[[int], Any]]]:
         log.warning("device %s, zero_copy: %s: batches are copied from host memory instead", self._name,
                     self._refusal() or "the daemon serves them in host memory")
-        self._copying, self.uuid = Stage(self._name), None  # which cannot copy what lies on a GPU, if later epochs came there
+        self._copying, self.uuid = Stage(self._name, to_any_stream=True), None  # which cannot copy what lies on a GPU, if later epochs came there
         first = [core]
         return self._copying.take(lambda limit: first.pop() if first else wait(limit), timeout, lay_out)
 
