@@ -132,6 +132,8 @@ enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, con
     do
         status = trajd_pipeline_make_feeder(pipeline, pipeline->now, source, rings_left(pipeline), feeder, error);
     while (status == TRAJD_ERR_MEMORY && close_unread(pipeline));
+    if (status == TRAJD_ERR_DEVICE && source->gpu)
+        trajd_pipeline_suspect_gpu(pipeline, source->gpu, error);
     if (status)
         return status;
     pthread_mutex_lock(&pipeline->mutex);

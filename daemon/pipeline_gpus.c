@@ -3,6 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The driver's or the build's own word for it. */
+static enum trajd_status tell_none(struct trajd_error *error)
+{
+    struct trajd_device *device;
+    struct trajd_error why = {0};
+
+    if (!trajd_device_open(0, &device, &why))
+        trajd_device_close(&device);
+    return trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "gpu.devices: all, and there is none that this process can use%s%s",
+                           why.status ? ": " : "", why.message);
+}
+
 /* "all" or "0,2": bit g of *wanted is GPU g. */
 static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t *wanted, struct trajd_error *error)
 {
@@ -11,7 +23,7 @@ static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t
     *wanted = 0;
     if (strcmp(text, "all") == 0) {
         *wanted = count ? (uint32_t)((UINT64_C(1) << count) - 1) : 0;
-        return count ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "gpu.devices: all, and there is none that this process can use");
+        return count ? TRAJD_OK : tell_none(error);
     }
     while (*at) {
         char *end;
@@ -59,7 +71,8 @@ enum trajd_status trajd_pipeline_open_gpus(struct trajd_pipeline *pipeline, stru
             status = open_one(pipeline, g, error);
     if (!status || status == TRAJD_ERR_ARGUMENT || !pipeline->first_config->gpu_fall_back)
         return status;
-    LOG(pipeline->log, WARNING, "%s: batches come in host memory (gpu.fall_back)", error->message);
+    LOG(pipeline->log, WARNING, "%s: %s (gpu.fall_back)", error->message,
+        pipeline->gpu_count ? "batches come in host memory where it and those behind it are asked for" : "batches come in host memory");
     return TRAJD_OK;
 }
 
@@ -100,6 +113,17 @@ void trajd_pipeline_on_gpu_lost(void *context)
     __atomic_store_n(&pipeline->gpu_is_lost, true, __ATOMIC_RELAXED); /* a flag on its own */
     pthread_cond_signal(&pipeline->asked); /* the opener closes what was made there, if that is to be */
     pthread_mutex_unlock(&pipeline->mutex);
+}
+
+void trajd_pipeline_suspect_gpu(struct trajd_pipeline *pipeline, const struct trajd_gpu *gpu, const struct trajd_error *why)
+{
+    struct trajd_error answer;
+    uint64_t left;
+
+    if (!trajd_device_free_bytes(trajd_gpu_device(gpu), &left, &answer))
+        return; /* memory that cannot be shared, say */
+    LOG(pipeline->log, ERROR, "GPU %s: %s", trajd_gpu_uuid(gpu), why->message);
+    trajd_pipeline_on_gpu_lost(pipeline);
 }
 
 bool trajd_pipeline_goes_on_without_gpus(const struct trajd_pipeline *pipeline)

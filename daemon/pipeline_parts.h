@@ -133,6 +133,8 @@ bool trajd_pipeline_goes_on_without_gpus(const struct trajd_pipeline *pipeline);
 struct trajd_device *trajd_pipeline_lend_device(void *context);
 /* What a feeder, or the resampler, calls on its thread: its GPU has failed. */
 void trajd_pipeline_on_gpu_lost(void *context);
+/* A feed could not be made there, and *why says why: if the GPU answers nothing any more, it has failed. */
+void trajd_pipeline_suspect_gpu(struct trajd_pipeline *pipeline, const struct trajd_gpu *gpu, const struct trajd_error *why);
 
 /* ---- pipeline_opener.c ---- */
 

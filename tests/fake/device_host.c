@@ -2,7 +2,8 @@
  * a thread that does one thing after the other, later than it was asked to. Linked before the kernels' library, whose own are then not
  * taken. A launch checks that all it names is "device memory", as a GPU would.
  *
- * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on; `slow=US` a launch takes so long. */
+ * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on; `gone=N` at the Nth allocation, and then all else,
+ * too; `unshared` no handles; `slow=US` a launch takes so long. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,18 @@ static long option(const char *name, long otherwise)
         return otherwise;
     at += strlen(name);
     return *at == '=' ? strtol(at + 1, NULL, 10) : 1;
+}
+
+static int allocations; /* asked for */
+
+static bool is_gone(void)
+{
+    return __atomic_load_n(&allocations, __ATOMIC_RELAXED) >= option("gone", 1 << 30); /* a number on its own */
+}
+
+static enum trajd_status lost(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_DEVICE, 719, "work on the GPU: unspecified launch failure");
 }
 
 /* ---- the device ---- */
@@ -152,6 +165,9 @@ enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_
 
     (void)device;
     *memory = NULL;
+    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+    if (is_gone())
+        return lost(error);
     if (option("oom", 0))
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 2, "allocating device memory: out of memory");
     made.fd = memfd_create("fake-gpu", MFD_CLOEXEC);
@@ -198,6 +214,8 @@ enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, 
     const struct allocation *found;
 
     (void)device;
+    if (option("unshared", 0))
+        return trajd_error_set(error, TRAJD_ERR_DEVICE, 801, "sharing device memory: operation not supported");
     pthread_mutex_lock(&table_mutex);
     found = find(memory);
     if (found) {
@@ -211,9 +229,8 @@ enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, 
 
 enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes, struct trajd_error *error)
 {
-    (void)error;
     *size_bytes = device->info.memory_size_bytes;
-    return TRAJD_OK;
+    return is_gone() ? lost(error) : TRAJD_OK;
 }
 
 enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory, struct trajd_error *error)
@@ -286,11 +303,6 @@ static void *run_stream(void *context)
     }
     pthread_mutex_unlock(&stream->mutex);
     return NULL;
-}
-
-static enum trajd_status lost(struct trajd_error *error)
-{
-    return trajd_error_set(error, TRAJD_ERR_DEVICE, 719, "work on the GPU: unspecified launch failure");
 }
 
 /* Takes over what malloc gave. */

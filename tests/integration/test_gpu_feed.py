@@ -666,7 +666,7 @@ def test_no_gpu_and_no_leave_to_go_without(tmp_path, data):
     daemon = GpuDaemon(tmp_path / "none", CONFIG.format(data=data, gpu="", slots=4), program=FAKE)
     daemon.fake = "none"
     found = daemon.run()
-    assert found.returncode == 69 and "gpu.devices: all, and there is none" in found.stderr
+    assert found.returncode == 69 and "gpu.devices: all, and there is none that this process can use: GPU 0: there are 0" in found.stderr
 
 
 @pytest.mark.parametrize("devices, status, why", [('"0,x"', 78, "`all`, or numbers"), ('"3"', 69, "there are 1 GPUs"), ('"0,"', 78, "`all`, or numbers")])
@@ -732,6 +732,40 @@ def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make):
     batch = client.next()
     assert batch.position == 16 * len(seen)
     batch.release()
+    client.close()
+
+
+@pytest.mark.parametrize("when", [1, 3])  # what it is asked for first is the ring, then the rows
+def test_a_gpu_that_is_lost_while_a_feed_is_made(make, when):
+    daemon = make(fake=f"gone={when}", name="ends")
+    client = daemon.client(reconnect=True)
+    daemon.fake = ""
+    opened = threading.Thread(target=client.open, args=("train",), kwargs={"gpu": UUID, "mode": trajd.SHARD})
+    opened.start()
+    assert daemon.process.wait(60) == 69
+    assert "unspecified launch failure" in daemon.text()
+    daemon.start()
+    opened.join()
+    client.next().release()
+    client.close()
+    daemon.stop()
+    stays = make(fake=f"gone={when}", gpu=", fall_back: true", name="stays")
+    for why in (b"launch failure", b"has failed"):
+        client = stays.client()
+        info = client.open("train", gpu=UUID)
+        assert info.gpu is None and why in info.gpu_refusal
+        assert len(collect(client)) > 4
+        client.close()
+
+
+def test_a_gpu_whose_memory_is_not_to_be_shared(make):
+    """It has not failed: the next feed may be another matter."""
+    daemon = make(fake="unshared")
+    client = daemon.client()
+    for epoch in (0, 1):
+        info = client.open("train", gpu=UUID, epoch=epoch)
+        assert info.gpu is None and b"not supported" in info.gpu_refusal
+        assert len(collect(client)) > 4
     client.close()
 
 
