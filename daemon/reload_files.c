@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "daemon/base/paths.h"
-#include "daemon/memory.h"
 #include "daemon/reload_parts.h"
 
 static bool names(const struct trajd_window_spec *spec, const char *dataset)
@@ -35,17 +34,6 @@ static bool is_read(const struct trajd_pipeline *pipeline, const char *dataset)
     return false;
 }
 
-/* The rows of what is open stay until the new one stands. */
-static bool has_room(const struct trajd_reload_change *change, const struct trajd_dataset *dataset)
-{
-    struct trajd_store_stats stats;
-    struct trajd_memory memory;
-
-    trajd_store_get_stats(dataset->store, &stats);
-    trajd_memory_read(&memory);
-    return stats.budget_bytes + change->next->config->reserve_bytes <= trajd_memory_available(&memory);
-}
-
 void trajd_reload_look_for_files(struct trajd_reload_change *change)
 {
     const struct trajd_pipeline *pipeline = change->pipeline;
@@ -67,13 +55,34 @@ void trajd_reload_look_for_files(struct trajd_reload_change *change)
         }
         if (!trajd_index_is_news(news))
             continue;
-        if (is_read(pipeline, from->name))
+        if (is_read(pipeline, from->name)) {
             change->not_taken[d] = "workers read it; reload when they have ended, or give the path another name as well";
-        else if (!has_room(change, next->datasets[d]))
-            change->not_taken[d] = "there is no memory for it beside the one that is open; restart the daemon";
-        if (change->not_taken[d])
             continue;
+        }
         change->is_new_dataset[d] = true;
         next->datasets[d] = NULL;
     }
+}
+
+bool trajd_reload_put_off_files(struct trajd_reload_change *change)
+{
+    static const char again[] = "there is no memory for it beside what else is new; reload again";
+    static const char restart[] = "there is no memory for it beside the one that is open; restart the daemon";
+    struct trajd_holdings *next = change->next;
+    uint32_t last = UINT32_MAX, new_count = 0;
+
+    for (uint32_t d = 0; d < next->dataset_count; d++) {
+        new_count += change->is_new_dataset[d];
+        if (change->is_new_dataset[d] && trajd_index_is_news(&change->news[d]))
+            last = d;
+    }
+    if (last == UINT32_MAX)
+        return false;
+    change->is_new_dataset[last] = false;
+    next->datasets[last] = trajd_holdings_find(change->pipeline->now, next->config->datasets[last].name);
+    change->not_taken[last] = again;
+    for (uint32_t d = 0; d < next->dataset_count && new_count == 1; d++)
+        if (change->not_taken[d] == again)
+            change->not_taken[d] = restart;
+    return true;
 }

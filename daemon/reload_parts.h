@@ -49,6 +49,8 @@ enum trajd_status trajd_reload_refuse_busy(const struct trajd_reload_change *cha
 
 /* Datasets whose lines are the same: what has become of their files goes into change->news; one that has others and is not read counts as new. */
 void trajd_reload_look_for_files(struct trajd_reload_change *change);
+/* Where memory is short: the last of those does not count as new after all, and goes on as it is. False: there is none. */
+bool trajd_reload_put_off_files(struct trajd_reload_change *change);
 
 /* ---- reload_words.c ---- */
 

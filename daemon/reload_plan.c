@@ -343,9 +343,14 @@ enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct t
         return status;
     match_datasets(change);
     trajd_reload_look_for_files(change);
-    judge_feeds(change);
-    judge_feeders(change);
-    if ((status = check_idle(change, error)) || (status = check_limits(change, error)) || (status = share_store(change, error)))
-        return status;
-    return check_memory(change, error);
+    do { /* files alone make no reload fail: what has no room beside the rest waits for the next one */
+        change->out_count = 0;
+        change->store_share_bytes = change->store_raise_bytes = 0;
+        judge_feeds(change);
+        judge_feeders(change);
+        if ((status = check_idle(change, error)) || (status = check_limits(change, error)) || (status = share_store(change, error)))
+            return status;
+        status = check_memory(change, error);
+    } while (status && trajd_reload_put_off_files(change));
+    return status;
 }

@@ -321,11 +321,30 @@ def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):
         hasty.open("train", timeout_ms=3000)
 
 
-class Busy(Daemon):
+class Preloaded(Daemon):
+    library = ""
+
     def environment(self):
         own = super().environment()
         own["ASAN_OPTIONS"] += ":verify_asan_link_order=0"
-        return {**own, "LD_PRELOAD": str(BUILD / "tests/fake/liblate_threads.so")}
+        return {**own, "LD_PRELOAD": str(BUILD / f"tests/fake/lib{self.library}.so")}
+
+
+class Busy(Preloaded):
+    library = "late_threads"
+
+
+class Short(Preloaded):
+    """On a machine of which we say how much memory is free."""
+    library = "little_memory"
+
+    def environment(self):
+        return {**super().environment(), "TRAJD_TEST_MEMINFO": str(self.folder / "meminfo")}
+
+    def leave(self, mib):
+        new = self.folder / "meminfo.new"
+        new.write_text(f"MemTotal: 99999999 kB\nMemAvailable: {mib << 10} kB\n")
+        new.replace(self.folder / "meminfo")
 
 
 def test_a_signal_when_threads_have_hardly_begun(tmp_path, demo_file):
@@ -376,3 +395,40 @@ def test_new_files_are_taken_where_nobody_reads(daemon, demo_file, tmp_path):
     last = one.client()
     assert last.open("train").window_count == before.window_count
     last.close()
+
+
+def test_new_files_that_have_room_one_after_the_other(tmp_path, demo_file):
+    """A dataset that is opened anew stands beside the old one for a while: there is room for one of two, and later for none."""
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+        shutil.copy(demo_file, folder / "1.hdf5")
+    one = Short(tmp_path / "daemon", "datasets:\n" + "".join(f"  {f.name}: {{path: {f}, layout: demo}}\n" for f in folders) + "feeds:\n" +
+                TRAIN.replace("demo", "a") + PROBE.replace("demo", "b"))
+    one.leave(1000)
+    one.start()
+
+    def add(*folders, number):
+        for folder in folders:
+            shutil.copy(demo_file, folder / f"{number}.hdf5")
+
+    add(*folders, number=2)
+    one.leave(50)  # each has 32 MiB of the store
+    assert reload(one) == (0, "changed feeds: train; new or changed datasets: a; files of a: 1 new; files of b: 1 new, not taken: there is no "
+                              "memory for it beside what else is new; reload again")
+    assert reload(one) == (0, "changed feeds: probe; new or changed datasets: b; files of b: 1 new")
+    assert reload(one) == (0, "nothing has changed")
+    add(*folders, number=3)
+    one.leave(20)
+    restart = "not taken: there is no memory for it beside the one that is open; restart the daemon"
+    assert reload(one) == (0, f"files of a: 1 new, {restart}; files of b: 1 new, {restart}")
+    client = one.client()
+    windows = {name: client.open(name).window_count for name in ("train", "probe")}
+    client.close()
+    one.leave(1000)
+    done = wait_for(lambda: (done := reload(one)) and "not taken" not in done[1] and "nothing" in done[1] and done)
+    assert done == (0, "nothing has changed")  # and before that, in one or two reloads, all was taken
+    client = one.client()
+    assert {name: client.open(name).window_count * 2 for name in windows} == {name: count * 3 for name, count in windows.items()}
+    client.close()
+    one.stop()
