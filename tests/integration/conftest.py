@@ -31,6 +31,16 @@ def wait_for(condition, timeout=60.0, what="condition"):
     return value
 
 
+def natural(text):
+    """A key to sort names by, runs of digits as numbers."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+
+
+def smallest(dataset="demo", batch=8):
+    """The least that is a feed: a row of actions a window."""
+    return f"{{dataset: {dataset}, global_batch: {batch}, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0}}}}}}"
+
+
 class Daemon:
     """A trajd process with its folder. `config` is YAML without version, runtime and state, which are added."""
 
@@ -105,18 +115,23 @@ LIBRARY = trajd.load(BUILD)
 
 
 @pytest.fixture
-def daemon(tmp_path):
-    """daemon(config) starts one; all are stopped, and must have ended well, after the test."""
-    started = []
+def started():
+    """started(daemon) starts it; all are stopped, and must have ended well, after the test."""
+    daemons = []
 
-    def start(config, folder=".", **options):
-        started.append(Daemon(tmp_path / folder, config, **options))
-        return started[-1].start()
+    def start(daemon):
+        daemons.append(daemon)
+        return daemon.start()
 
     yield start
-    for one in started:
+    for one in daemons:
         if one.process and one.process.returncode is None:
             one.stop()
+
+
+@pytest.fixture
+def daemon(tmp_path, started):
+    return lambda config, folder=".", **options: started(Daemon(tmp_path / folder, config, **options))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import h5py
 import pytest
 
 import libtrajd as trajd
-from conftest import BUILD, Daemon, wait_for
+from conftest import BUILD, Daemon, natural, wait_for
 
 FEED = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
@@ -20,10 +20,6 @@ feeds:
     anchor: {{clock: actions}}
     outputs: {{actions: {{at: -1..2}}}}
 """
-
-
-def natural(text):
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
 def pages(client, what, count=0, **question):

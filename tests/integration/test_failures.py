@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
-from conftest import BUILD, ROOT, trajd, wait_for
+from conftest import BUILD, ROOT, smallest, trajd, wait_for
 
 FEED = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
@@ -356,7 +356,7 @@ def test_two_feeds_share_a_store_that_is_too_small_for_both(daemon, demo_file):
 
 def test_a_feed_sent_by_a_job_is_closed_when_idle_and_opened_again(daemon, demo_file):
     one = daemon(f"feed_idle: 200ms\ndatasets: {{demo: {{path: {demo_file}, layout: demo}}}}")
-    spec = "{dataset: demo, global_batch: 8, anchor: {clock: actions}, outputs: {actions: {at: 0}}}"
+    spec = smallest()
     for _ in range(2):
         client = one.client()
         client.open(spec=spec)
@@ -415,8 +415,7 @@ def test_garbage_on_both_sockets(daemon, demo_file):
 
 
 def test_journals_of_jobs_that_do_not_come_back_go(daemon, demo_file):
-    one = daemon(f"journal_idle: 30d\ndatasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds:\n  train: {{dataset: demo, global_batch: 4, "
-                 "anchor: {clock: actions}, outputs: {actions: {at: 0}}}")
+    one = daemon(f"journal_idle: 30d\ndatasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest(batch=4)}}}")
 
     def journals():
         return sorted(path.name.split("@")[0] for path in (one.folder / "state").glob("*.journal"))

@@ -1,10 +1,10 @@
 """What a worker receives, against numpy and scipy on the same file."""
-import re
-
 import h5py
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation, Slerp
+
+from conftest import natural
 
 POLICY = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
@@ -40,10 +40,6 @@ feeds:
       fast:     {{from: pose_pos, at: -40ms..0ms @ 100}}
       actions:  {{from: [pose_pos, gripper_cmd], at: 0..5, role: action}}
 """
-
-
-def natural(text):
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
 def episodes(file):

@@ -48,19 +48,13 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture
-def make(tmp_path, data):
-    daemons = []
-
+def make(tmp_path, data, started):
     def start(fake="", gpu="", slots=4, name="gpu"):
         daemon = GpuDaemon(tmp_path / name, CONFIG.format(data=data, gpu=gpu, slots=slots), program=FAKE)
         daemon.fake = fake
-        daemons.append(daemon)
-        return daemon.start()
+        return started(daemon)
 
-    yield start
-    for daemon in daemons:
-        if daemon.process.poll() is None:
-            daemon.stop()
+    return start
 
 
 def collect(client):

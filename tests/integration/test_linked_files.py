@@ -4,18 +4,17 @@ import os
 import shutil
 import subprocess
 
-from conftest import BUILD, Daemon
+from conftest import BUILD, Daemon, smallest
 
 TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 CONFIG = """
     datasets: {{demo: {{path: "{path}", layout: demo}}}}
-    feeds:
-      all: {{dataset: demo, global_batch: 1, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0}}}}}}
+    feeds: {{all: {feed}}}
 """
 
 
 def opened(folder, path):
-    daemon = Daemon(folder, CONFIG.format(path=path)).start()
+    daemon = Daemon(folder, CONFIG.format(path=path, feed=smallest(batch=1))).start()
     client = daemon.client()
     feed = client.open("all")
     client.close()

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, PROGRAM, ROOT
+from conftest import BUILD, PROGRAM, ROOT, smallest
 
 TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 PAGES = {"trajd": ROOT / "daemon/trajd.8", "trajctl": ROOT / "clients/cli/trajctl.1", "config": ROOT / "configs/trajd.yaml.5"}
@@ -88,8 +88,7 @@ def test_bash_completes(tmp_path, daemon, demo_file):
     assert complete("trajctl inspect --layout ro") == {"robomimic", "robosuite_raw"}
     assert complete("trajctl stats train --format ") == {"trajd", "openpi", "lerobot"}
     assert "--log-level" in complete("trajd --l") and complete("trajd --log-level d") == {"debug"}
-    one = daemon(f"datasets:\n  demo: {{path: {demo_file}, layout: demo}}\nfeeds:\n  train:\n    dataset: demo\n    global_batch: 8\n"
-                 "    anchor: {clock: actions}\n    outputs: {actions: {at: 0}}\n")
+    one = daemon(f"datasets:\n  demo: {{path: {demo_file}, layout: demo}}\nfeeds: {{train: {smallest()}}}\n")
     assert "train" in complete(f"trajctl recv --endpoint {one.endpoint} ")
     assert "train" not in complete(f"trajctl recv --endpoint {tmp_path} t")
     assert str(one.endpoint) in complete(f"trajctl status --endpoint {str(one.endpoint)[:-1]}")

@@ -4,7 +4,6 @@ diffusion_policy/common/sampler.py of real-stanford/diffusion_policy), in numpy,
 test_robomimic.py."""
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
@@ -12,12 +11,10 @@ import h5py
 import numpy as np
 import pytest
 
+from conftest import natural
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEFORE, AFTER = 1, 2  # of a mask
-
-
-def natural(text):
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
 # ---- ACT ----

@@ -1,11 +1,9 @@
 """Published recordings, unchanged: robosuite's demonstrations at exactly 20 Hz, and of 2018 with stamps 10 to 24 ms apart."""
-import re
-
 import h5py
 import numpy as np
 import pytest
 
-from conftest import RECORDINGS
+from conftest import RECORDINGS, natural
 
 FILES = sorted(path.name for path in RECORDINGS.glob("*.hdf5"))
 FEED = """
@@ -27,10 +25,6 @@ feeds:
     outputs:
       states:  {{at: 0..2, role: action}}
 """
-
-
-def natural(text):
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
 def demos(path):

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import ctypes
 import fcntl
+import itertools
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from conftest import BUILD, PROGRAM, GpuDaemon, wait_for
+from conftest import BUILD, PROGRAM, GpuDaemon, smallest, wait_for
 from test_resample_cli import TRAJCTL, cut, fast_path, long_file, resample  # noqa: F401 (two are fixtures)
 
 FAKE_DAEMON = PROGRAM.with_name("trajd_fake_gpu")
@@ -29,27 +30,22 @@ CONFIG = """
     {gpu}
     threads: {{resample: 3}}
     datasets: {{demo: {{path: {data}, layout: demo}}}}
-    feeds:
-      all: {{dataset: demo, global_batch: 8, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0}}}}}}
+    feeds: {{all: {feed}}}
 """
 
 
 @pytest.fixture
-def make(tmp_path, demo_file):
-    daemons = []
+def make(tmp_path, demo_file, started):
+    numbers = itertools.count()
 
     def start(gpu=False, fake="", fall_back=False):
         settings = f"gpu: {{devices: all, rows: 16MiB, rings: 16MiB, fall_back: {str(fall_back).lower()}}}" if gpu else ""
-        daemon = GpuDaemon(tmp_path / f"daemon{len(daemons)}", CONFIG.format(gpu=settings, data=demo_file),
+        daemon = GpuDaemon(tmp_path / f"daemon{next(numbers)}", CONFIG.format(gpu=settings, data=demo_file, feed=smallest()),
                            program=FAKE_DAEMON if gpu else PROGRAM)
         daemon.fake = fake
-        daemons.append(daemon)
-        return daemon.start()
+        return started(daemon)
 
-    yield start
-    for daemon in daemons:
-        if daemon.process.poll() is None:
-            daemon.stop()
+    return start
 
 
 def last(done):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import trajd
-from daemons import wait_for
+from daemons import smallest, wait_for
 from python_package import PACKAGE
 
 
@@ -21,8 +21,7 @@ def connect(one, **options):
 
 
 def test_a_feed_that_does_not_exist(daemon, demo_file):
-    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {{dataset: demo, global_batch: 8, "
-                 "anchor: {clock: actions}, outputs: {actions: {at: 0}}}}")
+    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest()}}}")
     with pytest.raises(trajd.NotFound, match="train"):
         trajd.connect(one.endpoint, feed="trian", timeout=20).info
     with pytest.raises(trajd.ArgumentError, match="outputs.*no such key|anchro"):
@@ -95,8 +94,7 @@ def test_a_daemon_that_comes_late(producer, tmp_path, caplog, monkeypatch):
 
 
 def test_two_workers_with_one_rank(daemon, demo_file):
-    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {{dataset: demo, global_batch: 8, "
-                 "anchor: {clock: actions}, outputs: {actions: {at: 0}}}}")
+    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest()}}}")
     first = trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=20)
     first.epoch(0)
     second = trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=2)
@@ -106,8 +104,7 @@ def test_two_workers_with_one_rank(daemon, demo_file):
 
 
 def test_no_batch_in_time(daemon, demo_file):
-    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {{dataset: demo, global_batch: 8, "
-                 "anchor: {clock: actions}, outputs: {actions: {at: 0}}}}")
+    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest()}}}")
     with trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=1) as feed:
         epoch = feed.epoch(0)
         with pytest.raises(trajd.Timeout, match="no batch in 1 s"):
