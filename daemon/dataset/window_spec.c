@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NS (INT64_C(86400) * 1000000000) /* no window is longer than a day */
-
 void *trajd_spec_keep(struct trajd_spec_parser *p, const void *bytes, size_t size)
 {
     struct trajd_owned_spec *owned = p->owned;
@@ -53,7 +51,7 @@ static bool parse_end(const char *text, bool *in_time, int64_t *value)
         return steps >= -TRAJD_SPEC_MAX_STEPS && steps <= TRAJD_SPEC_MAX_STEPS;
     }
     *in_time = true;
-    return trajd_parse_duration(text, value) && llabs(*value) <= MAX_NS;
+    return trajd_parse_duration(text, value) && llabs(*value) <= TRAJD_SPEC_MAX_NS;
 }
 
 static void trim(char *text)
@@ -252,13 +250,13 @@ static enum trajd_status read_output(struct trajd_spec_parser *p, const struct t
         return trajd_yaml_error(p->yaml, node, p->error, "lookahead: an action reads ahead anyway");
     if ((trajd_yaml_get(node, "max_age") && output->max_age_ns < 0) ||
         (trajd_yaml_get(node, "max_gap") && output->max_gap_ns < 0) || output->lookahead_ns < 0 ||
-        output->lookahead_ns > MAX_NS || output->mean_width_ns < 0 || output->mean_width_ns > MAX_NS ||
-        output->max_age_ns > MAX_NS || output->max_gap_ns > MAX_NS)
+        output->lookahead_ns > TRAJD_SPEC_MAX_NS || output->mean_width_ns < 0 || output->mean_width_ns > TRAJD_SPEC_MAX_NS ||
+        output->max_age_ns > TRAJD_SPEC_MAX_NS || output->max_gap_ns > TRAJD_SPEC_MAX_NS)
         return trajd_yaml_error(p->yaml, node, p->error, "a time that is negative or longer than a day");
     return TRAJD_OK;
 }
 
-static enum trajd_status read_outputs(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = p->spec;
     enum trajd_status status = TRAJD_OK;
@@ -467,9 +465,9 @@ static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p, const st
         return TRAJD_OK;
     }
     status = trajd_yaml_duration(p->yaml, node, &spec->rank_timeout_ns, p->error);
-    if (!status && (spec->rank_timeout_ns < 0 || spec->rank_timeout_ns > MAX_NS))
+    if (!status && (spec->rank_timeout_ns < 0 || spec->rank_timeout_ns > TRAJD_SPEC_MAX_NS))
         return trajd_yaml_error(p->yaml, node, p->error, "%s: between 0 (for ever) and %lld s", node->value,
-                                (long long)(MAX_NS / 1000000000));
+                                (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
     return status;
 }
 
@@ -489,9 +487,9 @@ static enum trajd_status read_slow(struct trajd_spec_parser *p, const struct tra
     if (!spec->slow_leaves)
         return trajd_yaml_error(p->yaml, after, p->error, "`after` is how long `slow: leave` waits");
     status = trajd_yaml_duration(p->yaml, after, &spec->slow_after_ns, p->error);
-    if (!status && (spec->slow_after_ns < 1000000 || spec->slow_after_ns > MAX_NS))
+    if (!status && (spec->slow_after_ns < 1000000 || spec->slow_after_ns > TRAJD_SPEC_MAX_NS))
         return trajd_yaml_error(p->yaml, after, p->error, "%s: between 1ms and %lld s", after->value,
-                                (long long)(MAX_NS / 1000000000));
+                                (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
     return status;
 }
 
@@ -519,7 +517,7 @@ static const struct {
     {"global_batch", read_number},         {"rate", read_rate},     {"anchor", read_anchor},
     {"pad", read_pad},                     {"order", read_word},    {"block", read_block},
     {"tail", read_word},                   {"seed", read_number},   {"slots", read_number},
-    {"bad_rows", read_word},               {"resample", read_resample}, {"outputs", read_outputs},
+    {"bad_rows", read_word},               {"resample", read_resample}, {"outputs", trajd_spec_read_outputs},
     {"rank_timeout", read_rank_timeout},   {"statistics_from", read_statistics_from},
     {"fan_out", read_fan_out},
     {"where", trajd_spec_read_where},

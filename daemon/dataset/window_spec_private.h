@@ -1,11 +1,13 @@
-/* Between the readers of a feed's specification: window_spec.c, an output's `norm:` in window_spec_norm.c, and what is
- * said per dataset of a mixture in window_spec_mix.c. */
+/* Between the readers of a feed's specification: window_spec.c, its outputs in window_spec_output.c, their `norm:` in window_spec_norm.c,
+ * and what is said per dataset of a mixture in window_spec_mix.c. */
 #ifndef TRAJD_DATASET_WINDOW_SPEC_PRIVATE_H
 #define TRAJD_DATASET_WINDOW_SPEC_PRIVATE_H
 
 #include <stddef.h>
 
 #include "daemon/dataset/window_spec.h"
+
+#define TRAJD_SPEC_MAX_NS (INT64_C(86400) * 1000000000) /* no window is longer than a day */
 
 /* The spec and everything it names, freed together. */
 struct trajd_owned_spec {
@@ -27,6 +29,8 @@ enum trajd_status trajd_spec_keep_string(struct trajd_spec_parser *p, const char
 /* A stream's name or a list of them, in place of those that the output has. */
 enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
                                           struct trajd_spec_output *output);
+/* `outputs:`, in window_spec_output.c. */
+enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
 /* One key of a feed into p->spec; its name is known to be one. */
 enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
 
