@@ -1,0 +1,235 @@
+/* A feed's outputs: streams, which steps of them, in what form. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/window_spec_private.h"
+
+/* A step count like "-1" or a time like "-200ms". False if it is neither. */
+static bool parse_end(const char *text, bool *in_time, int64_t *value)
+{
+    char *end;
+    long long steps = strtoll(text, &end, 10);
+
+    if (end != text && *end == 0) {
+        *in_time = false;
+        *value = steps;
+        return steps >= -TRAJD_SPEC_MAX_STEPS && steps <= TRAJD_SPEC_MAX_STEPS;
+    }
+    *in_time = true;
+    return trajd_parse_duration(text, value) && llabs(*value) <= TRAJD_SPEC_MAX_NS;
+}
+
+static void trim(char *text)
+{
+    size_t length = strlen(text), lead = strspn(text, " \t");
+    while (length > lead && strchr(" \t", text[length - 1]))
+        length--;
+    memmove(text, text + lead, length - lead);
+    text[length - lead] = 0;
+}
+
+const char *trajd_spec_range_parse(const char *text, struct trajd_spec_range *range)
+{
+    char from[64], to[64], *at, *dots;
+    bool to_in_time;
+
+    memset(range, 0, sizeof *range);
+    if (strlen(text) >= sizeof from)
+        return "too long";
+    strcpy(from, text);
+    at = strchr(from, '@');
+    if (at) {
+        *at++ = 0;
+        strcpy(to, at);
+        trim(to);
+        if (!trajd_parse_rate(to, &range->rate))
+            return "what follows '@' is no rate in Hz";
+    }
+    dots = strstr(from, "..");
+    strcpy(to, dots ? dots + 2 : from);
+    if (dots)
+        *dots = 0;
+    trim(from);
+    trim(to);
+    if (!parse_end(from, &range->in_time, &range->from) || !parse_end(to, &to_in_time, &range->to))
+        return "not FROM..TO of whole steps (-1..14) or times (-200ms..0ms), with at most '@ RATE' behind it";
+    if (range->from == 0 || range->to == 0) /* "0" is a step and a time */
+        range->in_time = to_in_time = range->in_time || to_in_time;
+    if (range->in_time != to_in_time)
+        return "one end is a number of steps, the other a time";
+    if (range->from > range->to)
+        return "FROM lies behind TO";
+    return NULL;
+}
+
+static enum trajd_status read_range(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                    struct trajd_spec_range *range)
+{
+    const char *text, *wrong;
+    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
+
+    if (status)
+        return status;
+    wrong = trajd_spec_range_parse(text, range);
+    if (wrong)
+        return trajd_yaml_error(p->yaml, node, p->error, "%s: %s", text, wrong);
+    if (!range->in_time && range->to - range->from >= TRAJD_SPEC_MAX_STEPS)
+        return trajd_yaml_error(p->yaml, node, p->error, "more than %d steps", TRAJD_SPEC_MAX_STEPS);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                      struct trajd_spec_output *output)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    output->source_count = 0;
+    if (node->kind == TRAJD_YAML_SCALAR) {
+        output->source_count = 1;
+        return trajd_spec_read_string(p, node, &output->sources[0]);
+    }
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0 ||
+        node->child_count > TRAJD_SPEC_MAX_SOURCES)
+        return trajd_yaml_error(p->yaml, node, p->error, "a stream or a list of 1 to %d streams",
+                                TRAJD_SPEC_MAX_SOURCES);
+    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+        status = trajd_spec_read_string(p, child, &output->sources[output->source_count++]);
+    return status;
+}
+
+static enum trajd_status read_kind(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                   struct trajd_spec_output *output)
+{
+    static const char *const words[] = {"linear", "previous", "nearest", "mean", NULL};
+    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR, TRAJD_KIND_PREVIOUS, TRAJD_KIND_NEAREST,
+                                            TRAJD_KIND_MEAN};
+    int choice;
+    enum trajd_status status = trajd_yaml_choice(p->yaml, node, words, &choice, p->error);
+    if (!status)
+        output->kind = kinds[choice];
+    return status;
+}
+
+static enum trajd_status read_output_word(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, const char *key,
+                                          struct trajd_spec_output *output)
+{
+    static const char *const roles[] = {"obs", "action", NULL};
+    static const char *const missing[] = {"error", "zero", "skip", NULL};
+    const char *text;
+    enum trajd_status status;
+    int choice;
+
+    if (strcmp(key, "role") == 0) {
+        status = trajd_yaml_choice(p->yaml, node, roles, &choice, p->error);
+        output->role = status ? output->role : (enum trajd_role)choice;
+        return status;
+    }
+    if (strcmp(key, "missing") == 0) {
+        status = trajd_yaml_choice(p->yaml, node, missing, &choice, p->error);
+        output->missing = status ? output->missing : (enum trajd_missing)choice;
+        return status;
+    }
+    status = trajd_yaml_string(p->yaml, node, &text, p->error);
+    if (status)
+        return status;
+    output->dtype = trajd_dtype_parse(text);
+    return output->dtype ? TRAJD_OK
+                         : trajd_yaml_error(p->yaml, node, p->error, "%s is no type: float32, float16, bfloat16, "
+                                            "float64, uint8, ...", text);
+}
+
+static enum trajd_status read_output_key(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                         struct trajd_spec_output *output)
+{
+    const char *key = node->key;
+
+    if (strcmp(key, "from") == 0)
+        return trajd_spec_read_sources(p, node, output);
+    if (strcmp(key, "at") == 0)
+        return read_range(p, node, &output->at);
+    if (strcmp(key, "kind") == 0)
+        return read_kind(p, node, output);
+    if (strcmp(key, "norm") == 0)
+        return trajd_spec_read_norm(p, node, output);
+    if (strcmp(key, "max_age") == 0)
+        return trajd_yaml_duration(p->yaml, node, &output->max_age_ns, p->error);
+    if (strcmp(key, "max_gap") == 0)
+        return trajd_yaml_duration(p->yaml, node, &output->max_gap_ns, p->error);
+    if (strcmp(key, "lookahead") == 0)
+        return trajd_yaml_duration(p->yaml, node, &output->lookahead_ns, p->error);
+    if (strcmp(key, "width") == 0)
+        return trajd_yaml_duration(p->yaml, node, &output->mean_width_ns, p->error);
+    if (strcmp(key, "range_low") == 0) {
+        output->has_range = true;
+        return trajd_yaml_double(p->yaml, node, -1e6, 1e6, &output->range_low, p->error);
+    }
+    return read_output_word(p, node, key, output);
+}
+
+static bool is_reserved(const char *name)
+{
+    static const char *const ids[] = {"window_id", "dataset_index", "episode_index", "anchor_ns", "wrapped"};
+    const size_t length = strlen(name);
+
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (strcmp(name, ids[i]) == 0)
+            return true;
+    return length >= 5 && strcmp(name + length - 5, ".mask") == 0;
+}
+
+static enum trajd_status read_output(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                     struct trajd_spec_output *output)
+{
+    static const char *const keys[] = {"from",      "at",    "role",      "kind", "dtype", "max_age", "max_gap",
+                                       "lookahead", "width", "range_low", "norm", "missing", NULL};
+    enum trajd_status status;
+
+    output->line = node->line;
+    output->max_age_ns = output->max_gap_ns = -1;
+    output->kind = TRAJD_SPEC_KIND_FROM_STREAM;
+    if ((status = trajd_spec_keep_string(p, node->key, &output->name)))
+        return status;
+    if (strlen(output->name) > 96)
+        return trajd_yaml_error(p->yaml, node, p->error, "a name of more than 96 bytes");
+    if (is_reserved(output->name))
+        return trajd_yaml_error(p->yaml, node, p->error, "a name that the ids and masks of every batch have");
+    output->role = strncmp(output->name, "action", 6) == 0 ? TRAJD_ROLE_ACTION : TRAJD_ROLE_OBS;
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, node, p->error, "a mapping with at least {at: FROM..TO}");
+    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
+        return status;
+    if (!trajd_yaml_get(node, "at"))
+        return trajd_yaml_error(p->yaml, node, p->error, "no `at:`: the steps wanted, as in {at: -1..0}");
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
+        if ((status = read_output_key(p, child, output)))
+            return status;
+    if (!output->source_count) {
+        output->source_count = 1;
+        output->sources[0] = output->name;
+    }
+    if (output->role == TRAJD_ROLE_OBS && output->at.to > 0 && output->lookahead_ns == 0)
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "at"), p->error,
+                                "an observation reads nothing behind its anchor: end at 0, or say role: action "
+                                "or lookahead:");
+    if (output->role == TRAJD_ROLE_ACTION && output->lookahead_ns)
+        return trajd_yaml_error(p->yaml, node, p->error, "lookahead: an action reads ahead anyway");
+    if ((trajd_yaml_get(node, "max_age") && output->max_age_ns < 0) ||
+        (trajd_yaml_get(node, "max_gap") && output->max_gap_ns < 0) || output->lookahead_ns < 0 ||
+        output->lookahead_ns > TRAJD_SPEC_MAX_NS || output->mean_width_ns < 0 || output->mean_width_ns > TRAJD_SPEC_MAX_NS ||
+        output->max_age_ns > TRAJD_SPEC_MAX_NS || output->max_gap_ns > TRAJD_SPEC_MAX_NS)
+        return trajd_yaml_error(p->yaml, node, p->error, "a time that is negative or longer than a day");
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+{
+    struct trajd_window_spec *spec = p->spec;
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind != TRAJD_YAML_MAPPING || node->child_count == 0 ||
+        node->child_count > TRAJD_SPEC_MAX_OUTPUTS)
+        return trajd_yaml_error(p->yaml, node, p->error, "a mapping of 1 to %d outputs", TRAJD_SPEC_MAX_OUTPUTS);
+    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+        status = read_output(p, child, &spec->outputs[spec->output_count++]);
+    return status;
+}
