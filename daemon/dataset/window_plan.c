@@ -1,4 +1,4 @@
-#include "daemon/dataset/window_plan.h"
+#include "daemon/dataset/window_plan_private.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,12 +38,8 @@ static enum trajd_status no_memory(struct trajd_error *error)
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
 }
 
-static enum trajd_status output_error(const struct trajd_spec_output *output, struct trajd_error *error,
-                                      enum trajd_status status, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static enum trajd_status output_error(const struct trajd_spec_output *output, struct trajd_error *error,
-                                      enum trajd_status status, const char *format, ...)
+enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output, struct trajd_error *error,
+                                          enum trajd_status status, const char *format, ...)
 {
     char text[384];
     va_list arguments;
@@ -69,9 +65,9 @@ static enum trajd_status find_stream(const struct trajd_window_plan *plan, const
     for (uint32_t i = 0; i < count; i++)
         names[i] = index->streams[i].name;
     nearest = trajd_yaml_nearest(name, names, count);
-    return output_error(output, error, TRAJD_ERR_NOT_FOUND, "no stream %s in layout %s (%s%s%s%u streams: trajctl inspect)",
-                        name, index->layout->name, nearest ? "did you mean " : "", nearest ? nearest : "",
-                        nearest ? "? " : "", index->stream_count);
+    return trajd_plan_output_error(output, error, TRAJD_ERR_NOT_FOUND, "no stream %s in layout %s (%s%s%s%u streams: trajctl inspect)",
+                                   name, index->layout->name, nearest ? "did you mean " : "", nearest ? nearest : "",
+                                   nearest ? "? " : "", index->stream_count);
 }
 
 /* The same stream of another dataset of the mixture. */
@@ -101,9 +97,9 @@ static enum trajd_status find_target(const struct trajd_window_plan *plan, const
     if (!model || !index->clock_count)
         return status;
     if (output->missing != TRAJD_MISSING_ZERO)
-        return output_error(output, error, status,
-                            "no stream %s in dataset %s: others of the mixture have it (what is it called here? mix.%s.streams "
-                            "renames, missing: zero fills)", output->sources[source_index], plan->dataset->name, plan->dataset->name);
+        return trajd_plan_output_error(output, error, status,
+                                       "no stream %s in dataset %s: others of the mixture have it (what is it called here? mix.%s.streams "
+                                       "renames, missing: zero fills)", output->sources[source_index], plan->dataset->name, plan->dataset->name);
     target->stream_index = TRAJD_PLAN_ABSENT;
     target->model = *model;
     target->model.clock_index = plan->anchor_clock >= 0 ? (uint32_t)plan->anchor_clock : 0;
@@ -120,16 +116,16 @@ static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
     *kind = output->kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : output->kind;
     if (blends && (stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ ||
                    stream->kind == TRAJD_KIND_ANGLE))
-        return output_error(output, error, TRAJD_ERR_ARGUMENT,
-                            "%s holds rotations: blended by their own kind, or previous, or nearest", stream->name);
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "%s holds rotations: blended by their own kind, or previous, or nearest", stream->name);
     if (output->has_range && *kind != TRAJD_KIND_ANGLE)
-        return output_error(output, error, TRAJD_ERR_ARGUMENT, "range_low: %s is no angle", stream->name);
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT, "range_low: %s is no angle", stream->name);
     if (output->mean_width_ns && *kind != TRAJD_KIND_MEAN)
-        return output_error(output, error, TRAJD_ERR_ARGUMENT, "width: only kind: mean has one");
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT, "width: only kind: mean has one");
     if (blends && (stream->dtype == TRAJD_BOOL || (stream->dtype == TRAJD_U8 && stream->rank >= 2)))
-        return output_error(output, error, TRAJD_ERR_ARGUMENT,
-                            "%s holds images or flags: these are never blended; use previous or nearest",
-                            stream->name);
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "%s holds images or flags: these are never blended; use previous or nearest",
+                                       stream->name);
     return TRAJD_OK;
 }
 
@@ -184,14 +180,14 @@ static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
     grid->rate = at->rate.num ? at->rate : plan->spec->rate.num ? plan->spec->rate : plan->anchor_rate;
     if (at->in_time) {
         if (!grid->rate.num)
-            return output_error(output, error, TRAJD_ERR_ARGUMENT,
-                                "a range of times needs a rate here, as in -200ms..0ms @ 100");
+            return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                           "a range of times needs a rate here, as in -200ms..0ms @ 100");
         grid->from = trajd_rate_row_at(grid->rate, at->from - 1) + 1;
         to = trajd_rate_row_at(grid->rate, at->to);
     }
     if (to < grid->from || to - grid->from >= TRAJD_SPEC_MAX_STEPS)
-        return output_error(output, error, TRAJD_ERR_ARGUMENT, "no step, or more than %d, in the range at this rate",
-                            TRAJD_SPEC_MAX_STEPS);
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT, "no step, or more than %d, in the range at this rate",
+                                       TRAJD_SPEC_MAX_STEPS);
     grid->step_count = (uint32_t)(to - grid->from + 1);
     return TRAJD_OK;
 }
@@ -250,8 +246,8 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan, const struct 
     plan->grids[plan->grid_count] = grid;
     status = prepare_grid(plan, &plan->grids[plan->grid_count++], error);
     if (status == TRAJD_ERR_MEMORY)
-        return output_error(output, error, status, "no memory for %u steps of each of %u windows", grid.step_count,
-                            plan->spec->global_batch);
+        return trajd_plan_output_error(output, error, status, "no memory for %u steps of each of %u windows", grid.step_count,
+                                       plan->spec->global_batch);
     return status;
 }
 
@@ -269,9 +265,9 @@ static bool has_own_rows(const struct trajd_index *index, const struct trajd_ind
     return false;
 }
 
-static enum trajd_status find_bracket(struct trajd_window_plan *plan, const struct trajd_spec_output *output,
-                                      const struct trajd_index_stream *stream, bool is_absent, uint32_t *bracket_index,
-                                      struct trajd_error *error)
+enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan, const struct trajd_spec_output *output,
+                                          const struct trajd_index_stream *stream, bool is_absent, uint32_t *bracket_index,
+                                          struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
     const size_t batch = plan->spec->global_batch;
@@ -357,12 +353,12 @@ static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
                          ? TRAJD_F32
                          : stream->dtype;
     if (!is_floating(out->dtype) && (out->dtype != stream->dtype || kind_blends(kind) || output->norm_by))
-        return output_error(output, error, TRAJD_ERR_ARGUMENT,
-                            "dtype: %s holds neither blended nor scaled values, and no other type's (%s is %s)",
-                            trajd_dtype_name(out->dtype), stream->name, trajd_dtype_name(stream->dtype));
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "dtype: %s holds neither blended nor scaled values, and no other type's (%s is %s)",
+                                       trajd_dtype_name(out->dtype), stream->name, trajd_dtype_name(stream->dtype));
     if (out->dtype == TRAJD_F64 && stream->dtype != TRAJD_F64)
-        return output_error(output, error, TRAJD_ERR_ARGUMENT, "dtype: float64 is for float64 sources; %s is %s",
-                            stream->name, trajd_dtype_name(stream->dtype));
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT, "dtype: float64 is for float64 sources; %s is %s",
+                                       stream->name, trajd_dtype_name(stream->dtype));
     return TRAJD_OK;
 }
 
@@ -388,10 +384,10 @@ static enum trajd_status resolve_output(struct trajd_window_plan *plan, uint32_t
         stream = trajd_plan_stream(plan, target);
         is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
         if (!alone && stream->rank > 1)
-            return output_error(output, error, TRAJD_ERR_ARGUMENT, "%s is no vector: it cannot be joined with others",
-                                stream->name);
+            return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT, "%s is no vector: it cannot be joined with others",
+                                           stream->name);
         if ((status = resolve_dtype(output, stream, alone, out, error)) ||
-            (status = find_bracket(plan, output, stream, is_absent, &target->bracket_index, error)))
+            (status = trajd_plan_find_bracket(plan, output, stream, is_absent, &target->bracket_index, error)))
             return status;
         if (!is_absent)
             find_piece(plan, stream->dataset_index);

@@ -1,6 +1,5 @@
 #include "daemon/dataset/window_spec_private.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
