@@ -1,7 +1,7 @@
 /* A feed's specification made concrete on a dataset: its tensors, its windows in order, and, batch by batch, the request that
  * the kernels are asked. One plan serves one feed; it is bound by one thread at a time.
  *
- *   spec x index  -> targets (output x source), brackets, grids        window_plan.c
+ *   spec x index  -> targets (output x source), brackets, grids        window_plan.c, window_plan_grid.c
  *                 -> segments of allowed anchors -> sampler            window_segments.c
  *   position      -> windows -> per-window arrays of the request       window_bind.c
  */
