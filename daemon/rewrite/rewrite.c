@@ -16,9 +16,10 @@
 #include "daemon/base/rename.h"
 #include "daemon/rewrite/rewrite_journal.h"
 #include "daemon/rewrite/rewrite_rows.h"
+#include "daemon/rewrite/rewriting.h"
 #include "daemon/rewrite/writer.h"
 
-enum { PATH_SIZE = 4096, THREADS_MAX = 64, WAIT_MS = 50, PROGRESS_MS = 250, COMMIT_MS = 1000, LEVEL_DEFAULT = 4 };
+enum { REWRITE_PATH_SIZE = 4096, THREADS_MAX = 64, WAIT_MS = 50, PROGRESS_MS = 250, COMMIT_MS = 1000, LEVEL_DEFAULT = 4 };
 
 static const uint64_t commit_bytes = UINT64_C(16) << 20;
 static const uint64_t journal_bytes_max = UINT64_C(4) << 30;
@@ -31,7 +32,7 @@ struct rewriting {
     struct rewrite_plan plan;
     struct rewrite_group *groups;
     uint32_t group_count;
-    char partial[PATH_SIZE], journal_path[PATH_SIZE], spool_path[PATH_SIZE], folder[PATH_SIZE];
+    char partial[REWRITE_PATH_SIZE], journal_path[REWRITE_PATH_SIZE], spool_path[REWRITE_PATH_SIZE], folder[REWRITE_PATH_SIZE];
     int fd, journal_fd, spool_fd;
     bool has_files;   /* partial files exist, ours or of the run that is resumed */
     bool is_empty;    /* made just now */
@@ -74,19 +75,19 @@ static bool is_cancelled(const struct rewriting *r)
     return r->options->cancel && __atomic_load_n(r->options->cancel, __ATOMIC_RELAXED);
 }
 
-static enum trajd_status no_memory(struct rewriting *r)
+enum trajd_status rewrite_no_memory(struct rewriting *r)
 {
     return trajd_error_set(r->error, TRAJD_ERR_MEMORY, 0, "no memory for %u episodes", r->plan.episode_count);
 }
 
-static enum trajd_status io_error(struct rewriting *r, const char *path)
+enum trajd_status rewrite_io_error(struct rewriting *r, const char *path)
 {
     const int code = errno;
 
     return trajd_error_set(r->error, TRAJD_ERR_IO, code, "%s: %s", path, strerror(code));
 }
 
-static void tell(const struct rewriting *r, enum trajd_rewrite_phase phase)
+void rewrite_tell(const struct rewriting *r, enum trajd_rewrite_phase phase)
 {
     struct trajd_rewrite_progress progress = {.phase = phase, .episode_count = r->plan.episode_count, .byte_count = r->plan.byte_count};
 
@@ -118,7 +119,7 @@ static enum trajd_status check_output(struct rewriting *r)
 
     if (!output || !*output)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "no output is named");
-    if (strlen(output) + sizeof ".partial.journal" > PATH_SIZE)
+    if (strlen(output) + sizeof ".partial.journal" > REWRITE_PATH_SIZE)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "the output's path is too long");
     slash = strrchr(output, '/');
     snprintf(r->folder, sizeof r->folder, "%.*s", slash ? (int)(slash - output + (slash == output)) : 1, slash ? output : ".");
@@ -156,14 +157,14 @@ static enum trajd_status open_partial(struct rewriting *r)
     r->has_files = true;
     r->journal_fd = open(r->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (r->journal_fd < 0)
-        return io_error(r, r->journal_path);
+        return rewrite_io_error(r, r->journal_path);
     if (!fstat(r->journal_fd, &held) && held.st_size)
         r->is_empty = false; /* a run that went on with chunks alone was cut when it made the file anew */
     for (uint32_t d = 0; d < r->plan.dataset_count; d++)
         r->has_spool = r->has_spool || r->plan.datasets[d].is_compressed;
     if (r->has_spool)
         r->spool_fd = open(r->spool_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    return r->has_spool && r->spool_fd < 0 ? io_error(r, r->spool_path) : TRAJD_OK;
+    return r->has_spool && r->spool_fd < 0 ? rewrite_io_error(r, r->spool_path) : TRAJD_OK;
 }
 
 /* Tables of compressed arrays' chunks. */
@@ -185,12 +186,12 @@ static enum trajd_status make_spool(struct rewriting *r)
             r->spool.chunks[e][a] =
                 trajd_arena_alloc(&plan->arena, rewrite_chunk_count(dataset, episode->step_count) * sizeof *r->spool.chunks[e][a]);
             if (!r->spool.chunks[e][a])
-                return no_memory(r);
+                return rewrite_no_memory(r);
         }
         if (!r->spool.chunks[e])
-            return no_memory(r);
+            return rewrite_no_memory(r);
     }
-    return r->spool.chunks ? TRAJD_OK : no_memory(r);
+    return r->spool.chunks ? TRAJD_OK : rewrite_no_memory(r);
 }
 
 /* ---- going on, or beginning ---- */
@@ -201,15 +202,15 @@ static enum trajd_status load_journal(struct rewriting *r, uint8_t **data, size_
 
     *data = NULL;
     if (fstat(r->journal_fd, &status))
-        return io_error(r, r->journal_path);
+        return rewrite_io_error(r, r->journal_path);
     *length = (size_t)status.st_size < journal_bytes_max ? (size_t)status.st_size : 0;
     *data = malloc(*length + 1);
     if (!*data)
-        return no_memory(r);
+        return rewrite_no_memory(r);
     for (size_t have = 0; have < *length;) {
         const ssize_t got = pread(r->journal_fd, *data + have, *length - have, (off_t)have);
         if (got < 0)
-            return io_error(r, r->journal_path);
+            return rewrite_io_error(r, r->journal_path);
         if (!got)
             *length = have;
         have += (size_t)got;
@@ -223,27 +224,28 @@ static enum trajd_status take_signature(struct rewriting *r)
     static const uint64_t none;
 
     if (pread(r->fd, &r->head.signature, sizeof r->head.signature, 0) != (ssize_t)sizeof r->head.signature)
-        return io_error(r, r->partial);
+        return rewrite_io_error(r, r->partial);
     return rewrite_pwrite(r->fd, &none, sizeof none, 0, r->partial, r->error);
 }
 
 /* The file with its structure, and room for rows. */
 static enum trajd_status make_file(struct rewriting *r)
 {
-    enum trajd_status status = ftruncate(r->fd, 0) ? io_error(r, r->partial) : rewrite_skeleton_make(&r->plan, r->fd, &r->head.file_size, r->error);
+    enum trajd_status status = ftruncate(r->fd, 0) ? rewrite_io_error(r, r->partial)
+                                                   : rewrite_skeleton_make(&r->plan, r->fd, &r->head.file_size, r->error);
 
     if (!status)
         status = take_signature(r);
     /* all room at once, so that a disk that is too small is known before the work */
     if (!status && fallocate(r->fd, 0, 0, (off_t)r->head.file_size) && errno != EOPNOTSUPP && errno != ENOSYS)
-        status = io_error(r, r->options->output);
+        status = rewrite_io_error(r, r->options->output);
     if (!status && fdatasync(r->fd))
-        status = io_error(r, r->partial);
+        status = rewrite_io_error(r, r->partial);
     return status;
 }
 
 /* All rows are in chunks, which lie in a file of their own until the end: nothing of the partial file is missed. */
-static bool is_all_chunks(const struct rewriting *r)
+bool rewrite_is_all_chunks(const struct rewriting *r)
 {
     for (uint32_t d = 0; d < r->plan.dataset_count; d++)
         if (!r->plan.datasets[d].is_compressed)
@@ -286,7 +288,7 @@ static enum trajd_status read_journal(struct rewriting *r, const uint8_t *data, 
 }
 
 /* What is finished stays; chunks of what is not are cut off or lie unused. */
-static enum trajd_status resume(struct rewriting *r)
+enum trajd_status rewrite_resume(struct rewriting *r)
 {
     struct stat file, spool = {0};
     uint8_t *data;
@@ -294,14 +296,14 @@ static enum trajd_status resume(struct rewriting *r)
     enum trajd_status status = load_journal(r, &data, &length);
 
     if (!status && (fstat(r->fd, &file) || (r->has_spool && fstat(r->spool_fd, &spool))))
-        status = io_error(r, r->partial);
+        status = rewrite_io_error(r, r->partial);
     if (!status)
         status = read_journal(r, data, length, (uint64_t)spool.st_size, &used);
     free(data);
-    if (!status && !is_all_chunks(r) && (uint64_t)file.st_size != r->head.file_size)
+    if (!status && !rewrite_is_all_chunks(r) && (uint64_t)file.st_size != r->head.file_size)
         status = trajd_error_set(r->error, TRAJD_ERR_NOT_FOUND, 0, "the file has not the journal's size");
     if (!status && ftruncate(r->journal_fd, (off_t)used))
-        status = io_error(r, r->journal_path);
+        status = rewrite_io_error(r, r->journal_path);
     if (status) {
         memset(r->done, 0, r->plan.episode_count);
         return status == TRAJD_ERR_ARGUMENT ? trajd_error_prefix(r->error, "%s cannot be resumed", r->partial) : status;
@@ -315,10 +317,10 @@ static enum trajd_status resume(struct rewriting *r)
         }
     r->began_rows = true;
     r->is_empty = false;
-    return is_all_chunks(r) ? make_file(r) : TRAJD_OK; /* it may have been cut while chunks went into it */
+    return rewrite_is_all_chunks(r) ? make_file(r) : TRAJD_OK; /* it may have been cut while chunks went into it */
 }
 
-static enum trajd_status begin(struct rewriting *r)
+enum trajd_status rewrite_begin(struct rewriting *r)
 {
     enum trajd_status status = TRAJD_OK;
 
@@ -328,7 +330,7 @@ static enum trajd_status begin(struct rewriting *r)
     r->plan.digest = digest_of(r, r->plan.is_on_gpu);
     /* the journal's end first, for good: it must not speak of rows that the new file has not */
     if (ftruncate(r->journal_fd, 0) || fdatasync(r->journal_fd) || (r->has_spool && ftruncate(r->spool_fd, 0)))
-        return io_error(r, r->partial);
+        return rewrite_io_error(r, r->partial);
     status = make_file(r);
     return status ? status : rewrite_journal_begin(r->journal_fd, &r->plan, &r->head, r->error);
 }
@@ -373,19 +375,19 @@ static void *work(void *context)
 }
 
 /* Episodes whose rows are on the disk are finished for good. Called with the lock held, which it drops for the disk. */
-static enum trajd_status commit(struct rewriting *r)
+enum trajd_status rewrite_commit(struct rewriting *r)
 {
     const uint32_t until = r->finished_count;
     enum trajd_status status = TRAJD_OK;
 
     pthread_mutex_unlock(&r->lock);
     if (fdatasync(r->fd) || (r->has_spool && fdatasync(r->spool_fd)))
-        status = io_error(r, r->partial);
+        status = rewrite_io_error(r, r->partial);
     for (uint32_t i = r->committed_count; i < until && !status; i++)
         status = rewrite_journal_append(r->journal_fd, &r->plan, r->finished[i],
                                         r->has_spool ? r->spool.chunks[r->finished[i]] : NULL, r->error);
     if (!status && fdatasync(r->journal_fd))
-        status = io_error(r, r->journal_path);
+        status = rewrite_io_error(r, r->journal_path);
     pthread_mutex_lock(&r->lock);
     if (!status)
         r->committed_count = until;
@@ -418,14 +420,14 @@ static enum trajd_status watch(struct rewriting *r)
         }
         if (!r->stop && r->finished_count > r->committed_count &&
             (now_ms() - committed_ms >= COMMIT_MS || bytes - committed_bytes >= commit_bytes)) {
-            status = commit(r);
+            status = rewrite_commit(r);
             r->stop = r->stop || status;
             committed_ms = now_ms();
             committed_bytes = bytes;
         }
         if (now_ms() - told_ms >= PROGRESS_MS) {
             told_ms = now_ms();
-            tell(r, TRAJD_REWRITE_RUNNING);
+            rewrite_tell(r, TRAJD_REWRITE_RUNNING);
             tell_of_backend(r);
         }
         clock_gettime(CLOCK_REALTIME, &until);
@@ -442,14 +444,14 @@ static enum trajd_status watch(struct rewriting *r)
     }
     if (r->finished_count > r->committed_count && (status == TRAJD_ERR_CLOSED || status == TRAJD_ERR_DATA || status == TRAJD_ERR_DEVICE)) {
         struct trajd_error kept = *r->error;
-        commit(r);
+        rewrite_commit(r);
         *r->error = kept;
     }
     pthread_mutex_unlock(&r->lock);
     return status;
 }
 
-static uint32_t thread_count(const struct rewriting *r)
+uint32_t rewrite_thread_count(const struct rewriting *r)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     const uint32_t count = r->options->thread_count ? r->options->thread_count : processors > 0 ? (uint32_t)processors : 1;
@@ -457,9 +459,9 @@ static uint32_t thread_count(const struct rewriting *r)
     return count > THREADS_MAX ? THREADS_MAX : count;
 }
 
-static enum trajd_status write_rows(struct rewriting *r)
+enum trajd_status rewrite_write_rows(struct rewriting *r)
 {
-    uint32_t count = rewrite_backend_threads(&r->backend, thread_count(r));
+    uint32_t count = rewrite_backend_threads(&r->backend, rewrite_thread_count(r));
     pthread_t threads[THREADS_MAX];
     enum trajd_status status;
     sigset_t all, before;
@@ -493,7 +495,7 @@ static enum trajd_status sync_folder(struct rewriting *r)
 
     if (fd >= 0)
         close(fd);
-    return failed ? io_error(r, r->folder) : TRAJD_OK;
+    return failed ? rewrite_io_error(r, r->folder) : TRAJD_OK;
 }
 
 static enum trajd_status put_signature(struct rewriting *r)
@@ -506,11 +508,11 @@ static enum trajd_status give_up_rows(struct rewriting *r)
 {
     enum trajd_status status;
 
-    r->is_spent = !is_all_chunks(r);
+    r->is_spent = !rewrite_is_all_chunks(r);
     if (r->is_spent)
-        return unlink(r->journal_path) && errno != ENOENT ? io_error(r, r->journal_path) : TRAJD_OK;
+        return unlink(r->journal_path) && errno != ENOENT ? rewrite_io_error(r, r->journal_path) : TRAJD_OK;
     pthread_mutex_lock(&r->lock);
-    status = commit(r);
+    status = rewrite_commit(r);
     pthread_mutex_unlock(&r->lock);
     return status;
 }
@@ -539,7 +541,7 @@ static enum trajd_status check_inputs(struct rewriting *r)
         struct stat now;
         if (file == checked)
             continue;
-        status = stat(file->path, &now) ? io_error(r, file->path) : rewrite_check_input(file, &now, r->error);
+        status = stat(file->path, &now) ? rewrite_io_error(r, file->path) : rewrite_check_input(file, &now, r->error);
         checked = file;
     }
     r->is_spent = status == TRAJD_ERR_DATA;
@@ -562,14 +564,14 @@ static enum trajd_status name_output(struct rewriting *r)
     bool is_sure = true;
 
     if (r->options->force ? rename(r->partial, r->options->output) : trajd_rename_new(r->partial, r->options->output, &is_sure))
-        return io_error(r, r->options->output);
+        return rewrite_io_error(r, r->options->output);
     if (!is_sure)
         rewrite_note(r->options, "%s: its filesystem can neither rename without replacing nor link: a file of that name that appeared at this very "
                      "moment was replaced", r->options->output);
     return TRAJD_OK;
 }
 
-static enum trajd_status publish(struct rewriting *r)
+enum trajd_status rewrite_publish(struct rewriting *r)
 {
     enum trajd_status status = check_inputs(r);
 
@@ -578,11 +580,11 @@ static enum trajd_status publish(struct rewriting *r)
     if (!status && r->has_spool)
         status = add_chunks(r);
     if (!status && fsync(r->fd))
-        status = io_error(r, r->partial);
+        status = rewrite_io_error(r, r->partial);
     if (!status && !r->has_spool)
         status = put_signature(r);
     if (!status && !r->has_spool && fsync(r->fd))
-        status = io_error(r, r->partial);
+        status = rewrite_io_error(r, r->partial);
     if (!status)
         status = check_name(r);
     if (!status)
@@ -650,7 +652,7 @@ static enum trajd_status allocate(struct rewriting *r)
     r->finished = calloc(count, sizeof *r->finished);
     r->nan_steps = calloc((size_t)r->plan.stream_count + 1, sizeof *r->nan_steps);
     if (!r->done || !r->left || !r->finished || !r->nan_steps)
-        return no_memory(r);
+        return rewrite_no_memory(r);
     return rewrite_groups_make(&r->plan, &r->groups, &r->group_count, r->error);
 }
 
@@ -671,7 +673,7 @@ static void report_plan(struct rewriting *r)
     snprintf(report->backend_text, sizeof report->backend_text, "%s", r->backend.text);
     if (r->options->on_plan)
         r->options->on_plan(r->options->context, report);
-    tell(r, TRAJD_REWRITE_PLANNED);
+    rewrite_tell(r, TRAJD_REWRITE_PLANNED);
 }
 
 static enum trajd_status run(struct rewriting *r)
@@ -684,16 +686,16 @@ static enum trajd_status run(struct rewriting *r)
         status = make_spool(r);
     if (status)
         return status;
-    status = r->options->resume ? resume(r) : TRAJD_ERR_NOT_FOUND;
+    status = r->options->resume ? rewrite_resume(r) : TRAJD_ERR_NOT_FOUND;
     if (status == TRAJD_ERR_NOT_FOUND || status == TRAJD_ERR_DATA) {
         if (r->options->resume)
             rewrite_note(r->options, "nothing to resume: %s", r->error->message);
-        status = begin(r);
+        status = rewrite_begin(r);
     }
     if (!status)
-        status = write_rows(r);
-    tell(r, TRAJD_REWRITE_CLOSING);
-    return status ? status : publish(r);
+        status = rewrite_write_rows(r);
+    rewrite_tell(r, TRAJD_REWRITE_CLOSING);
+    return status ? status : rewrite_publish(r);
 }
 
 enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options, struct trajd_rewrite_report *report,
@@ -711,7 +713,7 @@ enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options
         status = check_output(&r);
     r.digest = r.plan.digest;
     if (!status)
-        status = rewrite_backend_choose(&r.plan, thread_count(&r), &r.backend, r.error);
+        status = rewrite_backend_choose(&r.plan, rewrite_thread_count(&r), &r.backend, r.error);
     if (!status) {
         report_plan(&r);
         if (!options->dry_run)
@@ -719,7 +721,7 @@ enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options
         fill_report(&r);
         r.plan.streams = NULL; /* the report's now */
         if (!status && !options->dry_run)
-            tell(&r, TRAJD_REWRITE_DONE);
+            rewrite_tell(&r, TRAJD_REWRITE_DONE);
     }
     clean_up(&r, status);
     return status;
