@@ -101,6 +101,9 @@ enum trajd_status trajd_mapping_create_device(const char *gpu, const struct traj
                                               struct trajd_error *error)
 {
     enum trajd_status status = check_terms(terms, error);
+    if (status == TRAJD_OK && terms->handle_offset_bytes % TRAJD_RING_ALIGNMENT != 0) /* tensors would lie where a kernel's loads trap */
+        status = trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: begins %llu bytes behind its handle, no multiple of %u", terms->ring_id,
+                                 (unsigned long long)terms->handle_offset_bytes, TRAJD_RING_ALIGNMENT);
     if (status != TRAJD_OK)
         return status;
     struct trajd_mapping *mapping = new_mapping(terms, error);

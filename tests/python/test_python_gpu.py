@@ -254,6 +254,19 @@ def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):  # no
     one.stop()
 
 
+def test_a_driver_that_does_not_name_the_gpu(daemon, torch, monkeypatch, caplog):
+    """Which is no reason to have no batches."""
+    from test_python_device import HostDevice
+
+    def refuse(ordinal):
+        raise trajd.Unsupported("GPU: libcuda.so.1 is too old: it has no such entry")
+    monkeypatch.setattr(trajd.cuda, "open_device", HostDevice)
+    monkeypatch.setattr(_core, "gpu_uuid", refuse)
+    feed = connect(daemon)
+    assert next(feed.epoch(0)).position == 0 and "is too old: it has no such entry: batches are copied" in caplog.text
+    feed.close()
+
+
 def test_a_gpu_that_fails_on_the_way(tmp_path, data, torch, monkeypatch, caplog):  # noqa: F811
     from test_python_device import HostDevice
 
@@ -279,4 +292,6 @@ def test_a_gpu_that_fails_on_the_way(tmp_path, data, torch, monkeypatch, caplog)
 def test_no_such_gpu():
     with pytest.raises(trajd.Error, match="this process sees 1"):
         _core.gpu_uuid(3)
+    with pytest.raises(trajd.Error, match="this process sees 1"):
+        _core.gpu_uuid(-(1 << 32))
     assert _core.gpu_uuid(0) == UUID

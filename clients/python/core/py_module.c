@@ -43,7 +43,7 @@ static PyObject *gpu_uuid(PyObject *module, PyObject *argument)
     (void)module;
     if (PyErr_Occurred())
         return NULL;
-    if (trajd_gpu_uuid(ordinal < INT16_MAX ? (int)ordinal : INT16_MAX, uuid, &error) != TRAJD_OK)
+    if (trajd_gpu_uuid(ordinal >= 0 && ordinal < INT16_MAX ? (int)ordinal : -1, uuid, &error) != TRAJD_OK)
         return trajd_py_raise(&error);
     return PyUnicode_FromString(uuid);
 }

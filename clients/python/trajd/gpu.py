@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from . import _core, arrays
 from .batch import Layout
 from .cuda import _TORCH_NAMES, Stage, torch_index
-from .errors import ArgumentError
+from .errors import ArgumentError, Error
 
 log = logging.getLogger("trajd")
 
@@ -85,7 +85,12 @@ class Direct:
     def __init__(self, name: str, refusal: Callable[[], Optional[str]]) -> None:
         self._name, self._refusal = name, refusal
         self._torch = open_torch(name)
-        self.uuid: Optional[str] = _core.gpu_uuid(self._torch.index)  # what is asked for; None once batches come in host memory
+        self.uuid: Optional[str] = None  # what is asked for; None once batches come in host memory
+        self._unnamed = ""               # why there is none
+        try:
+            self.uuid = _core.gpu_uuid(self._torch.index)
+        except Error as error:
+            self._unnamed = str(error)
         self._current: Optional["_core.Batch"] = None
         self._places: Dict[Tuple[int, int], List[Place]] = {}  # by the rows of a part: everything else is the same in all slots
         self._layout: Optional[Layout] = None
@@ -126,7 +131,7 @@ class Direct:
     def _copy_from_now_on(self, core: "_core.Batch", wait: Wait, timeout: Optional[float],
                           lay_out: Callable[["_core.Batch"], Layout]) -> Optional[Tuple[Any, Callable[[int], Any]]]:
         log.warning("device %s, zero_copy: %s: batches are copied from host memory instead", self._name,
-                    self._refusal() or "the daemon serves them in host memory")
+                    self._unnamed or self._refusal() or "the daemon serves them in host memory")
         self._copying, self.uuid = Stage(self._name, to_any_stream=True), None  # which cannot copy what lies on a GPU, if later epochs came there
         first = [core]
         return self._copying.take(lambda limit: first.pop() if first else wait(limit), timeout, lay_out)

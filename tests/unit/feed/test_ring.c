@@ -118,6 +118,23 @@ static void test_mapping_refuses_other_terms(void **state)
     trajd_ring_destroy(&ring);
 }
 
+/* Before anything is asked of a driver. */
+static void test_mapping_refuses_a_device_ring_between_boundaries(void **state)
+{
+    (void)state;
+    struct trajd_ring ring;
+    struct trajd_mapping *mapping = NULL;
+    struct trajd_error error;
+    make_ring(&ring);
+    struct trajd_ring_terms terms = terms_of(&ring);
+    terms.is_device = true;
+    terms.handle_offset_bytes = 4096 + 64;
+    assert_int_equal(trajd_mapping_create_device("GPU-none", &terms, &mapping, &error), TRAJD_ERR_PROTOCOL);
+    assert_null(mapping);
+    assert_non_null(strstr(error.message, "4160 bytes behind its handle"));
+    trajd_ring_destroy(&ring);
+}
+
 static void test_mapping_refuses_files_that_are_no_rings(void **state)
 {
     (void)state;
@@ -248,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_ring_refuses_impossible_sizes),
         cmocka_unit_test(test_mapping_sees_what_the_ring_holds),
         cmocka_unit_test(test_mapping_refuses_other_terms),
+        cmocka_unit_test(test_mapping_refuses_a_device_ring_between_boundaries),
         cmocka_unit_test(test_mapping_refuses_files_that_are_no_rings),
         cmocka_unit_test(test_lock_names_its_holder),
         cmocka_unit_test(test_schema_layout_is_aligned),
