@@ -149,6 +149,7 @@ struct trajd_client {
     uint32_t held_count;
     struct trajd_batch *previous; /* returned last, its DONE unsaid */
     struct trajd_batch *leaving, **leaving_end; /* released, their streams not known to have passed */
+    uint64_t leaving_since_ns; /* when the last of them came or went */
     struct trajd_wire_ack pending;
     uint64_t life; /* counts sessions */
     bool ended;    /* the epoch */
@@ -224,6 +225,7 @@ void trajd_client_wake_sender(struct trajd_client *client);
 /* leaving.c */
 bool trajd_batch_mark(struct trajd_batch *batch); /* events behind its streams' work; false: nothing is to be waited for */
 void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch); /* `state` is held */
+uint64_t trajd_leaving_pause_ns(const struct trajd_client *client); /* until they are worth a question again; `state` is held */
 bool trajd_leaving_collect(struct trajd_client *client); /* gives back what its streams have passed; true if some is left */
 void trajd_leaving_settle(struct trajd_client *client);  /* waits for the context of one that is deaf */
 uint32_t trajd_leaving_count(const struct trajd_client *client); /* of those that credit counts; `state` is held */

@@ -6,7 +6,6 @@
 
 #define NAP_NS 1000000
 #define IDLE_MS 1000
-#define LEAVING_NS 50000 /* a part that a GPU has left is worth a batch */
 #define HANDED_OVER_MS 100 /* when next() leaves, a daemon elsewhere waits for a sign of life */
 
 /* Releases that come one after the other leave in one message. */
@@ -55,6 +54,7 @@ void *trajd_keeper_run(void *context)
             trajd_session_turn(client);
         pthread_mutex_lock(&client->state);
         bool polled = client->notify_wanted || client->closing;
+        const uint64_t leaving_ns = leaving ? trajd_leaving_pause_ns(client) : 0;
         if (client->pending.done.count + client->pending.released.count > 0)
             timeout_ms = 1;
         pthread_mutex_unlock(&client->state);
@@ -70,6 +70,6 @@ void *trajd_keeper_run(void *context)
         }
         if (baton)
             pthread_mutex_unlock(&client->pump);
-        sleep_on(client, leaving ? LEAVING_NS : timeout_ms * INT64_C(1000000), feed_fd, fd);
+        sleep_on(client, leaving ? (int64_t)leaving_ns : timeout_ms * INT64_C(1000000), feed_fd, fd);
     }
 }

@@ -6,6 +6,7 @@
 #include "clients/c/client.h"
 
 #define NAP_NS 50000
+#define LONGEST_PAUSE_NS 1000000
 #define DEFAULT_OF_THREAD 2 /* CU_STREAM_PER_THREAD: another stream in every thread */
 
 /* Of the calling thread alone, for ever: a pthread_t is the next thread's once its own has been joined. */
@@ -94,6 +95,7 @@ void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch)
     batch->next_leaving = NULL;
     *client->leaving_end = batch;
     client->leaving_end = &batch->next_leaving;
+    client->leaving_since_ns = trajd_client_now_ns();
     trajd_client_notify(client);
     trajd_client_kick(client->keeper_fd);
 }
@@ -108,6 +110,13 @@ static bool has_passed(struct trajd_batch *batch)
         batch->stream_count--;
     }
     return batch->stream_count == 0;
+}
+
+/* A part that a GPU has left is worth a batch, but a step that takes milliseconds is not over sooner for being asked about. */
+uint64_t trajd_leaving_pause_ns(const struct trajd_client *client)
+{
+    const uint64_t pause_ns = (trajd_client_now_ns() - client->leaving_since_ns) / 4;
+    return pause_ns < NAP_NS ? NAP_NS : pause_ns > LONGEST_PAUSE_NS ? LONGEST_PAUSE_NS : pause_ns;
 }
 
 /* The context has passed all that its streams were given. */
@@ -203,6 +212,8 @@ bool trajd_leaving_collect(struct trajd_client *client)
             trajd_batch_give_back(batch);
     }
     client->leaving_end = link;
+    if (over != NULL)
+        client->leaving_since_ns = trajd_client_now_ns();
     const bool left = client->leaving != NULL;
     pthread_mutex_unlock(&client->state);
     while (over != NULL) {

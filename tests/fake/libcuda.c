@@ -44,6 +44,7 @@ static struct {
     size_t size_bytes;
 } mappings[MAX_MAPPINGS];
 static int events_alive;
+static int queries;
 static bool captures; /* a thread captures a graph */
 static int spoilt;    /* captures that a call has invalidated */
 static __thread int depth; /* of contexts that are current */
@@ -107,6 +108,14 @@ EXPORT int fake_cuda_events(void)
 {
     pthread_mutex_lock(&mutex);
     int count = events_alive;
+    pthread_mutex_unlock(&mutex);
+    return count;
+}
+
+EXPORT int fake_cuda_queries(void)
+{
+    pthread_mutex_lock(&mutex);
+    int count = queries;
     pthread_mutex_unlock(&mutex);
     return count;
 }
@@ -350,6 +359,7 @@ EXPORT int cuEventQuery(void *event)
     const bool passed = asked->stream == NULL || asked->stream->passed >= asked->place;
     const bool refused = captures && capture_mode != CAPTURE_RELAXED, captured = asked->captured;
     spoilt += refused || captured;
+    queries++;
     pthread_mutex_unlock(&mutex);
     if (refused || captured)
         return captured ? ERROR_CAPTURED_EVENT : ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -193,6 +193,23 @@ def test_the_default_stream_of_another_thread(make):
     client.close()
 
 
+def test_late_streams_are_asked_about_now_and_then(make):
+    """Not by a thread that does nothing else: the longer one takes, the less often."""
+    daemon = make(slots=3)
+    client = daemon.client()
+    client.open("train", gpu=UUID, credit=8)
+    CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
+    batch = client.next()
+    batch.use_stream(HELD)
+    begin, queries = time.monotonic(), CUDA.fake_cuda_queries()
+    batch.release()
+    time.sleep(1)
+    queries = CUDA.fake_cuda_queries() - queries
+    assert 0 < queries < 100 + 1000 * (time.monotonic() - begin)
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
+    client.close()
+
+
 def test_credit_that_late_streams_have_is_waited_for(make):
     daemon = make(slots=4)
     client = daemon.client()
