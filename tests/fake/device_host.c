@@ -3,7 +3,7 @@
  * taken. A launch checks that all it names is "device memory", as a GPU would.
  *
  * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on; `gone=N` at the Nth allocation, and then all else,
- * too; `unshared` no handles; `slow=US` a launch takes so long. */
+ * too; `unshared` no handles; `gpus=N` so many; `bad=N` GPU N does not open; `slow=US` a launch takes so long. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +20,7 @@
 #define MAX_ALLOCATIONS 512
 
 struct trajd_device {
+    uint32_t index;
     struct trajd_device_info info;
     pthread_t helper; /* as the driver has some, which take signals where whoever opened the GPU does */
     bool has_helper;
@@ -40,6 +41,7 @@ struct task {
 };
 
 struct trajd_device_stream {
+    uint32_t gpu;
     pthread_t thread;
     pthread_mutex_t mutex; /* of the rest */
     pthread_cond_t changed;
@@ -62,6 +64,7 @@ static struct allocation {
     unsigned char *memory;
     uint64_t size_bytes;
     int fd;
+    uint32_t gpu;
 } table[MAX_ALLOCATIONS];
 
 static long option(const char *name, long otherwise)
@@ -90,7 +93,9 @@ static enum trajd_status lost(struct trajd_error *error)
 
 uint32_t trajd_device_count(void)
 {
-    return option("none", 0) ? 0 : 1;
+    const long count = option("gpus", 1);
+
+    return option("none", 0) ? 0 : count < FAKE_GPUS_MAX ? (uint32_t)count : FAKE_GPUS_MAX;
 }
 
 static void *help(void *unused)
@@ -105,15 +110,18 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
     *device = NULL;
     if (index >= trajd_device_count())
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %u", index, trajd_device_count());
+    if (index == option("bad", FAKE_GPUS_MAX))
+        return trajd_error_set(error, TRAJD_ERR_DEVICE, 46, "opening the GPU: all CUDA-capable devices are busy or unavailable");
     *device = calloc(1, sizeof **device);
     if (!*device)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "GPU %u: no memory", index);
     (*device)->info = (struct trajd_device_info){.name = "a GPU that is not there",
-                                                 .uuid = FAKE_GPU_UUID,
                                                  .memory_size_bytes = UINT64_C(1) << 33,
                                                  .sm_count = 4,
                                                  .compute_capability = 90,
                                                  .l2_size_bytes = 1 << 20};
+    (*device)->index = index;
+    snprintf((*device)->info.uuid, sizeof (*device)->info.uuid, "%s%02x", FAKE_GPU_UUID_BEGIN, 0xff - index);
     (*device)->has_helper = !pthread_create(&(*device)->helper, NULL, help, NULL);
     return TRAJD_OK;
 }
@@ -160,10 +168,9 @@ static struct allocation *find(const void *memory)
 
 enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory, struct trajd_error *error)
 {
-    struct allocation made = {.size_bytes = size_bytes, .fd = -1};
+    struct allocation made = {.size_bytes = size_bytes, .fd = -1, .gpu = device->index};
     int i = 0;
 
-    (void)device;
     *memory = NULL;
     __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
     if (is_gone())
@@ -220,6 +227,7 @@ enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, 
     found = find(memory);
     if (found) {
         named.fd = found->fd;
+        named.gpu = found->gpu;
         named.size_bytes = found->size_bytes;
     }
     pthread_mutex_unlock(&table_mutex);
@@ -337,10 +345,10 @@ enum trajd_status trajd_device_stream_create(struct trajd_device *device, struct
 {
     struct trajd_device_stream *made = calloc(1, sizeof *made);
 
-    (void)device;
     *stream = NULL;
     if (!made)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a GPU stream: no memory");
+    made->gpu = device->index;
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->changed, NULL);
     made->end = &made->first;
@@ -488,36 +496,38 @@ enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, fl
 
 /* ---- launches ---- */
 
-static void need_device(const void *memory, const char *what)
+/* All that a launch names is memory of its stream's GPU. */
+static void need_device(uint32_t gpu, const void *memory, const char *what)
 {
     pthread_mutex_lock(&table_mutex);
-    const bool good = !memory || find(memory);
+    const struct allocation *found = find(memory);
+    const bool good = !memory || (found && found->gpu == gpu);
     pthread_mutex_unlock(&table_mutex);
     if (good)
         return;
-    fprintf(stderr, "fake GPU: %s: %p is no device memory\n", what, memory);
+    fprintf(stderr, "fake GPU %u: %s: %p is no memory of it\n", gpu, what, memory);
     abort();
 }
 
-static void check(const struct trajd_resample_request *request)
+static void check(const struct trajd_resample_request *request, uint32_t gpu)
 {
     for (uint32_t c = 0; c < request->clock_count; c++)
-        need_device(request->clocks[c].stamps_ns, "stamps");
+        need_device(gpu, request->clocks[c].stamps_ns, "stamps");
     for (uint32_t g = 0; g < request->grid_count; g++)
-        need_device(request->grids[g].offsets, "offsets");
+        need_device(gpu, request->grids[g].offsets, "offsets");
     for (uint32_t b = 0; b < request->bracket_count; b++) {
-        need_device(request->brackets[b].row_begin, "row_begin");
-        need_device(request->brackets[b].row_count, "row_count");
-        need_device(request->brackets[b].anchor, "anchor");
+        need_device(gpu, request->brackets[b].row_begin, "row_begin");
+        need_device(gpu, request->brackets[b].row_count, "row_count");
+        need_device(gpu, request->brackets[b].anchor, "anchor");
     }
     for (uint32_t s = 0; s < request->stream_count; s++) {
-        need_device(request->streams[s].bases, "bases");
-        need_device(request->streams[s].scale, "scale");
-        need_device(request->streams[s].offset, "offset");
-        need_device(request->streams[s].output, "output");
-        need_device(request->streams[s].mask, "mask");
+        need_device(gpu, request->streams[s].bases, "bases");
+        need_device(gpu, request->streams[s].scale, "scale");
+        need_device(gpu, request->streams[s].offset, "offset");
+        need_device(gpu, request->streams[s].output, "output");
+        need_device(gpu, request->streams[s].mask, "mask");
     }
-    need_device(request->window_rows, "window_rows");
+    need_device(gpu, request->window_rows, "window_rows");
 }
 
 static void *keep(unsigned char **room, const void *array, size_t size)
@@ -539,7 +549,7 @@ static enum trajd_status run(const struct trajd_resample_request *request, struc
     unsigned char *room;
     struct task *task;
 
-    check(request);
+    check(request, stream->gpu);
     task = calloc(1, size);
     if (!task)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a fake GPU's launch");

@@ -6,8 +6,10 @@
 
 #include <stdint.h>
 
+#define FAKE_GPUS_MAX 4
 #define FAKE_GPU_MAGIC UINT64_C(0x5550474b4146)
-#define FAKE_GPU_UUID "GPU-00112233-4455-6677-8899-aabbccddeeff"
+/* Of GPU 0; each further one has one less in its last byte. */
+#define FAKE_GPU_UUID_BEGIN "GPU-00112233-4455-6677-8899-aabbccddee"
 #define FAKE_GPU_UUID_BYTES {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
 
 struct fake_gpu_handle {
@@ -15,7 +17,8 @@ struct fake_gpu_handle {
     uint64_t size_bytes;
     int64_t pid;
     int32_t fd;
-    uint32_t reserved[9];
+    uint32_t gpu;
+    uint32_t reserved[8];
 };
 
 _Static_assert(sizeof(struct fake_gpu_handle) == 64, "as CUDA's");

@@ -1,8 +1,10 @@
 /* libcuda.so.1 of a machine without GPU: the entries that libtrajd uses, over the memory of device_host.c, and streams that the test holds
- * back. $FAKE_CUDA says what goes wrong: `init`, `open`, `short` (memory is shorter than told), `unranged` (and nobody tells how long it is). */
+ * back. $FAKE_CUDA says what goes wrong: `init`, `open`, `short` (memory is shorter than told), `unranged` (and nobody tells how long it is); and
+ * what there is: `two` GPUs, `turned` (counted the other way round), `other` (only GPU 1 is visible). */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,7 @@ struct fake_stream {
 };
 
 struct fake_event {
+    uint32_t gpu;
     struct fake_stream *stream;
     uint64_t place;
     bool captured;
@@ -42,18 +45,31 @@ static struct fake_stream streams[16];
 static struct {
     void *memory;
     size_t size_bytes;
+    uint32_t gpu;
 } mappings[MAX_MAPPINGS];
 static int events_alive;
 static int queries;
 static bool captures; /* a thread captures a graph */
 static int spoilt;    /* captures that a call has invalidated */
+static int contexts[FAKE_GPUS_MAX]; /* only their addresses mean something */
 static __thread int depth; /* of contexts that are current */
+static __thread uint32_t stack[8]; /* the GPUs that they are of */
 static __thread int capture_mode;
 
 static bool goes_wrong(const char *what)
 {
     const char *list = getenv("FAKE_CUDA");
     return list != NULL && strstr(list, what) != NULL;
+}
+
+static bool is_of(uint32_t gpu)
+{
+    return depth > 0 && stack[depth - 1] == gpu;
+}
+
+static uint32_t gpu_of(int device)
+{
+    return goes_wrong("other") ? 1 : goes_wrong("turned") ? (uint32_t)(1 - device) : (uint32_t)device;
 }
 
 /* ---- for tests ---- */
@@ -149,20 +165,20 @@ EXPORT int cuGetErrorName(int code, const char **name)
 
 EXPORT int cuDeviceGetCount(int *count)
 {
-    *count = 1;
+    *count = goes_wrong("two") ? 2 : 1;
     return SUCCESS;
 }
 
 EXPORT int cuDeviceGet(int *device, int ordinal)
 {
     *device = ordinal;
-    return ordinal == 0 ? SUCCESS : ERROR_INVALID_VALUE;
+    return ordinal >= 0 && ordinal < 2 ? SUCCESS : ERROR_INVALID_VALUE;
 }
 
 EXPORT int cuDeviceGetUuid_v2(void *uuid, int device)
 {
-    static const unsigned char bytes[16] = FAKE_GPU_UUID_BYTES;
-    (void)device;
+    unsigned char bytes[16] = FAKE_GPU_UUID_BYTES;
+    bytes[15] = (unsigned char)(bytes[15] - gpu_of(device));
     memcpy(uuid, bytes, sizeof(bytes));
     return SUCCESS;
 }
@@ -177,8 +193,7 @@ EXPORT int cuDeviceGetUuid(void *uuid, int device)
 
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device)
 {
-    (void)device;
-    *context = streams;
+    *context = &contexts[gpu_of(device)];
     return SUCCESS;
 }
 
@@ -190,14 +205,19 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 
 EXPORT int cuCtxPushCurrent_v2(void *context)
 {
-    depth++;
-    return context == streams ? SUCCESS : ERROR_INVALID_CONTEXT;
+    const ptrdiff_t gpu = (int *)context - contexts;
+    if (gpu < 0 || gpu >= FAKE_GPUS_MAX || depth == sizeof(stack) / sizeof(*stack))
+        return ERROR_INVALID_CONTEXT;
+    stack[depth++] = (uint32_t)gpu;
+    return SUCCESS;
 }
 
 EXPORT int cuCtxPopCurrent_v2(void **context)
 {
-    *context = streams;
-    return depth-- > 0 ? SUCCESS : ERROR_INVALID_CONTEXT;
+    if (depth == 0)
+        return ERROR_INVALID_CONTEXT;
+    *context = &contexts[stack[--depth]];
+    return SUCCESS;
 }
 
 EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
@@ -216,7 +236,7 @@ EXPORT int cuIpcOpenMemHandle_v2(uint64_t *pointer, struct handle handle, unsign
     memcpy(&named, &handle, sizeof(named));
     if (depth == 0)
         return ERROR_INVALID_CONTEXT;
-    if (goes_wrong("open") || named.magic != FAKE_GPU_MAGIC)
+    if (goes_wrong("open") || named.magic != FAKE_GPU_MAGIC || !is_of(named.gpu))
         return ERROR_INVALID_VALUE;
     snprintf(path, sizeof(path), "/proc/%lld/fd/%d", (long long)named.pid, named.fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -231,6 +251,7 @@ EXPORT int cuIpcOpenMemHandle_v2(uint64_t *pointer, struct handle handle, unsign
         if (mappings[i].memory == NULL) {
             mappings[i].memory = memory;
             mappings[i].size_bytes = named.size_bytes;
+            mappings[i].gpu = named.gpu;
             break;
         }
     pthread_mutex_unlock(&mutex);
@@ -243,7 +264,7 @@ EXPORT int cuIpcCloseMemHandle(uint64_t pointer)
     int code = ERROR_INVALID_VALUE;
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < MAX_MAPPINGS; i++)
-        if (mappings[i].memory == (void *)(uintptr_t)pointer) {
+        if (mappings[i].memory == (void *)(uintptr_t)pointer && is_of(mappings[i].gpu)) {
             munmap(mappings[i].memory, mappings[i].size_bytes);
             mappings[i].memory = NULL;
             code = SUCCESS;
@@ -260,7 +281,7 @@ static bool find(uint64_t pointer, size_t size_bytes, uint64_t *base, size_t *le
     for (int i = 0; i < MAX_MAPPINGS && !found; i++) {
         *base = (uintptr_t)mappings[i].memory;
         *length = mappings[i].size_bytes;
-        found = *base != 0 && pointer >= *base && pointer - *base < *length && size_bytes <= *length - (pointer - *base);
+        found = *base != 0 && is_of(mappings[i].gpu) && pointer >= *base && pointer - *base < *length && size_bytes <= *length - (pointer - *base);
     }
     pthread_mutex_unlock(&mutex);
     return found;
@@ -325,18 +346,22 @@ EXPORT int cuCtxSynchronize(void)
 EXPORT int cuEventCreate(void **event, unsigned flags)
 {
     (void)flags;
-    *event = calloc(1, sizeof(struct fake_event));
+    struct fake_event *made = depth > 0 ? calloc(1, sizeof(*made)) : NULL;
+    if (made == NULL)
+        return ERROR_INVALID_CONTEXT;
+    made->gpu = stack[depth - 1];
     pthread_mutex_lock(&mutex);
     events_alive++;
     pthread_mutex_unlock(&mutex);
-    return *event != NULL && depth > 0 ? SUCCESS : ERROR_INVALID_CONTEXT;
+    *event = made;
+    return SUCCESS;
 }
 
 EXPORT int cuEventRecord(void *event, void *stream)
 {
     struct fake_event *recorded = event;
     const uintptr_t number = (uintptr_t)stream;
-    if (depth == 0 || number >= sizeof(streams) / sizeof(*streams))
+    if (!is_of(recorded->gpu) || number >= sizeof(streams) / sizeof(*streams))
         return ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&mutex);
     if (streams[number].deaf) {

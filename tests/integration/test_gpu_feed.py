@@ -447,6 +447,59 @@ def test_a_last_release_in_a_capture_keeps_what_the_graph_may_name(make):
     assert (worker.returncode, told.split()) == (0, ["1", "0"])
 
 
+SECOND = UUID[:-1] + "e"
+
+
+@pytest.mark.parametrize("seen, ordinals", [("two", (0, 1)), ("two turned", (1, 0))])
+def test_two_gpus_in_one_process(make, monkeypatch, seen, ordinals):
+    """However this process counts them. Each has its production, and what is mapped, asked and closed is so in its own context."""
+    monkeypatch.setenv("FAKE_CUDA", seen)
+    daemon = make(fake="gpus=2")
+    host = daemon.client()
+    host.open("train", job="host")
+    clients = [daemon.client(), daemon.client()]
+    infos = [client.open("train", job=uuid, gpu=uuid) for client, uuid in zip(clients, (UUID, SECOND))]
+    assert tuple(info.gpu_ordinal for info in infos) == ordinals and [info.gpu.decode() for info in infos] == [UUID, SECOND]
+    wanted = collect(host)
+    for client in clients:
+        found = collect(client)
+        assert found.keys() == wanted.keys()
+        for position, arrays in wanted.items():
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(array, found[position][name], err_msg=f"{name} at {position}")
+    assert [gpu["uuid"] for gpu in host.status()["gpus"]] == [UUID, SECOND]
+    assert all(gpu["filled_bytes"] > 0 for gpu in host.status()["gpus"])
+    for client in (*clients, host):
+        client.close()
+    assert (CUDA.fake_cuda_mappings(), CUDA.fake_cuda_events()) == (0, 0)
+
+
+def test_a_gpu_that_this_process_does_not_see(make, monkeypatch):
+    monkeypatch.setenv("FAKE_CUDA", "other")  # as CUDA_VISIBLE_DEVICES=1 does
+    daemon = make(fake="gpus=2")
+    client = daemon.client()
+    info = client.open("train", gpu=UUID)
+    assert info.gpu is None and b"not one of the 1 that this process sees" in info.gpu_refusal
+    info = client.open("train", gpu=SECOND, epoch=1)
+    assert (info.gpu, info.gpu_ordinal) == (SECOND.encode(), 0)
+    client.next().release()
+    client.close()
+
+
+def test_one_of_two_gpus_does_not_open(make, tmp_path, data):
+    daemon = make(fake="gpus=2,bad=1", gpu=", fall_back: true")
+    client = daemon.client()
+    assert "busy or unavailable: batches come in host memory where it and those behind it are asked for (gpu.fall_back)" in daemon.text()
+    assert client.open("train", gpu=UUID).gpu is not None
+    info = client.open("train", gpu=SECOND, epoch=1)
+    assert info.gpu is None and b"the daemon uses others" in info.gpu_refusal
+    client.close()
+    other = GpuDaemon(tmp_path / "bad", CONFIG.format(data=data, gpu="", slots=4), program=FAKE)
+    other.fake = "gpus=2,bad=1"
+    found = other.run()
+    assert found.returncode == 69 and "busy or unavailable" in found.stderr
+
+
 def test_where_the_daemon_has_no_such_gpu(make):
     daemon = make()
     client = daemon.client()
