@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/statistics_sweep.h"
+#include "daemon/dataset/statistics_windows.h"
 #include "kernels/convert.h"
 #include "kernels/plan.h"
 
@@ -482,7 +482,7 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
     return trajd_plan_create(&shape, &facts, NULL, &walk->kernels, error);
 }
 
-static enum trajd_status walk_windows(struct statistics_sweep *sweep, void *context, struct trajd_error *error)
+enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *context, struct trajd_error *error)
 {
     struct windows_walk *walk = context;
     const uint64_t windows = trajd_sampler_window_count(walk->plan->sampler);
@@ -620,7 +620,7 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
     if (!status)
         status = place_outputs(walk, error);
     if (!status)
-        status = statistics_run_sweeps(&sweep, walk_windows, walk, error);
+        status = statistics_run_sweeps(&sweep, statistics_walk_windows, walk, error);
     for (uint32_t i = 0; i < count; i++) {
         results[i] = sweep.items ? sweep.items[i].result : NULL;
         if (status) {
