@@ -4,6 +4,36 @@
 
 #include "daemon/dataset/statistics_sweep.h"
 
+/* What one item needs beside the sweep's. */
+struct item_view {
+    bool direct;
+    uint32_t first_target, target_count;
+    uint32_t first_lane;
+    uint32_t *weights; /* [G T] */
+};
+
+struct windows_walk {
+    struct trajd_window_spec spec; /* the feed's, changed; its texts are the feed's */
+    struct trajd_window_plan *plan;
+    struct trajd_plan *kernels; /* of this walk; NULL: all that is counted is direct */
+    struct trajd_stream *streams;
+    uint32_t stream_count;
+    uint8_t *slot;
+    struct item_view *views;
+    struct trajd_selection selection; /* of what is counted in this walk */
+    uint32_t *datasets, *pieces;
+    bool *forms;
+    uint32_t episode_count; /* of the chunk */
+    uint32_t *episodes;     /* [G] */
+    bool *pinned;           /* [G] */
+    const void **rows;      /* [G][the plan's pieces] */
+    const void **row_room;  /* [pieces] */
+    uint32_t at;            /* which of the chunk's episodes was asked for last */
+    uint32_t next_episode, announced;
+    uint64_t when;
+    struct statistics_sweep *sweep;
+};
+
 /* Counts the active items of all windows, chunk by chunk; for statistics_run_sweeps. `context` is a struct windows_walk. */
 enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *context, struct trajd_error *error);
 

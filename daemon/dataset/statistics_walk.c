@@ -1,0 +1,329 @@
+/* All windows once: rows are pinned, runs of them weighed or resampled, and counted. */
+#include <math.h>
+#include <string.h>
+
+#include "daemon/dataset/statistics_windows.h"
+#include "kernels/convert.h"
+#include "kernels/plan.h"
+
+#define AHEAD_EPISODES 8
+
+/* ---- rows ---- */
+
+static const void *const *rows_of(void *context, uint32_t episode)
+{
+    struct windows_walk *walk = context;
+    const void **rows;
+
+    while (walk->episodes[walk->at] != episode) /* windows come in the order of the chunk's episodes */
+        walk->at++;
+    rows = walk->rows + (size_t)walk->at * walk->plan->selection.dataset_count;
+    return walk->pinned[walk->at] ? rows : NULL;
+}
+
+static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode, struct trajd_error *error)
+{
+    const uint32_t place = walk->episode_count, pieces = walk->plan->selection.dataset_count;
+    const void **rows = walk->rows + (size_t)place * pieces;
+    enum trajd_status status;
+
+    do {
+        status = trajd_store_pin(walk->plan->dataset->store, &walk->selection, episode, walk->row_room, error);
+    } while (status == TRAJD_ERR_MEMORY && place == 0 &&
+             statistics_wait_for_others(walk->sweep, walk->plan->dataset->store, &walk->selection, episode, error));
+    if (status && (status == TRAJD_ERR_MEMORY || status == TRAJD_ERR_CLOSED || !walk->spec.keep_bad_rows))
+        return status;
+    walk->episodes[place] = episode;
+    walk->pinned[place] = status == TRAJD_OK;
+    walk->episode_count++;
+    memset(rows, 0, pieces * sizeof *rows);
+    for (uint32_t k = 0; k < walk->selection.dataset_count && !status; k++)
+        rows[walk->pieces[k]] = walk->row_room[k];
+    return TRAJD_OK;
+}
+
+static void unpin_chunk(struct windows_walk *walk)
+{
+    for (uint32_t e = 0; e < walk->episode_count; e++)
+        if (walk->pinned[e])
+            trajd_store_unpin(walk->plan->dataset->store, &walk->selection, walk->episodes[e]);
+    walk->episode_count = walk->at = 0;
+}
+
+/* Readers go some episodes ahead of what is counted. */
+static void announce(struct windows_walk *walk, uint32_t last_episode)
+{
+    const struct trajd_window_plan *plan = walk->plan;
+
+    while (walk->next_episode < plan->episode_count && plan->episodes[walk->next_episode] <= last_episode)
+        walk->next_episode++;
+    walk->announced = walk->announced > walk->next_episode ? walk->announced : walk->next_episode;
+    for (; walk->announced < plan->episode_count && walk->announced < walk->next_episode + AHEAD_EPISODES; walk->announced++)
+        trajd_store_announce(plan->dataset->store, &walk->selection, &plan->episodes[walk->announced], 1, walk->when++);
+}
+
+/* Pins the episodes of the windows looked up; *count is cut to those that fit the store. */
+static enum trajd_status pin_chunk(struct windows_walk *walk, uint32_t *count, struct trajd_error *error)
+{
+    announce(walk, walk->plan->windows[*count - 1].episode_index);
+    for (uint32_t w = 0; w < *count; w++) {
+        const uint32_t episode = walk->plan->windows[w].episode_index;
+        enum trajd_status status;
+        if (walk->episode_count && walk->episodes[walk->episode_count - 1] == episode)
+            continue;
+        status = pin_episode(walk, episode, error);
+        if (status == TRAJD_ERR_MEMORY && w > 0) {
+            *count = w;
+            return TRAJD_OK;
+        }
+        if (status)
+            return status;
+    }
+    return TRAJD_OK;
+}
+
+/* ---- direct items ---- */
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t greatest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* How often each row stands in the steps of windows with anchors [j0, j1): row r for every step k with j0 <= r - k < j1. Where the
+ * last row is held, it stands for all steps behind it. Returns the first row; *rows of them have weights. */
+static int64_t weigh_rows(const struct trajd_plan_grid *grid, int64_t row_count, bool holds, int64_t j0, int64_t j1,
+                          uint32_t *weights, int64_t *rows)
+{
+    const int64_t from = grid->from, to = from + grid->step_count - 1;
+    int64_t first = greatest(0, j0 + from), last = least(row_count - 1, j1 - 1 + to), held = 0;
+
+    *rows = 0;
+    for (int64_t k = from; k <= to && holds && row_count > 0; k++)
+        held += greatest(0, j1 - greatest(j0, row_count - k));
+    if (held && last < first)
+        first = last = row_count - 1;
+    for (int64_t r = first; r <= last; r++)
+        weights[r - first] = (uint32_t)greatest(0, least(to, r - j0) - greatest(from, r - j1 + 1) + 1);
+    if (held)
+        weights[row_count - 1 - first] += (uint32_t)held;
+    *rows = greatest(0, last - first + 1);
+    return first;
+}
+
+/* The windows of the chunk from w on that are one episode's neighbouring anchors, as a run of every lane of the item. */
+static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t end, uint32_t *used)
+{
+    const struct trajd_window_plan *plan = walk->plan;
+    struct item_view *view = &walk->views[i];
+    const struct trajd_plan_bracket *bracket = &plan->brackets[plan->targets[view->first_target].bracket_index];
+    const struct trajd_window *window = &plan->windows[w];
+    const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
+    const void *const *rows = rows_of(walk, window->episode_index);
+    int64_t count, first;
+    bool whole = rows != NULL;
+
+    for (uint32_t t = 0; t < view->target_count && whole; t++)
+        whole = rows[plan->targets[view->first_target + t].piece] != NULL;
+    if (!whole)
+        return;
+    first = weigh_rows(&plan->grids[bracket->grid_index], trajd_plan_row_count(plan, bracket, episode),
+                       plan->request_streams[view->first_target].max_age_ns >= 0, window->anchor,
+                       window->anchor + (end - w), view->weights + *used, &count);
+    for (uint32_t t = 0; t < view->target_count; t++) {
+        const struct trajd_stream *stream = &plan->request_streams[view->first_target + t];
+        struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane + t];
+        lane->runs[lane->run_count++] = (struct statistics_run){
+            (const char *)rows[plan->targets[view->first_target + t].piece] +
+                (uint64_t)first * stream->row_stride_bytes +
+                (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type),
+            (uint64_t)count, view->weights + *used};
+    }
+    *used += (uint32_t)count;
+}
+
+static void make_runs(struct windows_walk *walk, uint32_t i, uint32_t count)
+{
+    const struct trajd_window *windows = walk->plan->windows;
+    uint32_t used = 0, end;
+
+    walk->at = 0;
+    for (uint32_t w = 0; w < count; w = end) {
+        for (end = w + 1; end < count && windows[end].episode_index == windows[w].episode_index &&
+                          windows[end].anchor == windows[end - 1].anchor + 1;)
+            end++;
+        add_run(walk, i, w, end, &used);
+    }
+}
+
+static bool row_has_nan(enum trajd_dtype dtype, const char *row, uint32_t count)
+{
+    bool found = false;
+
+    if (dtype == TRAJD_F32) {
+        for (uint32_t d = 0; d < count; d++) {
+            float value;
+            memcpy(&value, row + 4 * (size_t)d, sizeof value);
+            found |= isnan(value);
+        }
+        return found;
+    }
+    for (uint32_t d = 0; d < count; d++)
+        found |= isnan(trajd_element_load(dtype, row + (size_t)d * trajd_dtype_size(dtype)));
+    return found;
+}
+
+/* A step with a NaN in it is masked: its row counts in none of the features. A slice takes its share of every run's rows. */
+static void drop_nan_rows(void *context, uint32_t slice)
+{
+    const struct windows_walk *walk = context;
+    const struct statistics_sweep *sweep = walk->sweep;
+    const uint32_t slices = trajd_pool_thread_count(sweep->pool);
+
+    for (uint32_t l = 0; l < sweep->lane_count; l++) {
+        const struct statistics_lane *lane = &sweep->lanes[l];
+        const struct item_view *view = &walk->views[lane->item];
+        if (!view->direct || !sweep->items[lane->item].active || !trajd_dtype_is_float(lane->dtype))
+            continue;
+        for (uint32_t r = 0; r < lane->run_count; r++) {
+            const struct statistics_run *run = &lane->runs[r];
+            uint32_t *weights = view->weights + (run->weights - view->weights);
+            const uint64_t begin = run->row_count * slice / slices, end = run->row_count * (slice + 1) / slices;
+            for (uint64_t row = begin; row < end; row++)
+                if (row_has_nan(lane->dtype, (const char *)run->base + row * lane->row_stride_bytes, lane->column_count))
+                    weights[row] = 0;
+        }
+    }
+}
+
+/* ---- one chunk ---- */
+
+static enum trajd_status resample(struct windows_walk *walk, uint32_t count, struct trajd_error *error)
+{
+    struct trajd_window_plan *plan = walk->plan;
+    struct trajd_resample_request request;
+    uint32_t s = 0;
+
+    walk->at = 0;
+    trajd_window_plan_bind(plan, 0, count, walk->slot, rows_of, walk);
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        for (uint32_t i = 0; i < walk->sweep->item_count; i++)
+            if (walk->sweep->items[i].active && !walk->views[i].direct &&
+                walk->sweep->items[i].index == plan->targets[t].output_index)
+                walk->streams[s++] = plan->request_streams[t];
+    request = plan->request;
+    request.streams = walk->streams;
+    request.stream_count = walk->stream_count;
+    return trajd_plan_run(walk->kernels, &request, walk->sweep->pool, error);
+}
+
+static void weigh_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
+{
+    const struct item_view *view = &walk->views[i];
+    const struct trajd_plan_output *output = &walk->plan->outputs[walk->sweep->items[i].index];
+    const uint8_t *mask = walk->slot + output->mask_offset_bytes;
+    struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane];
+    const uint64_t steps = (uint64_t)count * output->step_count;
+
+    for (uint64_t s = 0; s < steps; s++)
+        view->weights[s] = mask[s] == TRAJD_MASK_VALID;
+    lane->run_count = 1;
+    lane->runs[0] = (struct statistics_run){walk->slot + output->offset_bytes, steps, view->weights};
+}
+
+static void count_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
+{
+    const struct statistics_lane *lane = &walk->sweep->lanes[walk->views[i].first_lane];
+    struct trajd_statistics *result = walk->sweep->items[i].result;
+
+    result->item_count += count;
+    result->step_count += (uint64_t)count * walk->plan->outputs[walk->sweep->items[i].index].step_count;
+    for (uint32_t r = 0; r < lane->run_count; r++)
+        for (uint64_t row = 0; row < lane->runs[r].row_count; row++)
+            result->valid_count += lane->runs[r].weights[row];
+}
+
+static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count, struct trajd_error *error)
+{
+    struct statistics_sweep *sweep = walk->sweep;
+    enum trajd_status status = walk->kernels ? resample(walk, count, error) : TRAJD_OK;
+
+    if (status)
+        return status;
+    for (uint32_t l = 0; l < sweep->lane_count; l++)
+        sweep->lanes[l].run_count = 0;
+    for (uint32_t i = 0; i < sweep->item_count; i++) {
+        if (!sweep->items[i].active)
+            continue;
+        if (walk->views[i].direct)
+            make_runs(walk, i, count);
+        else
+            weigh_steps(walk, i, count);
+    }
+    trajd_pool_run(sweep->pool, trajd_pool_thread_count(sweep->pool), drop_nan_rows, walk);
+    for (uint32_t i = 0; i < sweep->item_count && sweep->first; i++)
+        count_steps(walk, i, count);
+    statistics_count(sweep);
+    return TRAJD_OK;
+}
+
+/* ---- one walk ---- */
+
+/* What the items that are counted now need from the store and from the kernels. */
+static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_error *error)
+{
+    const struct trajd_window_plan *plan = walk->plan;
+    const struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(walk->sweep->pool)};
+    struct trajd_resample_request shape = plan->request;
+    bool needed[TRAJD_SPEC_MAX_OUTPUTS * TRAJD_SPEC_MAX_SOURCES] = {false};
+
+    walk->stream_count = walk->selection.dataset_count = walk->next_episode = walk->announced = 0;
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        for (uint32_t i = 0; i < walk->sweep->item_count; i++) {
+            if (!walk->sweep->items[i].active || walk->sweep->items[i].index != plan->targets[t].output_index)
+                continue;
+            needed[plan->targets[t].piece] = true;
+            if (!walk->views[i].direct)
+                walk->streams[walk->stream_count++] = plan->request_streams[t];
+        }
+    for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
+        if (needed[p]) {
+            const uint32_t k = walk->selection.dataset_count++;
+            walk->pieces[k] = p;
+            walk->datasets[k] = plan->selection.dataset_indexes[p];
+            walk->forms[k] = plan->selection.as_float32[p];
+        }
+    walk->selection.dataset_indexes = walk->datasets;
+    walk->selection.as_float32 = walk->forms;
+    trajd_plan_destroy(&walk->kernels);
+    if (!walk->stream_count)
+        return TRAJD_OK;
+    shape.window_count = walk->spec.global_batch;
+    shape.streams = walk->streams;
+    shape.stream_count = walk->stream_count;
+    return trajd_plan_create(&shape, &facts, NULL, &walk->kernels, error);
+}
+
+enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *context, struct trajd_error *error)
+{
+    struct windows_walk *walk = context;
+    const uint64_t windows = trajd_sampler_window_count(walk->plan->sampler);
+    enum trajd_status status = prepare_walk(walk, error);
+    uint32_t count;
+
+    for (uint64_t position = 0; position < windows && !status; position += count) {
+        count = windows - position < walk->spec.global_batch ? (uint32_t)(windows - position) : walk->spec.global_batch;
+        trajd_window_plan_look_up(walk->plan, 0, position, count);
+        status = pin_chunk(walk, &count, error);
+        if (!status)
+            status = count_chunk(walk, count, error);
+        unpin_chunk(walk);
+        if (!status)
+            status = statistics_tell(sweep, position + count, windows, error);
+    }
+    return status;
+}
