@@ -15,6 +15,8 @@
 #define PAUSE_NS 20000
 #define TURN_MS 500
 
+static void *publish_all(void *feeder);
+
 /* ---- making and destroying ---- */
 
 static enum trajd_status write_header(void *context, const void *header, size_t size_bytes, struct trajd_error *error)
@@ -34,7 +36,7 @@ static enum trajd_status make_ring(struct trajd_feeder *feeder, struct trajd_fee
     if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->spec->slot_count, &own->slab_bytes) ||
         __builtin_add_overflow(own->slab_bytes, TRAJD_RING_ALIGNMENT, &own->slab_bytes))
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: a ring that no memory holds", feeder->name);
-    status = trajd_gpu_take_ring(own->gpu, own->slab_bytes, &own->slab, error);
+    status = trajd_gpu_take_ring(own->gpu, own->slab_bytes, "a ring", &own->slab, error);
     if (!status)
         status = trajd_device_share(trajd_gpu_device(own->gpu), own->slab, own->handle, error);
     own->memory = (struct trajd_feed_memory){.gpu = trajd_gpu_uuid(own->gpu),
@@ -63,12 +65,14 @@ static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_fee
     part->held = calloc(plan->selection.dataset_count + 1, sizeof *part->held);
     if (!part->rows || !part->unreadable || !part->held)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s", feeder->name);
-    status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, part->rows, part->unreadable, part->held, error);
+    status = trajd_gpu_request_create(own->gpu, own->stream, plan, &part->request, error);
+    if (!status)
+        status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, part->rows, part->unreadable, part->held, error);
     part->holds_rows = !status;
     if (!status)
         status = trajd_gpu_guests_create(plan, part->held, &part->guests, error);
     feeder->parts[p].selection = part->guests ? trajd_gpu_guests_selection(part->guests) : &nothing;
-    return status ? status : trajd_gpu_request_create(trajd_gpu_device(own->gpu), own->stream, plan, &part->request, error);
+    return status;
 }
 
 /* The ids are the last tensors of a slot, one behind the other. */
@@ -103,7 +107,7 @@ static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_fee
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "feed %s: %llu bytes of pinned memory for rows that come along are over what memory.rings leaves (%llu bytes)",
                                feeder->name, (unsigned long long)feeder->pinned_bytes, (unsigned long long)left_bytes);
-    status = trajd_gpu_take_ring(own->gpu, own->depth * own->room_bytes, &own->room, error);
+    status = trajd_gpu_take_ring(own->gpu, own->depth * own->room_bytes, "room for rows that come along", &own->room, error);
     if (!status)
         status = trajd_feeder_load_rows(feeder, error);
     if (!status)
@@ -121,17 +125,17 @@ static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_fee
 static enum trajd_status make_flights(struct trajd_feeder_gpu *own, struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
-    enum trajd_status status = TRAJD_OK;
+    const uint64_t staged_bytes = own->block_bytes + own->ids_bytes;
+    enum trajd_status status = trajd_device_host_alloc(device, own->depth * staged_bytes, (void **)&own->staging, error);
 
+    if (!status) {
+        memset(own->staging, 0, own->depth * staged_bytes);
+        status = trajd_gpu_take_ring(own->gpu, own->depth * own->block_bytes, "room for batches under way", &own->blocks, error);
+    }
     for (uint32_t i = 0; i < own->depth && !status; i++) {
-        struct trajd_gpu_flight *flight = &own->flights[i];
-        status = trajd_device_host_alloc(device, own->block_bytes + own->ids_bytes, (void **)&flight->staging, error);
-        if (!status)
-            status = trajd_device_alloc(device, own->block_bytes, (void **)&flight->block, error);
-        if (!status)
-            status = trajd_device_event_create(device, &flight->over, error);
-        if (!status)
-            memset(flight->staging, 0, own->block_bytes + own->ids_bytes);
+        own->flights[i].staging = own->staging + i * staged_bytes;
+        own->flights[i].block = (uint8_t *)own->blocks + i * own->block_bytes;
+        status = trajd_device_event_create(device, &own->flights[i].over, error);
     }
     return status;
 }
@@ -144,6 +148,37 @@ static void init_changed(pthread_cond_t *changed)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(changed, &attributes);
     pthread_condattr_destroy(&attributes);
+}
+
+static void tell_publisher(struct trajd_feeder_gpu *own, bool launched, bool over)
+{
+    pthread_mutex_lock(&own->mutex);
+    own->launched += launched;
+    own->over = over;
+    pthread_cond_broadcast(&own->changed);
+    pthread_mutex_unlock(&own->mutex);
+}
+
+/* What was launched is published first. */
+static void stop_publisher(struct trajd_feeder_gpu *own)
+{
+    if (!own->publishes)
+        return;
+    tell_publisher(own, false, true);
+    pthread_join(own->publisher, NULL);
+    own->publishes = false;
+}
+
+static enum trajd_status start_publisher(struct trajd_feeder *feeder, struct trajd_error *error)
+{
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    const int code = pthread_create(&own->publisher, NULL, publish_all, feeder);
+
+    if (code)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "feed %s: its thread that publishes: %s", feeder->name, strerror(code));
+    pthread_setname_np(own->publisher, "trajd-gpu");
+    own->publishes = true;
+    return TRAJD_OK;
 }
 
 enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct trajd_gpu *gpu, struct trajd_error *error)
@@ -165,24 +200,27 @@ enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct tr
         return status;
     measure(feeder, own);
     status = make_room(feeder, own, error);
-    return status ? status : make_flights(own, error);
+    if (!status)
+        status = make_flights(own, error);
+    return status ? status : start_publisher(feeder, error);
 }
 
 void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
 
+    if (own)
+        stop_publisher(own);
     feeder->gpu = NULL;
     if (!own)
         return;
     for (uint32_t i = 0; i < own->depth; i++) {
         trajd_device_event_destroy(&own->flights[i].over);
         trajd_device_event_destroy(&own->flights[i].copied);
-        if (own->flights[i].block)
-            trajd_device_free(trajd_gpu_device(own->gpu), own->flights[i].block);
-        if (own->flights[i].staging)
-            trajd_device_host_free(trajd_gpu_device(own->gpu), own->flights[i].staging);
     }
+    trajd_gpu_return_ring(own->gpu, own->blocks, own->depth * own->block_bytes);
+    if (own->staging)
+        trajd_device_host_free(trajd_gpu_device(own->gpu), own->staging);
     if (feeder->parts)
         trajd_feeder_unpin_all(feeder); /* of the guests' selection */
     if (own->room_pinned)
@@ -245,10 +283,10 @@ static enum trajd_status begin_batch(struct trajd_feeder *feeder, struct trajd_g
     return status;
 }
 
-static void publish(struct trajd_feeder *feeder, const struct trajd_gpu_flight *flight, const struct trajd_error *failure)
+static void publish(struct trajd_feeder *feeder, const struct trajd_gpu_flight *flight)
 {
-    if (!failure && flight->error.status)
-        failure = &flight->error;
+    const struct trajd_error *failure = flight->error.status ? &flight->error : NULL;
+
     if (failure && failure->status == TRAJD_ERR_CLOSED && __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED))
         return; /* it is being destroyed: nobody waits for the slot */
     if (failure) {
@@ -294,30 +332,33 @@ static bool next_flight(struct trajd_feeder_gpu *own, uint64_t *number)
     return found;
 }
 
-/* After a failure what is under way, and what still comes, carries it. */
+/* When the GPU fails, what is under way is published neither as a batch nor as one that failed: workers get it from whoever goes on. */
 static void *publish_all(void *context)
 {
     struct trajd_feeder *feeder = context;
     struct trajd_feeder_gpu *own = feeder->gpu;
-    struct trajd_error failure = {.status = TRAJD_OK}, error;
+    struct trajd_error error;
+    enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), &error);
     uint64_t number;
 
-    if (trajd_device_enter(trajd_gpu_device(own->gpu), &error))
-        failure = error;
-    while (next_flight(own, &number)) {
+    while (!status && next_flight(own, &number)) {
         const struct trajd_gpu_flight *flight = &own->flights[number % own->depth];
-        if (!failure.status && await(flight, &error))
-            failure = error;
-        publish(feeder, flight, failure.status ? &failure : NULL);
+        status = await(flight, &error);
+        if (status)
+            break;
+        publish(feeder, flight);
         pthread_mutex_lock(&own->mutex);
         own->published++;
-        if (failure.status && !own->failed) {
-            own->failed = true;
-            own->failure = failure;
-        }
         pthread_cond_broadcast(&own->changed);
         pthread_mutex_unlock(&own->mutex);
     }
+    if (!status)
+        return NULL;
+    pthread_mutex_lock(&own->mutex);
+    own->failed = true;
+    own->failure = error;
+    pthread_cond_broadcast(&own->changed);
+    pthread_mutex_unlock(&own->mutex);
     return NULL;
 }
 
@@ -337,15 +378,6 @@ static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own)
         flight = &own->flights[own->launched % own->depth];
     pthread_mutex_unlock(&own->mutex);
     return flight;
-}
-
-static void tell_publisher(struct trajd_feeder_gpu *own, bool launched, bool over)
-{
-    pthread_mutex_lock(&own->mutex);
-    own->launched += launched;
-    own->over = over;
-    pthread_cond_broadcast(&own->changed);
-    pthread_mutex_unlock(&own->mutex);
 }
 
 static bool has_failed(struct trajd_feeder_gpu *own)
@@ -376,7 +408,8 @@ static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_er
             return TRAJD_OK;
         if (!status) {
             status = begin_batch(feeder, flight, &fill, error);
-            tell_publisher(own, true, false); /* also after a failure: it is published with it */
+            if (!status)
+                tell_publisher(own, true, false);
         } else if (status == TRAJD_ERR_TIMEOUT) {
             status = TRAJD_OK;
         }
@@ -397,18 +430,9 @@ void trajd_feeder_gpu_produce(struct trajd_feeder *feeder)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     struct trajd_error error;
-    enum trajd_status status;
-    const int code = pthread_create(&own->publisher, NULL, publish_all, feeder);
+    enum trajd_status status = launch_all(feeder, &error);
 
-    if (!code)
-        pthread_setname_np(own->publisher, "trajd-gpu");
-    if (code)
-        status = trajd_error_set(&error, TRAJD_ERR_SYSTEM, code, "its thread that publishes: %s", strerror(code));
-    else
-        status = launch_all(feeder, &error);
-    tell_publisher(own, false, true);
-    if (!code)
-        pthread_join(own->publisher, NULL);
+    stop_publisher(own);
     if (!status && own->failed) {
         error = own->failure;
         status = error.status;

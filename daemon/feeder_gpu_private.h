@@ -39,7 +39,9 @@ struct trajd_feeder_gpu {
     struct trajd_feed_memory memory;
     struct trajd_gpu_part *parts; /* [plan->part_count] */
     uint64_t block_bytes, ids_offset, ids_bytes;
-    uint32_t depth; /* of flights in use */
+    uint32_t depth;   /* of flights in use */
+    uint8_t *staging; /* [depth][block_bytes + ids_bytes], pinned */
+    void *blocks;     /* [depth][block_bytes], on the GPU */
     /* for rows that come batch by batch; 0 and NULL: all are resident */
     struct trajd_device_stream *copies; /* blocks go there beside the launches of the batch before */
     uint64_t room_bytes;                /* of a flight */
@@ -48,6 +50,7 @@ struct trajd_feeder_gpu {
     struct trajd_gpu_flight flights[TRAJD_GPU_MAX_FLIGHTS];
     /* between the thread that launches and the one that publishes */
     pthread_t publisher;
+    bool publishes; /* it is there */
     pthread_mutex_t mutex; /* of the rest */
     pthread_cond_t changed;
     uint64_t launched, published; /* flight n is flights[n % depth] */

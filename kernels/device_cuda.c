@@ -63,12 +63,14 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
 {
     struct cudaDeviceProp properties;
     struct trajd_device *opened;
-    cudaError_t code;
+    int count = 0;
+    cudaError_t code = cudaGetDeviceCount(&count);
 
     *device = NULL;
-    if (index >= trajd_device_count())
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %u", index,
-                               trajd_device_count());
+    if (code != cudaSuccess) /* no driver, one that is too old, no /dev/nvidia* */
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, (int)code, "GPU %u: %s", index, cudaGetErrorString(code));
+    if (index >= (uint32_t)count)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %d", index, count);
     code = cudaSetDevice((int)index); /* creates the context */
     if (code == cudaSuccess)
         code = cudaGetDeviceProperties(&properties, (int)index);

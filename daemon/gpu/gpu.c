@@ -60,18 +60,20 @@ const char *trajd_gpu_uuid(const struct trajd_gpu *gpu)
 
 /* ---- rings ---- */
 
-enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes, void **memory, struct trajd_error *error)
+enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes, const char *what, void **memory, struct trajd_error *error)
 {
     const uint64_t left = gpu->options.rings_bytes - gpu->rings_used_bytes;
     enum trajd_status status;
 
     *memory = NULL;
     if (size_bytes > left || round_up(size_bytes) > left)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a ring of %llu bytes is over what gpu.rings leaves on %s (%llu bytes)",
-                               (unsigned long long)size_bytes, trajd_gpu_uuid(gpu), (unsigned long long)left);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s of %llu bytes is over what gpu.rings leaves on %s (%llu bytes)",
+                               what, (unsigned long long)size_bytes, trajd_gpu_uuid(gpu), (unsigned long long)left);
     status = trajd_device_alloc(gpu->device, round_up(size_bytes), memory, error);
-    if (status)
+    if (status) {
+        trajd_error_prefix(error, "%s", what);
         return status;
+    }
     pthread_mutex_lock(&gpu->mutex);
     gpu->rings_used_bytes += round_up(size_bytes);
     pthread_mutex_unlock(&gpu->mutex);

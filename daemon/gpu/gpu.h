@@ -1,6 +1,6 @@
 /* A GPU as the daemon uses it: what of its memory is for rings and what for rows, and whole streams that are resident there.
  *
- *   store (host) --pinned staging--> rows, once, when the first feed wants them there      gpu_rows.c
+ *   store (host) --pinned staging--> rows, once, when the first feed wants them there      gpu_rows.c, gpu_fill.c
  *   store (host) --of each window what it touches, pinned--> GPU, for a batch: streams that are over the budget   gpu_guests.h
  *   rows + windows --one launch--> slot of a ring that workers have opened                 feeder_gpu.c, request.h
  *
@@ -32,8 +32,9 @@ void trajd_gpu_close(struct trajd_gpu **gpu);
 struct trajd_device *trajd_gpu_device(const struct trajd_gpu *gpu);
 const char *trajd_gpu_uuid(const struct trajd_gpu *gpu);
 
-/* Bytes for a ring, or for rows on their way into one, rounded up so that a handle names them alone. TRAJD_ERR_MEMORY: over the budget, with what is left. */
-enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes, void **memory, struct trajd_error *error);
+/* Bytes for a ring, or for what goes to a launch (stamps, arrays, rows on their way), rounded up so that a handle names them alone. `what` is said in
+ * errors: "a ring". TRAJD_ERR_MEMORY: over the budget, with what is left. */
+enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes, const char *what, void **memory, struct trajd_error *error);
 void trajd_gpu_return_ring(struct trajd_gpu *gpu, void *memory, uint64_t size_bytes);
 
 /* Makes the selection's pieces of every kept episode resident, those that are not yet and fit the budget, the small ones first, and holds

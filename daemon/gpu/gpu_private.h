@@ -1,4 +1,4 @@
-/* Between gpu.c (life, rings, what is shown) and gpu_rows.c (residents). */
+/* Between gpu.c (life, rings, what is shown), gpu_rows.c (residents) and gpu_fill.c (their rows). */
 #ifndef TRAJD_DAEMON_GPU_PRIVATE_H
 #define TRAJD_DAEMON_GPU_PRIVATE_H
 
@@ -31,5 +31,10 @@ struct trajd_gpu {
     uint64_t filled_bytes;
     struct trajd_gpu_resident *residents;
 };
+
+/* Copies the rows of all kept episodes to residents[k], one for each of the selection, whose form is told by as_float32. Where an episode's cannot
+ * be read, its offset becomes TRAJD_GPU_NO_ROWS. Blocks for reading and copying. */
+enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
+                                 struct trajd_gpu_resident *const *residents, struct trajd_error *error);
 
 #endif

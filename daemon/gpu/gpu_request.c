@@ -7,8 +7,9 @@
 
 struct trajd_gpu_request {
     const struct trajd_window_plan *plan;
-    struct trajd_device *device;
-    uint8_t *constants; /* on the GPU */
+    struct trajd_gpu *gpu;
+    void *constants; /* on the GPU */
+    uint64_t constants_bytes;
     struct trajd_clock *clocks;
     struct trajd_grid *grids;
     struct trajd_bracket *brackets;
@@ -65,19 +66,18 @@ static void put_constants(struct trajd_gpu_request *request, struct gathering *g
 static enum trajd_status upload(struct trajd_gpu_request *request, struct trajd_device_stream *stream, struct trajd_error *error)
 {
     struct gathering gathering = {0};
-    uint64_t size_bytes;
     enum trajd_status status;
 
     put_constants(request, &gathering);
-    size_bytes = gathering.used + ARRAY_ALIGNMENT;
-    gathering = (struct gathering){.block = calloc(1, size_bytes)};
+    request->constants_bytes = gathering.used + ARRAY_ALIGNMENT;
+    gathering = (struct gathering){.block = calloc(1, request->constants_bytes)};
     if (!gathering.block)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
-    status = trajd_device_alloc(request->device, size_bytes, (void **)&request->constants, error);
+    status = trajd_gpu_take_ring(request->gpu, request->constants_bytes, "a feed's stamps and constants", &request->constants, error);
     gathering.device_block = request->constants;
     if (!status) {
         put_constants(request, &gathering);
-        status = trajd_device_copy_async(request->constants, gathering.block, size_bytes, stream, error);
+        status = trajd_device_copy_async(request->constants, gathering.block, request->constants_bytes, stream, error);
     }
     if (!status)
         status = trajd_device_stream_wait(stream, error);
@@ -85,7 +85,7 @@ static enum trajd_status upload(struct trajd_gpu_request *request, struct trajd_
     return status;
 }
 
-enum trajd_status trajd_gpu_request_create(struct trajd_device *device, struct trajd_device_stream *stream,
+enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu, struct trajd_device_stream *stream,
                                            const struct trajd_window_plan *plan, struct trajd_gpu_request **out,
                                            struct trajd_error *error)
 {
@@ -98,7 +98,7 @@ enum trajd_status trajd_gpu_request_create(struct trajd_device *device, struct t
     if (!request)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
     request->plan = plan;
-    request->device = device;
+    request->gpu = gpu;
     request->clocks = calloc(shape->clock_count + 1, sizeof *request->clocks);
     request->grids = calloc(shape->grid_count + 1, sizeof *request->grids);
     request->brackets = calloc(shape->bracket_count + 1, sizeof *request->brackets);
@@ -119,8 +119,7 @@ void trajd_gpu_request_destroy(struct trajd_gpu_request **out)
     *out = NULL;
     if (!request)
         return;
-    if (request->constants)
-        trajd_device_free(request->device, request->constants);
+    trajd_gpu_return_ring(request->gpu, request->constants, request->constants_bytes);
     free(request->clocks);
     free(request->grids);
     free(request->brackets);

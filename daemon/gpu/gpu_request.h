@@ -4,12 +4,12 @@
 #define TRAJD_DAEMON_GPU_REQUEST_H
 
 #include "daemon/dataset/window_plan.h"
-#include "kernels/device.h"
+#include "daemon/gpu/gpu.h"
 
 struct trajd_gpu_request;
 
 /* Copies stamps, offsets, scales of the plan there, as they are now. The plan must outlive it. Blocks. */
-enum trajd_status trajd_gpu_request_create(struct trajd_device *device, struct trajd_device_stream *stream,
+enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu, struct trajd_device_stream *stream,
                                            const struct trajd_window_plan *plan, struct trajd_gpu_request **request,
                                            struct trajd_error *error);
 void trajd_gpu_request_destroy(struct trajd_gpu_request **request);

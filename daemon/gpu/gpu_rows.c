@@ -1,109 +1,10 @@
-/* Rows on their way to the GPU, once. Those of an episode are pinned in the store, copied by all threads of the pool into one of two
- * pinned buffers, and go from there while the other is filled. */
+/* Which streams are resident on a GPU, and where their rows lie there. gpu_fill.c brings them. */
 #include "daemon/gpu/gpu_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/clock.h"
-
-#define STAGE_BYTES ((uint64_t)16 << 20)
-#define SLICE_BYTES ((uint64_t)1 << 20)
 #define ROW_ALIGNMENT 256
-
-struct stage {
-    struct trajd_gpu *gpu;
-    struct trajd_device_stream *stream;
-    uint8_t *buffers[2];
-    struct trajd_device_event *over[2]; /* the copies out of a buffer */
-    bool used[2];
-    int current;
-    uint64_t fill;
-    int64_t copy_ns;
-};
-
-struct slice_job {
-    uint8_t *to;
-    const uint8_t *from;
-    uint64_t size_bytes;
-};
-
-static void copy_slice(void *context, uint32_t index)
-{
-    const struct slice_job *job = context;
-    const uint64_t begin = index * SLICE_BYTES, rest = job->size_bytes - begin;
-
-    memcpy(job->to + begin, job->from + begin, rest < SLICE_BYTES ? rest : SLICE_BYTES);
-}
-
-static void close_stage(struct stage *stage)
-{
-    struct trajd_error ignored; /* copies that are under way after a failure still read the buffers */
-
-    if (stage->stream)
-        trajd_device_stream_wait(stage->stream, &ignored);
-    for (int i = 0; i < 2; i++) {
-        trajd_device_event_destroy(&stage->over[i]);
-        if (stage->buffers[i])
-            trajd_device_host_free(stage->gpu->device, stage->buffers[i]);
-    }
-    trajd_device_stream_destroy(&stage->stream);
-}
-
-static enum trajd_status open_stage(struct trajd_gpu *gpu, struct stage *stage, struct trajd_error *error)
-{
-    enum trajd_status status;
-
-    *stage = (struct stage){.gpu = gpu};
-    status = trajd_device_stream_create(gpu->device, &stage->stream, error);
-    for (int i = 0; i < 2 && !status; i++) {
-        status = trajd_device_host_alloc(gpu->device, STAGE_BYTES, (void **)&stage->buffers[i], error);
-        if (!status)
-            status = trajd_device_event_create(gpu->device, &stage->over[i], error);
-    }
-    if (status)
-        close_stage(stage);
-    return status;
-}
-
-/* The other buffer is next: what left it last must be over. */
-static enum trajd_status turn_stage(struct stage *stage, struct trajd_error *error)
-{
-    enum trajd_status status = trajd_device_event_record(stage->over[stage->current], stage->stream, error);
-    bool passed = false;
-
-    stage->used[stage->current] = true;
-    stage->current ^= 1;
-    stage->fill = 0;
-    while (!status && stage->used[stage->current] && !passed)
-        status = trajd_device_event_poll(stage->over[stage->current], &passed, error);
-    return status;
-}
-
-static enum trajd_status send(struct stage *stage, uint8_t *to, const uint8_t *from, uint64_t size_bytes, struct trajd_error *error)
-{
-    const int64_t begin_ns = trajd_now_ns();
-    enum trajd_status status = TRAJD_OK;
-
-    while (size_bytes && !status) {
-        const uint64_t room = STAGE_BYTES - stage->fill, part = size_bytes < room ? size_bytes : room;
-        struct slice_job job = {stage->buffers[stage->current] + stage->fill, from, part};
-        if (!part) {
-            status = turn_stage(stage, error);
-            continue;
-        }
-        trajd_pool_run(stage->gpu->options.pool, (uint32_t)((part + SLICE_BYTES - 1) / SLICE_BYTES), copy_slice, &job);
-        status = trajd_device_copy_async(to, job.to, part, stage->stream, error);
-        stage->fill += part;
-        to += part;
-        from += part;
-        size_bytes -= part;
-    }
-    stage->copy_ns += trajd_now_ns() - begin_ns;
-    return status;
-}
-
-/* ---- residents ---- */
 
 static struct trajd_gpu_resident *find(const struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
                                        const struct trajd_selection *selection, uint32_t k, bool is_guest)
@@ -153,60 +54,6 @@ static struct trajd_gpu_resident *create(const struct trajd_dataset *dataset, co
     return made;
 }
 
-static enum trajd_status send_episode(struct stage *stage, struct trajd_dataset *dataset, const struct trajd_selection *selection,
-                                      struct trajd_gpu_resident *const *fresh, uint32_t episode, const void **rows,
-                                      struct trajd_error *error)
-{
-    enum trajd_status status = trajd_store_pin(dataset->store, selection, episode, rows, error);
-
-    if (status)
-        return status;
-    for (uint32_t k = 0; k < selection->dataset_count && !status; k++)
-        if (rows[k])
-            status = send(stage, (uint8_t *)fresh[k]->memory + fresh[k]->offsets[episode], rows[k],
-                          trajd_store_piece_bytes(dataset->store, selection, k, episode), error);
-    trajd_store_unpin(dataset->store, selection, episode);
-    return status;
-}
-
-/* Rows that cannot be read are no end of it: who wants them is told, batch by batch. */
-static bool is_of_rows(enum trajd_status status)
-{
-    return status == TRAJD_ERR_DATA || status == TRAJD_ERR_IO || status == TRAJD_ERR_NOT_FOUND || status == TRAJD_ERR_UNSUPPORTED;
-}
-
-static enum trajd_status fill(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
-                              struct trajd_gpu_resident *const *fresh, struct trajd_error *error)
-{
-    const struct trajd_index *index = dataset->index;
-    const void **rows = calloc(selection->dataset_count + 1, sizeof *rows);
-    struct stage stage;
-    bool complete;
-    enum trajd_status status =
-        rows ? trajd_store_fill(dataset->store, selection, NULL, 0, &complete, error)
-             : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s", dataset->name);
-
-    if (!status && !(status = open_stage(gpu, &stage, error))) {
-        for (uint32_t e = 0; e < index->episode_count && !status; e++) {
-            if (index->episodes[e].quarantine)
-                continue;
-            status = send_episode(&stage, dataset, selection, fresh, e, rows, error);
-            for (uint32_t k = 0; is_of_rows(status) && k < selection->dataset_count; k++)
-                fresh[k]->offsets[e] = TRAJD_GPU_NO_ROWS;
-            status = is_of_rows(status) ? TRAJD_OK : status;
-        }
-        const int64_t begin_ns = trajd_now_ns();
-        if (!status)
-            status = trajd_device_stream_wait(stage.stream, error);
-        pthread_mutex_lock(&gpu->mutex);
-        gpu->fill_seconds += (double)(stage.copy_ns + trajd_now_ns() - begin_ns) * 1e-9;
-        pthread_mutex_unlock(&gpu->mutex);
-        close_stage(&stage);
-    }
-    free(rows);
-    return status;
-}
-
 /* The smallest of those that are not decided yet; dataset_count: there is none. */
 static uint32_t smallest(struct trajd_gpu_resident *const *fresh, const bool *decided, uint32_t count)
 {
@@ -232,6 +79,8 @@ static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_resident 
             continue;
         left -= fresh[k]->size_bytes;
         status = trajd_device_alloc(gpu->device, fresh[k]->size_bytes, &fresh[k]->memory, error);
+        if (status)
+            trajd_error_prefix(error, "rows of dataset %s", fresh[k]->dataset->name);
     }
     return status;
 }
@@ -256,7 +105,7 @@ static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset 
             chosen[some.dataset_count++] = fresh[k];
         }
     if (some.dataset_count && !status)
-        status = fill(gpu, dataset, &some, chosen, error);
+        status = trajd_gpu_fill(gpu, dataset, &some, chosen, error);
     free(indexes);
     free(as_float32);
     free(chosen);
