@@ -32,6 +32,8 @@ struct filling {
     bool used[BUFFERS];
     struct piece *pieces; /* [index episodes]: those that are pinned */
     uint32_t piece_count;
+    bool announces;       /* the store does not hold all rows: readers are told what comes */
+    uint32_t announced;   /* episodes before it are */
     struct trajd_gpu_resident *resident;
     struct trajd_selection selection; /* the resident's rows alone */
     uint64_t at, end; /* bytes of the resident that are to be sent */
@@ -165,6 +167,18 @@ static enum trajd_status pin(struct filling *filling, uint32_t episode, struct t
     return is_of_rows(status) ? TRAJD_OK : status;
 }
 
+/* What will be pinned from this episode on, which has rows: two rounds of it are read meanwhile. */
+static void announce(struct filling *filling, uint32_t episode)
+{
+    const uint64_t *offsets = filling->resident->offsets, enough = 2 * filling->buffer_count * CHUNK_BYTES;
+    uint32_t e = filling->announced > episode ? filling->announced : episode;
+
+    for (; e < filling->dataset->index->episode_count && (offsets[e] == TRAJD_GPU_NO_ROWS || offsets[e] - offsets[episode] < enough); e++)
+        if (offsets[e] != TRAJD_GPU_NO_ROWS)
+            trajd_store_announce(filling->dataset->store, &filling->selection, &e, 1, e);
+    filling->announced = e;
+}
+
 /* Episodes from *episode on, of a round's bytes together or all that the store has room for. */
 static enum trajd_status pin_some(struct filling *filling, uint32_t *episode, struct trajd_error *error)
 {
@@ -176,8 +190,12 @@ static enum trajd_status pin_some(struct filling *filling, uint32_t *episode, st
     for (; *episode < index->episode_count; ++*episode) {
         if (filling->piece_count && filling->pieces[filling->piece_count - 1].end - filling->pieces[0].begin >= enough)
             break;
+        if (filling->resident->offsets[*episode] == TRAJD_GPU_NO_ROWS)
+            continue;
+        if (filling->announces)
+            announce(filling, *episode);
         status = trajd_watch_check(error);
-        if (!status && filling->resident->offsets[*episode] != TRAJD_GPU_NO_ROWS)
+        if (!status)
             status = pin(filling, *episode, error);
         if (status)
             break;
@@ -264,11 +282,13 @@ enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *da
 
     if (status)
         return status;
+    filling.announces = !complete;
     for (uint32_t k = 0; k < selection->dataset_count; k++)
         size_bytes += residents[k]->size_bytes;
     status = open_filling(&filling, size_bytes, error);
     for (uint32_t k = 0; k < selection->dataset_count && !status; k++) {
         filling.resident = residents[k];
+        filling.announced = 0;
         filling.selection = (struct trajd_selection){&selection->dataset_indexes[k], 1, &selection->as_float32[k]};
         status = fill_resident(&filling, error);
     }
