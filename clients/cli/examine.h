@@ -11,7 +11,7 @@
 enum examine_rule {
     EXAMINE_REFUSED,      /* no episode could be taken from the file */
     EXAMINE_QUARANTINED,  /* the episode is left out: stamps that repeat or go back, shapes that differ, ... */
-    EXAMINE_LEFT_OUT,     /* a dataset that only optional streams ask for, and why it cannot be read */
+    EXAMINE_LEFT_OUT,     /* a dataset that only optional streams ask for, and why it cannot be read; a file by a further name */
     EXAMINE_STAMPS,       /* rows that the layout's policy for repeated or backward stamps drops */
     EXAMINE_GAPS,         /* intervals of more than 1.75 times the clock's median: frames that were dropped */
     EXAMINE_UNREADABLE,   /* rows that cannot be read */

@@ -4,27 +4,29 @@
 
 #include "daemon/dataset/index_parts.h"
 
-/* The name that comes first stays. Where a filesystem makes inodes up, times and sizes still differ. */
+static int order(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* What stat tells of two files: where a filesystem makes inodes up, times and sizes still differ. */
+static int compare_files(const struct trajd_index_entry *a, const struct trajd_index_entry *b)
+{
+    int by = order(a->device, b->device);
+
+    by = by ? by : order(a->inode, b->inode);
+    by = by ? by : order(a->size_bytes, b->size_bytes);
+    by = by ? by : order((uint64_t)a->mtime_ns, (uint64_t)b->mtime_ns);
+    return by ? by : order((uint64_t)a->ctime_ns, (uint64_t)b->ctime_ns);
+}
+
+/* Of one file's names the first comes first. */
 static int compare(const void *a, const void *b)
 {
     const struct trajd_index_entry *left = *(const struct trajd_index_entry *const *)a, *right = *(const struct trajd_index_entry *const *)b;
+    const int by = compare_files(left, right);
 
-#define BY(member)                                                                                           \
-    if (left->member != right->member)                                                                       \
-        return left->member < right->member ? -1 : 1;
-    BY(device)
-    BY(inode)
-    BY(size_bytes)
-    BY(mtime_ns)
-    BY(ctime_ns)
-#undef BY
-    return left < right ? -1 : left > right;
-}
-
-static bool is_same(const struct trajd_index_entry *a, const struct trajd_index_entry *b)
-{
-    return a->inode && a->device == b->device && a->inode == b->inode && a->size_bytes == b->size_bytes && a->mtime_ns == b->mtime_ns &&
-           a->ctime_ns == b->ctime_ns;
+    return by ? by : order((uintptr_t)left, (uintptr_t)right);
 }
 
 static enum trajd_status no_memory(struct trajd_error *error)
@@ -35,22 +37,22 @@ static enum trajd_status no_memory(struct trajd_error *error)
 /* Sets same_as; *kept counts the others. */
 static enum trajd_status mark(struct trajd_index_entry *entries, uint32_t count, uint32_t *kept, struct trajd_error *error)
 {
-    struct trajd_index_entry **order = calloc(count, sizeof *order);
+    struct trajd_index_entry **sorted = calloc(count, sizeof *sorted);
 
-    if (!order)
+    if (!sorted)
         return no_memory(error);
     for (uint32_t i = 0; i < count; i++)
-        order[i] = &entries[i];
-    qsort(order, count, sizeof *order, compare);
+        sorted[i] = &entries[i];
+    qsort(sorted, count, sizeof *sorted, compare);
     *kept = count;
     for (uint32_t i = 1; i < count; i++) {
-        const struct trajd_index_entry *before = order[i - 1];
-        if (!is_same(before, order[i]))
+        const struct trajd_index_entry *before = sorted[i - 1];
+        if (!sorted[i]->inode || compare_files(before, sorted[i]))
             continue;
-        order[i]->same_as = before->same_as ? before->same_as : before->relative_path;
+        sorted[i]->same_as = before->same_as ? before->same_as : before->relative_path;
         --*kept;
     }
-    free(order);
+    free(sorted);
     return TRAJD_OK;
 }
 
