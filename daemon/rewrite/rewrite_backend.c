@@ -10,8 +10,8 @@
 enum { SAMPLE_STEPS = 4096, THREADS_BESIDE_MAX = 8 };
 
 /* What the rule counts with. Rows go through memory twice more on the way to a GPU and back, at about so much; a context of CUDA takes a driver
- * some tenths of a second, a question to a daemon nothing. */
-static const double copy_bytes_per_s = 8e9, cuda_start_s = 0.5, daemon_start_s = 0.05;
+ * a quarter of a second (an H200's, tests/gpu/test_backends.py), a question to a daemon nearly nothing. */
+static const double copy_bytes_per_s = 8e9, cuda_start_s = 0.25, daemon_start_s = 0.05;
 static const double worth = 0.8; /* of the CPU's time at most: else the CPU, which needs nothing */
 
 struct rewrite_engine {

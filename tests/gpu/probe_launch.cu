@@ -1,0 +1,172 @@
+/* What it costs a processor to give a GPU one small batch, several ways, and to hear that it is over. Every answer is a line, for
+ * daemon/gpu/README.md; nothing here is right or wrong.
+ *
+ *   nvcc -O2 -arch=sm_90 -o probe_launch tests/gpu/probe_launch.cu && ./probe_launch
+ *
+ * A batch as a feed's is: 40 KB of arrays that go there, a kernel with 4 KB of parameters that reads them, 6 KB of ids that go into the slot.
+ * Eight are under way; a second thread waits for the end of each, by asking for its event. Between two the first is busy for 12 us otherwise, so
+ * that calls are not what the GPU waits for. */
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DEPTH 8
+#define SLOTS 16
+#define BLOCK_BYTES 40000
+#define IDS_BYTES 6144
+#define VALUES 32768
+#define BATCHES 40000
+#define WARM_UP 2000
+#define OTHERWISE_US 12.0
+
+struct parameters {
+    char bytes[3800];
+};
+
+struct flight {
+    char *staging, *block; /* pinned, on the GPU */
+    cudaEvent_t over;
+    cudaGraphExec_t graph; /* copy, kernel, copy */
+};
+
+static struct flight flights[DEPTH];
+static cudaStream_t stream;
+static char *ids;
+static float *values;
+static std::atomic<uint64_t> launched, published;
+static std::atomic<bool> stopping;
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
+}
+
+static void need(cudaError_t code, const char *what)
+{
+    if (code == cudaSuccess)
+        return;
+    printf("%s: %s\n", what, cudaGetErrorName(code));
+    exit(1);
+}
+
+__global__ void make(const __grid_constant__ struct parameters parameters, const char *block, float *out)
+{
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = block[i % BLOCK_BYTES] + parameters.bytes[i % sizeof parameters.bytes];
+}
+
+static void *publish_all(void *)
+{
+    need(cudaSetDevice(0), "device");
+    while (!stopping) {
+        const uint64_t number = published;
+        if (number == launched) {
+            sched_yield();
+            continue;
+        }
+        while (cudaEventQuery(flights[number % DEPTH].over) == cudaErrorNotReady)
+            sched_yield();
+        published++;
+    }
+    return NULL;
+}
+
+static void copy(void *to, const void *from, size_t size_bytes)
+{
+    need(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream), "copy");
+}
+
+static void launch(const char *block, uint64_t number)
+{
+    static struct parameters parameters;
+    make<<<VALUES / 128, 128, 0, stream>>>(parameters, block, values + number % SLOTS * VALUES);
+    need(cudaGetLastError(), "launch");
+}
+
+static void copies_and_launch(struct flight *flight, uint64_t number)
+{
+    copy(flight->block, flight->staging, BLOCK_BYTES);
+    launch(flight->block, number);
+    copy(ids + number % SLOTS * IDS_BYTES, flight->staging + BLOCK_BYTES, IDS_BYTES);
+}
+
+static void one_copy(struct flight *flight, uint64_t number)
+{
+    copy(flight->block, flight->staging, BLOCK_BYTES + IDS_BYTES);
+    launch(flight->block, number);
+}
+
+static void no_copy(struct flight *flight, uint64_t number)
+{
+    launch(flight->staging, number);
+}
+
+static void graph(struct flight *flight, uint64_t)
+{
+    need(cudaGraphLaunch(flight->graph, stream), "graph");
+}
+
+static void measure(const char *name, void (*give)(struct flight *, uint64_t))
+{
+    double calls_us = 0;
+    pthread_t publisher;
+
+    launched = published = 0;
+    stopping = false;
+    pthread_create(&publisher, NULL, publish_all, NULL);
+    for (uint64_t number = 0; number < BATCHES; number++) {
+        struct flight *flight = &flights[number % DEPTH];
+        while (launched - published >= DEPTH)
+            ;
+        const double begin_us = now_us();
+        give(flight, number);
+        need(cudaEventRecord(flight->over, stream), "event");
+        const double end_us = now_us();
+        calls_us += number < WARM_UP ? 0 : end_us - begin_us;
+        launched++;
+        while (now_us() - end_us < OTHERWISE_US)
+            ;
+    }
+    while (published < BATCHES)
+        ;
+    stopping = true;
+    pthread_join(publisher, NULL);
+    printf("%s: %.1f us\n", name, calls_us / (BATCHES - WARM_UP));
+}
+
+static void prepare(struct flight *flight)
+{
+    cudaGraph_t recorded;
+
+    need(cudaHostAlloc((void **)&flight->staging, BLOCK_BYTES + IDS_BYTES, cudaHostAllocDefault), "pinned memory");
+    memset(flight->staging, 0, BLOCK_BYTES + IDS_BYTES);
+    need(cudaMalloc((void **)&flight->block, BLOCK_BYTES + IDS_BYTES), "memory");
+    need(cudaEventCreateWithFlags(&flight->over, cudaEventDisableTiming), "event");
+    need(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
+    copies_and_launch(flight, 0);
+    need(cudaStreamEndCapture(stream, &recorded), "capture");
+    need(cudaGraphInstantiate(&flight->graph, recorded, 0), "graph");
+}
+
+int main(void)
+{
+    need(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    need(cudaMalloc((void **)&ids, SLOTS * IDS_BYTES), "memory");
+    need(cudaMalloc((void **)&values, SLOTS * VALUES * sizeof(float)), "memory");
+    for (int i = 0; i < DEPTH; i++)
+        prepare(&flights[i]);
+    measure("copy, launch, copy, event", copies_and_launch);
+    measure("one copy, launch, event", one_copy);
+    measure("launch that reads pinned memory, event", no_copy);
+    measure("a graph of copy, launch, copy; event", graph);
+    return 0;
+}
