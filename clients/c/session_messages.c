@@ -297,6 +297,7 @@ void trajd_session_map(struct trajd_client *client)
 static void note_opened(struct trajd_client *client, const struct trajd_wire_opened *opened)
 {
     client->feed_id = opened->feed_id;
+    pthread_mutex_lock(&client->state); /* whoever releases looks at the credit */
     client->info = (struct trajd_feed_info){.global_batch = opened->batch,
                                             .row_begin = opened->row_begin,
                                             .row_count = opened->row_count,
@@ -310,6 +311,7 @@ static void note_opened(struct trajd_client *client, const struct trajd_wire_ope
                                             .seed = opened->seed,
                                             .tensor_count = opened->tensor_count,
                                             .gpu_refusal = client->gpu_refused ? client->gpu_refusal : NULL};
+    pthread_mutex_unlock(&client->state);
     if (client->wanted.gpu[0] != '\0' && opened->gpu.size == 0 && client->info.gpu_refusal == NULL)
         client->info.gpu_refusal = "this daemon knows nothing of GPUs";
     trajd_wire_text_copy(opened->gpu, client->gpu, sizeof(client->gpu));

@@ -458,6 +458,31 @@ static void test_batches_are_released_by_other_threads(void **state)
     trajd_client_close(&client);
 }
 
+/* Epochs are left early, while what was handed out of them is released by others. */
+static void test_batches_are_released_beside_open(void **state)
+{
+    (void)state;
+    struct trajd_client *client = connect_client(false);
+    struct releaser releaser = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct trajd_batch_info info;
+    struct trajd_batch *batch;
+    struct trajd_error error;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, release_all, &releaser), 0);
+    for (uint64_t epoch = 0; epoch < 400; epoch++) {
+        open_train(client, 4, epoch, 0);
+        assert_int_equal(trajd_client_next(client, 10000, &batch, &error), TRAJD_OK);
+        trajd_batch_get_info(batch, &info);
+        assert_int_equal(info.epoch, epoch);
+        pthread_mutex_lock(&releaser.mutex);
+        releaser.batches[releaser.count++] = batch;
+        releaser.stop = epoch == 399;
+        pthread_mutex_unlock(&releaser.mutex);
+    }
+    pthread_join(thread, NULL);
+    trajd_client_close(&client);
+}
+
 static void test_the_daemons_end_is_told(void **state)
 {
     (void)state;
@@ -703,6 +728,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_the_poll_descriptor_says_when, start, stop),
         cmocka_unit_test_setup_teardown(test_a_child_may_not_use_it, start, stop),
         cmocka_unit_test_setup_teardown(test_batches_are_released_by_other_threads, start, stop),
+        cmocka_unit_test_setup_teardown(test_batches_are_released_beside_open, start, stop),
         cmocka_unit_test_setup_teardown(test_the_daemons_end_is_told, start, stop),
         cmocka_unit_test_setup_teardown(test_an_epoch_is_shared, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_an_epoch_is_sharded, make_directory, remove_directory),
