@@ -160,6 +160,14 @@ static void handle_open_error(struct trajd_client *client, const struct trajd_er
     }
 }
 
+/* A session is sent away from its feed: by these, and without request. While an OPEN is under way it is what was open before, which is left
+ * anyhow; what the OPEN asks for is told with its request. */
+static bool is_of_left_feed(const struct trajd_client *client, const struct trajd_wire_error *message)
+{
+    return client->phase == TRAJD_PHASE_OPENING && message->request == 0 &&
+           (message->status == TRAJD_ERR_DEVICE || message->status == TRAJD_ERR_CLOSED || message->status == TRAJD_ERR_TIMEOUT);
+}
+
 static void handle_error(struct trajd_client *client, const struct trajd_wire_error *message)
 {
     struct trajd_error error = {.status = message->status};
@@ -171,6 +179,8 @@ static void handle_error(struct trajd_client *client, const struct trajd_wire_er
         trajd_checkpoint_fail(client, &error);
     } else if (message->request != 0 && message->request == client->open_request) {
         handle_open_error(client, &error);
+    } else if (is_of_left_feed(client, message)) {
+        return;
     } else if (message->request == 0 && error.status == TRAJD_ERR_NOT_FOUND && trajd_link_is_attached(&client->link) &&
                client->phase >= TRAJD_PHASE_READY) {
         /* the connection was cut and came back as another one; once is enough for all that was said on it */

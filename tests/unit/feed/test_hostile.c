@@ -47,6 +47,7 @@ struct daemon {
     const struct lie *lie;
     bool noisy; /* before each message: what is to be passed over */
     uint8_t major; /* of its protocol; 0: ours */
+    enum trajd_status farewell; /* to what was open before, as an OPEN comes; OK: none */
     void *context, *router;
     int listener, connection;
     struct trajd_ring ring;
@@ -172,7 +173,8 @@ static void answer_open(struct daemon *daemon, uint64_t request)
 static void hear(struct daemon *daemon)
 {
     struct trajd_wire_message message,
-        welcome = {.op = TRAJD_WIRE_WELCOME, .welcome = {.instance = INSTANCE, .session = 1}};
+        welcome = {.op = TRAJD_WIRE_WELCOME, .welcome = {.instance = INSTANCE, .session = 1}},
+        farewell = {.op = TRAJD_WIRE_ERROR, .error = {.status = daemon->farewell, .message = trajd_wire_text("it is closed")}};
     uint64_t request;
     int size = zmq_recv(daemon->router, daemon->route, sizeof(daemon->route), ZMQ_DONTWAIT);
     if (size < 0)
@@ -183,9 +185,11 @@ static void hear(struct daemon *daemon)
         abort();
     if (message.op == TRAJD_WIRE_HELLO)
         say(daemon, &welcome);
-    else if (message.op == TRAJD_WIRE_OPEN)
+    if (message.op == TRAJD_WIRE_OPEN && daemon->farewell != TRAJD_OK)
+        say(daemon, &farewell);
+    if (message.op == TRAJD_WIRE_OPEN)
         answer_open(daemon, message.open.request);
-    else if (message.op == TRAJD_WIRE_BYE && daemon->connection >= 0)
+    if (message.op == TRAJD_WIRE_BYE && daemon->connection >= 0)
         shutdown(daemon->connection, SHUT_RDWR);
 }
 
@@ -595,6 +599,23 @@ static void test_another_version_is_told(void **state)
     free(daemon);
 }
 
+/* A feed is closed, or its GPU fails, at the moment at which its worker opens something else. */
+static void test_what_is_said_of_a_feed_that_is_left(void **state)
+{
+    const enum trajd_status farewells[] = {TRAJD_ERR_DEVICE, TRAJD_ERR_CLOSED, TRAJD_ERR_TIMEOUT};
+    (void)state;
+    for (size_t i = 0; i < sizeof(farewells) / sizeof(*farewells); i++) {
+        struct daemon *daemon = calloc(1, sizeof(*daemon));
+        enum trajd_status status;
+        daemon->farewell = farewells[i];
+        daemon_start(daemon);
+        assert_int_equal(work(NULL, &status), STEP_NONE);
+        assert_int_equal(status, TRAJD_OK);
+        daemon_stop(daemon);
+        free(daemon);
+    }
+}
+
 /* More batches than can be out: the first ones are good, and then it is over. */
 static void test_a_flood_of_batches_is_found_out(void **state)
 {
@@ -647,6 +668,7 @@ int main(void)
         cmocka_unit_test(test_lies_in_messages_are_found_out),
         cmocka_unit_test(test_lies_on_fd_sock_are_found_out),
         cmocka_unit_test(test_another_version_is_told),
+        cmocka_unit_test(test_what_is_said_of_a_feed_that_is_left),
         cmocka_unit_test(test_a_flood_of_batches_is_found_out),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
