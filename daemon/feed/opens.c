@@ -181,6 +181,14 @@ static enum verdict judge(const struct job *job, struct session *session, const 
     return verdict == VERDICT_BEGIN && !has_place(job, open, start) ? VERDICT_ELSEWHERE : verdict;
 }
 
+/* Nobody holds more parts than there are slots: who has credit for more and holds them all would wait without being told to release one. */
+static uint32_t credit_of(const struct trajd_core_feed *feed, uint32_t asked)
+{
+    const uint32_t most = feed->options.max_credit < feed->options.slot_count ? feed->options.max_credit : feed->options.slot_count;
+
+    return asked < most ? asked : most;
+}
+
 static void enter(struct job *job, struct session *session, const struct trajd_wire_open *open)
 {
     struct trajd_core_feed *feed = job->feed;
@@ -191,7 +199,7 @@ static void enter(struct job *job, struct session *session, const struct trajd_w
     session->epoch = open->epoch;
     session->is_over = false;
     session->rank = open->rank;
-    session->credit = open->credit < feed->options.max_credit ? open->credit : feed->options.max_credit;
+    session->credit = credit_of(feed, open->credit);
     feed->members[feed->member_count++] = session;
     job->member_count++;
     feed->idle_since_ns = 0;

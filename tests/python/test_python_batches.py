@@ -149,8 +149,9 @@ def test_the_slab_is_all_of_it(producer):
     feed.close()
 
 
-def test_keeping_every_batch_is_told_and_ends(producer):
-    feed = connect(producer(slots=8), credit=3)
+@pytest.mark.parametrize("slots, credit", [(8, 3), (3, 16)])  # no more is granted than there are slots
+def test_keeping_every_batch_is_told_and_ends(producer, slots, credit):
+    feed = connect(producer(slots=slots), credit=credit)
     epoch, kept = feed.epoch(0), []
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

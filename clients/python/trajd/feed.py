@@ -339,7 +339,7 @@ class Feed:
                 return self._client.next(int(rest * 1000 + 0.999))  # not before the end
             except Busy as error:
                 message = (f"feed {self._settings.title}: {error}. This process holds {self._describe_held()}; they are given back "
-                           "when they and all their arrays are gone. Copy what is to be kept, or ask for more with credit=")
+                           "when they and all their arrays are gone. Copy what is to be kept, or ask for more with credit= (and slots: of the feed)")
                 if warned or (end is not None and time.monotonic() >= end):
                     raise Busy(message) from None
                 warnings.warn(message, RuntimeWarning, stacklevel=5)
