@@ -1,6 +1,7 @@
 #include "daemon/feeder_gpu_private.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -172,8 +173,13 @@ static void stop_publisher(struct trajd_feeder_gpu *own)
 static enum trajd_status start_publisher(struct trajd_feeder *feeder, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
-    const int code = pthread_create(&own->publisher, NULL, publish_all, feeder);
+    sigset_t all, before;
+    int code;
 
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    code = pthread_create(&own->publisher, NULL, publish_all, feeder);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "feed %s: its thread that publishes: %s", feeder->name, strerror(code));
     pthread_setname_np(own->publisher, "trajd-gpu");
@@ -390,10 +396,23 @@ static bool has_failed(struct trajd_feeder_gpu *own)
     return failed;
 }
 
+/* Nothing is under way, or something was published since it was asked last. */
+static bool has_gone_on(struct trajd_feeder_gpu *own, uint64_t *published)
+{
+    bool has;
+
+    pthread_mutex_lock(&own->mutex);
+    has = own->published == own->launched || own->published != *published;
+    *published = own->published;
+    pthread_mutex_unlock(&own->mutex);
+    return has;
+}
+
 static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), error);
+    uint64_t published = 0;
 
     while (!status && !has_failed(own)) {
         struct trajd_fill fill;
@@ -401,7 +420,8 @@ static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_er
         struct trajd_gpu_flight *flight = free_flight(own);
         if (!flight)
             continue;
-        trajd_watch_turn();
+        if (has_gone_on(own, &published))
+            trajd_watch_turn();
         status = trajd_feed_take(feeder->feed, TURN_MS, &fill);
         trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
         if (status == TRAJD_ERR_CLOSED)

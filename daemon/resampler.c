@@ -409,7 +409,7 @@ static void *run_resampler(void *context)
     struct trajd_resampler *resampler = context;
 
     trajd_watch_begin(&resampler->watch);
-    setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS); /* of this thread, on Linux; where it is refused, all are alike */
+    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICENESS); /* of this thread, on Linux; where it is refused, all are alike */
     while (turn(resampler))
         ;
     return NULL;

@@ -25,6 +25,7 @@ struct trajd_pool {
     struct job job;
     uint32_t busy; /* threads at the job */
     bool ends;
+    uint32_t waiting; /* callers for their turn; atomic */
     uint64_t next_slice;   /* wider than a count: it runs on past the end by one a thread */
     uint32_t thread_count; /* the caller counted */
     uint32_t started;
@@ -83,7 +84,9 @@ void trajd_pool_run(struct trajd_pool *pool, uint32_t slice_count,
         run_inline(slice_count, slice, context);
         return;
     }
+    __atomic_fetch_add(&pool->waiting, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&pool->turn);
+    __atomic_fetch_sub(&pool->waiting, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&pool->lock);
     pool->job = job;
     pool->job_number++;
@@ -103,6 +106,11 @@ void trajd_pool_run(struct trajd_pool *pool, uint32_t slice_count,
 uint32_t trajd_pool_thread_count(const struct trajd_pool *pool)
 {
     return pool ? pool->thread_count : 1;
+}
+
+uint32_t trajd_pool_waiting(const struct trajd_pool *pool)
+{
+    return pool ? __atomic_load_n(&pool->waiting, __ATOMIC_RELAXED) : 0;
 }
 
 /* With all signals blocked from their first instruction on: they are the main thread's. */

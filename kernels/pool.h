@@ -25,6 +25,9 @@ uint32_t trajd_pool_thread_count(const struct trajd_pool *pool);
 void trajd_pool_run(struct trajd_pool *pool, uint32_t slice_count, void (*slice)(void *context, uint32_t index),
                     void *context);
 
+/* Callers that wait for their turn, at a glance: who runs many jobs in a row pauses for them, since a turn goes to whoever comes first. */
+uint32_t trajd_pool_waiting(const struct trajd_pool *pool);
+
 /* Joins the threads and clears the caller's pointer. NULL is fine. */
 void trajd_pool_destroy(struct trajd_pool **pool);
 

@@ -67,7 +67,7 @@ enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes
 
     *memory = NULL;
     if (size_bytes > left || round_up(size_bytes) > left)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s of %llu bytes is over what gpu.rings leaves on %s (%llu bytes)",
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: %llu bytes are over what gpu.rings leaves on %s (%llu bytes)",
                                what, (unsigned long long)size_bytes, trajd_gpu_uuid(gpu), (unsigned long long)left);
     status = trajd_device_alloc(gpu->device, round_up(size_bytes), memory, error);
     if (status) {

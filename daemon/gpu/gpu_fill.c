@@ -1,9 +1,8 @@
-/* Rows on their way to the GPU, once. A stream's rows lie end to end there: they go in chunks of one size, however short its episodes are. All
- * threads of the pool copy chunks into pinned buffers and send them off; what a buffer was filled with last is under way meanwhile. */
+/* Rows on their way to the GPU, once. A stream's rows lie end to end there: they go by the buffer, however short its episodes are. All threads of the
+ * pool gather them into one of two pinned buffers, while the other is on its way. */
 #include "daemon/gpu/gpu_private.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,10 +10,13 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/watch.h"
 
-#define CHUNK_BYTES ((uint64_t)2 << 20)
-#define BUFFERS 32u /* chunks under way */
-#define PAUSE_NS 1000000
+#define BUFFER_BYTES ((uint64_t)32 << 20)
+#define SLICE_BYTES ((uint64_t)1 << 20)
+#define HOLE_BYTES ((uint64_t)1 << 20) /* of rows that cannot be read: what is longer is not sent */
+#define PAUSE_NS 50000
+#define ROOM_PAUSE_NS 1000000
 #define PATIENCE_NS INT64_C(10000000000) /* for room in the store */
+#define GPU_PATIENCE_NS INT64_C(30000000000) /* for a buffer */
 
 struct piece { /* rows of an episode */
     uint64_t begin, end; /* in the resident */
@@ -22,27 +24,30 @@ struct piece { /* rows of an episode */
     uint32_t episode;
 };
 
+struct buffer {
+    uint8_t *bytes;                  /* pinned */
+    struct trajd_device_event *over; /* the copy out of it */
+    bool used;
+};
+
 struct filling {
     struct trajd_gpu *gpu;
     struct trajd_dataset *dataset;
     struct trajd_device_stream *stream;
-    uint32_t buffer_count, next_buffer;
-    uint8_t *buffers; /* [buffer_count][CHUNK_BYTES], pinned */
-    struct trajd_device_event *over[BUFFERS]; /* the copy out of a buffer */
-    bool used[BUFFERS];
+    uint64_t buffer_bytes;
+    struct buffer buffers[2];
+    uint32_t current;
     struct piece *pieces; /* [index episodes]: those that are pinned */
     uint32_t piece_count;
     bool announces;       /* the store does not hold all rows: readers are told what comes */
     uint32_t announced;   /* episodes before it are */
     struct trajd_gpu_resident *resident;
     struct trajd_selection selection; /* the resident's rows alone */
-    uint64_t at, end; /* bytes of the resident that are to be sent */
-    pthread_mutex_t mutex; /* of the error */
-    struct trajd_error error; /* the first of a slice's; OK: none */
+    uint64_t at, end; /* bytes of the resident that are gathered */
     int64_t copy_ns;
 };
 
-/* ---- a chunk, by any thread of the pool ---- */
+/* ---- a slice of a buffer, by any thread of the pool ---- */
 
 static const struct piece *first_piece_behind(const struct filling *filling, uint64_t begin)
 {
@@ -59,75 +64,85 @@ static const struct piece *first_piece_behind(const struct filling *filling, uin
 }
 
 /* Between pieces lies what nobody reads. */
-static void gather(const struct filling *filling, uint64_t begin, uint64_t end, uint8_t *buffer)
+static void gather(void *context, uint32_t index)
 {
+    const struct filling *filling = context;
     const struct piece *last = filling->pieces + filling->piece_count;
+    const uint64_t begin = filling->at + index * SLICE_BYTES, end = filling->end - begin < SLICE_BYTES ? filling->end : begin + SLICE_BYTES;
+    uint8_t *slice = filling->buffers[filling->current].bytes + index * SLICE_BYTES;
 
     for (const struct piece *p = first_piece_behind(filling, begin); p < last && p->begin < end; p++) {
         const uint64_t from = p->begin > begin ? p->begin : begin, to = p->end < end ? p->end : end;
-        memcpy(buffer + (from - begin), (const uint8_t *)p->rows + (from - p->begin), to - from);
+        memcpy(slice + (from - begin), (const uint8_t *)p->rows + (from - p->begin), to - from);
     }
 }
 
-static enum trajd_status wait_for_buffer(const struct filling *filling, uint32_t b, struct trajd_error *error)
+/* ---- buffers, by the thread that opens feeds ---- */
+
+static void pause_for(int64_t ns)
 {
-    bool passed = !filling->used[b];
+    const struct timespec pause = {.tv_nsec = ns};
+
+    nanosleep(&pause, NULL);
+}
+
+static enum trajd_status wait_for_buffer(const struct filling *filling, struct trajd_error *error)
+{
+    const struct buffer *buffer = &filling->buffers[filling->current];
+    const int64_t begin_ns = trajd_now_ns();
+    bool passed = !buffer->used;
     enum trajd_status status = TRAJD_OK;
 
     while (!status && !passed) {
-        status = trajd_device_event_poll(filling->over[b], &passed, error);
-        if (!passed)
-            sched_yield();
+        status = trajd_device_event_poll(buffer->over, &passed, error);
+        if (!status && !passed)
+            status = trajd_watch_check(error);
+        if (!status && !passed && trajd_now_ns() - begin_ns > GPU_PATIENCE_NS)
+            status = trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "dataset %s: a copy of %llu MiB to the GPU has not ended in %lld s",
+                                     filling->dataset->name, (unsigned long long)(filling->buffer_bytes >> 20),
+                                     (long long)(GPU_PATIENCE_NS / 1000000000));
+        if (!status && !passed)
+            pause_for(PAUSE_NS);
     }
     return status;
 }
 
-static void send_chunk(void *context, uint32_t index)
+static enum trajd_status send_buffer(struct filling *filling, struct trajd_error *error)
 {
-    struct filling *filling = context;
-    const uint32_t b = (filling->next_buffer + index) % filling->buffer_count;
-    const uint64_t begin = filling->at + index * CHUNK_BYTES, end = filling->end - begin < CHUNK_BYTES ? filling->end : begin + CHUNK_BYTES;
-    uint8_t *buffer = filling->buffers + b * CHUNK_BYTES;
-    struct trajd_error error;
-    enum trajd_status status = trajd_device_enter(filling->gpu->device, &error);
+    struct buffer *buffer = &filling->buffers[filling->current];
+    const uint64_t size_bytes = filling->end - filling->at;
+    enum trajd_status status = wait_for_buffer(filling, error);
 
+    if (status)
+        return status;
+    if (trajd_pool_waiting(filling->gpu->options.pool))
+        pause_for(PAUSE_NS);
+    trajd_pool_run(filling->gpu->options.pool, (uint32_t)((size_bytes + SLICE_BYTES - 1) / SLICE_BYTES), gather, filling);
+    status = trajd_device_copy_async((uint8_t *)filling->resident->memory + filling->at, buffer->bytes, size_bytes, filling->stream, error);
     if (!status)
-        status = wait_for_buffer(filling, b, &error);
-    if (!status) {
-        gather(filling, begin, end, buffer);
-        status = trajd_device_copy_async((uint8_t *)filling->resident->memory + begin, buffer, end - begin, filling->stream, &error);
-    }
-    if (!status)
-        status = trajd_device_event_record(filling->over[b], filling->stream, &error);
-    filling->used[b] = true;
-    if (!status)
-        return;
-    pthread_mutex_lock(&filling->mutex);
-    if (!filling->error.status)
-        filling->error = error;
-    pthread_mutex_unlock(&filling->mutex);
+        status = trajd_device_event_record(buffer->over, filling->stream, error);
+    buffer->used = true;
+    filling->current ^= 1;
+    return status;
 }
 
-/* ---- rounds of chunks, by the thread that opens feeds ---- */
-
-/* As many chunks at a time as there are buffers: the pool has others to serve. */
+/* All that is pinned. */
 static enum trajd_status send_pieces(struct filling *filling, struct trajd_error *error)
 {
+    const uint64_t end = filling->pieces[filling->piece_count - 1].end;
     const int64_t begin_ns = trajd_now_ns();
+    enum trajd_status status = TRAJD_OK;
 
-    while (filling->at < filling->end && !filling->error.status) {
-        const uint64_t left = (filling->end - filling->at + CHUNK_BYTES - 1) / CHUNK_BYTES;
-        const uint32_t count = left < filling->buffer_count ? (uint32_t)left : filling->buffer_count;
+    for (filling->at = filling->pieces[0].begin; filling->at < end && !status; filling->at = filling->end) {
+        filling->end = end - filling->at < filling->buffer_bytes ? end : filling->at + filling->buffer_bytes;
         trajd_watch_turn();
-        trajd_pool_run(filling->gpu->options.pool, count, send_chunk, filling);
-        filling->next_buffer = (filling->next_buffer + count) % filling->buffer_count;
-        filling->at += count * CHUNK_BYTES;
+        status = send_buffer(filling, error);
     }
     filling->copy_ns += trajd_now_ns() - begin_ns;
-    if (filling->error.status)
-        *error = filling->error;
-    return filling->error.status;
+    return status;
 }
+
+/* ---- episodes ---- */
 
 /* Rows that cannot be read are no end of it: who wants them is told, batch by batch. */
 static bool is_of_rows(enum trajd_status status)
@@ -138,13 +153,11 @@ static bool is_of_rows(enum trajd_status status)
 /* Others that have pinned all of the store's budget give it back soon. */
 static bool wait_for_room(const struct filling *filling, uint32_t episode, int64_t begin_ns, const struct trajd_error *error)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-
     trajd_watch_turn();
-    if (error->foreign_code == ENOMEM || trajd_watch_is_cancelled() || trajd_now_ns() - begin_ns > PATIENCE_NS ||
+    if (error->foreign_code == ENOMEM || trajd_now_ns() - begin_ns > PATIENCE_NS ||
         !trajd_store_will_have_room(filling->dataset->store, &filling->selection, episode))
         return false;
-    nanosleep(&pause, NULL);
+    pause_for(ROOM_PAUSE_NS);
     return true;
 }
 
@@ -157,9 +170,13 @@ static enum trajd_status pin(struct filling *filling, uint32_t episode, struct t
     const void *rows;
     enum trajd_status status;
 
-    while ((status = trajd_store_pin(filling->dataset->store, &filling->selection, episode, &rows, error)) == TRAJD_ERR_MEMORY)
+    while ((status = trajd_store_pin(filling->dataset->store, &filling->selection, episode, &rows, error)) == TRAJD_ERR_MEMORY) {
         if (filling->piece_count || !wait_for_room(filling, episode, begin_ns, error))
             return status;
+        status = trajd_watch_check(error);
+        if (status)
+            return status;
+    }
     if (is_of_rows(status))
         resident->offsets[episode] = TRAJD_GPU_NO_ROWS;
     else if (!status)
@@ -167,31 +184,42 @@ static enum trajd_status pin(struct filling *filling, uint32_t episode, struct t
     return is_of_rows(status) ? TRAJD_OK : status;
 }
 
-/* What will be pinned from this episode on, which has rows: two rounds of it are read meanwhile. */
+/* What will be pinned from this episode on, which has rows: a buffer of it is read meanwhile. */
 static void announce(struct filling *filling, uint32_t episode)
 {
-    const uint64_t *offsets = filling->resident->offsets, enough = 2 * filling->buffer_count * CHUNK_BYTES;
+    const uint64_t *offsets = filling->resident->offsets;
     uint32_t e = filling->announced > episode ? filling->announced : episode;
 
-    for (; e < filling->dataset->index->episode_count && (offsets[e] == TRAJD_GPU_NO_ROWS || offsets[e] - offsets[episode] < enough); e++)
+    for (; e < filling->dataset->index->episode_count && (offsets[e] == TRAJD_GPU_NO_ROWS || offsets[e] - offsets[episode] < filling->buffer_bytes);
+         e++)
         if (offsets[e] != TRAJD_GPU_NO_ROWS)
             trajd_store_announce(filling->dataset->store, &filling->selection, &e, 1, e);
     filling->announced = e;
 }
 
-/* Episodes from *episode on, of a round's bytes together or all that the store has room for. */
+/* Whether the episode's rows are sent apart from those that are pinned: these are enough, or rows between that cannot be read are many. */
+static bool is_apart(const struct filling *filling, uint32_t episode)
+{
+    const struct piece *last;
+
+    if (!filling->piece_count)
+        return false;
+    last = filling->pieces + filling->piece_count - 1;
+    return last->end - filling->pieces->begin >= filling->buffer_bytes || filling->resident->offsets[episode] - last->end > HOLE_BYTES;
+}
+
+/* Episodes from *episode on, of a buffer's bytes together or all that the store has room for. */
 static enum trajd_status pin_some(struct filling *filling, uint32_t *episode, struct trajd_error *error)
 {
     const struct trajd_index *index = filling->dataset->index;
-    const uint64_t enough = filling->buffer_count * CHUNK_BYTES;
     enum trajd_status status = TRAJD_OK;
 
     filling->piece_count = 0;
     for (; *episode < index->episode_count; ++*episode) {
-        if (filling->piece_count && filling->pieces[filling->piece_count - 1].end - filling->pieces[0].begin >= enough)
-            break;
         if (filling->resident->offsets[*episode] == TRAJD_GPU_NO_ROWS)
             continue;
+        if (is_apart(filling, *episode))
+            break;
         if (filling->announces)
             announce(filling, *episode);
         status = trajd_watch_check(error);
@@ -215,11 +243,8 @@ static enum trajd_status fill_resident(struct filling *filling, struct trajd_err
 
     for (uint32_t episode = 0; episode < filling->dataset->index->episode_count && !status;) {
         status = pin_some(filling, &episode, error);
-        if (!status && filling->piece_count) {
-            filling->at = filling->pieces[0].begin;
-            filling->end = filling->pieces[filling->piece_count - 1].end;
+        if (!status && filling->piece_count)
             status = send_pieces(filling, error);
-        }
         unpin_all(filling);
     }
     return status;
@@ -233,31 +258,30 @@ static void close_filling(struct filling *filling)
 
     if (filling->stream)
         trajd_device_stream_wait(filling->stream, &ignored);
-    for (uint32_t i = 0; i < filling->buffer_count; i++)
-        trajd_device_event_destroy(&filling->over[i]);
-    if (filling->buffers)
-        trajd_device_host_free(filling->gpu->device, filling->buffers);
+    for (uint32_t i = 0; i < 2; i++) {
+        trajd_device_event_destroy(&filling->buffers[i].over);
+        if (filling->buffers[i].bytes)
+            trajd_device_host_free(filling->gpu->device, filling->buffers[i].bytes);
+    }
     trajd_device_stream_destroy(&filling->stream);
     free(filling->pieces);
-    pthread_mutex_destroy(&filling->mutex);
 }
 
 static enum trajd_status open_filling(struct filling *filling, uint64_t size_bytes, struct trajd_error *error)
 {
-    const uint64_t chunks = size_bytes / CHUNK_BYTES + 1;
     struct trajd_device *device = filling->gpu->device;
-    enum trajd_status status = TRAJD_OK;
+    enum trajd_status status;
 
-    pthread_mutex_init(&filling->mutex, NULL);
-    filling->buffer_count = chunks < BUFFERS ? (uint32_t)chunks : BUFFERS;
+    filling->buffer_bytes = size_bytes < BUFFER_BYTES ? size_bytes : BUFFER_BYTES;
     filling->pieces = calloc(filling->dataset->index->episode_count + 1, sizeof *filling->pieces);
     if (!filling->pieces)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s", filling->dataset->name);
     status = trajd_device_stream_create(device, &filling->stream, error);
-    if (!status)
-        status = trajd_device_host_alloc(device, filling->buffer_count * CHUNK_BYTES, (void **)&filling->buffers, error);
-    for (uint32_t i = 0; i < filling->buffer_count && !status; i++)
-        status = trajd_device_event_create(device, &filling->over[i], error);
+    for (uint32_t i = 0; i < 2 && !status; i++) {
+        status = trajd_device_host_alloc(device, filling->buffer_bytes, (void **)&filling->buffers[i].bytes, error);
+        if (!status)
+            status = trajd_device_event_create(device, &filling->buffers[i].over, error);
+    }
     return status;
 }
 
@@ -275,7 +299,7 @@ static enum trajd_status wait_for_all(struct filling *filling, struct trajd_erro
 enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
                                  struct trajd_gpu_resident *const *residents, struct trajd_error *error)
 {
-    struct filling filling = {.gpu = gpu, .dataset = dataset, .error = {.status = TRAJD_OK}};
+    struct filling filling = {.gpu = gpu, .dataset = dataset};
     uint64_t size_bytes = 0;
     bool complete;
     enum trajd_status status = trajd_store_fill(dataset->store, selection, NULL, 0, &complete, error);

@@ -61,7 +61,11 @@ static const void *const *rows_of(void *context, uint32_t episode)
 int main(int argc, char **argv)
 {
     static const void *rows[64];
-    struct trajd_dataset_options options = {.name = "bench", .index = {.child_count = 1, .file_timeout_ms = 60000}, .store_budget_bytes = UINT64_C(1) << 30, .reader_count = 1};
+    static uint8_t slot[1]; /* outputs are placed, and not written */
+    struct trajd_dataset_options options = {.name = "bench",
+                                            .index = {.child_count = 1, .file_timeout_ms = 60000},
+                                            .store_budget_bytes = UINT64_C(1) << 30,
+                                            .reader_count = 1};
     struct trajd_dataset *dataset;
     struct trajd_window_spec *spec;
     struct trajd_window_plan *plan;
@@ -85,7 +89,7 @@ int main(int argc, char **argv)
         const uint64_t begin_ns = now_ns();
         trajd_window_plan_look_up(plan, turn, position, 256);
         const uint64_t middle_ns = now_ns();
-        trajd_window_plan_bind(plan, 0, 256, NULL, rows_of, rows);
+        trajd_window_plan_bind(plan, 0, 256, slot, rows_of, rows);
         bind_ns[turn] = now_ns() - middle_ns;
         look_up_ns[turn] = middle_ns - begin_ns;
         position = (position + 256) % 16384;

@@ -2,8 +2,9 @@
  * a thread that does one thing after the other, later than it was asked to. Linked before the kernels' library, whose own are then not
  * taken. A launch checks that all it names is "device memory", as a GPU would.
  *
- * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on; `gone=N` at the Nth allocation, and then all else,
- * too; `unshared` no handles; `gpus=N` so many; `bad=N` GPU N does not open; `slow=US` a launch takes so long. */
+ * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on; `gone=N` at the Nth allocation, `copy=N` at a stream's Nth copy, and then
+ * all else, too; `unshared` no handles; `gpus=N` so many; `bad=N` GPU N does not open; `slow=US` a launch takes so long, `hang=N` the Nth
+ * and those behind it for ever. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ struct task {
     uint64_t size_bytes;
     uint8_t byte;
     struct trajd_device_event *event;
-    uint64_t serial;
+    uint64_t serial, number; /* of a launch */
     struct trajd_resample_request request; /* its arrays stand behind */
 };
 
@@ -47,7 +48,7 @@ struct trajd_device_stream {
     pthread_cond_t changed;
     struct task *first, **end;
     bool busy, stop, lost;
-    uint64_t launches;
+    uint64_t launches, copies;
 };
 
 struct trajd_device_event {
@@ -78,10 +79,12 @@ static long option(const char *name, long otherwise)
 }
 
 static int allocations; /* asked for */
+static uint64_t most_copies; /* of a stream */
 
 static bool is_gone(void)
 {
-    return __atomic_load_n(&allocations, __ATOMIC_RELAXED) >= option("gone", 1 << 30); /* a number on its own */
+    return __atomic_load_n(&allocations, __ATOMIC_RELAXED) >= option("gone", 1 << 30) || /* numbers on their own */
+           __atomic_load_n(&most_copies, __ATOMIC_RELAXED) >= (uint64_t)option("copy", 1L << 60);
 }
 
 static enum trajd_status lost(struct trajd_error *error)
@@ -278,6 +281,8 @@ static void run_task(struct task *task)
     else if (task->op == OP_FOLLOW)
         await_event(task);
     else if (task->op == OP_RUN) {
+        while (task->number >= (uint64_t)option("hang", 1L << 60))
+            sleep(1);
         nanosleep(&pause, NULL);
         trajd_resample_cpu(&task->request, 0, task->request.window_count);
     }
@@ -319,7 +324,11 @@ static enum trajd_status queue(struct trajd_device_stream *stream, struct task *
     const bool is_run = made->op == OP_RUN;
 
     pthread_mutex_lock(&stream->mutex);
-    if (made->op == OP_RUN && ++stream->launches >= (uint64_t)option("lost", 1 << 30))
+    if (made->op == OP_RUN && (made->number = ++stream->launches) >= (uint64_t)option("lost", 1 << 30))
+        stream->lost = true;
+    if (made->op == OP_COPY && ++stream->copies > __atomic_load_n(&most_copies, __ATOMIC_RELAXED))
+        __atomic_store_n(&most_copies, stream->copies, __ATOMIC_RELAXED);
+    if (made->op == OP_COPY && is_gone())
         stream->lost = true;
     if (made->op == OP_EVENT)
         made->serial = ++made->event->recorded;

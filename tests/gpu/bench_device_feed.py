@@ -208,14 +208,18 @@ def several(options, workers, apart):
             text = WORKER.format(folder=str(FOLDER), has_gpu=place.has_gpu, endpoint=str(one.endpoint), terms=terms, seconds=options.seconds,
                                  count=count)
             children.append(subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
-        for child in children:
-            assert child.stdout.readline() == "ready\n"
-        for child in children:
-            print(file=child.stdin, flush=True)
-        turns = [json.loads(child.stdout.readline()) for child in children]
-        for child in children:
-            print(file=child.stdin, flush=True)
-            child.wait(60)
+        try:
+            for child in children:
+                assert child.stdout.readline() == "ready\n"
+            for child in children:
+                print(file=child.stdin, flush=True)
+            turns = [json.loads(child.stdout.readline()) for child in children]
+            for child in children:
+                print(file=child.stdin, flush=True)
+                child.wait(60)
+        finally:
+            for child in children:
+                child.kill()
     rate = sum(one["rate"] for one in turns) / (1 if apart else workers)
     return {"rate": rate, "p50": max(one["p50"] for one in turns), "p99": max(one["p99"] for one in turns),
             "waited": sum(one["waited"] for one in turns) / workers}

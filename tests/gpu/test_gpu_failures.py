@@ -287,7 +287,7 @@ def full_but_for(left_bytes):
     driver, taken, step = ctypes.CDLL("libcuda.so.1"), [], 1 << 40
     while True:
         step = min(step, (torch.cuda.mem_get_info()[0] - left_bytes) // (2 * MIB) * 2 * MIB)
-        if step <= 0:
+        if step < 2 * MIB:
             break
         memory = ctypes.c_uint64()
         if driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(step)) == 0:
@@ -297,8 +297,7 @@ def full_but_for(left_bytes):
     try:
         yield
     finally:
-        for memory in taken:
-            assert driver.cuMemFree_v2(memory) == 0
+        assert not [memory for memory in taken if driver.cuMemFree_v2(memory) != 0]
 
 
 def check_refused_and_then_not(one):

@@ -842,9 +842,9 @@ def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make):
     client.close()
 
 
-@pytest.mark.parametrize("when", [1, 3])  # what it is asked for first is the ring, then the rows
+@pytest.mark.parametrize("when", ["gone=1", "gone=3", "copy=3"])  # what it is asked for first is the ring; rows go there in the third copies
 def test_a_gpu_that_is_lost_while_a_feed_is_made(make, when):
-    daemon = make(fake=f"gone={when}", name="ends")
+    daemon = make(fake=when, name="ends")
     client = daemon.client(reconnect=True)
     daemon.fake = ""
     opened = threading.Thread(target=client.open, args=("train",), kwargs={"gpu": UUID, "mode": trajd.SHARD})
@@ -856,7 +856,7 @@ def test_a_gpu_that_is_lost_while_a_feed_is_made(make, when):
     client.next().release()
     client.close()
     daemon.stop()
-    stays = make(fake=f"gone={when}", gpu=", fall_back: true", name="stays")
+    stays = make(fake=when, gpu=", fall_back: true", name="stays")
     for why in (b"launch failure", b"has failed"):
         client = stays.client()
         info = client.open("train", gpu=UUID)

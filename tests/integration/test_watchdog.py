@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import PROGRAM, ROOT, Daemon, wait_for
+from conftest import BUILD, PROGRAM, ROOT, Daemon, GpuDaemon, wait_for
 
 import libtrajd as trajd
 
@@ -126,6 +126,38 @@ def test_who_is_stuck_is_named_and_who_waits_for_storage_is_not(tmp_path, demo_f
     for one, manager in daemons.values():
         assert manager.feeds(60)  # it goes on
         one.stop()
+
+
+GPU_CONFIG = """
+    gpu: {{devices: all, rows: 64MiB, rings: 16MiB}}
+    datasets: {{demo: {{path: {path}, layout: demo}}}}
+    feeds:
+      train: {{dataset: demo, global_batch: 8, slots: 4, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0..3}}}}}}
+"""
+
+
+def test_a_gpu_that_hangs_is_found_while_a_worker_holds_batches(tmp_path, demo_file):
+    """What the worker leaves of the ring is less than may be under way: the thread that launches waits for a slot, over and over."""
+    ctypes.CDLL(str(BUILD / "tests" / "fake" / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)  # libtrajd finds it by its name
+    one = GpuDaemon(tmp_path / "gpu", GPU_CONFIG.format(path=demo_file), program=PROGRAM.with_name("trajd_fake_gpu"))
+    one.fake = "hang=3"
+    manager = Manager(one.folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NOTIFY_SOCKET", manager.path)
+        patch.setenv("WATCHDOG_USEC", str(2 * LIMIT_S * 1000000))
+        one.start()
+    client = one.client()
+    info = client.open("train", gpu="GPU-00112233-4455-6677-8899-aabbccddeeff", credit=3)
+    assert info.gpu, info.gpu_refusal
+    held = [client.next() for _ in range(2)]
+    with pytest.raises(trajd.TrajdError):
+        client.next(timeout_ms=100)
+    wait_for(lambda: f"has not turned for {LIMIT_S} s: the watchdog is not fed" in one.text(), 60, "the watchdog to bark")
+    one.process.kill()
+    one.process.wait()
+    for batch in held:
+        batch.release()
+    client.close()
 
 
 def test_a_stop_gives_up_what_is_being_indexed(tmp_path, demo_file):

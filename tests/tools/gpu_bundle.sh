@@ -35,6 +35,6 @@ for site in build/venv-robomimic/lib/python3*/site-packages; do # those of its p
     done
 done
 git rev-parse --short HEAD >"$bundle/commit"
-git diff --quiet HEAD -- kernels daemon clients tests/bench tests/gpu || echo "and changes" >>"$bundle/commit"
+git diff --quiet HEAD -- kernels daemon clients proto tests || echo "and changes" >>"$bundle/commit"
 tar -C "$build" -czf "$bundle.tar.gz" gpu_bundle
 du -sh "$bundle" "$bundle.tar.gz"

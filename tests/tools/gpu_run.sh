@@ -7,7 +7,7 @@
 #   rivals      torch's DataLoader, torch on the GPU, robomimic, beside the feed
 #   train       a training step on the feed and on a constant batch; time slices, MPS
 #   fill        rows to the GPU against a pinned copy
-# Each part has a time limit (GPU_LIMIT_S, 540 seconds; a program 300): a hang is a failure. What it prints goes to OUT/PART.log as well, a
+# Each measurement has a time limit (GPU_LIMIT_S, 540 seconds; each program of suite and sanitizer 300): a hang is a failure. What it prints goes to OUT/PART.log as well, a
 # measurement's JSON to OUT/PART.json; OUT is the folder in $OUT, or this one. The exit status is the number of parts that failed.
 # GPU_PYTHON: a Python with torch (python3). GPU_TOOL: stands before a program. GPU_ARGUMENTS: behind a measurement (--rounds 5).
 set -eu
