@@ -252,9 +252,18 @@ static void on_late_end(int signal)
     _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 }
 
+/* Nor does a call of a driver whose GPU has failed. */
+static void on_late_loss(int signal)
+{
+    static const char line[] = "trajd: a thread waits for a GPU that does not answer: ended without it\n";
+
+    (void)signal;
+    _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EX_UNAVAILABLE);
+}
+
 static void end_pipeline(struct trajd_pipeline **pipeline, bool lost)
 {
-    const struct sigaction action = {.sa_handler = lost ? SIG_DFL : on_late_end}; /* killed by a signal is an end that is started again */
+    const struct sigaction action = {.sa_handler = lost ? on_late_loss : on_late_end};
 
     trajd_pipeline_drain(*pipeline, lost ? 0 : DRAIN_MS);
     sigaction(SIGALRM, &action, NULL);

@@ -2,9 +2,9 @@
  * a thread that does one thing after the other, later than it was asked to. Linked before the kernels' library, whose own are then not
  * taken. A launch checks that all it names is "device memory", as a GPU would.
  *
- * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on; `gone=N` at the Nth allocation, `copy=N` at a stream's Nth copy, and then
- * all else, too; `unshared` no handles; `gpus=N` so many; `bad=N` GPU N does not open; `slow=US` a launch takes so long, `hang=N` the Nth
- * and those behind it for ever. */
+ * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on; `gone=N` at the Nth allocation, `copy=N` at a
+ * stream's Nth copy, and then all else, too; `unshared` no handles; `gpus=N` so many; `bad=N` GPU N does not open; `slow=US` a launch takes so
+ * long, `hang=N` the Nth and those behind it for ever; `deaf` a stream that has failed is not destroyed in finite time. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -383,6 +383,8 @@ void trajd_device_stream_destroy(struct trajd_device_stream **stream)
 {
     if (!*stream)
         return;
+    while ((*stream)->lost && option("deaf", 0))
+        sleep(1);
     pthread_mutex_lock(&(*stream)->mutex);
     (*stream)->stop = true;
     pthread_cond_broadcast(&(*stream)->changed);

@@ -820,8 +820,9 @@ def daemon_sessions(client):
     return client.status()["sessions"]
 
 
-def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make):
-    daemon = make(fake="lost=6")
+@pytest.mark.parametrize("fake", ["lost=6", "lost=6,deaf"])  # a driver whose calls do not come back any more
+def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make, fake):
+    daemon = make(fake=fake)
     client = daemon.client(reconnect=True)
     client.open("train", gpu=UUID, mode=trajd.SHARD)
     seen = []
@@ -833,6 +834,7 @@ def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make):
         except trajd.TrajdError as error:
             assert error.status == trajd.TIMEOUT, error  # what was under way is not told as a batch that failed
     assert daemon.process.returncode == 69
+    assert ("a GPU that does not answer: ended without it" in daemon.text()) == ("deaf" in fake)
     assert "unspecified launch failure" in daemon.text() and "feed train" in daemon.text() and "cuda" in daemon.text()
     daemon.fake = ""
     daemon.start()
