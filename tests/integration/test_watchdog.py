@@ -146,15 +146,17 @@ def test_a_gpu_that_hangs_is_found_while_a_worker_holds_batches(tmp_path, demo_f
         patch.setenv("NOTIFY_SOCKET", manager.path)
         patch.setenv("WATCHDOG_USEC", str(2 * LIMIT_S * 1000000))
         one.start()
-    client = one.client()
-    info = client.open("train", gpu="GPU-00112233-4455-6677-8899-aabbccddeeff", credit=3)
-    assert info.gpu, info.gpu_refusal
-    held = [client.next() for _ in range(2)]
-    with pytest.raises(trajd.TrajdError):
-        client.next(timeout_ms=100)
-    wait_for(lambda: f"has not turned for {LIMIT_S} s: the watchdog is not fed" in one.text(), 60, "the watchdog to bark")
-    one.process.kill()
-    one.process.wait()
+    try:
+        client = one.client()
+        info = client.open("train", gpu="GPU-00112233-4455-6677-8899-aabbccddeeff", credit=3)
+        assert info.gpu, info.gpu_refusal
+        held = [client.next() for _ in range(2)]
+        with pytest.raises(trajd.TrajdError):
+            client.next(timeout_ms=100)
+        wait_for(lambda: f"has not turned for {LIMIT_S} s: the watchdog is not fed" in one.text(), 60, "the watchdog to bark")
+    finally:
+        one.process.kill()
+        one.process.wait()
     for batch in held:
         batch.release()
     client.close()
