@@ -2,10 +2,10 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/thread.h"
 #include "daemon/base/yaml.h"
 
 #define TAKE_TIMEOUT_MS 1000
@@ -127,22 +127,17 @@ static void *run_asker(void *context)
 enum trajd_status trajd_asker_create(const struct trajd_asker_options *options, struct trajd_asker **out, struct trajd_error *error)
 {
     struct trajd_asker *asker = calloc(1, sizeof *asker);
-    sigset_t all, before;
     int failed;
 
     *out = NULL;
     if (!asker)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the asker");
     asker->options = *options;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&asker->thread, NULL, run_asker, asker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    failed = trajd_thread_start(&asker->thread, "trajd-ask", run_asker, asker);
     if (failed) {
         free(asker);
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "asker thread: %s", strerror(failed));
     }
-    pthread_setname_np(asker->thread, "trajd-ask");
     *out = asker;
     return TRAJD_OK;
 }

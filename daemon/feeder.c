@@ -1,12 +1,12 @@
 #include "daemon/feeder_private.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/json.h"
+#include "daemon/base/thread.h"
 #include "daemon/dataset/window_report.h"
 #include "daemon/feeder_gpu.h"
 #include "daemon/gpu/gpu.h"
@@ -126,16 +126,10 @@ static void *produce(void *context)
 
 static enum trajd_status start_thread(struct trajd_feeder *feeder, struct trajd_error *error)
 {
-    sigset_t all, before;
-    int failed;
+    const int failed = trajd_thread_start(&feeder->thread, "trajd-feed", produce, feeder);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&feeder->thread, NULL, produce, feeder);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "thread of feed %s: %s", feeder->name, strerror(failed));
-    pthread_setname_np(feeder->thread, "trajd-feed");
     feeder->running = true;
     return TRAJD_OK;
 }

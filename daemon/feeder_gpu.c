@@ -1,12 +1,12 @@
 #include "daemon/feeder_gpu_private.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "kernels/plan.h"
 #include "proto/ring_layout.h"
 
@@ -173,16 +173,10 @@ static void stop_publisher(struct trajd_feeder_gpu *own)
 static enum trajd_status start_publisher(struct trajd_feeder *feeder, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
-    sigset_t all, before;
-    int code;
+    const int code = trajd_thread_start(&own->publisher, "trajd-gpu", publish_all, feeder);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    code = pthread_create(&own->publisher, NULL, publish_all, feeder);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "feed %s: its thread that publishes: %s", feeder->name, strerror(code));
-    pthread_setname_np(own->publisher, "trajd-gpu");
     own->publishes = true;
     return TRAJD_OK;
 }

@@ -1,10 +1,10 @@
 #include "daemon/pipeline_parts.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "daemon/feed/journal.h"
 
 #define SWEEP_NS (86400 * INT64_C(1000000000)) /* for old journals */
@@ -259,16 +259,10 @@ void trajd_pipeline_on_feed_idle(void *context, struct trajd_feed *feed)
 
 enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline, struct trajd_error *error)
 {
-    sigset_t all, before;
-    int failed;
+    const int failed = trajd_thread_start(&pipeline->opener, "trajd-open", run_opener, pipeline);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&pipeline->opener, NULL, run_opener, pipeline);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "opener thread: %s", strerror(failed));
-    pthread_setname_np(pipeline->opener, "trajd-open");
     pipeline->opener_running = true;
     return TRAJD_OK;
 }

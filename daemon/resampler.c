@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "kernels/pool.h"
 #include "kernels/runner.h"
 #include "proto/wire.h"
@@ -439,17 +439,11 @@ static enum trajd_status listen_at(struct trajd_resampler *resampler, struct tra
 
 static enum trajd_status start(struct trajd_resampler *resampler, struct trajd_error *error)
 {
-    sigset_t all, before;
-    int failed;
+    const int failed = trajd_thread_start(&resampler->thread, "trajd-for-cli", run_resampler, resampler);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&resampler->thread, NULL, run_resampler, resampler);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "resampler thread: %s", strerror(failed));
     resampler->is_running = true;
-    pthread_setname_np(resampler->thread, "trajd-for-cli");
     return TRAJD_OK;
 }
 

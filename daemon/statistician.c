@@ -1,11 +1,11 @@
 #include "daemon/statistician.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 
 #define MAX_KNOWN 256 /* in memory; the oldest is dropped, and comes from the cache directory again */
 #define MAX_JOBS 64
@@ -235,16 +235,10 @@ static void *run_jobs(void *context)
 
 static enum trajd_status start_thread(struct trajd_statistician *statistician, struct trajd_error *error)
 {
-    sigset_t all, before;
-    int failed;
+    const int failed = trajd_thread_start(&statistician->thread, "trajd-stats", run_jobs, statistician);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&statistician->thread, NULL, run_jobs, statistician);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "statistics' thread: %s", strerror(failed));
-    pthread_setname_np(statistician->thread, "trajd-stats");
     statistician->running = true;
     return TRAJD_OK;
 }

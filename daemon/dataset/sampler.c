@@ -188,16 +188,6 @@ void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoc
         trajd_permutation_make(&order->global, key_for(sampler, epoch, PURPOSE_GLOBAL, 0), sampler->window_count);
 }
 
-void trajd_sampler_order_at(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position,
-                            struct trajd_window *window)
-{
-    const uint64_t window_id = sampler->order == TRAJD_ORDER_GLOBAL    ? trajd_permutation_at(&order->global, position)
-                               : sampler->order == TRAJD_ORDER_BLOCKED ? blocked_window(sampler, order->epoch, position)
-                                                                       : position;
-
-    trajd_sampler_window(sampler, window_id, window);
-}
-
 /* The segments of some windows, all of which are in [low, low + left). No branch that could be guessed wrongly, and the searches of several
  * windows do not wait for each other. */
 static void find_segments(const struct trajd_sampler *sampler, const uint64_t *window_ids, uint32_t count, uint32_t *low)
@@ -251,6 +241,12 @@ static void run_some(const struct trajd_sampler *sampler, const struct trajd_sam
     find_segments(sampler, ids, count, segments);
     for (uint32_t i = 0; i < count; i++)
         windows[i] = window_of(sampler, ids[i], segments[i], position + i >= n);
+}
+
+void trajd_sampler_order_at(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position,
+                            struct trajd_window *window)
+{
+    run_some(sampler, order, position, 1, window);
 }
 
 void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position, uint32_t count,

@@ -1,7 +1,6 @@
 #include "daemon/feed/server_state.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "daemon/feed/lock.h"
 
 #define SILENCE_MS 2000u
@@ -220,14 +220,10 @@ static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_
 
 static enum trajd_status start_thread(struct trajd_server *server, struct trajd_error *error)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before); /* the thread inherits it */
-    int code = pthread_create(&server->thread, NULL, trajd_server_run, server);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int code = trajd_thread_start(&server->thread, "trajd-serve", trajd_server_run, server);
+
     if (code != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "pthread_create: %s", strerror(code));
-    pthread_setname_np(server->thread, "trajd-serve");
     server->running = true;
     return TRAJD_OK;
 }
