@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What batches in a GPU's memory take, against the budgets and against what people would do instead.
 
-    BUNDLE/gpu_run.sh feed | rivals | train | fill [--rounds 3] [--seconds 2] [--out FILE.json]
+    BUNDLE/gpu_run.sh feed | workers | rivals | train | fill [--rounds 3] [--seconds 2] [--out FILE.json]
     bench_device_feed.py PART... --without-gpu      # the same through host memory, to see that a script is whole
 
     feed    batches/s of 256 low-dimensional windows to one Python worker that does nothing, asks, sums on its stream or on another; READY to
-            tensor; two productions for one worker; 2 and 4 workers, each a job or ranks of one; rows that come along instead of being resident
+            tensor; two productions for one worker; rows that come along instead of being resident; and workers
+    workers 2 and 4 workers, each a job or ranks of one, on one GPU and on two where there are two
     rivals  torch: a DataLoader over the arrays, a copy, searchsorted and lerp on the GPU; all rows on the GPU and the same; robomimic
     train   a step of a policy of some 50 M parameters on one constant batch and on the feed's, in time slices and beside an MPS server
     fill    rows to the GPU, once, against what a pinned copy reaches
@@ -196,18 +197,21 @@ feed.close()
 """
 
 
-def several(options, workers, apart):
+def several(options, workers, apart, gpu_count=1):
+    """Workers in processes of their own, in turn on so many GPUs: each a job, or ranks of one."""
     place = options.place
     with t.daemon(batch=BATCH, slots=32, path=options.dataset, fall_back=place.fall_back) as one:
         children = []
         for n in range(workers):
             rank, world, job = (0, 1, f"job {n}") if apart else (n, workers, "all")
-            terms = {"mode": "shard", "rank": rank, "world_size": world, "job": job, "gpu_ranks": list(range(world))}
+            beside = [0] if apart else [other for other in range(world) if other % gpu_count == n % gpu_count]
+            terms = {"mode": "shard", "rank": rank, "world_size": world, "job": job, "gpu_ranks": beside}
             # ranks end together: whoever stopped before the others would keep them waiting
             count = None if apart else int(options.seconds * (4000 if place.has_gpu else 300))
             text = WORKER.format(folder=str(FOLDER), has_gpu=place.has_gpu, endpoint=str(one.endpoint), terms=terms, seconds=options.seconds,
                                  count=count)
-            children.append(subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(n % gpu_count)} if gpu_count > 1 else None
+            children.append(subprocess.Popen([sys.executable, "-c", text], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         try:
             for child in children:
                 assert child.stdout.readline() == "ready\n"
@@ -226,12 +230,14 @@ def several(options, workers, apart):
 
 
 def workers(options):
-    kinds = {(count, apart): lambda count=count, apart=apart: several(options, count, apart)
-             for count, apart in ((1, True), (2, True), (4, True), (2, False), (4, False))}
-    found = in_turns(options, kinds)
-    for (count, apart), turns in found.items():
+    asked = [(1, True, 1), (2, True, 1), (4, True, 1), (2, False, 1), (4, False, 1)]
+    if options.place.has_gpu and torch.cuda.device_count() > 1:
+        asked += [(2, True, 2), (4, True, 2), (2, False, 2), (4, False, 2)]
+    found = in_turns(options, {one: lambda one=one: several(options, *one) for one in asked})
+    for (count, apart, gpu_count), turns in found.items():
         name = "one worker in a process" if count == 1 else f"{count} workers, {'each a job of its own' if apart else 'ranks of one job'}"
-        ratio = [several["rate"] / one["rate"] for several, one in zip(turns, found[1, True])]
+        name += f", on {gpu_count} GPUs" if gpu_count > 1 else ""
+        ratio = [several["rate"] / one["rate"] for several, one in zip(turns, found[asked[0]])]
         yield tell(f"{name}, one tensor", turns, ratio=middle(ratio, 2), ratio_to="one worker")
 
 
@@ -317,7 +323,7 @@ def fill(options):
                      ratio_to="a pinned copy")
 
 
-PARTS = {"feed": feed, "rivals": rivals, "train": train, "fill": fill}
+PARTS = {"feed": feed, "workers": workers, "rivals": rivals, "train": train, "fill": fill}
 
 
 def parse_arguments():

@@ -1,4 +1,5 @@
-"""A training step on the feed's batches against the same step on one constant batch, with the GPU in time slices, and beside an MPS server.
+"""A training step on the feed's batches against the same step on one constant batch: born on the same GPU in time slices and beside an MPS server,
+born on another GPU, where there is one, and copied over, born on the CPU and copied.
 
 The step is a CUDA graph, so that the GPU decides and not Python: static inputs that batches are copied into, forward, backward, AdamW. `the copy` is
 the step with the same copies from a tensor that never changes: what is left between it and the feed is the feed's."""
@@ -17,6 +18,9 @@ from report import figure, middle
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 BATCH, OBSERVED, ACTED = 256, 2 * (7 + 4 + 3 + 1), 4
+
+# where batches are born: the GPUs that the daemon sees (None: all), and the worker's device= and zero_copy=
+SOURCES = {"same": (None, "cuda", True), "second": ("1", "cuda:1", True), "host": ("", "cuda", False)}
 
 
 class Policy(torch.nn.Module):
@@ -89,19 +93,26 @@ class Step:
         return (time.perf_counter() - begin) / count * 1e3
 
 
-def measure(has_gpu, path, rounds, count):
-    """In a process of its own, whose daemon is its child: an MPS server serves both, or neither."""
+def measure(has_gpu, path, rounds, count, source):
+    """In a process of its own, whose daemon is its child: an MPS server serves both, or neither. `source` is of SOURCES."""
     import bench_device_feed as b
     place = b.Place(has_gpu)
+    visible, device, zero_copy = SOURCES[source]
+    environment = None
+    if has_gpu:
+        place.options = {"device": device, "zero_copy": zero_copy}
+        place.fall_back = "false" if zero_copy else "true"
+        environment = None if visible is None else {**os.environ, "CUDA_VISIBLE_DEVICES": visible}
     options = type("Options", (), {"place": place, "dataset": pathlib.Path(path)})
     step = Step(place)
     names = ("joints", "pose", "place", "gripper", "actions")
     found = {"constant": [], "copy": [], "feed": [], "beside": []}
-    with b.feeds(options) as (feed,):
+    with b.feeds(options, environment=environment) as (feed,):
         batches = feed.forever()
         first = next(batches)
-        place.check(feed)
-        kept = {name: first[name].clone() for name in names}
+        if zero_copy:
+            place.check(feed)
+        kept = {name: first[name].to(place.device, copy=True) for name in names}
         del first
         step.take(kept)
         for _ in range(rounds):
@@ -129,8 +140,8 @@ def mps():
             subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, env=environment, timeout=60, check=False)
 
 
-def in_process(options, environment, count):
-    arguments = json.dumps([options.place.has_gpu, str(options.dataset), options.rounds, count])
+def in_process(options, environment, count, source="same"):
+    arguments = json.dumps([options.place.has_gpu, str(options.dataset), options.rounds, count, source])
     done = subprocess.run([sys.executable, FOLDER / "training_step.py", arguments], env=environment, stdout=subprocess.PIPE, text=True, timeout=240,
                           check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -158,6 +169,11 @@ def run(options):
             yield figure("MPS: no server can be started here", 0, "ms/step")
         else:
             yield from tell("MPS", in_process(options, environment, count))
+    if torch.cuda.device_count() > 1:
+        yield from tell("a second GPU's feed", in_process(options, None, count, "second"))
+    else:
+        yield figure("a second GPU's feed: there is one GPU", 0, "ms/step")
+    yield from tell("the CPU's feed", in_process(options, None, count, "host"))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #               are two; a GPU that is lost or full (last: they kill an MPS server of their own)
 #   sanitizer   compute-sanitizer's memcheck over the kernels' tests and over the daemon beneath the feed's tests
 #   feed        batches/s and latency to 1, 2 and 4 workers                              (minutes, with 3 turns of 2 s)
+#   workers     of these the several workers alone; on two GPUs, where there are two
 #   rivals      torch's DataLoader, torch on the GPU, robomimic, beside the feed
 #   train       a training step on the feed and on a constant batch; time slices, MPS
 #   fill        rows to the GPU against a pinned copy
@@ -53,7 +54,7 @@ run_part() { # a shell of its own, so that the limit is the part's
 }
 
 case ${1:-} in
-suite | sanitizer | feed | rivals | train | fill) ;;
+suite | sanitizer | feed | workers | rivals | train | fill) ;;
 '' | -h | --help)
     sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"
     exit 0 ;;
@@ -64,7 +65,7 @@ esac
 out=${OUT:-$bundle}
 failed=0
 for part; do
-    case $part in suite | sanitizer | feed | rivals | train | fill) ;; *) echo "no part is called $part" >&2; exit 2 ;; esac
+    case $part in suite | sanitizer | feed | workers | rivals | train | fill) ;; *) echo "no part is called $part" >&2; exit 2 ;; esac
 done
 for part; do
     begin=$(date +%s)
