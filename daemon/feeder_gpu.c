@@ -193,6 +193,8 @@ enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct tr
     init_changed(&own->changed);
     status = trajd_device_stream_create(trajd_gpu_device(gpu), &own->stream, error);
     if (!status)
+        status = trajd_device_event_create(trajd_gpu_device(gpu), &own->pulse, error);
+    if (!status)
         status = make_ring(feeder, own, error);
     for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++)
         status = make_part(feeder, own, p, error);
@@ -218,6 +220,7 @@ void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
         trajd_device_event_destroy(&own->flights[i].over);
         trajd_device_event_destroy(&own->flights[i].copied);
     }
+    trajd_device_event_destroy(&own->pulse);
     trajd_gpu_return_ring(own->gpu, own->blocks, own->depth * own->block_bytes);
     if (own->staging)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->staging);
@@ -390,13 +393,29 @@ static bool has_failed(struct trajd_feeder_gpu *own)
     return failed;
 }
 
-/* Nothing is under way, or something was published since it was asked last. */
+/* An idle GPU is asked, too: whoever comes next must not be given memory of one that is lost. A turn later it has answered, or hangs. */
+static enum trajd_status feel_pulse(struct trajd_feeder_gpu *own, struct trajd_error *error)
+{
+    bool passed = false;
+    enum trajd_status status;
+
+    if (own->pulse_is_asked) {
+        status = trajd_device_event_poll(own->pulse, &passed, error);
+        own->pulse_is_asked = !passed;
+    } else {
+        status = trajd_device_event_record(own->pulse, own->stream, error);
+        own->pulse_is_asked = true;
+    }
+    return status;
+}
+
+/* Nothing is under way and the pulse has been felt, or something was published since it was asked last. */
 static bool has_gone_on(struct trajd_feeder_gpu *own, uint64_t *published)
 {
     bool has;
 
     pthread_mutex_lock(&own->mutex);
-    has = own->published == own->launched || own->published != *published;
+    has = (own->published == own->launched && !own->pulse_is_asked) || own->published != *published;
     *published = own->published;
     pthread_mutex_unlock(&own->mutex);
     return has;
@@ -425,7 +444,7 @@ static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_er
             if (!status)
                 tell_publisher(own, true, false);
         } else if (status == TRAJD_ERR_TIMEOUT) {
-            status = TRAJD_OK;
+            status = feel_pulse(own, error);
         }
     }
     return status;

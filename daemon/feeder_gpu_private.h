@@ -48,6 +48,8 @@ struct trajd_feeder_gpu {
     uint8_t *room_pinned;               /* [depth][room_bytes] */
     void *room;                         /* likewise, on the GPU */
     struct trajd_gpu_flight flights[TRAJD_GPU_MAX_FLIGHTS];
+    struct trajd_device_event *pulse; /* of an idle GPU; the launching thread's */
+    bool pulse_is_asked;              /* recorded, and not known to have passed */
     /* between the thread that launches and the one that publishes */
     pthread_t publisher;
     bool publishes; /* it is there */

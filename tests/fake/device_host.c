@@ -3,8 +3,9 @@
  * taken. A launch checks that all it names is "device memory", as a GPU would.
  *
  * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on; `gone=N` at the Nth allocation, `copy=N` at a
- * stream's Nth copy, and then all else, too; `unshared` no handles; `gpus=N` so many; `bad=N` GPU N does not open; `slow=US` a launch takes so
- * long, `hang=N` the Nth and those behind it for ever; `deaf` a stream that has failed is not destroyed in finite time. */
+ * stream's Nth copy, and then all else, too; `event=N` a stream at its Nth event; `unshared` no handles; `gpus=N` so many; `bad=N` GPU N does
+ * not open; `slow=US` a launch takes so long, `hang=N` the Nth and those behind it for ever, `halt=N` an event likewise; `deaf` a stream that
+ * has failed is not destroyed in finite time. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ struct task {
     uint64_t size_bytes;
     uint8_t byte;
     struct trajd_device_event *event;
-    uint64_t serial, number; /* of a launch */
+    uint64_t serial, number; /* of a launch, an event */
     struct trajd_resample_request request; /* its arrays stand behind */
 };
 
@@ -48,7 +49,7 @@ struct trajd_device_stream {
     pthread_cond_t changed;
     struct task *first, **end;
     bool busy, stop, lost;
-    uint64_t launches, copies;
+    uint64_t launches, copies, events;
 };
 
 struct trajd_device_event {
@@ -280,7 +281,10 @@ static void run_task(struct task *task)
         memset(task->to, task->byte, task->size_bytes);
     else if (task->op == OP_FOLLOW)
         await_event(task);
-    else if (task->op == OP_RUN) {
+    else if (task->op == OP_EVENT) {
+        while (task->number >= (uint64_t)option("halt", 1L << 60))
+            sleep(1);
+    } else if (task->op == OP_RUN) {
         while (task->number >= (uint64_t)option("hang", 1L << 60))
             sleep(1);
         nanosleep(&pause, NULL);
@@ -305,7 +309,7 @@ static void *run_stream(void *context)
         stream->busy = true;
         const bool lost = stream->lost;
         pthread_mutex_unlock(&stream->mutex);
-        if (!lost && task->op != OP_EVENT)
+        if (!lost)
             run_task(task);
         pthread_mutex_lock(&stream->mutex);
         if (task->op == OP_EVENT)
@@ -330,8 +334,12 @@ static enum trajd_status queue(struct trajd_device_stream *stream, struct task *
         __atomic_store_n(&most_copies, stream->copies, __ATOMIC_RELAXED);
     if (made->op == OP_COPY && is_gone())
         stream->lost = true;
-    if (made->op == OP_EVENT)
+    if (made->op == OP_EVENT && ++stream->events >= (uint64_t)option("event", 1L << 60))
+        stream->lost = true;
+    if (made->op == OP_EVENT) {
+        made->number = stream->events;
         made->serial = ++made->event->recorded;
+    }
     *stream->end = made;
     stream->end = &made->next;
     const bool is_lost = stream->lost && !is_run; /* a launch that fails is found later */

@@ -76,10 +76,11 @@ def test_a_killed_worker_of_one():
         worker = subprocess.Popen([sys.executable, "-c", text.format(python=str(t.BUNDLE / "python"), endpoint=str(one.endpoint))],
                                   stdout=subprocess.PIPE, text=True)
         assert worker.stdout.readline().split() == ["0", "64"]
-        worker.kill()
-        worker.wait()
         with one.connect(device="cuda:1") as feed:
-            positions = sorted(batch.position for batch in feed.epoch(0))
+            rest = feed.epoch(0)
+            worker.kill()
+            worker.wait()
+            positions = sorted(batch.position for batch in rest)
         assert positions == list(range(64, 64 + 64 * len(positions), 64)), positions[:4]
         assert sum(1 for _ in epoch) > 10
 

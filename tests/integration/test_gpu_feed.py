@@ -844,6 +844,19 @@ def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make, fake):
     client.close()
 
 
+def test_a_gpu_that_is_lost_while_nothing_is_asked_of_it(make):
+    """The whole ring is out. Whoever comes next would open memory that is gone."""
+    daemon = make(fake="event=5")
+    client = daemon.client()
+    client.open("train", gpu=UUID, credit=4)
+    held = [client.next() for _ in range(4)]
+    assert daemon.process.wait(30) == 69
+    assert "unspecified launch failure" in daemon.text()
+    for batch in held:
+        batch.release()
+    client.close()
+
+
 @pytest.mark.parametrize("when", ["gone=1", "gone=3", "copy=3"])  # what it is asked for first is the ring; rows go there in the third copies
 def test_a_gpu_that_is_lost_while_a_feed_is_made(make, when):
     daemon = make(fake=when, name="ends")

@@ -136,11 +136,13 @@ GPU_CONFIG = """
 """
 
 
-def test_a_gpu_that_hangs_is_found_while_a_worker_holds_batches(tmp_path, demo_file):
-    """What the worker leaves of the ring is less than may be under way: the thread that launches waits for a slot, over and over."""
+@pytest.mark.parametrize("fake, count", [("hang=3", 2), ("halt=5", 4)])
+def test_a_gpu_that_hangs_is_found_while_a_worker_holds_batches(tmp_path, demo_file, fake, count):
+    """What the worker leaves of the ring is less than may be under way: the thread that launches waits for a slot, over and over. Or nothing is
+    under way, and the GPU does not answer."""
     ctypes.CDLL(str(BUILD / "tests" / "fake" / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)  # libtrajd finds it by its name
     one = GpuDaemon(tmp_path / "gpu", GPU_CONFIG.format(path=demo_file), program=PROGRAM.with_name("trajd_fake_gpu"))
-    one.fake = "hang=3"
+    one.fake = fake
     manager = Manager(one.folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NOTIFY_SOCKET", manager.path)
@@ -148,9 +150,9 @@ def test_a_gpu_that_hangs_is_found_while_a_worker_holds_batches(tmp_path, demo_f
         one.start()
     try:
         client = one.client()
-        info = client.open("train", gpu="GPU-00112233-4455-6677-8899-aabbccddeeff", credit=3)
+        info = client.open("train", gpu="GPU-00112233-4455-6677-8899-aabbccddeeff", credit=4)
         assert info.gpu, info.gpu_refusal
-        held = [client.next() for _ in range(2)]
+        held = [client.next() for _ in range(count)]
         with pytest.raises(trajd.TrajdError):
             client.next(timeout_ms=100)
         wait_for(lambda: f"has not turned for {LIMIT_S} s: the watchdog is not fed" in one.text(), 60, "the watchdog to bark")
