@@ -1,24 +1,12 @@
 #include "daemon/feeder_gpu_private.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "daemon/base/clock.h"
-#include "daemon/base/thread.h"
 #include "kernels/plan.h"
 #include "proto/ring_layout.h"
 
-#define TAKE_TIMEOUT_MS 500
 #define ROOM_BYTES ((uint64_t)256 << 20) /* of pinned memory for rows that are not resident, unless two batches need more */
-#define SPIN_NS 50000      /* a batch of low-dimensional windows is over before that */
-#define PAUSE_NS 20000
-#define TURN_MS 500
-
-static void *publish_all(void *feeder);
-
-/* ---- making and destroying ---- */
 
 static enum trajd_status write_header(void *context, const void *header, size_t size_bytes, struct trajd_error *error)
 {
@@ -66,7 +54,7 @@ static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_fee
     part->held = calloc(plan->selection.dataset_count + 1, sizeof *part->held);
     if (!part->rows || !part->unreadable || !part->held)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s", feeder->name);
-    status = trajd_gpu_request_create(own->gpu, own->stream, plan, &part->request, error);
+    status = trajd_gpu_request_create(own->gpu, own->stream, plan, TRAJD_GPU_MAX_FLIGHTS, &part->request, error);
     if (!status)
         status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, part->rows, part->unreadable, part->held, error);
     part->holds_rows = !status;
@@ -123,7 +111,7 @@ static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_fee
     return status;
 }
 
-static enum trajd_status make_flights(struct trajd_feeder_gpu *own, struct trajd_error *error)
+static enum trajd_status make_flights(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own, struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
     const uint64_t staged_bytes = own->block_bytes + own->ids_bytes;
@@ -134,9 +122,12 @@ static enum trajd_status make_flights(struct trajd_feeder_gpu *own, struct trajd
         status = trajd_gpu_take_ring(own->gpu, own->depth * own->block_bytes, "room for batches under way", &own->blocks, error);
     }
     for (uint32_t i = 0; i < own->depth && !status; i++) {
-        own->flights[i].staging = own->staging + i * staged_bytes;
-        own->flights[i].block = (uint8_t *)own->blocks + i * own->block_bytes;
-        status = trajd_device_event_create(device, &own->flights[i].over, error);
+        struct trajd_gpu_flight *flight = &own->flights[i];
+        flight->staging = own->staging + i * staged_bytes;
+        flight->block = (uint8_t *)own->blocks + i * own->block_bytes;
+        flight->requests = calloc(feeder->plan->part_count, sizeof *flight->requests);
+        status = flight->requests ? trajd_device_event_create(device, &flight->over, error)
+                                  : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", feeder->name);
     }
     return status;
 }
@@ -149,36 +140,6 @@ static void init_changed(pthread_cond_t *changed)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(changed, &attributes);
     pthread_condattr_destroy(&attributes);
-}
-
-static void tell_publisher(struct trajd_feeder_gpu *own, bool launched, bool over)
-{
-    pthread_mutex_lock(&own->mutex);
-    own->launched += launched;
-    own->over = over;
-    pthread_cond_broadcast(&own->changed);
-    pthread_mutex_unlock(&own->mutex);
-}
-
-/* What was launched is published first. */
-static void stop_publisher(struct trajd_feeder_gpu *own)
-{
-    if (!own->publishes)
-        return;
-    tell_publisher(own, false, true);
-    pthread_join(own->publisher, NULL);
-    own->publishes = false;
-}
-
-static enum trajd_status start_publisher(struct trajd_feeder *feeder, struct trajd_error *error)
-{
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    const int code = trajd_thread_start(&own->publisher, "trajd-gpu", publish_all, feeder);
-
-    if (code)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "feed %s: its thread that publishes: %s", feeder->name, strerror(code));
-    own->publishes = true;
-    return TRAJD_OK;
 }
 
 enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct trajd_gpu *gpu, struct trajd_error *error)
@@ -203,8 +164,8 @@ enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct tr
     measure(feeder, own);
     status = make_room(feeder, own, error);
     if (!status)
-        status = make_flights(own, error);
-    return status ? status : start_publisher(feeder, error);
+        status = make_flights(feeder, own, error);
+    return status ? status : trajd_feeder_gpu_start_publisher(feeder, error);
 }
 
 void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
@@ -212,13 +173,14 @@ void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
     struct trajd_feeder_gpu *own = feeder->gpu;
 
     if (own)
-        stop_publisher(own);
+        trajd_feeder_gpu_stop_publisher(own);
     feeder->gpu = NULL;
     if (!own)
         return;
     for (uint32_t i = 0; i < own->depth; i++) {
         trajd_device_event_destroy(&own->flights[i].over);
         trajd_device_event_destroy(&own->flights[i].copied);
+        free(own->flights[i].requests);
     }
     trajd_device_event_destroy(&own->pulse);
     trajd_gpu_return_ring(own->gpu, own->blocks, own->depth * own->block_bytes);
@@ -262,214 +224,4 @@ const struct trajd_feed_memory *trajd_feeder_gpu_memory(const struct trajd_feede
 const char *trajd_feeder_gpu_uuid(const struct trajd_feeder *feeder)
 {
     return feeder->gpu ? trajd_gpu_uuid(feeder->gpu->gpu) : NULL;
-}
-
-/* ---- two threads: one launches, one publishes ---- */
-
-/* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU has failed. */
-static enum trajd_status begin_batch(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, const struct trajd_fill *fill,
-                                     struct trajd_error *error)
-{
-    const int64_t begin_ns = trajd_now_ns();
-    enum trajd_status status;
-
-    flight->fill = *fill;
-    flight->error.status = TRAJD_OK;
-    status = trajd_feeder_gpu_launch(feeder, flight, error);
-    if (status)
-        flight->error = *error;
-    if (status != TRAJD_ERR_DEVICE)
-        status = trajd_device_event_record(flight->over, feeder->gpu->stream, error);
-    if (status)
-        flight->error = *error;
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS], (uint64_t)(trajd_now_ns() - begin_ns));
-    return status;
-}
-
-static void publish(struct trajd_feeder *feeder, const struct trajd_gpu_flight *flight)
-{
-    const struct trajd_error *failure = flight->error.status ? &flight->error : NULL;
-
-    if (failure && failure->status == TRAJD_ERR_CLOSED && __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED))
-        return; /* it is being destroyed: nobody waits for the slot */
-    if (failure) {
-        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_FAILED], 1);
-        LOG(feeder->log, WARNING, "feed %s: epoch %llu, position %llu: %s", feeder->name, (unsigned long long)flight->fill.epoch,
-            (unsigned long long)flight->fill.position, failure->message);
-    }
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_BATCHES], 1);
-    for (uint32_t r = 0; r < flight->fill.range_count; r++)
-        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WINDOWS], flight->fill.ranges[r].count);
-    trajd_feed_publish(feeder->feed, &flight->fill, failure);
-}
-
-/* Until the stream has passed the batch. */
-static enum trajd_status await(const struct trajd_gpu_flight *flight, struct trajd_error *error)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    const int64_t begin_ns = trajd_now_ns();
-
-    for (;;) {
-        bool passed;
-        const enum trajd_status status = trajd_device_event_poll(flight->over, &passed, error);
-        if (status || passed)
-            return status;
-        if (trajd_now_ns() - begin_ns < SPIN_NS)
-            sched_yield();
-        else
-            nanosleep(&pause, NULL);
-    }
-}
-
-/* The number of the next flight to publish; false: there will be none. */
-static bool next_flight(struct trajd_feeder_gpu *own, uint64_t *number)
-{
-    bool found;
-
-    pthread_mutex_lock(&own->mutex);
-    while (own->published == own->launched && !own->over)
-        pthread_cond_wait(&own->changed, &own->mutex);
-    *number = own->published;
-    found = own->published < own->launched;
-    pthread_mutex_unlock(&own->mutex);
-    return found;
-}
-
-/* When the GPU fails, what is under way is published neither as a batch nor as one that failed: workers get it from whoever goes on. */
-static void *publish_all(void *context)
-{
-    struct trajd_feeder *feeder = context;
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    struct trajd_error error;
-    enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), &error);
-    uint64_t number;
-
-    while (!status && next_flight(own, &number)) {
-        const struct trajd_gpu_flight *flight = &own->flights[number % own->depth];
-        status = await(flight, &error);
-        if (status)
-            break;
-        publish(feeder, flight);
-        pthread_mutex_lock(&own->mutex);
-        own->published++;
-        pthread_cond_broadcast(&own->changed);
-        pthread_mutex_unlock(&own->mutex);
-    }
-    if (!status)
-        return NULL;
-    pthread_mutex_lock(&own->mutex);
-    own->failed = true;
-    own->failure = error;
-    pthread_cond_broadcast(&own->changed);
-    pthread_mutex_unlock(&own->mutex);
-    return NULL;
-}
-
-/* Waits for a flight that is free: NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is no turn
- * of the thread to wait here, unless something has been published meanwhile. */
-static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own)
-{
-    const int64_t at_ns = trajd_now_ns() + TURN_MS * INT64_C(1000000);
-    const struct timespec deadline = {.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
-    struct trajd_gpu_flight *flight = NULL;
-
-    pthread_mutex_lock(&own->mutex);
-    while (!own->failed && own->launched - own->published == own->depth &&
-           pthread_cond_timedwait(&own->changed, &own->mutex, &deadline) == 0)
-        ;
-    if (!own->failed && own->launched - own->published < own->depth)
-        flight = &own->flights[own->launched % own->depth];
-    pthread_mutex_unlock(&own->mutex);
-    return flight;
-}
-
-static bool has_failed(struct trajd_feeder_gpu *own)
-{
-    bool failed;
-
-    pthread_mutex_lock(&own->mutex);
-    failed = own->failed;
-    pthread_mutex_unlock(&own->mutex);
-    return failed;
-}
-
-/* An idle GPU is asked, too: whoever comes next must not be given memory of one that is lost. A turn later it has answered, or hangs. */
-static enum trajd_status feel_pulse(struct trajd_feeder_gpu *own, struct trajd_error *error)
-{
-    bool passed = false;
-    enum trajd_status status;
-
-    if (own->pulse_is_asked) {
-        status = trajd_device_event_poll(own->pulse, &passed, error);
-        own->pulse_is_asked = !passed;
-    } else {
-        status = trajd_device_event_record(own->pulse, own->stream, error);
-        own->pulse_is_asked = true;
-    }
-    return status;
-}
-
-/* Nothing is under way and the pulse has been felt, or something was published since it was asked last. */
-static bool has_gone_on(struct trajd_feeder_gpu *own, uint64_t *published)
-{
-    bool has;
-
-    pthread_mutex_lock(&own->mutex);
-    has = (own->published == own->launched && !own->pulse_is_asked) || own->published != *published;
-    *published = own->published;
-    pthread_mutex_unlock(&own->mutex);
-    return has;
-}
-
-static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_error *error)
-{
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), error);
-    uint64_t published = 0;
-
-    while (!status && !has_failed(own)) {
-        struct trajd_fill fill;
-        const int64_t begin_ns = trajd_now_ns();
-        struct trajd_gpu_flight *flight = free_flight(own);
-        if (!flight)
-            continue;
-        if (has_gone_on(own, &published))
-            trajd_watch_turn();
-        status = trajd_feed_take(feeder->feed, TURN_MS, &fill);
-        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
-        if (status == TRAJD_ERR_CLOSED)
-            return TRAJD_OK;
-        if (!status) {
-            status = begin_batch(feeder, flight, &fill, error);
-            if (!status)
-                tell_publisher(own, true, false);
-        } else if (status == TRAJD_ERR_TIMEOUT) {
-            status = feel_pulse(own, error);
-        }
-    }
-    return status;
-}
-
-static void lose(struct trajd_feeder *feeder, struct trajd_error *error)
-{
-    trajd_error_prefix(error, "GPU %s: feed %s: %s", trajd_gpu_uuid(feeder->gpu->gpu), feeder->name,
-                       trajd_plan_describe(feeder->parts[0].kernel_plan));
-    LOG(feeder->log, ERROR, "%s", error->message);
-    if (feeder->gpu_lost)
-        feeder->gpu_lost(feeder->lost_context);
-}
-
-void trajd_feeder_gpu_produce(struct trajd_feeder *feeder)
-{
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    struct trajd_error error;
-    enum trajd_status status = launch_all(feeder, &error);
-
-    stop_publisher(own);
-    if (!status && own->failed) {
-        error = own->failure;
-        status = error.status;
-    }
-    if (status)
-        lose(feeder, &error);
 }

@@ -1,6 +1,7 @@
 #include "daemon/feeder_gpu_private.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/plan.h"
 
@@ -84,11 +85,32 @@ struct used {
     uint64_t block, rows;
 };
 
-/* Many ranges of few rows: what was gathered is read first. */
-static enum trajd_status empty(struct trajd_feeder_gpu *own, struct used *used, struct trajd_error *error)
+enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
 {
-    enum trajd_status status = own->copies ? trajd_device_stream_wait(own->copies, error) : TRAJD_OK;
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    enum trajd_status status = TRAJD_OK;
 
+    if (own->copies) {
+        status = trajd_device_event_record(flight->copied, own->copies, error);
+        if (!status)
+            status = trajd_device_stream_follow(own->stream, flight->copied, error);
+    }
+    for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++) {
+        if (flight->requests[p])
+            status = trajd_plan_run_async(feeder->parts[p].kernel_plan, flight->requests[p], own->stream, error);
+        flight->requests[p] = NULL;
+    }
+    return status;
+}
+
+/* Many ranges of few rows: what was gathered is read first. */
+static enum trajd_status empty(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct used *used, struct trajd_error *error)
+{
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    enum trajd_status status = trajd_feeder_gpu_launch(feeder, flight, error);
+
+    if (!status && own->copies)
+        status = trajd_device_stream_wait(own->copies, error);
     *used = (struct used){0, 0};
     return status ? status : trajd_device_stream_wait(own->stream, error);
 }
@@ -105,7 +127,7 @@ static enum trajd_status send_guests(struct trajd_feeder *feeder, struct trajd_g
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: %u windows at once need %llu bytes of rows", feeder->name, count,
                                (unsigned long long)size_bytes);
     if (size_bytes > own->room_bytes - used->rows)
-        status = empty(own, used, error);
+        status = empty(feeder, flight, used, error);
     if (status)
         return status;
     trajd_gpu_guests_gather(of->part->guests, first, count, host_rows_of, of, flight->rows_staging + used->rows, flight->rows_block + used->rows,
@@ -116,35 +138,37 @@ static enum trajd_status send_guests(struct trajd_feeder *feeder, struct trajd_g
     return status;
 }
 
-static enum trajd_status launch_some(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, uint32_t p, uint32_t first, uint32_t count,
+/* The arrays of these windows on their way, and their launch, for when all are. */
+static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, uint32_t p, uint32_t first, uint32_t count,
                                      struct used *used, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     struct trajd_window_plan *plan = feeder->plan->parts[p];
     struct rows_of_part of = {&own->parts[p], &feeder->parts[p], plan->selection.dataset_count};
     struct trajd_device_stream *copies = own->parts[p].guests ? own->copies : own->stream;
+    const uint32_t frame = (uint32_t)(flight - own->flights);
     const struct trajd_resample_request *request;
     uint64_t size_bytes;
     enum trajd_status status = TRAJD_OK;
 
     if (used->block + trajd_gpu_request_block_bytes(own->parts[p].request, count) > own->block_bytes)
-        status = empty(own, used, error);
+        status = empty(feeder, flight, used, error);
     trajd_window_plan_bind(plan, first, count, flight->fill.memory, rows_of, &of);
     if (!status && own->parts[p].guests)
         status = send_guests(feeder, flight, &of, first, count, used, error);
+    if (!status && flight->requests[p]) /* another range of the same dataset */
+        status = trajd_feeder_gpu_launch(feeder, flight, error);
     if (status)
         return status;
-    request = trajd_gpu_request_gather(own->parts[p].request, flight->staging + used->block, flight->block + used->block, &size_bytes);
+    request = trajd_gpu_request_gather(own->parts[p].request, frame, flight->staging + used->block, flight->block + used->block, &size_bytes);
     status = trajd_device_copy_async(flight->block + used->block, flight->staging + used->block, size_bytes, copies, error);
-    if (!status && own->parts[p].guests)
-        status = trajd_device_event_record(flight->copied, copies, error);
-    if (!status && own->parts[p].guests)
-        status = trajd_device_stream_follow(own->stream, flight->copied, error);
-    if (!status)
-        status = trajd_plan_run_async(feeder->parts[p].kernel_plan, request, own->stream, error);
+    flight->requests[p] = request;
     used->block += size_bytes;
-    if (!status && feeder->spec->keep_bad_rows)
-        status = spoil(feeder, p, flight->fill.memory, first, count, error);
+    if (!status && feeder->spec->keep_bad_rows) {
+        status = trajd_feeder_gpu_launch(feeder, flight, error);
+        if (!status)
+            status = spoil(feeder, p, flight->fill.memory, first, count, error);
+    }
     return status;
 }
 
@@ -163,7 +187,7 @@ static enum trajd_status pin(struct trajd_feeder *feeder, struct trajd_feeder_pa
 }
 
 /* Where these windows need more rows at once than store or flight hold: half of them, then the rest. */
-static enum trajd_status launch_windows(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, uint32_t p, uint32_t first,
+static enum trajd_status gather_windows(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, uint32_t p, uint32_t first,
                                         uint32_t count, struct used *used, struct trajd_error *error)
 {
     struct trajd_feeder_part *part = &feeder->parts[p];
@@ -172,16 +196,16 @@ static enum trajd_status launch_windows(struct trajd_feeder *feeder, struct traj
     if (status)
         return status;
     if (!feeder->gpu->parts[p].guests)
-        return launch_some(feeder, flight, p, first, count, used, error);
+        return gather_some(feeder, flight, p, first, count, used, error);
     status = pin(feeder, part, first, count, error);
     if (!status) {
-        status = launch_some(feeder, flight, p, first, count, used, error);
+        status = gather_some(feeder, flight, p, first, count, used, error);
         trajd_feeder_unpin_windows(part, first, count);
     }
     if (status == TRAJD_ERR_MEMORY && count > 1) {
-        status = launch_windows(feeder, flight, p, first, count / 2, used, error);
+        status = gather_windows(feeder, flight, p, first, count / 2, used, error);
         if (!status)
-            status = launch_windows(feeder, flight, p, first + count / 2, count - count / 2, used, error);
+            status = gather_windows(feeder, flight, p, first + count / 2, count - count / 2, used, error);
     }
     return status;
 }
@@ -212,7 +236,7 @@ uint64_t trajd_feeder_gpu_room(struct trajd_feeder *feeder, uint32_t p)
     return size_bytes > largest ? size_bytes : largest;
 }
 
-static enum trajd_status launch_ids(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
+static enum trajd_status send_ids(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
 {
     const struct trajd_feeder_gpu *own = feeder->gpu;
     uint8_t *staged = flight->staging + own->block_bytes;
@@ -223,12 +247,13 @@ static enum trajd_status launch_ids(struct trajd_feeder *feeder, struct trajd_gp
     return trajd_device_copy_async((uint8_t *)flight->fill.memory + own->ids_offset, staged, own->ids_bytes, own->stream, error);
 }
 
-enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
+enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
 {
     const struct trajd_fill *fill = &flight->fill;
     struct used used = {0, 0};
     enum trajd_status status = TRAJD_OK;
 
+    memset(flight->requests, 0, feeder->plan->part_count * sizeof *flight->requests);
     if (feeder->gpu->copies)
         trajd_feeder_announce(feeder, fill);
     trajd_mixture_plan_look_up(feeder->plan, fill->epoch, fill->position, fill->row_count);
@@ -238,7 +263,7 @@ enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder, struct tr
             trajd_mixture_plan_slice(feeder->plan->parts[p], fill->ranges[r].begin, fill->ranges[r].count, &first, &count);
             trajd_counter_add(&feeder->parts[p].windows, count);
             if (count)
-                status = launch_windows(feeder, flight, p, first, count, &used, error);
+                status = gather_windows(feeder, flight, p, first, count, &used, error);
         }
-    return status ? status : launch_ids(feeder, flight, error);
+    return status ? status : send_ids(feeder, flight, error);
 }

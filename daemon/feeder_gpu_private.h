@@ -1,4 +1,5 @@
-/* Between a GPU feeder's files: its life and threads (feeder_gpu.c), a batch's rows, requests and launches (feeder_gpu_batch.c). */
+/* Between a GPU feeder's files: its life (feeder_gpu.c), its threads (feeder_gpu_run.c), a batch's rows, requests and launches
+ * (feeder_gpu_batch.c). */
 #ifndef TRAJD_DAEMON_FEEDER_GPU_PRIVATE_H
 #define TRAJD_DAEMON_FEEDER_GPU_PRIVATE_H
 
@@ -15,6 +16,7 @@ struct trajd_gpu_flight {
     struct trajd_error error; /* of a batch that could not be made; OK: none */
     uint8_t *staging;         /* pinned: the block of arrays, and the ids behind it */
     uint8_t *block;           /* the block on the GPU */
+    const struct trajd_resample_request **requests; /* [parts]: prepared, not launched yet; NULL: none */
     struct trajd_device_event *over;
     uint8_t *rows_staging, *rows_block; /* rows of streams that are not resident: pinned, and on the GPU */
     struct trajd_device_event *copied;  /* both blocks are there */
@@ -63,7 +65,13 @@ struct trajd_feeder_gpu {
 
 /* What a part's guests need of a flight: enough for one window of any episode, and for most batches whole. Before the thread runs. */
 uint64_t trajd_feeder_gpu_room(struct trajd_feeder *feeder, uint32_t part);
-/* Gives the streams all that makes the flight's batch. Other than TRAJD_ERR_DEVICE: this batch cannot be made. */
+/* Gathers all that makes the flight's batch and sends it there. Other than TRAJD_ERR_DEVICE: this batch cannot be made. */
+enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error);
+/* Launches what was prepared and is not launched yet. */
 enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error);
+
+enum trajd_status trajd_feeder_gpu_start_publisher(struct trajd_feeder *feeder, struct trajd_error *error);
+/* What was launched is published first. */
+void trajd_feeder_gpu_stop_publisher(struct trajd_feeder_gpu *own);
 
 #endif

@@ -164,6 +164,11 @@ void trajd_batch_give_back(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
     take_from_held(batch);
+    if (batch->mapping != NULL && batch->mapping->gpu != NULL) { /* its release may wait for others */
+        trajd_batch_say_done(batch);
+        if (client->pending.released.count == 0)
+            client->lot_since_ns = trajd_client_now_ns();
+    }
     trajd_leases_append(&client->pending.released, &batch->lease);
     trajd_client_notify(client);
     if (client->closing && client->held_count == 0)

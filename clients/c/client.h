@@ -151,6 +151,7 @@ struct trajd_client {
     struct trajd_batch *leaving, **leaving_end; /* released, their streams not known to have passed */
     uint64_t leaving_since_ns; /* when the last of them came or went */
     struct trajd_wire_ack pending;
+    uint64_t lot_since_ns; /* on a GPU: when the first of the releases that are pending came */
     uint64_t life; /* counts sessions */
     bool ended;    /* the epoch */
     bool over;     /* next() would fail: for the poll descriptor */
@@ -166,8 +167,9 @@ struct trajd_client {
 /* session.c; `pump` is held */
 void trajd_session_turn(struct trajd_client *client);     /* moves what can be moved without waiting */
 void trajd_session_exchange(struct trajd_client *client); /* the same, but for fd.sock */
-int trajd_session_timeout_ms(const struct trajd_client *client, uint64_t now_ns);
+int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns);
 void trajd_session_flush(struct trajd_client *client);
+bool trajd_session_has_to_say(const struct trajd_client *client); /* flush would say something; `state` is held */
 void trajd_session_open(struct trajd_client *client);  /* says OPEN with what is wanted */
 void trajd_session_leave(struct trajd_client *client); /* before that: what is DONE is said now or never */
 void trajd_session_repeat_open(struct trajd_client *client); /* it may have been lost */
@@ -229,6 +231,7 @@ uint64_t trajd_leaving_pause_ns(const struct trajd_client *client); /* until the
 bool trajd_leaving_collect(struct trajd_client *client); /* gives back what its streams have passed; true if some is left */
 void trajd_leaving_settle(struct trajd_client *client);  /* waits for the context of one that is deaf */
 uint32_t trajd_leaving_count(const struct trajd_client *client); /* of those that credit counts; `state` is held */
+uint64_t trajd_leaving_lot_ns(const struct trajd_client *client); /* until what is released is to be said; 0: now. `state` is held */
 
 /* Marked, of a client that is finished: until its streams have passed. False: that cannot be known, as a graph is being captured. */
 bool trajd_leaving_await(struct trajd_batch *batch);

@@ -333,8 +333,8 @@ static void settle_previous(struct trajd_client *client)
     if (client->previous != NULL && !client->explicit_done)
         trajd_batch_say_done(client->previous);
     const struct trajd_wire_ack *pending = &client->pending;
-    const uint32_t unsaid =
-        pending->released.count > pending->done.count ? pending->released.count : pending->done.count;
+    const uint32_t released = trajd_leaving_lot_ns(client) == 0 ? pending->released.count : 0;
+    const uint32_t unsaid = released > pending->done.count ? released : pending->done.count;
     bool flush = unsaid > 0 && (client->queue_count == 0 || unsaid >= (client->info.credit + 1) / 2);
     if (unsaid > 0 && !flush)
         trajd_client_wake_sender(client); /* not later than in a moment, however long the caller works now */

@@ -55,8 +55,10 @@ void *trajd_keeper_run(void *context)
         pthread_mutex_lock(&client->state);
         bool polled = client->notify_wanted || client->closing;
         const uint64_t leaving_ns = leaving ? trajd_leaving_pause_ns(client) : 0;
-        if (client->pending.done.count + client->pending.released.count > 0)
+        if (trajd_session_has_to_say(client))
             timeout_ms = 1;
+        else if (client->pending.released.count > 0)
+            timeout_ms = (int)(trajd_leaving_lot_ns(client) / 1000000) + 1;
         pthread_mutex_unlock(&client->state);
         const int ping_ms = baton ? (int)(client->ping_ns / 1000000) : HANDED_OVER_MS;
         timeout_ms = client->link.remote && ping_ms < timeout_ms ? ping_ms : timeout_ms;

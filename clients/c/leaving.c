@@ -7,6 +7,7 @@
 
 #define NAP_NS 50000
 #define LONGEST_PAUSE_NS 1000000
+#define LOT_NS 100000000
 #define DEFAULT_OF_THREAD 2 /* CU_STREAM_PER_THREAD: another stream in every thread */
 
 /* Of the calling thread alone, for ever: a pthread_t is the next thread's once its own has been joined. */
@@ -162,6 +163,17 @@ uint32_t trajd_leaving_count(const struct trajd_client *client)
     for (const struct trajd_batch *batch = client->leaving; batch != NULL; batch = batch->next_leaving)
         count += !batch->abandoned && batch->life == client->life;
     return count;
+}
+
+/* Parts go back in lots for as long as there is other work, half of what the session may hold at a time: the daemon makes as many batches
+ * in one turn then. Where processes share a GPU in time slices it is the turns that cost a training step, not the batches. */
+uint64_t trajd_leaving_lot_ns(const struct trajd_client *client)
+{
+    const bool is_on_gpu = client->mapping != NULL && client->mapping->gpu != NULL;
+    if (!is_on_gpu || client->closing || client->pending.released.count >= client->queue_count + trajd_leaving_count(client))
+        return 0;
+    const uint64_t now_ns = trajd_client_now_ns(), due_ns = client->lot_since_ns + LOT_NS;
+    return now_ns < due_ns ? due_ns - now_ns : 0;
 }
 
 /* One GPU a call: the batches that were deaf before it was asked. Nobody collects them meanwhile. */

@@ -65,6 +65,9 @@ static void attach(struct trajd_client *client, uint64_t now_ns)
 
 void trajd_session_leave(struct trajd_client *client)
 {
+    pthread_mutex_lock(&client->state);
+    client->lot_since_ns = 0; /* all of it, now */
+    pthread_mutex_unlock(&client->state);
     trajd_session_flush(client);
     pthread_mutex_lock(&client->state);
     for (uint32_t i = 0; i < client->held_count; i++)
@@ -130,7 +133,11 @@ void trajd_session_flush(struct trajd_client *client)
         return;
     pthread_mutex_lock(&client->state);
     struct trajd_wire_message message = {.op = TRAJD_WIRE_ACK, .ack = client->pending};
-    client->pending.done.count = client->pending.released.count = 0;
+    client->pending.done.count = 0;
+    if (trajd_leaving_lot_ns(client) == 0)
+        client->pending.released.count = 0;
+    else
+        message.ack.released.count = 0;
     pthread_mutex_unlock(&client->state);
     if (message.ack.done.count + message.ack.released.count == 0)
         return;
@@ -232,9 +239,24 @@ void trajd_session_exchange(struct trajd_client *client)
     turn(client, false);
 }
 
-int trajd_session_timeout_ms(const struct trajd_client *client, uint64_t now_ns)
+bool trajd_session_has_to_say(const struct trajd_client *client)
 {
-    uint64_t due_ns = now_ns + client->ping_ns;
+    return client->pending.done.count > 0 || (client->pending.released.count > 0 && trajd_leaving_lot_ns(client) == 0);
+}
+
+/* 0: no lot waits for its time. */
+static uint64_t lot_ns(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state);
+    const uint64_t left_ns = client->pending.released.count > 0 ? trajd_leaving_lot_ns(client) : 0;
+    pthread_mutex_unlock(&client->state);
+    return left_ns;
+}
+
+int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns)
+{
+    const uint64_t left_ns = lot_ns(client);
+    uint64_t due_ns = now_ns + (left_ns > 0 && left_ns < client->ping_ns ? left_ns : client->ping_ns);
     const bool retries = client->phase == TRAJD_PHASE_DOWN || client->phase == TRAJD_PHASE_GREETING ||
                          client->phase == TRAJD_PHASE_READY;
     if (client->phase == TRAJD_PHASE_HELLO || client->resuming)
@@ -251,7 +273,7 @@ static bool begin_waiting(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
     const bool sendable = !client->resuming && trajd_link_is_attached(&client->link) && client->phase >= TRAJD_PHASE_READY;
-    client->waiting = !sendable || client->pending.done.count + client->pending.released.count == 0;
+    client->waiting = !sendable || !trajd_session_has_to_say(client);
     bool waiting = client->waiting;
     pthread_mutex_unlock(&client->state);
     return waiting;

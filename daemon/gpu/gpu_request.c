@@ -5,16 +5,22 @@
 
 #define ARRAY_ALIGNMENT 16
 
+/* What is gathered for one launch. */
+struct frame {
+    struct trajd_grid *grids;
+    struct trajd_bracket *brackets;
+    struct trajd_stream *streams;
+    struct trajd_resample_request request;
+};
+
 struct trajd_gpu_request {
     const struct trajd_window_plan *plan;
     struct trajd_gpu *gpu;
     void *constants; /* on the GPU */
     uint64_t constants_bytes;
     struct trajd_clock *clocks;
-    struct trajd_grid *grids;
-    struct trajd_bracket *brackets;
-    struct trajd_stream *streams;
-    struct trajd_resample_request request;
+    struct frame *frames; /* [frame_count]; the constants of the first are copied to the others */
+    uint32_t frame_count;
 };
 
 static uint64_t align(uint64_t size_bytes)
@@ -44,6 +50,7 @@ static void put_constants(struct trajd_gpu_request *request, struct gathering *g
 {
     const struct trajd_window_plan *plan = request->plan;
     const struct trajd_resample_request *from = &plan->request;
+    const struct frame *to = request->frames;
 
     for (uint32_t c = 0; c < from->clock_count; c++) {
         request->clocks[c] = from->clocks[c];
@@ -51,15 +58,26 @@ static void put_constants(struct trajd_gpu_request *request, struct gathering *g
             put(gathering, from->clocks[c].stamps_ns, (uint64_t)plan->dataset->clock_stamp_count[c] * sizeof(int64_t));
     }
     for (uint32_t g = 0; g < from->grid_count; g++) {
-        request->grids[g] = from->grids[g];
+        to->grids[g] = from->grids[g];
         if (!from->grids[g].offsets_per_window)
-            request->grids[g].offsets = put(gathering, from->grids[g].offsets, from->grids[g].step_count * sizeof(int64_t));
+            to->grids[g].offsets = put(gathering, from->grids[g].offsets, from->grids[g].step_count * sizeof(int64_t));
     }
     for (uint32_t s = 0; s < from->stream_count; s++) {
         const uint64_t size_bytes = from->streams[s].feature_count * sizeof(float);
-        request->streams[s] = from->streams[s];
-        request->streams[s].scale = put(gathering, from->streams[s].scale, size_bytes);
-        request->streams[s].offset = put(gathering, from->streams[s].offset, size_bytes);
+        to->streams[s] = from->streams[s];
+        to->streams[s].scale = put(gathering, from->streams[s].scale, size_bytes);
+        to->streams[s].offset = put(gathering, from->streams[s].offset, size_bytes);
+    }
+}
+
+static void copy_constants(struct trajd_gpu_request *request)
+{
+    const struct trajd_resample_request *shape = &request->plan->request;
+    const struct frame *first = request->frames;
+
+    for (uint32_t f = 1; f < request->frame_count; f++) {
+        memcpy(request->frames[f].grids, first->grids, shape->grid_count * sizeof *first->grids);
+        memcpy(request->frames[f].streams, first->streams, shape->stream_count * sizeof *first->streams);
     }
 }
 
@@ -81,31 +99,43 @@ static enum trajd_status upload(struct trajd_gpu_request *request, struct trajd_
     }
     if (!status)
         status = trajd_device_stream_wait(stream, error);
+    copy_constants(request);
     free(gathering.block);
     return status;
 }
 
-enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu, struct trajd_device_stream *stream,
-                                           const struct trajd_window_plan *plan, struct trajd_gpu_request **out,
-                                           struct trajd_error *error)
+static bool make_frames(struct trajd_gpu_request *request, uint32_t count)
 {
-    const struct trajd_resample_request *shape = &plan->request;
-    struct trajd_gpu_request *request;
+    const struct trajd_resample_request *shape = &request->plan->request;
+
+    request->clocks = calloc(shape->clock_count + 1, sizeof *request->clocks);
+    request->frames = calloc(count, sizeof *request->frames);
+    for (; request->clocks && request->frames && request->frame_count < count; request->frame_count++) {
+        struct frame *frame = &request->frames[request->frame_count];
+        frame->grids = calloc(shape->grid_count + 1, sizeof *frame->grids);
+        frame->brackets = calloc(shape->bracket_count + 1, sizeof *frame->brackets);
+        frame->streams = calloc(shape->stream_count + 1, sizeof *frame->streams);
+        if (!frame->grids || !frame->brackets || !frame->streams) {
+            request->frame_count++; /* what is there of it is freed, too */
+            return false;
+        }
+    }
+    return request->clocks && request->frames;
+}
+
+enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu, struct trajd_device_stream *stream, const struct trajd_window_plan *plan,
+                                           uint32_t frame_count, struct trajd_gpu_request **out, struct trajd_error *error)
+{
+    struct trajd_gpu_request *request = calloc(1, sizeof *request);
     enum trajd_status status;
 
     *out = NULL;
-    request = calloc(1, sizeof *request);
     if (!request)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
     request->plan = plan;
     request->gpu = gpu;
-    request->clocks = calloc(shape->clock_count + 1, sizeof *request->clocks);
-    request->grids = calloc(shape->grid_count + 1, sizeof *request->grids);
-    request->brackets = calloc(shape->bracket_count + 1, sizeof *request->brackets);
-    request->streams = calloc(shape->stream_count + 1, sizeof *request->streams);
-    status = request->clocks && request->grids && request->brackets && request->streams
-                 ? upload(request, stream, error)
-                 : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
+    status = make_frames(request, frame_count) ? upload(request, stream, error)
+                                               : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
     if (status)
         trajd_gpu_request_destroy(&request);
     *out = request;
@@ -120,10 +150,13 @@ void trajd_gpu_request_destroy(struct trajd_gpu_request **out)
     if (!request)
         return;
     trajd_gpu_return_ring(request->gpu, request->constants, request->constants_bytes);
+    for (uint32_t f = 0; f < request->frame_count; f++) {
+        free(request->frames[f].grids);
+        free(request->frames[f].brackets);
+        free(request->frames[f].streams);
+    }
+    free(request->frames);
     free(request->clocks);
-    free(request->grids);
-    free(request->brackets);
-    free(request->streams);
     free(request);
 }
 
@@ -140,33 +173,34 @@ uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request, 
     return bytes;
 }
 
-const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request, uint8_t *block,
+const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request, uint32_t frame, uint8_t *block,
                                                               uint8_t *device_block, uint64_t *used)
 {
     const struct trajd_resample_request *from = &request->plan->request;
     const uint64_t each = from->window_count * sizeof(int64_t);
+    struct frame *to = &request->frames[frame];
     struct gathering gathering = {block, device_block, 0};
 
     for (uint32_t g = 0; g < from->grid_count; g++)
         if (from->grids[g].offsets_per_window)
-            request->grids[g].offsets = put(&gathering, from->grids[g].offsets, each * from->grids[g].step_count);
+            to->grids[g].offsets = put(&gathering, from->grids[g].offsets, each * from->grids[g].step_count);
     for (uint32_t b = 0; b < from->bracket_count; b++) {
-        request->brackets[b] = from->brackets[b];
-        request->brackets[b].row_begin = put(&gathering, from->brackets[b].row_begin, each);
-        request->brackets[b].row_count = put(&gathering, from->brackets[b].row_count, each);
-        request->brackets[b].anchor = put(&gathering, from->brackets[b].anchor, each);
+        to->brackets[b] = from->brackets[b];
+        to->brackets[b].row_begin = put(&gathering, from->brackets[b].row_begin, each);
+        to->brackets[b].row_count = put(&gathering, from->brackets[b].row_count, each);
+        to->brackets[b].anchor = put(&gathering, from->brackets[b].anchor, each);
     }
     for (uint32_t s = 0; s < from->stream_count; s++) {
-        request->streams[s].bases = put(&gathering, from->streams[s].bases, from->window_count * sizeof(void *));
-        request->streams[s].output = from->streams[s].output;
-        request->streams[s].mask = from->streams[s].mask;
+        to->streams[s].bases = put(&gathering, from->streams[s].bases, from->window_count * sizeof(void *));
+        to->streams[s].output = from->streams[s].output;
+        to->streams[s].mask = from->streams[s].mask;
     }
-    request->request = *from;
-    request->request.clocks = request->clocks;
-    request->request.grids = request->grids;
-    request->request.brackets = request->brackets;
-    request->request.streams = request->streams;
-    request->request.window_rows = put(&gathering, from->window_rows, from->window_count * sizeof(uint32_t));
+    to->request = *from;
+    to->request.clocks = request->clocks;
+    to->request.grids = to->grids;
+    to->request.brackets = to->brackets;
+    to->request.streams = to->streams;
+    to->request.window_rows = put(&gathering, from->window_rows, from->window_count * sizeof(uint32_t));
     *used = gathering.used;
-    return &request->request;
+    return &to->request;
 }

@@ -8,18 +8,18 @@
 
 struct trajd_gpu_request;
 
-/* Copies stamps, offsets, scales of the plan there, as they are now. The plan must outlive it. Blocks. */
-enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu, struct trajd_device_stream *stream,
-                                           const struct trajd_window_plan *plan, struct trajd_gpu_request **request,
-                                           struct trajd_error *error);
+/* Copies stamps, offsets, scales of the plan there, as they are now; as many launches as it has frames can wait at a time. The plan must
+ * outlive it. Blocks. */
+enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu, struct trajd_device_stream *stream, const struct trajd_window_plan *plan,
+                                           uint32_t frame_count, struct trajd_gpu_request **request, struct trajd_error *error);
 void trajd_gpu_request_destroy(struct trajd_gpu_request **request);
 
 /* Bytes of a block for window_count windows, at most. */
 uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request, uint32_t window_count);
 
 /* The plan's request as it was bound last, outputs, masks and bases being the GPU's: its arrays are written to `block`, which will lie at
- * `device_block` on the GPU; *used is how many bytes of it. The result lives until the next call. */
-const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request, uint8_t *block,
+ * `device_block` on the GPU; *used is how many bytes of it. The result lives until the next call for that frame. */
+const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request, uint32_t frame, uint8_t *block,
                                                               uint8_t *device_block, uint64_t *used);
 
 #endif

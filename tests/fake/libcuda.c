@@ -41,7 +41,7 @@ struct handle {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
-static struct fake_stream streams[16];
+static struct fake_stream streams[64];
 static struct {
     void *memory;
     size_t size_bytes;

@@ -18,6 +18,7 @@ from report import figure, middle
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 BATCH, OBSERVED, ACTED = 256, 2 * (7 + 4 + 3 + 1), 4
+NAMES = ("joints", "pose", "place", "gripper", "actions")
 
 # where batches are born: the GPUs that the daemon sees (None: all), and the worker's device= and zero_copy=
 SOURCES = {"same": (None, "cuda", True), "second": ("1", "cuda:1", True), "host": ("", "cuda", False)}
@@ -103,22 +104,22 @@ def measure(has_gpu, path, rounds, count, source):
         place.options = {"device": device, "zero_copy": zero_copy}
         place.fall_back = "false" if zero_copy else "true"
         environment = None if visible is None else {**os.environ, "CUDA_VISIBLE_DEVICES": visible}
-    options = type("Options", (), {"place": place, "dataset": pathlib.Path(path)})
     step = Step(place)
-    names = ("joints", "pose", "place", "gripper", "actions")
-    found = {"constant": [], "copy": [], "feed": [], "beside": []}
-    with b.feeds(options, environment=environment) as (feed,):
-        batches = feed.forever()
+    found = {"constant": [], "copy": [], "feed": [], "few": [], "beside": []}
+    with b.t.daemon(batch=b.BATCH, slots=16, path=path, fall_back=place.fall_back, environment=environment) as one, \
+            one.connect(**place.options, credit=16) as feed, one.connect(**place.options, credit=4, job="few") as few:
+        batches, of_few = feed.forever(), few.forever()
         first = next(batches)
         if zero_copy:
             place.check(feed)
-        kept = {name: first[name].to(place.device, copy=True) for name in names}
+        kept = {name: first[name].to(place.device, copy=True) for name in NAMES}
         del first
         step.take(kept)
         for _ in range(rounds):
             found["beside"].append(step.time(None, count))  # the daemon is there, and idle
             found["copy"].append(step.time(lambda: kept, count))
             found["feed"].append(step.time(lambda: next(batches), count))
+            found["few"].append(step.time(lambda: next(of_few), count))
     for _ in range(rounds):
         found["constant"].append(step.time(None, count))
     return {"parameters": step.parameters, **found}
@@ -150,7 +151,7 @@ def in_process(options, environment, count, source="same"):
 def tell(name, found):
     base = found["constant"]
     kinds = {"constant": "one constant batch, no daemon", "beside": "a constant batch, an idle daemon", "copy": "the copy from a constant tensor",
-             "feed": "the feed"}
+             "feed": "the feed, credit 16", "few": "the feed, credit 4"}
     for kind, what in kinds.items():
         ratio = middle([one / other for one, other in zip(found[kind], base)], 4)
         more = {} if kind == "constant" else {"ratio": ratio, "ratio_to": "the constant batch"}

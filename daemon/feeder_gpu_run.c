@@ -1,0 +1,311 @@
+/* The two threads of a GPU's production: one prepares and launches, the other publishes what the GPU has done. */
+#include "daemon/feeder_gpu_private.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
+#include "kernels/plan.h"
+
+#define SPIN_NS 50000 /* a batch of low-dimensional windows is over before that */
+#define PAUSE_NS 20000
+#define TURN_MS 500
+
+/* ---- publishing ---- */
+
+static void publish(struct trajd_feeder *feeder, const struct trajd_gpu_flight *flight)
+{
+    const struct trajd_error *failure = flight->error.status ? &flight->error : NULL;
+
+    if (failure && failure->status == TRAJD_ERR_CLOSED && __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED))
+        return; /* it is being destroyed: nobody waits for the slot */
+    if (failure) {
+        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_FAILED], 1);
+        LOG(feeder->log, WARNING, "feed %s: epoch %llu, position %llu: %s", feeder->name, (unsigned long long)flight->fill.epoch,
+            (unsigned long long)flight->fill.position, failure->message);
+    }
+    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_BATCHES], 1);
+    for (uint32_t r = 0; r < flight->fill.range_count; r++)
+        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WINDOWS], flight->fill.ranges[r].count);
+    trajd_feed_publish(feeder->feed, &flight->fill, failure);
+}
+
+/* Until the stream has passed the batch. */
+static enum trajd_status await(const struct trajd_gpu_flight *flight, struct trajd_error *error)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    const int64_t begin_ns = trajd_now_ns();
+
+    for (;;) {
+        bool passed;
+        const enum trajd_status status = trajd_device_event_poll(flight->over, &passed, error);
+        if (status || passed)
+            return status;
+        if (trajd_now_ns() - begin_ns < SPIN_NS)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
+/* The number of the next flight to publish; false: there will be none. */
+static bool next_flight(struct trajd_feeder_gpu *own, uint64_t *number)
+{
+    bool found;
+
+    pthread_mutex_lock(&own->mutex);
+    while (own->published == own->launched && !own->over)
+        pthread_cond_wait(&own->changed, &own->mutex);
+    *number = own->published;
+    found = own->published < own->launched;
+    pthread_mutex_unlock(&own->mutex);
+    return found;
+}
+
+/* When the GPU fails, what is under way is published neither as a batch nor as one that failed: workers get it from whoever goes on. */
+static void *publish_all(void *context)
+{
+    struct trajd_feeder *feeder = context;
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_error error;
+    enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), &error);
+    uint64_t number;
+
+    while (!status && next_flight(own, &number)) {
+        const struct trajd_gpu_flight *flight = &own->flights[number % own->depth];
+        status = await(flight, &error);
+        if (status)
+            break;
+        publish(feeder, flight);
+        pthread_mutex_lock(&own->mutex);
+        own->published++;
+        pthread_cond_broadcast(&own->changed);
+        pthread_mutex_unlock(&own->mutex);
+    }
+    if (!status)
+        return NULL;
+    pthread_mutex_lock(&own->mutex);
+    own->failed = true;
+    own->failure = error;
+    pthread_cond_broadcast(&own->changed);
+    pthread_mutex_unlock(&own->mutex);
+    return NULL;
+}
+
+static void tell_publisher(struct trajd_feeder_gpu *own, uint32_t launched, bool over)
+{
+    pthread_mutex_lock(&own->mutex);
+    own->launched += launched;
+    own->over = over;
+    pthread_cond_broadcast(&own->changed);
+    pthread_mutex_unlock(&own->mutex);
+}
+
+enum trajd_status trajd_feeder_gpu_start_publisher(struct trajd_feeder *feeder, struct trajd_error *error)
+{
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    const int code = trajd_thread_start(&own->publisher, "trajd-gpu", publish_all, feeder);
+
+    if (code)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "feed %s: its thread that publishes: %s", feeder->name, strerror(code));
+    own->publishes = true;
+    return TRAJD_OK;
+}
+
+void trajd_feeder_gpu_stop_publisher(struct trajd_feeder_gpu *own)
+{
+    if (!own->publishes)
+        return;
+    tell_publisher(own, 0, true);
+    pthread_join(own->publisher, NULL);
+    own->publishes = false;
+}
+
+/* ---- launching ---- */
+
+/* The flight behind those that are launched and `prepared` more; NULL: none is free, or the GPU has failed. The mutex is held. */
+static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own, uint32_t prepared)
+{
+    const bool is_free = !own->failed && own->launched + prepared - own->published < own->depth;
+
+    return is_free ? &own->flights[(own->launched + prepared) % own->depth] : NULL;
+}
+
+/* NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is no turn of the thread to wait here, unless
+ * something has been published meanwhile. */
+static struct trajd_gpu_flight *await_flight(struct trajd_feeder_gpu *own)
+{
+    const int64_t at_ns = trajd_now_ns() + TURN_MS * INT64_C(1000000);
+    const struct timespec deadline = {.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
+    struct trajd_gpu_flight *flight;
+
+    pthread_mutex_lock(&own->mutex);
+    while (!(flight = free_flight(own, 0)) && !own->failed && pthread_cond_timedwait(&own->changed, &own->mutex, &deadline) == 0)
+        ;
+    pthread_mutex_unlock(&own->mutex);
+    return flight;
+}
+
+static struct trajd_gpu_flight *another_flight(struct trajd_feeder_gpu *own, uint32_t prepared)
+{
+    struct trajd_gpu_flight *flight;
+
+    pthread_mutex_lock(&own->mutex);
+    flight = free_flight(own, prepared);
+    pthread_mutex_unlock(&own->mutex);
+    return flight;
+}
+
+static bool has_failed(struct trajd_feeder_gpu *own)
+{
+    bool failed;
+
+    pthread_mutex_lock(&own->mutex);
+    failed = own->failed;
+    pthread_mutex_unlock(&own->mutex);
+    return failed;
+}
+
+/* An idle GPU is asked, too: whoever comes next must not be given memory of one that is lost. A turn later it has answered, or hangs. */
+static enum trajd_status feel_pulse(struct trajd_feeder_gpu *own, struct trajd_error *error)
+{
+    bool passed = false;
+    enum trajd_status status;
+
+    if (own->pulse_is_asked) {
+        status = trajd_device_event_poll(own->pulse, &passed, error);
+        own->pulse_is_asked = !passed;
+    } else {
+        status = trajd_device_event_record(own->pulse, own->stream, error);
+        own->pulse_is_asked = true;
+    }
+    return status;
+}
+
+/* Nothing is under way and the pulse has been felt, or something was published since it was asked last. */
+static bool has_gone_on(struct trajd_feeder_gpu *own, uint64_t *published)
+{
+    bool has;
+
+    pthread_mutex_lock(&own->mutex);
+    has = (own->published == own->launched && !own->pulse_is_asked) || own->published != *published;
+    *published = own->published;
+    pthread_mutex_unlock(&own->mutex);
+    return has;
+}
+
+/* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU has failed. */
+static enum trajd_status note(struct trajd_gpu_flight *flight, enum trajd_status status, const struct trajd_error *error)
+{
+    if (status && !flight->error.status)
+        flight->error = *error;
+    return status == TRAJD_ERR_DEVICE ? status : TRAJD_OK;
+}
+
+static enum trajd_status prepare(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, const struct trajd_fill *fill,
+                                 struct trajd_error *error)
+{
+    const int64_t begin_ns = trajd_now_ns();
+    enum trajd_status status;
+
+    flight->fill = *fill;
+    flight->error.status = TRAJD_OK;
+    status = note(flight, trajd_feeder_gpu_prepare(feeder, flight, error), error);
+    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS], (uint64_t)(trajd_now_ns() - begin_ns));
+    return status;
+}
+
+/* Prepares a batch, and where a slot had to be waited for all that there are slots for: workers give parts back in lots then. One after the other
+ * they would take as many turns on a GPU that others use in time slices, for each kernel waits for the copies between. `*count` says how many. */
+static enum trajd_status prepare_lot(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, uint32_t *count, struct trajd_error *error)
+{
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    const int64_t begin_ns = trajd_now_ns();
+    struct trajd_fill fill;
+    enum trajd_status status = trajd_feed_take(feeder->feed, 0, &fill);
+    const bool waits = status == TRAJD_ERR_TIMEOUT;
+
+    if (waits)
+        status = trajd_feed_take(feeder->feed, TURN_MS, &fill);
+    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
+    for (*count = 0; !status;) {
+        status = prepare(feeder, flight, &fill, error);
+        if (status)
+            return status;
+        ++*count;
+        flight = waits ? another_flight(own, *count) : NULL;
+        if (!flight)
+            return TRAJD_OK;
+        status = trajd_feed_take(feeder->feed, 0, &fill);
+    }
+    return status == TRAJD_ERR_TIMEOUT && *count ? TRAJD_OK : status;
+}
+
+static enum trajd_status launch_lot(struct trajd_feeder *feeder, uint32_t count, struct trajd_error *error)
+{
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    const int64_t begin_ns = trajd_now_ns();
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < count && !status; i++) {
+        struct trajd_gpu_flight *flight = &own->flights[(own->launched + i) % own->depth];
+        if (!flight->error.status)
+            status = note(flight, trajd_feeder_gpu_launch(feeder, flight, error), error);
+        if (!status)
+            status = trajd_device_event_record(flight->over, own->stream, error);
+    }
+    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS], (uint64_t)(trajd_now_ns() - begin_ns));
+    if (!status)
+        tell_publisher(own, count, false);
+    return status;
+}
+
+static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_error *error)
+{
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), error);
+    uint64_t published = 0;
+
+    while (!status && !has_failed(own)) {
+        uint32_t count;
+        struct trajd_gpu_flight *flight = await_flight(own);
+        if (!flight)
+            continue;
+        if (has_gone_on(own, &published))
+            trajd_watch_turn();
+        status = prepare_lot(feeder, flight, &count, error);
+        if (status == TRAJD_ERR_CLOSED)
+            return TRAJD_OK;
+        if (status == TRAJD_ERR_TIMEOUT)
+            status = feel_pulse(own, error);
+        else if (!status)
+            status = launch_lot(feeder, count, error);
+    }
+    return status;
+}
+
+static void lose(struct trajd_feeder *feeder, struct trajd_error *error)
+{
+    trajd_error_prefix(error, "GPU %s: feed %s: %s", trajd_gpu_uuid(feeder->gpu->gpu), feeder->name,
+                       trajd_plan_describe(feeder->parts[0].kernel_plan));
+    LOG(feeder->log, ERROR, "%s", error->message);
+    if (feeder->gpu_lost)
+        feeder->gpu_lost(feeder->lost_context);
+}
+
+void trajd_feeder_gpu_produce(struct trajd_feeder *feeder)
+{
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_error error;
+    enum trajd_status status = launch_all(feeder, &error);
+
+    trajd_feeder_gpu_stop_publisher(own);
+    if (!status && own->failed) {
+        error = own->failure;
+        status = error.status;
+    }
+    if (status)
+        lose(feeder, &error);
+}
