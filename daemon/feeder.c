@@ -14,6 +14,9 @@
 #include "proto/ring_layout.h"
 
 #define TAKE_TIMEOUT_MS 500
+#define SLOTS 4u
+#define GPU_SLOTS 16u
+#define GPU_RING_BYTES ((uint64_t)64 << 20)
 
 static const struct trajd_counter counters_at_start[TRAJD_FEEDER_COUNTERS] = {
     [TRAJD_FEEDER_BATCHES] = {"batches", "Batches made", "batches", TRAJD_COUNTER_TOTAL, 0},
@@ -61,7 +64,7 @@ uint64_t trajd_feeder_ring_bytes(const struct trajd_feeder *feeder)
 
     if (feeder->where)
         return feeder->pinned_bytes;
-    if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->spec->slot_count, &bytes) ||
+    if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->slot_count, &bytes) ||
         __builtin_add_overflow(bytes, TRAJD_RING_ALIGNMENT, &bytes))
         return UINT64_MAX;
     return bytes;
@@ -162,13 +165,25 @@ static enum trajd_status make_parts(struct trajd_feeder *feeder, const struct tr
     return status;
 }
 
+/* On a GPU a worker gives slots back in lots, half of what it may hold: small ones cost nothing there. */
+static uint32_t choose_slot_count(const struct trajd_feeder *feeder)
+{
+    const uint64_t fitting = GPU_RING_BYTES / feeder->schema.slot_size_bytes;
+
+    if (feeder->spec->slot_count)
+        return feeder->spec->slot_count;
+    if (!feeder->where || fitting < SLOTS)
+        return SLOTS;
+    return fitting < GPU_SLOTS ? (uint32_t)fitting : GPU_SLOTS;
+}
+
 static enum trajd_status check_ring(const struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
                                     struct trajd_error *error)
 {
     if (trajd_feeder_ring_bytes(feeder) > options->rings_left_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "feed %s: a ring of %u slots of %llu bytes is over what memory.rings leaves (%llu bytes)",
-                               feeder->name, feeder->spec->slot_count, (unsigned long long)feeder->schema.slot_size_bytes,
+                               feeder->name, feeder->slot_count, (unsigned long long)feeder->schema.slot_size_bytes,
                                (unsigned long long)options->rings_left_bytes);
     return TRAJD_OK;
 }
@@ -180,7 +195,7 @@ static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct traj
                                             .instance_of = options->instance_of,
                                             .is_hidden = options->is_hidden,
                                             .schema = &feeder->schema,
-                                            .slot_count = feeder->spec->slot_count,
+                                            .slot_count = feeder->slot_count,
                                             .max_credit = options->max_credit,
                                             .fingerprint = feeder->plan->fingerprint,
                                             .seed = feeder->spec->seed,
@@ -245,8 +260,10 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
         status = trajd_feeder_normalise(feeder, options, error);
     if (!status)
         status = trajd_feeder_make_schema(feeder, error);
-    if (!status)
+    if (!status) {
+        feeder->slot_count = choose_slot_count(feeder);
         status = check_ring(feeder, options, error);
+    }
     if (!status)
         status = make_parts(feeder, options, error);
     if (!status && options->server)
@@ -342,7 +359,7 @@ void trajd_feeder_describe(const struct trajd_feeder *feeder, FILE *out, bool js
     if (!json) {
         trajd_window_report(feeder->plan, out);
         trajd_feeder_describe_norm(feeder, out);
-        fprintf(out, "  %u slots of %llu bytes, kernels: %s\n", feeder->spec->slot_count,
+        fprintf(out, "  %u slots of %llu bytes, kernels: %s\n", feeder->slot_count,
                 (unsigned long long)feeder->schema.slot_size_bytes, trajd_plan_describe(feeder->parts[0].kernel_plan));
         return;
     }

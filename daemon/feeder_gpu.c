@@ -22,7 +22,7 @@ static enum trajd_status make_ring(struct trajd_feeder *feeder, struct trajd_fee
 {
     enum trajd_status status;
 
-    if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->spec->slot_count, &own->slab_bytes) ||
+    if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->slot_count, &own->slab_bytes) ||
         __builtin_add_overflow(own->slab_bytes, TRAJD_RING_ALIGNMENT, &own->slab_bytes))
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: a ring that no memory holds", feeder->name);
     status = trajd_gpu_take_ring(own->gpu, own->slab_bytes, "a ring", &own->slab, error);
@@ -74,7 +74,7 @@ static void measure(const struct trajd_feeder *feeder, struct trajd_feeder_gpu *
     own->ids_bytes = last->offset_bytes + feeder->spec->global_batch * trajd_dtype_size(last->dtype) - first->offset_bytes;
     for (uint32_t p = 0; p < feeder->plan->part_count; p++)
         own->block_bytes += trajd_gpu_request_block_bytes(own->parts[p].request, feeder->spec->global_batch);
-    own->depth = feeder->spec->slot_count - 1 < TRAJD_GPU_MAX_FLIGHTS ? feeder->spec->slot_count - 1 : TRAJD_GPU_MAX_FLIGHTS;
+    own->depth = feeder->slot_count - 1 < TRAJD_GPU_MAX_FLIGHTS ? feeder->slot_count - 1 : TRAJD_GPU_MAX_FLIGHTS;
 }
 
 /* Rows that are not resident come from the store as for the CPU, through room of their own in each flight. */

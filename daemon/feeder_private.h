@@ -45,6 +45,7 @@ struct trajd_feeder {
     struct trajd_mixture_plan *plan;
     struct trajd_feeder_part *parts; /* [plan->part_count] */
     struct trajd_feed_schema schema;
+    uint32_t slot_count;
     char *mask_names;            /* "NAME.mask" of each output, NUL-separated */
     struct trajd_feed *feed;
     pthread_t thread;

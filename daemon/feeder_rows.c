@@ -192,7 +192,7 @@ void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill 
 {
     const uint64_t length = trajd_mixture_plan_epoch_length(feeder->plan), batch = feeder->spec->global_batch;
     const uint64_t begin = fill->position + fill->row_count;
-    uint64_t end = begin + feeder->spec->slot_count * batch;
+    uint64_t end = begin + feeder->slot_count * batch;
 
     if (is_resident(feeder))
         return;

@@ -6,6 +6,7 @@
 #define BUSY_NS (1000 * UINT64_C(1000000))
 #define OPEN_TIMEOUT_MS 60000u
 #define DEFAULT_CREDIT 4u
+#define DEFAULT_GPU_CREDIT 16u
 
 static uint64_t deadline_after(int64_t timeout_ms)
 {
@@ -113,7 +114,7 @@ static enum trajd_status keep_terms(struct trajd_client *client, const struct tr
         .mode = options->mode,
         .rank = options->rank,
         .world = options->world > 0 ? options->world : 1,
-        .credit = options->credit > 0 ? options->credit : DEFAULT_CREDIT,
+        .credit = options->credit > 0 ? options->credit : options->gpu != NULL ? DEFAULT_GPU_CREDIT : DEFAULT_CREDIT,
         .epoch = options->epoch,
         .next = options->next,
         .fingerprint = options->fingerprint,

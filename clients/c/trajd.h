@@ -18,7 +18,8 @@
  * may be called from any thread at any time. The library runs one thread of its own per connection, which
  * sends releases and keeps the connection while nobody is in next().
  * GPUs: libcuda is loaded when a feed is opened on one, and not before. A batch there is given back when every stream that it was said to be
- * used on has passed what it was given until the release; that thread asks, nothing waits.
+ * used on has passed what it was given until the release; that thread asks, nothing waits. They go back in lots: half of what the credit allows at
+ * a time, sooner where nothing else is at hand, a tenth of a second later at most.
  * Signals: that thread blocks all; nothing here installs a handler.
  * Fork: a client must not be used in a child made after connect (calls return TRAJD_ERR_ARGUMENT there). The child has no part in the
  * session: it ends with the process that connected, whatever its children do.
@@ -67,7 +68,7 @@ struct trajd_open_options {
     const char *job;  /* NULL: "" */
     enum trajd_mode mode;
     uint32_t rank, world; /* shard; world 0 is 1 */
-    uint32_t credit;      /* batches that may be held or under way; 0: 4; at least 2; no more is granted than the ring has slots */
+    uint32_t credit;      /* batches that may be held or under way; 0: 4, with gpu 16; at least 2; no more is granted than the ring has slots */
     uint64_t epoch;
     uint64_t next;        /* position of the first window wanted: how a stopped job goes on */
     uint64_t fingerprint; /* refuse another dataset or window specification; 0: take any */

@@ -345,7 +345,6 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const s
     spec->pad_before = spec->pad_after = TRAJD_SPEC_PAD_ANY;
     spec->block_windows = 4096;
     spec->block_neighbours = 4;
-    spec->slot_count = 4;
     spec->rank_timeout_ns = INT64_C(600) * 1000000000;
     spec->job_count = 1;
     spec->slow_after_ns = INT64_C(30) * 1000000000;

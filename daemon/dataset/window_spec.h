@@ -100,7 +100,7 @@ struct trajd_window_spec {
     uint32_t block_windows, block_neighbours;
     enum trajd_tail tail;
     uint64_t seed;
-    uint32_t slot_count;
+    uint32_t slot_count;          /* 0: not said */
     bool keep_bad_rows;           /* bad_rows: keep */
     uint32_t job_count;           /* fan_out: that may read the same slots; 1: without */
     bool slow_leaves;             /* fan_out: slow: leave; else block */

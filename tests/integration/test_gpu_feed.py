@@ -234,6 +234,60 @@ def test_a_batch_of_no_stream_goes_back_at_once(make):
     client.close()
 
 
+@pytest.mark.parametrize("ahead", [False, True])  # of the GPU: batches that its streams have not passed are work at hand, too
+def test_parts_go_back_in_lots(make, ahead):
+    """While there is other work: a lot is one turn of the daemon on a GPU that training uses in time slices."""
+    daemon = make(slots=8)
+    client, watcher = daemon.client(), daemon.client()
+    client.open("train", gpu=UUID, credit=8)
+    streams, made = list(range(16, 48)), []
+
+    def look():
+        made.extend(one["batches"] for one in watcher.status()["producers"] if one.get("gpu"))
+        return made[-1]
+
+    def take(stream, timeout_ms):
+        try:
+            batch = client.next(timeout_ms=timeout_ms)
+        except trajd.TrajdError as error:
+            assert error.status == trajd.TIMEOUT
+            return False
+        batch.use_stream(stream)
+        batch.release()
+        return True
+
+    wait_for(lambda: look() == 8, what="the ring to be full")
+    taken = 0
+    for n in range(20):
+        if ahead:
+            CUDA.fake_cuda_hold(ctypes.c_size_t(streams[taken]))
+            while taken < n + 8 and take(streams[taken], 20):
+                taken += 1
+                CUDA.fake_cuda_hold(ctypes.c_size_t(streams[taken]))
+            CUDA.fake_cuda_let_go(ctypes.c_size_t(streams[n]))
+        else:
+            take(OTHER, 10000)
+        time.sleep(0.005)
+        look()
+    assert made[-1] >= 20 and len(set(made)) <= 8, made  # not one at a time
+    for stream in streams:
+        CUDA.fake_cuda_let_go(ctypes.c_size_t(stream))
+    client.close()
+    watcher.close()
+
+
+def test_a_lot_goes_back_in_time(make):
+    """The worker takes no more: what it has released is free all the same."""
+    daemon = make(slots=8)
+    client, watcher = daemon.client(), daemon.client()
+    client.open("train", gpu=UUID, credit=8)
+    wait_for(lambda: [one["held"] for one in daemon_sessions(watcher) if one["held"]] == [8], what="the whole ring to be sent")
+    client.next().release()
+    wait_for(lambda: [one["batches"] for one in watcher.status()["producers"] if one.get("gpu")] == [9], timeout=5, what="its slot to be filled again")
+    client.close()
+    watcher.close()
+
+
 def test_close_waits_for_streams(make):
     daemon = make(slots=3)
     client = daemon.client()

@@ -28,7 +28,8 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None, spec:
                  local_ranks are those that read from this daemon, where each node has its own
     gpu_ranks    with zero_copy, of shard: those that read on this one's GPU; default as torch.distributed says if it is initialised, else
                  this one alone
-    credit       batches that may be held or under way, at least 2, and no more than the feed has slots; default 4
+    credit       batches that may be held or under way, at least 2, and no more than the feed has slots; default 4, with zero_copy on
+                 a GPU 16
     epoch        that iteration begins with; default 0
     resume       in share: what checkpoint() returned in that epoch
     device       None: numpy arrays. "cpu": torch tensors. "cuda", "cuda:N": torch tensors on the GPU, copied one batch ahead

@@ -79,7 +79,7 @@ def _choose_device(device: Optional[str], framework: Optional[str]) -> "tuple[st
 
 def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Union[str, Mapping[str, Any], None] = None,
          job: str = "", mode: Optional[str] = None, rank: Optional[int] = None, world_size: Optional[int] = None,
-         local_ranks: Optional[Sequence[int]] = None, credit: int = 4, epoch: int = 0, resume: Optional[bytes] = None,
+         local_ranks: Optional[Sequence[int]] = None, credit: Optional[int] = None, epoch: int = 0, resume: Optional[bytes] = None,
          device: Optional[str] = None, framework: Optional[str] = None, style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None,
          reconnect: bool = True, name: Optional[str] = None, key_file: "Union[str, os.PathLike[str], None]" = None,
          server_key: Optional[str] = None, gpu_ranks: Optional[Sequence[int]] = None) -> Settings:
@@ -89,13 +89,15 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
         raise ArgumentError(f"mode {mode!r}: share or shard")
     if style not in STYLES:
         raise ArgumentError(f"style {style!r}: one of {', '.join(sorted(STYLES))}")
-    if credit < 2:
-        raise ArgumentError(f"credit {credit}: at least 2, one batch in use and one under way")
     if timeout is not None and not timeout > 0:
         raise ArgumentError(f"timeout {timeout}: seconds above 0, or None to wait")
     if epoch < 0:
         raise ArgumentError(f"epoch {epoch}: they are counted from 0")
     chosen_device, chosen_framework = _choose_device(device, framework)
+    if credit is None:
+        credit = 16 if zero_copy and chosen_device != "cpu" else 4
+    if credit < 2:
+        raise ArgumentError(f"credit {credit}: at least 2, one batch in use and one under way")
     if chosen_device != "cpu" and credit < 3:
         raise ArgumentError(f"credit {credit}: at least 3 with device {chosen_device!r}, for a batch is copied ahead")
     topology = resolve(rank, world_size, local_ranks)
