@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -105,7 +106,8 @@ def measure(has_gpu, path, rounds, count, source):
         place.fall_back = "false" if zero_copy else "true"
         environment = None if visible is None else {**os.environ, "CUDA_VISIBLE_DEVICES": visible}
     step = Step(place)
-    found = {"constant": [], "copy": [], "feed": [], "few": [], "beside": []}
+    found = {"copy": [], "feed": [], "few": [], "beside": []}
+    found["constant"] = [step.time(None, count) for _ in range(rounds)]
     with b.t.daemon(batch=b.BATCH, slots=16, path=path, fall_back=place.fall_back, environment=environment) as one, \
             one.connect(**place.options, credit=16) as feed, one.connect(**place.options, credit=4, job="few") as few:
         batches, of_few = feed.forever(), few.forever()
@@ -120,8 +122,7 @@ def measure(has_gpu, path, rounds, count, source):
             found["copy"].append(step.time(lambda: kept, count))
             found["feed"].append(step.time(lambda: next(batches), count))
             found["few"].append(step.time(lambda: next(of_few), count))
-    for _ in range(rounds):
-        found["constant"].append(step.time(None, count))
+    found["constant"] += [step.time(None, count) for _ in range(rounds)]
     return {"parameters": step.parameters, **found}
 
 
@@ -149,11 +150,11 @@ def in_process(options, environment, count, source="same"):
 
 
 def tell(name, found):
-    base = found["constant"]
+    base = statistics.median(found["constant"])
     kinds = {"constant": "one constant batch, no daemon", "beside": "a constant batch, an idle daemon", "copy": "the copy from a constant tensor",
              "feed": "the feed, credit 16", "few": "the feed, credit 4"}
     for kind, what in kinds.items():
-        ratio = middle([one / other for one, other in zip(found[kind], base)], 4)
+        ratio = middle([one / base for one in found[kind]], 4)
         more = {} if kind == "constant" else {"ratio": ratio, "ratio_to": "the constant batch"}
         if kind == "feed":
             more.update(budget="<= 2 %", met=ratio["median"] <= 1.02)
