@@ -432,7 +432,8 @@ enum trajd_status trajd_device_event_create(struct trajd_device *device, struct 
 
 enum trajd_status trajd_device_event_record(struct trajd_device_event *event, struct trajd_device_stream *stream, struct trajd_error *error)
 {
-    event->stream = stream;
+    if (event->stream != stream) /* recorded again: another stream may be following it */
+        event->stream = stream;
     return give(stream, (struct task){.op = OP_EVENT, .event = event}, error);
 }
 
