@@ -269,7 +269,7 @@ def test_parts_go_back_in_lots(make, ahead):
             take(OTHER, 10000)
         time.sleep(0.005)
         look()
-    assert made[-1] >= 20 and len(set(made)) <= 8, made  # not one at a time
+    assert made[-1] >= 20 and len(set(made)) <= 14, made  # not one at a time; half a lot may be seen
     for stream in streams:
         CUDA.fake_cuda_let_go(ctypes.c_size_t(stream))
     client.close()
