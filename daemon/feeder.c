@@ -228,6 +228,11 @@ static enum trajd_status load_rows(struct trajd_feeder *feeder, struct trajd_err
         return trajd_feeder_load_rows(feeder, error);
     trajd_watch_wait(); /* for the driver */
     status = trajd_feeder_gpu_create(feeder, feeder->where, error);
+    if (status == TRAJD_ERR_MEMORY && !feeder->spec->slot_count && feeder->slot_count > SLOTS) {
+        trajd_feeder_gpu_destroy(feeder);
+        feeder->slot_count = SLOTS;
+        status = trajd_feeder_gpu_create(feeder, feeder->where, error);
+    }
     trajd_watch_resume();
     return status;
 }

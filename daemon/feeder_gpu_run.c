@@ -218,14 +218,15 @@ static enum trajd_status prepare(struct trajd_feeder *feeder, struct trajd_gpu_f
 }
 
 /* Prepares a batch, and where a slot had to be waited for all that there are slots for: workers give parts back in lots then. One after the other
- * they would take as many turns on a GPU that others use in time slices, for each kernel waits for the copies between. `*count` says how many. */
-static enum trajd_status prepare_lot(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, uint32_t *count, struct trajd_error *error)
+ * they would take as many turns on a GPU that others use in time slices, for each kernel waits for the copies between. Rows that come along may be
+ * long in coming: such batches go one by one. `*count` says how many. */
+static enum trajd_status prepare_lot(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, int64_t begin_ns, uint32_t *count,
+                                     struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
-    const int64_t begin_ns = trajd_now_ns();
     struct trajd_fill fill;
     enum trajd_status status = trajd_feed_take(feeder->feed, 0, &fill);
-    const bool waits = status == TRAJD_ERR_TIMEOUT;
+    const bool waits = status == TRAJD_ERR_TIMEOUT, is_lot = waits && !own->copies;
 
     if (waits)
         status = trajd_feed_take(feeder->feed, TURN_MS, &fill);
@@ -235,7 +236,7 @@ static enum trajd_status prepare_lot(struct trajd_feeder *feeder, struct trajd_g
         if (status)
             return status;
         ++*count;
-        flight = waits ? another_flight(own, *count) : NULL;
+        flight = is_lot ? another_flight(own, *count) : NULL;
         if (!flight)
             return TRAJD_OK;
         status = trajd_feed_take(feeder->feed, 0, &fill);
@@ -270,14 +271,15 @@ static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_er
 
     while (!status && !has_failed(own)) {
         uint32_t count;
+        const int64_t begin_ns = trajd_now_ns();
         struct trajd_gpu_flight *flight = await_flight(own);
         if (!flight)
             continue;
         if (has_gone_on(own, &published))
             trajd_watch_turn();
-        status = prepare_lot(feeder, flight, &count, error);
-        if (status == TRAJD_ERR_CLOSED)
-            return TRAJD_OK;
+        status = prepare_lot(feeder, flight, begin_ns, &count, error);
+        if (status == TRAJD_ERR_CLOSED) /* copies are under way that only events tell the end of */
+            return count ? launch_lot(feeder, count, error) : TRAJD_OK;
         if (status == TRAJD_ERR_TIMEOUT)
             status = feel_pulse(own, error);
         else if (!status)

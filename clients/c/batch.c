@@ -164,10 +164,14 @@ void trajd_batch_give_back(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
     take_from_held(batch);
-    if (batch->mapping != NULL && batch->mapping->gpu != NULL) { /* its release may wait for others */
-        trajd_batch_say_done(batch);
-        if (client->pending.released.count == 0)
+    if (batch->mapping == NULL || batch->mapping->gpu == NULL) {
+        client->lot_since_ns = 0;
+    } else {
+        trajd_batch_say_done(batch); /* its release may wait for others */
+        if (client->pending.released.count == 0) {
             client->lot_since_ns = trajd_client_now_ns();
+            client->lot_sequence = batch->info.sequence;
+        }
     }
     trajd_leases_append(&client->pending.released, &batch->lease);
     trajd_client_notify(client);

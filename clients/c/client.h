@@ -151,7 +151,8 @@ struct trajd_client {
     struct trajd_batch *leaving, **leaving_end; /* released, their streams not known to have passed */
     uint64_t leaving_since_ns; /* when the last of them came or went */
     struct trajd_wire_ack pending;
-    uint64_t lot_since_ns; /* on a GPU: when the first of the releases that are pending came */
+    uint64_t lot_since_ns; /* when the first of the releases that are pending came, on a GPU; 0: they do not wait for others */
+    uint64_t lot_sequence; /* of that batch, as its session counts them */
     uint64_t life; /* counts sessions */
     bool ended;    /* the epoch */
     bool over;     /* next() would fail: for the poll descriptor */

@@ -249,8 +249,8 @@ static enum trajd_status tell_failure(struct trajd_client *client, struct trajd_
     trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s", delivery->failure);
     free(delivery->failure);
     pthread_mutex_lock(&client->state);
-    client->pending.released.list[client->pending.released.count++] =
-        delivery->lease; /* it was counted when it came */
+    trajd_leases_append(&client->pending.done, &delivery->lease); /* its release may wait for others */
+    trajd_leases_append(&client->pending.released, &delivery->lease);
     pthread_mutex_unlock(&client->state);
     trajd_session_flush(client);
     return TRAJD_ERR_DATA;

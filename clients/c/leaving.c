@@ -165,12 +165,20 @@ uint32_t trajd_leaving_count(const struct trajd_client *client)
     return count;
 }
 
+/* Batches that the GPU is yet to work on, as far as is known: those that came before one that it has passed wait for something else. */
+static uint32_t count_ahead(const struct trajd_client *client)
+{
+    uint32_t count = 0;
+    for (const struct trajd_batch *batch = client->leaving; batch != NULL; batch = batch->next_leaving)
+        count += !batch->abandoned && batch->life == client->life && batch->info.sequence > client->lot_sequence;
+    return count;
+}
+
 /* Parts go back in lots for as long as there is other work, half of what the session may hold at a time: the daemon makes as many batches
  * in one turn then. Where processes share a GPU in time slices it is the turns that cost a training step, not the batches. */
 uint64_t trajd_leaving_lot_ns(const struct trajd_client *client)
 {
-    const bool is_on_gpu = client->mapping != NULL && client->mapping->gpu != NULL;
-    if (!is_on_gpu || client->closing || client->pending.released.count >= client->queue_count + trajd_leaving_count(client))
+    if (client->lot_since_ns == 0 || client->closing || client->pending.released.count >= client->queue_count + count_ahead(client))
         return 0;
     const uint64_t now_ns = trajd_client_now_ns(), due_ns = client->lot_since_ns + LOT_NS;
     return now_ns < due_ns ? due_ns - now_ns : 0;

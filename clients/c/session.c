@@ -126,10 +126,15 @@ static void merge(struct trajd_wire_leases *into, const struct trajd_wire_leases
         trajd_leases_append(into, &from->list[i]);
 }
 
+static bool can_say(const struct trajd_client *client)
+{
+    return !client->resuming && trajd_link_is_attached(&client->link) && client->phase >= TRAJD_PHASE_READY;
+}
+
 void trajd_session_flush(struct trajd_client *client)
 {
     size_t size;
-    if (client->resuming || !trajd_link_is_attached(&client->link) || client->phase < TRAJD_PHASE_READY)
+    if (!can_say(client))
         return;
     pthread_mutex_lock(&client->state);
     struct trajd_wire_message message = {.op = TRAJD_WIRE_ACK, .ack = client->pending};
@@ -244,11 +249,13 @@ bool trajd_session_has_to_say(const struct trajd_client *client)
     return client->pending.done.count > 0 || (client->pending.released.count > 0 && trajd_leaving_lot_ns(client) == 0);
 }
 
-/* 0: no lot waits for its time. */
+/* Until there is something to be said that waits for its time. */
 static uint64_t lot_ns(struct trajd_client *client)
 {
+    uint64_t left_ns = UINT64_MAX;
     pthread_mutex_lock(&client->state);
-    const uint64_t left_ns = client->pending.released.count > 0 ? trajd_leaving_lot_ns(client) : 0;
+    if (client->pending.released.count > 0 && can_say(client))
+        left_ns = trajd_leaving_lot_ns(client);
     pthread_mutex_unlock(&client->state);
     return left_ns;
 }
@@ -256,7 +263,7 @@ static uint64_t lot_ns(struct trajd_client *client)
 int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns)
 {
     const uint64_t left_ns = lot_ns(client);
-    uint64_t due_ns = now_ns + (left_ns > 0 && left_ns < client->ping_ns ? left_ns : client->ping_ns);
+    uint64_t due_ns = now_ns + (left_ns < client->ping_ns ? left_ns : client->ping_ns);
     const bool retries = client->phase == TRAJD_PHASE_DOWN || client->phase == TRAJD_PHASE_GREETING ||
                          client->phase == TRAJD_PHASE_READY;
     if (client->phase == TRAJD_PHASE_HELLO || client->resuming)
@@ -272,8 +279,7 @@ int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns)
 static bool begin_waiting(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    const bool sendable = !client->resuming && trajd_link_is_attached(&client->link) && client->phase >= TRAJD_PHASE_READY;
-    client->waiting = !sendable || !trajd_session_has_to_say(client);
+    client->waiting = !can_say(client) || !trajd_session_has_to_say(client);
     bool waiting = client->waiting;
     pthread_mutex_unlock(&client->state);
     return waiting;

@@ -68,7 +68,8 @@ struct trajd_open_options {
     const char *job;  /* NULL: "" */
     enum trajd_mode mode;
     uint32_t rank, world; /* shard; world 0 is 1 */
-    uint32_t credit;      /* batches that may be held or under way; 0: 4, with gpu 16; at least 2; no more is granted than the ring has slots */
+    uint32_t credit;      /* batches that may be held or under way; 0: 4, with gpu 16; at least 2; no more is granted than the ring has slots. Of
+                           * workers that share a job each should ask for its share of the slots: what one has is not another's */
     uint64_t epoch;
     uint64_t next;        /* position of the first window wanted: how a stopped job goes on */
     uint64_t fingerprint; /* refuse another dataset or window specification; 0: take any */

@@ -288,6 +288,24 @@ def test_a_lot_goes_back_in_time(make):
     watcher.close()
 
 
+def test_a_lot_does_not_wait_for_what_is_stalled(make):
+    """Batches that a stream has not passed for long are no work at hand: the others go round as fast as without them."""
+    daemon = make(slots=8)
+    client = daemon.client()
+    client.open("train", gpu=UUID, credit=8)
+    CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
+    for _ in range(5):
+        batch = client.next()
+        batch.use_stream(HELD)
+        batch.release()
+    begin = time.monotonic()
+    for _ in range(20):  # by threes: a tenth of a second each time, had they to wait
+        client.next().release()
+    assert time.monotonic() - begin < 0.5
+    CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
+    client.close()
+
+
 def test_close_waits_for_streams(make):
     daemon = make(slots=3)
     client = daemon.client()
@@ -789,6 +807,43 @@ def test_rows_that_come_along_and_cannot_be_read(tmp_path, bad_rows):
     assert (failed == 0 and bad > 0 and rows // 16 == info.window_count // 16) if bad_rows == "keep" else (failed > 0 and bad == 0)
     client.close()
     daemon.stop()
+
+
+def test_a_batch_that_failed_is_done_when_it_is_told(tmp_path):
+    """Whatever waits to be given back, a checkpoint counts it."""
+    path = tmp_path / "cut.hdf5"
+    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "24"], check=True, stdout=subprocess.DEVNULL)
+    daemon = GpuDaemon(tmp_path / "bad", BAD_ROWS.format(path=path, bad_rows="error"), program=FAKE, store="64KiB").start()
+    client, watcher = daemon.client(), daemon.client()
+    client.open("train", gpu=UUID, credit=8)
+    os.truncate(path, path.stat().st_size // 2)
+    taken = failed = 0
+    while failed < 20:
+        try:
+            client.next().release()
+        except trajd.TrajdError as error:
+            assert error.status == trajd.DATA, error
+            failed += 1
+        taken += 1
+        client.checkpoint()
+        assert watcher.status()["batches_done"] == taken
+    client.close()
+    watcher.close()
+    daemon.stop()
+
+
+def test_slots_that_nobody_asked_for(tmp_path, data):
+    """Sixteen, where the budget has room for them, else four."""
+    for rings, slots, lots in (("64MiB", "", 16), ("6MiB", "", 4), ("6MiB", "slots: 5", 5)):
+        text = CONFIG.replace("global_batch: 16", "global_batch: 500").replace("slots: {slots}", slots).format(data=data, gpu="").replace("rings: 16MiB", f"rings: {rings}")
+        daemon = GpuDaemon(tmp_path / f"{rings}{len(slots)}", text, program=FAKE).start()
+        client = daemon.client()
+        info = client.open("train", gpu=UUID)
+        assert info.gpu == UUID.encode(), info.gpu_refusal
+        (feed,) = [one for one in client.status()["feeds"] if one["name"].endswith(UUID)]
+        assert feed["slots"]["count"] == lots, feed
+        client.close()
+        daemon.stop()
 
 
 def test_rows_that_no_room_is_left_for(tmp_path, data):

@@ -29,7 +29,7 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None, spec:
     gpu_ranks    with zero_copy, of shard: those that read on this one's GPU; default as torch.distributed says if it is initialised, else
                  this one alone
     credit       batches that may be held or under way, at least 2, and no more than the feed has slots; default 4, with zero_copy on
-                 a GPU 16
+                 a GPU 16. Workers of one job in mode "share" should each ask for their share of the slots
     epoch        that iteration begins with; default 0
     resume       in share: what checkpoint() returned in that epoch
     device       None: numpy arrays. "cpu": torch tensors. "cuda", "cuda:N": torch tensors on the GPU, copied one batch ahead
