@@ -165,7 +165,7 @@ enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct tr
     status = make_room(feeder, own, error);
     if (!status)
         status = make_flights(feeder, own, error);
-    return status ? status : trajd_feeder_gpu_start_publisher(feeder, error);
+    return status ? status : trajd_feeder_gpu_start(feeder, error);
 }
 
 void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
@@ -173,7 +173,7 @@ void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
     struct trajd_feeder_gpu *own = feeder->gpu;
 
     if (own)
-        trajd_feeder_gpu_stop_publisher(own);
+        trajd_feeder_gpu_stop(own);
     feeder->gpu = NULL;
     if (!own)
         return;

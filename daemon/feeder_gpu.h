@@ -1,11 +1,13 @@
 /* A feeder's production on a GPU: rows that are resident there or come along, batches that are born there, several under way at once.
  *
- *   take -> windows -> block of arrays --copy--> launch -> ids --copy--> event        (up to so many as slots allow)
- *                                       event has passed -> publish: READY            (in the order of takes)
+ *   take -> windows -> block of arrays, ids --copies--> prepared          (as many as slots and flights allow)
+ *                                launch, event -> event has passed -> publish: READY   (in the order of takes)
  *
- * The feeder's thread launches, a second one publishes, which sends the batch: so both go on while the other works. Nothing waits for the GPU but
- * by asking events. A slot is published when the stream has passed its batch, so whoever hears of it may
- * read it at once, from any stream of any process. */
+ * The feeder's thread prepares, a second one launches and publishes, which sends the batch: so both go on while the other works. Nothing waits
+ * for the GPU but by asking events. A slot is published when the stream has passed its batch, so whoever hears of it may
+ * read it at once, from any stream of any process. Slots that come back together are filled in one lot, whose launches stand one behind the
+ * other: one turn on a GPU that training uses, too.
+ */
 #ifndef TRAJD_DAEMON_FEEDER_GPU_H
 #define TRAJD_DAEMON_FEEDER_GPU_H
 

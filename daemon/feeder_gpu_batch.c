@@ -88,13 +88,8 @@ struct used {
 enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
-    enum trajd_status status = TRAJD_OK;
+    enum trajd_status status = own->copies ? trajd_device_stream_follow(own->stream, flight->copied, error) : TRAJD_OK;
 
-    if (own->copies) {
-        status = trajd_device_event_record(flight->copied, own->copies, error);
-        if (!status)
-            status = trajd_device_stream_follow(own->stream, flight->copied, error);
-    }
     for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++) {
         if (flight->requests[p])
             status = trajd_plan_run_async(feeder->parts[p].kernel_plan, flight->requests[p], own->stream, error);
@@ -103,11 +98,24 @@ enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder, struct tr
     return status;
 }
 
+static enum trajd_status mark_copied(const struct trajd_feeder_gpu *own, const struct trajd_gpu_flight *flight, struct trajd_error *error)
+{
+    return own->copies ? trajd_device_event_record(flight->copied, own->copies, error) : TRAJD_OK;
+}
+
+/* Before all of the batch is prepared. */
+static enum trajd_status launch_first(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
+{
+    const enum trajd_status status = mark_copied(feeder->gpu, flight, error);
+
+    return status ? status : trajd_feeder_gpu_launch(feeder, flight, error);
+}
+
 /* Many ranges of few rows: what was gathered is read first. */
 static enum trajd_status empty(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct used *used, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
-    enum trajd_status status = trajd_feeder_gpu_launch(feeder, flight, error);
+    enum trajd_status status = launch_first(feeder, flight, error);
 
     if (!status && own->copies)
         status = trajd_device_stream_wait(own->copies, error);
@@ -157,7 +165,7 @@ static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_g
     if (!status && own->parts[p].guests)
         status = send_guests(feeder, flight, &of, first, count, used, error);
     if (!status && flight->requests[p]) /* another range of the same dataset */
-        status = trajd_feeder_gpu_launch(feeder, flight, error);
+        status = launch_first(feeder, flight, error);
     if (status)
         return status;
     request = trajd_gpu_request_gather(own->parts[p].request, frame, flight->staging + used->block, flight->block + used->block, &size_bytes);
@@ -165,7 +173,7 @@ static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_g
     flight->requests[p] = request;
     used->block += size_bytes;
     if (!status && feeder->spec->keep_bad_rows) {
-        status = trajd_feeder_gpu_launch(feeder, flight, error);
+        status = launch_first(feeder, flight, error);
         if (!status)
             status = spoil(feeder, p, flight->fill.memory, first, count, error);
     }
@@ -265,5 +273,7 @@ enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder, struct t
             if (count)
                 status = gather_windows(feeder, flight, p, first, count, &used, error);
         }
-    return status ? status : send_ids(feeder, flight, error);
+    if (!status)
+        status = send_ids(feeder, flight, error);
+    return status ? status : mark_copied(feeder->gpu, flight, error);
 }

@@ -50,15 +50,16 @@ struct trajd_feeder_gpu {
     uint8_t *room_pinned;               /* [depth][room_bytes] */
     void *room;                         /* likewise, on the GPU */
     struct trajd_gpu_flight flights[TRAJD_GPU_MAX_FLIGHTS];
-    struct trajd_device_event *pulse; /* of an idle GPU; the launching thread's */
+    struct trajd_device_event *pulse; /* of an idle GPU; the preparing thread's */
     bool pulse_is_asked;              /* recorded, and not known to have passed */
-    /* between the thread that launches and the one that publishes */
-    pthread_t publisher;
-    bool publishes; /* it is there */
+    /* between the thread that prepares and the one that launches and publishes */
+    pthread_t runner;
+    bool runs;         /* it is there */
+    uint64_t launched; /* its own; flight n is flights[n % depth] */
     pthread_mutex_t mutex; /* of the rest */
     pthread_cond_t changed;
-    uint64_t launched, published; /* flight n is flights[n % depth] */
-    bool over;   /* no more will be launched */
+    uint64_t prepared, published;
+    bool over;   /* no more will be prepared */
     bool failed; /* the GPU has, and `failure` says how */
     struct trajd_error failure;
 };
@@ -70,8 +71,9 @@ enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder, struct t
 /* Launches what was prepared and is not launched yet. */
 enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error);
 
-enum trajd_status trajd_feeder_gpu_start_publisher(struct trajd_feeder *feeder, struct trajd_error *error);
-/* What was launched is published first. */
-void trajd_feeder_gpu_stop_publisher(struct trajd_feeder_gpu *own);
+/* The thread that launches and publishes. */
+enum trajd_status trajd_feeder_gpu_start(struct trajd_feeder *feeder, struct trajd_error *error);
+/* What was prepared is published first. */
+void trajd_feeder_gpu_stop(struct trajd_feeder_gpu *own);
 
 #endif

@@ -1,4 +1,4 @@
-/* The two threads of a GPU's production: one prepares and launches, the other publishes what the GPU has done. */
+/* The two threads of a GPU's production: one prepares batches, the other launches them and publishes what the GPU has done. */
 #include "daemon/feeder_gpu_private.h"
 
 #include <sched.h>
@@ -13,7 +13,7 @@
 #define PAUSE_NS 20000
 #define TURN_MS 500
 
-/* ---- publishing ---- */
+/* ---- launching and publishing ---- */
 
 static void publish(struct trajd_feeder *feeder, const struct trajd_gpu_flight *flight)
 {
@@ -32,59 +32,99 @@ static void publish(struct trajd_feeder *feeder, const struct trajd_gpu_flight *
     trajd_feed_publish(feeder->feed, &flight->fill, failure);
 }
 
-/* Until the stream has passed the batch. */
-static enum trajd_status await(const struct trajd_gpu_flight *flight, struct trajd_error *error)
+/* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU has failed. */
+static enum trajd_status note(struct trajd_gpu_flight *flight, enum trajd_status status, const struct trajd_error *error)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    const int64_t begin_ns = trajd_now_ns();
-
-    for (;;) {
-        bool passed;
-        const enum trajd_status status = trajd_device_event_poll(flight->over, &passed, error);
-        if (status || passed)
-            return status;
-        if (trajd_now_ns() - begin_ns < SPIN_NS)
-            sched_yield();
-        else
-            nanosleep(&pause, NULL);
-    }
+    if (status && !flight->error.status)
+        flight->error = *error;
+    return status == TRAJD_ERR_DEVICE ? status : TRAJD_OK;
 }
 
-/* The number of the next flight to publish; false: there will be none. */
-static bool next_flight(struct trajd_feeder_gpu *own, uint64_t *number)
+/* All that is prepared, one behind the other. */
+static enum trajd_status launch(struct trajd_feeder *feeder, uint64_t prepared, struct trajd_error *error)
+{
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    const int64_t begin_ns = trajd_now_ns();
+    enum trajd_status status = TRAJD_OK;
+
+    for (; own->launched < prepared && !status; own->launched++) {
+        struct trajd_gpu_flight *flight = &own->flights[own->launched % own->depth];
+        if (!flight->error.status)
+            status = note(flight, trajd_feeder_gpu_launch(feeder, flight, error), error);
+        if (!status)
+            status = trajd_device_event_record(flight->over, own->stream, error);
+    }
+    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS], (uint64_t)(trajd_now_ns() - begin_ns));
+    return status;
+}
+
+static void pause_since(int64_t since_ns)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+    if (trajd_now_ns() - since_ns < SPIN_NS)
+        sched_yield();
+    else
+        nanosleep(&pause, NULL);
+}
+
+/* Waits until something is prepared or under way; false: nothing will be any more. */
+static bool await_work(struct trajd_feeder_gpu *own, uint64_t *prepared)
 {
     bool found;
 
     pthread_mutex_lock(&own->mutex);
-    while (own->published == own->launched && !own->over)
+    while (own->published == own->prepared && !own->over)
         pthread_cond_wait(&own->changed, &own->mutex);
-    *number = own->published;
-    found = own->published < own->launched;
+    *prepared = own->prepared;
+    found = own->published < own->prepared;
     pthread_mutex_unlock(&own->mutex);
     return found;
 }
 
+static void count_published(struct trajd_feeder_gpu *own)
+{
+    pthread_mutex_lock(&own->mutex);
+    own->published++;
+    pthread_cond_broadcast(&own->changed);
+    pthread_mutex_unlock(&own->mutex);
+}
+
+static enum trajd_status run_all(struct trajd_feeder *feeder, struct trajd_error *error)
+{
+    struct trajd_feeder_gpu *own = feeder->gpu;
+    enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), error);
+    int64_t since_ns = trajd_now_ns();
+    uint64_t prepared;
+
+    while (!status && await_work(own, &prepared)) {
+        const struct trajd_gpu_flight *oldest = &own->flights[own->published % own->depth];
+        bool passed = false;
+        if (own->launched < prepared) {
+            status = launch(feeder, prepared, error);
+            since_ns = trajd_now_ns();
+        }
+        if (!status)
+            status = trajd_device_event_poll(oldest->over, &passed, error);
+        if (!status && passed) {
+            publish(feeder, oldest);
+            count_published(own);
+            since_ns = trajd_now_ns();
+        } else if (!status) {
+            pause_since(since_ns);
+        }
+    }
+    return status;
+}
+
 /* When the GPU fails, what is under way is published neither as a batch nor as one that failed: workers get it from whoever goes on. */
-static void *publish_all(void *context)
+static void *run_gpu(void *context)
 {
     struct trajd_feeder *feeder = context;
     struct trajd_feeder_gpu *own = feeder->gpu;
     struct trajd_error error;
-    enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), &error);
-    uint64_t number;
 
-    while (!status && next_flight(own, &number)) {
-        const struct trajd_gpu_flight *flight = &own->flights[number % own->depth];
-        status = await(flight, &error);
-        if (status)
-            break;
-        publish(feeder, flight);
-        pthread_mutex_lock(&own->mutex);
-        own->published++;
-        pthread_cond_broadcast(&own->changed);
-        pthread_mutex_unlock(&own->mutex);
-    }
-    if (!status)
+    if (!run_all(feeder, &error))
         return NULL;
     pthread_mutex_lock(&own->mutex);
     own->failed = true;
@@ -94,43 +134,43 @@ static void *publish_all(void *context)
     return NULL;
 }
 
-static void tell_publisher(struct trajd_feeder_gpu *own, uint32_t launched, bool over)
+static void hand_over(struct trajd_feeder_gpu *own, uint32_t prepared, bool over)
 {
     pthread_mutex_lock(&own->mutex);
-    own->launched += launched;
+    own->prepared += prepared;
     own->over = over;
     pthread_cond_broadcast(&own->changed);
     pthread_mutex_unlock(&own->mutex);
 }
 
-enum trajd_status trajd_feeder_gpu_start_publisher(struct trajd_feeder *feeder, struct trajd_error *error)
+enum trajd_status trajd_feeder_gpu_start(struct trajd_feeder *feeder, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
-    const int code = trajd_thread_start(&own->publisher, "trajd-gpu", publish_all, feeder);
+    const int code = trajd_thread_start(&own->runner, "trajd-gpu", run_gpu, feeder);
 
     if (code)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "feed %s: its thread that publishes: %s", feeder->name, strerror(code));
-    own->publishes = true;
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "feed %s: its thread that launches: %s", feeder->name, strerror(code));
+    own->runs = true;
     return TRAJD_OK;
 }
 
-void trajd_feeder_gpu_stop_publisher(struct trajd_feeder_gpu *own)
+void trajd_feeder_gpu_stop(struct trajd_feeder_gpu *own)
 {
-    if (!own->publishes)
+    if (!own->runs)
         return;
-    tell_publisher(own, 0, true);
-    pthread_join(own->publisher, NULL);
-    own->publishes = false;
+    hand_over(own, 0, true);
+    pthread_join(own->runner, NULL);
+    own->runs = false;
 }
 
-/* ---- launching ---- */
+/* ---- preparing ---- */
 
-/* The flight behind those that are launched and `prepared` more; NULL: none is free, or the GPU has failed. The mutex is held. */
-static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own, uint32_t prepared)
+/* The flight behind those that are handed over and `more`; NULL: none is free, or the GPU has failed. The mutex is held. */
+static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own, uint32_t more)
 {
-    const bool is_free = !own->failed && own->launched + prepared - own->published < own->depth;
+    const bool is_free = !own->failed && own->prepared + more - own->published < own->depth;
 
-    return is_free ? &own->flights[(own->launched + prepared) % own->depth] : NULL;
+    return is_free ? &own->flights[(own->prepared + more) % own->depth] : NULL;
 }
 
 /* NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is no turn of the thread to wait here, unless
@@ -148,12 +188,12 @@ static struct trajd_gpu_flight *await_flight(struct trajd_feeder_gpu *own)
     return flight;
 }
 
-static struct trajd_gpu_flight *another_flight(struct trajd_feeder_gpu *own, uint32_t prepared)
+static struct trajd_gpu_flight *another_flight(struct trajd_feeder_gpu *own, uint32_t more)
 {
     struct trajd_gpu_flight *flight;
 
     pthread_mutex_lock(&own->mutex);
-    flight = free_flight(own, prepared);
+    flight = free_flight(own, more);
     pthread_mutex_unlock(&own->mutex);
     return flight;
 }
@@ -190,18 +230,10 @@ static bool has_gone_on(struct trajd_feeder_gpu *own, uint64_t *published)
     bool has;
 
     pthread_mutex_lock(&own->mutex);
-    has = (own->published == own->launched && !own->pulse_is_asked) || own->published != *published;
+    has = (own->published == own->prepared && !own->pulse_is_asked) || own->published != *published;
     *published = own->published;
     pthread_mutex_unlock(&own->mutex);
     return has;
-}
-
-/* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU has failed. */
-static enum trajd_status note(struct trajd_gpu_flight *flight, enum trajd_status status, const struct trajd_error *error)
-{
-    if (status && !flight->error.status)
-        flight->error = *error;
-    return status == TRAJD_ERR_DEVICE ? status : TRAJD_OK;
 }
 
 static enum trajd_status prepare(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, const struct trajd_fill *fill,
@@ -244,26 +276,7 @@ static enum trajd_status prepare_lot(struct trajd_feeder *feeder, struct trajd_g
     return status == TRAJD_ERR_TIMEOUT && *count ? TRAJD_OK : status;
 }
 
-static enum trajd_status launch_lot(struct trajd_feeder *feeder, uint32_t count, struct trajd_error *error)
-{
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    const int64_t begin_ns = trajd_now_ns();
-    enum trajd_status status = TRAJD_OK;
-
-    for (uint32_t i = 0; i < count && !status; i++) {
-        struct trajd_gpu_flight *flight = &own->flights[(own->launched + i) % own->depth];
-        if (!flight->error.status)
-            status = note(flight, trajd_feeder_gpu_launch(feeder, flight, error), error);
-        if (!status)
-            status = trajd_device_event_record(flight->over, own->stream, error);
-    }
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS], (uint64_t)(trajd_now_ns() - begin_ns));
-    if (!status)
-        tell_publisher(own, count, false);
-    return status;
-}
-
-static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_error *error)
+static enum trajd_status prepare_all(struct trajd_feeder *feeder, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), error);
@@ -278,12 +291,12 @@ static enum trajd_status launch_all(struct trajd_feeder *feeder, struct trajd_er
         if (has_gone_on(own, &published))
             trajd_watch_turn();
         status = prepare_lot(feeder, flight, begin_ns, &count, error);
-        if (status == TRAJD_ERR_CLOSED) /* copies are under way that only events tell the end of */
-            return count ? launch_lot(feeder, count, error) : TRAJD_OK;
+        if ((!status || status == TRAJD_ERR_CLOSED) && count) /* closed: copies are under way that only events tell the end of */
+            hand_over(own, count, false);
+        if (status == TRAJD_ERR_CLOSED)
+            return TRAJD_OK;
         if (status == TRAJD_ERR_TIMEOUT)
             status = feel_pulse(own, error);
-        else if (!status)
-            status = launch_lot(feeder, count, error);
     }
     return status;
 }
@@ -301,9 +314,9 @@ void trajd_feeder_gpu_produce(struct trajd_feeder *feeder)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     struct trajd_error error;
-    enum trajd_status status = launch_all(feeder, &error);
+    enum trajd_status status = prepare_all(feeder, &error);
 
-    trajd_feeder_gpu_stop_publisher(own);
+    trajd_feeder_gpu_stop(own);
     if (!status && own->failed) {
         error = own->failure;
         status = error.status;

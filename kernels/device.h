@@ -1,9 +1,9 @@
 /* The little that store, rings, tests and benchmarks need of a GPU: memory, copies, streams, graphs, timing.
  *
  * Everything here fails with TRAJD_ERR_UNSUPPORTED in a build without CUDA, and trajd_device_count says 0, so
- * that callers need no #ifdef. A struct trajd_device may be used from several threads; a stream from one at a
- * time. Functions named _async return before the work is done; memory they name must live until the stream
- * was synchronised.
+ * that callers need no #ifdef. A struct trajd_device may be used from several threads, and so may a stream: its work
+ * is done in the order in which it was given. Functions named _async return before the work is done; memory they
+ * name must live until the stream was synchronised.
  */
 #ifndef TRAJD_KERNELS_DEVICE_H
 #define TRAJD_KERNELS_DEVICE_H
