@@ -155,7 +155,7 @@ def one_worker(options):
     yield tell("one worker, two productions in turns", found["both"], ratio=middle(ratio, 2), ratio_to="one production")
     for producer in status["producers"]:
         if producer["batches"] and (producer.get("gpu") or not place.has_gpu):
-            yield figure(f"launching a batch, {producer['plan'][:30]}", round(producer["resample_ns"] / producer["batches"] / 1e3, 1), "us")
+            yield figure(f"preparing and launching a batch, {producer['plan'][:30]}", round(producer["resample_ns"] / producer["batches"] / 1e3, 1), "us")
             break
 
 
