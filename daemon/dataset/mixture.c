@@ -6,6 +6,8 @@
 #include "daemon/dataset/permute.h"
 #include "daemon/dataset/sampler_order.h"
 
+#define TOGETHER 16 /* windows of a part: one at a time, each step waits for the one before it */
+
 /* What a key is for; a sampler's purposes are below these. */
 enum { PURPOSE_SLOTS = 5, PURPOSE_SEED = 6 };
 
@@ -27,6 +29,13 @@ struct trajd_mixture {
     struct part parts[];
 };
 
+/* A part's positions in a pass that wait to be looked up together, and the rows that their windows go to. */
+struct waiting {
+    uint32_t count;
+    uint32_t rows[TOGETHER];
+    uint64_t positions[TOGETHER];
+};
+
 /* What a run of positions keeps from one to the next: where the round and the passes begin, and no division while in them. */
 struct walk {
     bool is_ready;
@@ -35,6 +44,8 @@ struct walk {
     bool has_order[TRAJD_MIXTURE_MAX_DATASETS];
     uint64_t pass_begin[TRAJD_MIXTURE_MAX_DATASETS];
     struct trajd_sampler_order orders[TRAJD_MIXTURE_MAX_DATASETS]; /* of the passes */
+    struct waiting waiting[TRAJD_MIXTURE_MAX_DATASETS];
+    struct trajd_window *windows; /* by row */
 };
 
 static enum trajd_status check_options(const struct trajd_mixture_options *options, struct trajd_error *error)
@@ -188,39 +199,80 @@ static void enter_pass(const struct part *part, uint32_t d, uint64_t pass, struc
     walk->has_order[d] = true;
 }
 
-/* The window at an absolute position. */
-static void look_up(const struct trajd_mixture *mixture, uint64_t absolute, struct walk *walk, struct trajd_window *window)
+/* Looks up the windows of a part that wait. */
+static void flush(const struct trajd_mixture *mixture, uint32_t d, struct walk *walk)
 {
-    const struct part *part;
-    uint64_t slot, j;
-    uint32_t d;
+    struct waiting *waiting = &walk->waiting[d];
+    struct trajd_window windows[TOGETHER];
+
+    trajd_sampler_order_map(mixture->parts[d].sampler, &walk->orders[d], waiting->positions, waiting->count, windows);
+    for (uint32_t i = 0; i < waiting->count; i++) {
+        struct trajd_window *window = &walk->windows[waiting->rows[i]];
+        *window = windows[i];
+        number(mixture, d, window);
+    }
+    waiting->count = 0;
+}
+
+/* A row is to get the window of a slot of the round. Those that wait are of one pass. */
+static void want(const struct trajd_mixture *mixture, uint64_t slot, uint32_t row, struct walk *walk)
+{
+    const uint32_t d = owner_of(mixture, slot);
+    const struct part *part = &mixture->parts[d];
+    const uint64_t j = walk->round * part->weight + slot - part->first_slot;
+    struct waiting *waiting = &walk->waiting[d];
+
+    if (!walk->has_order[d] || j - walk->pass_begin[d] >= part->window_count) {
+        flush(mixture, d, walk);
+        enter_pass(part, d, j / part->window_count, walk);
+    }
+    waiting->rows[waiting->count] = row;
+    waiting->positions[waiting->count++] = j - walk->pass_begin[d];
+    if (waiting->count == TOGETHER)
+        flush(mixture, d, walk);
+}
+
+/* Some rows from an absolute position on: at most TOGETHER and `most`, all of one round. How many. */
+static uint32_t want_some(const struct trajd_mixture *mixture, uint64_t absolute, uint32_t row, uint64_t most, struct walk *walk)
+{
+    uint64_t slots[TOGETHER], begin, left;
+    uint32_t count = TOGETHER;
 
     if (!walk->is_ready || absolute - walk->round_begin >= mixture->weight_sum)
         enter_round(mixture, absolute / mixture->weight_sum, walk);
-    slot = trajd_permutation_at(&walk->slots, absolute - walk->round_begin);
-    d = owner_of(mixture, slot);
-    part = &mixture->parts[d];
-    j = walk->round * part->weight + slot - part->first_slot;
-    if (!walk->has_order[d] || j - walk->pass_begin[d] >= part->window_count)
-        enter_pass(part, d, j / part->window_count, walk);
-    trajd_sampler_order_at(part->sampler, &walk->orders[d], j - walk->pass_begin[d], window);
-    number(mixture, d, window);
+    begin = absolute - walk->round_begin;
+    left = mixture->weight_sum - begin;
+    count = most < count ? (uint32_t)most : count;
+    count = left < count ? (uint32_t)left : count;
+    for (uint32_t i = 0; i < count; i++)
+        slots[i] = begin + i;
+    trajd_permutation_map(&walk->slots, slots, count);
+    for (uint32_t i = 0; i < count; i++)
+        want(mixture, slots[i], row + i, walk);
+    return count;
 }
 
 void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint64_t position, uint32_t count,
                        struct trajd_window *windows)
 {
+    const uint64_t length = mixture->epoch_windows;
     struct walk walk;
 
     walk.is_ready = false;
-    for (uint32_t d = 0; d < mixture->part_count; d++)
+    walk.windows = windows;
+    for (uint32_t d = 0; d < mixture->part_count; d++) {
         walk.has_order[d] = false;
-    for (uint32_t i = 0; i < count; i++) {
-        const bool wrapped = position + i >= mixture->epoch_windows; /* only `wrap` asks there */
-        const uint64_t within = wrapped ? (position + i) % mixture->epoch_windows : position + i;
-        look_up(mixture, epoch * mixture->epoch_windows + within, &walk, &windows[i]);
-        windows[i].wrapped = wrapped;
+        walk.waiting[d].count = 0;
     }
+    for (uint32_t row = 0; row < count;) {
+        const uint64_t within = position + row < length ? position + row : (position + row) % length; /* only `wrap` asks there */
+        const uint64_t left = length - within;
+        row += want_some(mixture, epoch * length + within, row, left < count - row ? left : count - row, &walk);
+    }
+    for (uint32_t d = 0; d < mixture->part_count; d++)
+        flush(mixture, d, &walk);
+    for (uint32_t row = 0; row < count; row++)
+        windows[row].wrapped = position + row >= length;
 }
 
 void trajd_mixture_window(const struct trajd_mixture *mixture, uint64_t window_id, struct trajd_window *window)

@@ -93,16 +93,11 @@ void trajd_permutation_map(const struct trajd_permutation *permutation, uint64_t
             move_cells(permutation, &positions[i], 1);
 }
 
-uint64_t trajd_permutation_at(const struct trajd_permutation *permutation, uint64_t position)
-{
-    trajd_permutation_map(permutation, &position, 1);
-    return position;
-}
-
 uint64_t trajd_permute(uint64_t key, uint64_t n, uint64_t position)
 {
     struct trajd_permutation permutation;
 
     trajd_permutation_make(&permutation, key, n);
-    return trajd_permutation_at(&permutation, position);
+    trajd_permutation_map(&permutation, &position, 1);
+    return position;
 }

@@ -223,16 +223,14 @@ void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_i
     *window = window_of(sampler, window_id, segment, 0);
 }
 
-/* At most TOGETHER windows. */
-static void run_some(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position, uint32_t count,
-                     struct trajd_window *windows)
+/* At most TOGETHER windows, at positions < N; those behind the first `whole` are marked as wrapped. */
+static void map_some(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, const uint64_t *positions,
+                     uint32_t count, uint64_t whole, struct trajd_window *windows)
 {
-    const uint64_t n = sampler->window_count;
     uint64_t ids[TOGETHER];
     uint32_t segments[TOGETHER];
 
-    for (uint32_t i = 0; i < count; i++)
-        ids[i] = position + i < n ? position + i : (position + i) % n; /* beyond N only `wrap` asks: the order begins again */
+    memcpy(ids, positions, count * sizeof *ids);
     if (sampler->order == TRAJD_ORDER_GLOBAL)
         trajd_permutation_map(&order->global, ids, count);
     else if (sampler->order == TRAJD_ORDER_BLOCKED)
@@ -240,21 +238,31 @@ static void run_some(const struct trajd_sampler *sampler, const struct trajd_sam
             ids[i] = blocked_window(sampler, order->epoch, ids[i]);
     find_segments(sampler, ids, count, segments);
     for (uint32_t i = 0; i < count; i++)
-        windows[i] = window_of(sampler, ids[i], segments[i], position + i >= n);
+        windows[i] = window_of(sampler, ids[i], segments[i], i >= whole);
 }
 
-void trajd_sampler_order_at(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position,
-                            struct trajd_window *window)
+void trajd_sampler_order_map(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, const uint64_t *positions,
+                             uint32_t count, struct trajd_window *windows)
 {
-    run_some(sampler, order, position, 1, window);
+    for (uint32_t first = 0; first < count; first += TOGETHER) {
+        const uint32_t some = count - first < TOGETHER ? count - first : TOGETHER;
+        map_some(sampler, order, positions + first, some, some, windows + first);
+    }
 }
 
 void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position, uint32_t count,
                        struct trajd_window *windows)
 {
+    const uint64_t n = sampler->window_count;
     struct trajd_sampler_order order;
+    uint64_t positions[TOGETHER];
 
     trajd_sampler_order_make(sampler, epoch, &order);
-    for (uint32_t first = 0; first < count; first += TOGETHER)
-        run_some(sampler, &order, position + first, count - first < TOGETHER ? count - first : TOGETHER, windows + first);
+    for (uint32_t first = 0; first < count; first += TOGETHER) {
+        const uint64_t at = position + first;
+        const uint32_t some = count - first < TOGETHER ? count - first : TOGETHER;
+        for (uint32_t i = 0; i < some; i++)
+            positions[i] = at + i < n ? at + i : (at + i) % n; /* beyond N only `wrap` asks: the order begins again */
+        map_some(sampler, &order, positions, some, at < n ? n - at : 0, windows + first);
+    }
 }

@@ -11,8 +11,8 @@ struct trajd_sampler_order {
 };
 
 void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoch, struct trajd_sampler_order *order);
-/* The window at `position` < N of that epoch, as trajd_sampler_at has it. */
-void trajd_sampler_order_at(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, uint64_t position,
-                            struct trajd_window *window);
+/* The windows at some positions of that epoch, each < N, as trajd_sampler_at has them. Sooner than one by one. */
+void trajd_sampler_order_map(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, const uint64_t *positions,
+                             uint32_t count, struct trajd_window *windows);
 
 #endif

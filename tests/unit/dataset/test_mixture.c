@@ -264,6 +264,29 @@ static void any_position_at_once(void **state)
     clear(&other);
 }
 
+/* The same where rounds, passes and the epoch end within a run. */
+static void runs_over_borders(void **state)
+{
+    static const uint64_t windows[] = {41, 5, 130}, weights[] = {3, 2, 40};
+    const struct trajd_mixture_options options = {.weights = weights, .epoch_windows = 333, .tail = TRAJD_TAIL_WRAP,
+                                                  .global_batch = 600, .seed = 6};
+
+    (void)state;
+    for (int order = TRAJD_ORDER_GLOBAL; order <= TRAJD_ORDER_SEQUENTIAL; order++) {
+        struct fixture f;
+        make(&f, windows, 3, (enum trajd_order)order, &options);
+        for (uint64_t epoch = 0; epoch < 20; epoch++) {
+            struct trajd_window run[600], one;
+            trajd_mixture_run(f.mixture, epoch, 17 * epoch, 600, run);
+            for (uint32_t i = 0; i < 600; i++) {
+                trajd_mixture_run(f.mixture, epoch, 17 * epoch + i, 1, &one);
+                assert_true(same_window(&run[i], &one));
+            }
+        }
+        clear(&f);
+    }
+}
+
 static void tails(void **state)
 {
     static const uint64_t windows[] = {10, 10}, weights[] = {1, 1};
@@ -330,6 +353,7 @@ int main(void)
         cmocka_unit_test(windows_of_a_dataset_take_turns),
         cmocka_unit_test(by_size_is_every_window_once),
         cmocka_unit_test(any_position_at_once),
+        cmocka_unit_test(runs_over_borders),
         cmocka_unit_test(tails),
         cmocka_unit_test(bad_options_are_refused),
     };
