@@ -25,7 +25,7 @@ static const struct trajd_counter counters_at_start[TRAJD_FEEDER_COUNTERS] = {
                              "Batches that carry an error instead of rows", "batches", TRAJD_COUNTER_TOTAL, 0},
     [TRAJD_FEEDER_WAIT_NS] = {"wait_ns", "Time without a free slot or a job", "ns", TRAJD_COUNTER_TOTAL, 0},
     [TRAJD_FEEDER_LOAD_NS] = {"load_ns", "Time waiting for rows from the store", "ns", TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_FEEDER_RESAMPLE_NS] = {"resample_ns", "Time in the kernels", "ns", TRAJD_COUNTER_TOTAL, 0},
+    [TRAJD_FEEDER_RESAMPLE_NS] = {"resample_ns", "Time in the kernels; on a GPU of preparing and launching, by two threads", "ns", TRAJD_COUNTER_TOTAL, 0},
 };
 
 struct trajd_feed *trajd_feeder_feed(const struct trajd_feeder *feeder)
@@ -295,14 +295,9 @@ void trajd_feeder_stop(struct trajd_feeder *feeder)
 
 static void free_parts(struct trajd_feeder *feeder)
 {
-    trajd_feeder_unpin_all(feeder);
-    for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
-        struct trajd_feeder_part *part = &feeder->parts[p];
-        trajd_plan_destroy(&part->kernel_plan);
-        free(part->rows);
-        free(part->pinned);
-        free(part->ahead);
-    }
+    trajd_feeder_drop_rows(feeder);
+    for (uint32_t p = 0; p < feeder->plan->part_count; p++)
+        trajd_plan_destroy(&feeder->parts[p].kernel_plan);
     free(feeder->parts);
 }
 
@@ -328,7 +323,6 @@ void trajd_feeder_destroy(struct trajd_feeder **out)
         trajd_window_spec_destroy(&feeder->spec);
     free(feeder->schema.tensors);
     free(feeder->mask_names);
-    free(feeder->next);
     free(feeder->name);
     free(feeder->text);
     free(feeder);

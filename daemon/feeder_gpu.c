@@ -168,6 +168,17 @@ enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct tr
     return status ? status : trajd_feeder_gpu_start(feeder, error);
 }
 
+/* Copies of what was prepared and never launched may still read what is freed. */
+static void settle(struct trajd_feeder_gpu *own)
+{
+    struct trajd_error error; /* lost: then nothing is under way any more */
+
+    if (own->copies)
+        trajd_device_stream_wait(own->copies, &error);
+    if (own->stream)
+        trajd_device_stream_wait(own->stream, &error);
+}
+
 void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
@@ -175,8 +186,10 @@ void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
     if (own)
         trajd_feeder_gpu_stop(own);
     feeder->gpu = NULL;
+    feeder->pinned_bytes = 0;
     if (!own)
         return;
+    settle(own);
     for (uint32_t i = 0; i < own->depth; i++) {
         trajd_device_event_destroy(&own->flights[i].over);
         trajd_device_event_destroy(&own->flights[i].copied);
@@ -187,7 +200,7 @@ void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
     if (own->staging)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->staging);
     if (feeder->parts)
-        trajd_feeder_unpin_all(feeder); /* of the guests' selection */
+        trajd_feeder_drop_rows(feeder); /* of the guests' selection */
     if (own->room_pinned)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->room_pinned);
     if (own->room)

@@ -10,7 +10,7 @@
 #include "kernels/plan.h"
 
 #define SPIN_NS 50000 /* a batch of low-dimensional windows is over before that */
-#define PAUSE_NS 20000
+#define LONGEST_PAUSE_NS 200000
 #define TURN_MS 500
 
 /* ---- launching and publishing ---- */
@@ -58,14 +58,25 @@ static enum trajd_status launch(struct trajd_feeder *feeder, uint64_t prepared, 
     return status;
 }
 
-static void pause_since(int64_t since_ns)
+static struct timespec at(int64_t time_ns)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    return (struct timespec){.tv_sec = time_ns / 1000000000, .tv_nsec = time_ns % 1000000000};
+}
 
-    if (trajd_now_ns() - since_ns < SPIN_NS)
+/* Until more is prepared, or what is under way may be over. A batch that takes long is not over sooner for being asked about. */
+static void pause_since(struct trajd_feeder_gpu *own, uint64_t prepared, int64_t since_ns)
+{
+    const int64_t now_ns = trajd_now_ns(), waited_ns = now_ns - since_ns;
+    const struct timespec until = at(now_ns + (waited_ns / 4 < LONGEST_PAUSE_NS ? waited_ns / 4 : LONGEST_PAUSE_NS));
+
+    if (waited_ns < SPIN_NS) {
         sched_yield();
-    else
-        nanosleep(&pause, NULL);
+        return;
+    }
+    pthread_mutex_lock(&own->mutex);
+    if (own->prepared == prepared && !own->over)
+        pthread_cond_timedwait(&own->changed, &own->mutex, &until);
+    pthread_mutex_unlock(&own->mutex);
 }
 
 /* Waits until something is prepared or under way; false: nothing will be any more. */
@@ -111,7 +122,7 @@ static enum trajd_status run_all(struct trajd_feeder *feeder, struct trajd_error
             count_published(own);
             since_ns = trajd_now_ns();
         } else if (!status) {
-            pause_since(since_ns);
+            pause_since(own, prepared, since_ns);
         }
     }
     return status;
@@ -177,8 +188,7 @@ static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own, uint32
  * something has been published meanwhile. */
 static struct trajd_gpu_flight *await_flight(struct trajd_feeder_gpu *own)
 {
-    const int64_t at_ns = trajd_now_ns() + TURN_MS * INT64_C(1000000);
-    const struct timespec deadline = {.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
+    const struct timespec deadline = at(trajd_now_ns() + TURN_MS * INT64_C(1000000));
     struct trajd_gpu_flight *flight;
 
     pthread_mutex_lock(&own->mutex);
@@ -286,8 +296,10 @@ static enum trajd_status prepare_all(struct trajd_feeder *feeder, struct trajd_e
         uint32_t count;
         const int64_t begin_ns = trajd_now_ns();
         struct trajd_gpu_flight *flight = await_flight(own);
-        if (!flight)
+        if (!flight) {
+            trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
             continue;
+        }
         if (has_gone_on(own, &published))
             trajd_watch_turn();
         status = prepare_lot(feeder, flight, begin_ns, &count, error);
@@ -316,11 +328,11 @@ void trajd_feeder_gpu_produce(struct trajd_feeder *feeder)
     struct trajd_error error;
     enum trajd_status status = prepare_all(feeder, &error);
 
+    if (status)
+        lose(feeder, &error); /* first: the other thread may be in a call of the driver that does not come back */
     trajd_feeder_gpu_stop(own);
     if (!status && own->failed) {
         error = own->failure;
-        status = error.status;
-    }
-    if (status)
         lose(feeder, &error);
+    }
 }

@@ -90,7 +90,8 @@ void trajd_feeder_unpin_windows(struct trajd_feeder_part *part, uint32_t first, 
 /* The rows of one window do not fit the store, as *error tells: true after a pause, if others have pinned what is missing. */
 bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder, const struct trajd_feeder_part *part, uint32_t episode,
                                   const struct trajd_error *error);
-void trajd_feeder_unpin_all(struct trajd_feeder *feeder);
+/* What load_rows has made, in whatever state. */
+void trajd_feeder_drop_rows(struct trajd_feeder *feeder);
 /* Tells the store which episodes the batches behind this one will want, each batch once. */
 void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill *fill);
 /* Makes the windows looked up last that go to these rows, dataset by dataset. Where they need more rows at once than a store may hold: half

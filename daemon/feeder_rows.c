@@ -227,10 +227,20 @@ static void unpin_part(struct trajd_feeder_part *part)
     part->resident = false;
 }
 
-void trajd_feeder_unpin_all(struct trajd_feeder *feeder)
+void trajd_feeder_drop_rows(struct trajd_feeder *feeder)
 {
-    for (uint32_t p = 0; p < feeder->plan->part_count; p++)
-        unpin_part(&feeder->parts[p]);
+    for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
+        struct trajd_feeder_part *part = &feeder->parts[p];
+        unpin_part(part);
+        free(part->rows);
+        free(part->pinned);
+        free(part->ahead);
+        part->rows = NULL;
+        part->pinned = NULL;
+        part->ahead = NULL;
+    }
+    free(feeder->next);
+    feeder->next = NULL;
 }
 
 static void keep_part(struct trajd_feeder_part *part)

@@ -246,7 +246,7 @@ static void tell_ready(const struct trajd_log *log, int fd)
  * left then are the sockets' files, as after a kill. */
 static void on_late_end(int signal)
 {
-    static const char line[] = "trajd: a thread waits for storage that does not answer: ended without it\n";
+    static const char line[] = "trajd: a thread waits for storage or a GPU that does not answer: ended without it\n";
 
     (void)signal;
     _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);

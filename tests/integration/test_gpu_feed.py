@@ -834,16 +834,28 @@ def test_a_batch_that_failed_is_done_when_it_is_told(tmp_path):
 
 def test_slots_that_nobody_asked_for(tmp_path, data):
     """Sixteen, where the budget has room for them, else four."""
-    for rings, slots, lots in (("64MiB", "", 16), ("6MiB", "", 4), ("6MiB", "slots: 5", 5)):
+    for rings, slots, count in (("64MiB", "", 16), ("6MiB", "", 4), ("6MiB", "slots: 5", 5)):
         text = CONFIG.replace("global_batch: 16", "global_batch: 500").replace("slots: {slots}", slots).format(data=data, gpu="").replace("rings: 16MiB", f"rings: {rings}")
         daemon = GpuDaemon(tmp_path / f"{rings}{len(slots)}", text, program=FAKE).start()
         client = daemon.client()
         info = client.open("train", gpu=UUID)
         assert info.gpu == UUID.encode(), info.gpu_refusal
         (feed,) = [one for one in client.status()["feeds"] if one["name"].endswith(UUID)]
-        assert feed["slots"]["count"] == lots, feed
+        assert feed["slots"]["count"] == count, feed
         client.close()
         daemon.stop()
+
+
+@pytest.mark.parametrize("rings", [4, 8, 16])
+def test_slots_that_nobody_asked_for_and_rows_that_come_along(tmp_path, data, rings):
+    """What was made for sixteen is given back before four are tried (a sanitizer looks for what is left)."""
+    text = GUESTS.format(data=data, rows="64KiB", layout="demo").replace("slots: 4", "").replace("rings: 64MiB}", f"rings: {rings}MiB}}")
+    daemon = GpuDaemon(tmp_path / "gpu", text, program=FAKE).start()
+    client = daemon.client()
+    client.open("grid", gpu=UUID)
+    assert len(collect(client)) > 4
+    client.close()
+    daemon.stop()
 
 
 def test_rows_that_no_room_is_left_for(tmp_path, data):

@@ -121,7 +121,7 @@ def test_who_is_stuck_is_named_and_who_waits_for_storage_is_not(tmp_path, demo_f
         wait_for(lambda: time.monotonic() > begin + LIMIT_S + 2)
         assert waiting_manager.feeds(60)  # its opener has waited for longer than a thread may stand still
         waiting.process.terminate()  # nor is it a reason to stay
-        wait_for(lambda: "a thread waits for storage that does not answer: ended without it" in waiting.text(), 60, "the end")
+        wait_for(lambda: "a thread waits for storage or a GPU that does not answer: ended without it" in waiting.text(), 60, "the end")
     assert waiting.process.wait(60) == 0
     for one, manager in daemons.values():
         assert manager.feeds(60)  # it goes on
