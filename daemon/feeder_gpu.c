@@ -132,16 +132,6 @@ static enum trajd_status make_flights(struct trajd_feeder *feeder, struct trajd_
     return status;
 }
 
-static void init_changed(pthread_cond_t *changed)
-{
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct trajd_gpu *gpu, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu = calloc(1, sizeof *own);
@@ -151,7 +141,7 @@ enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct tr
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", feeder->name);
     own->gpu = gpu;
     pthread_mutex_init(&own->mutex, NULL);
-    init_changed(&own->changed);
+    trajd_watch_init_condition(&own->changed);
     status = trajd_device_stream_create(trajd_gpu_device(gpu), &own->stream, error);
     if (!status)
         status = trajd_device_event_create(trajd_gpu_device(gpu), &own->pulse, error);

@@ -157,21 +157,24 @@ bool trajd_leaving_await(struct trajd_batch *batch)
     return true;
 }
 
-uint32_t trajd_leaving_count(const struct trajd_client *client)
+/* Those that came behind the batch of that number, which are counted from 1. */
+static uint32_t count_behind(const struct trajd_client *client, uint64_t sequence)
 {
     uint32_t count = 0;
     for (const struct trajd_batch *batch = client->leaving; batch != NULL; batch = batch->next_leaving)
-        count += !batch->abandoned && batch->life == client->life;
+        count += !batch->abandoned && batch->life == client->life && batch->info.sequence > sequence;
     return count;
+}
+
+uint32_t trajd_leaving_count(const struct trajd_client *client)
+{
+    return count_behind(client, 0);
 }
 
 /* Batches that the GPU is yet to work on, as far as is known: those that came before one that it has passed wait for something else. */
 static uint32_t count_ahead(const struct trajd_client *client)
 {
-    uint32_t count = 0;
-    for (const struct trajd_batch *batch = client->leaving; batch != NULL; batch = batch->next_leaving)
-        count += !batch->abandoned && batch->life == client->life && batch->info.sequence > client->lot_sequence;
-    return count;
+    return count_behind(client, client->lot_sequence);
 }
 
 /* Parts go back in lots for as long as there is other work, half of what the session may hold at a time: the daemon makes as many batches

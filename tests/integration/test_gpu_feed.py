@@ -120,9 +120,9 @@ def test_a_part_goes_back_when_the_streams_have_passed(make, captures):
     client.close()
 
 
-def take_all(client, stream):
-    """Every slot is released, and read by the stream as far as anybody can know."""
-    for _ in range(3):
+def take_all(client, stream, count=3):
+    """So many slots are released, and read by the stream as far as anybody can know."""
+    for _ in range(count):
         batch = client.next()
         batch.use_stream(stream)
         batch.release()
@@ -234,6 +234,11 @@ def test_a_batch_of_no_stream_goes_back_at_once(make):
     client.close()
 
 
+def made_on_gpu(client):
+    (producer,) = [one for one in client.status()["producers"] if one.get("gpu")]
+    return producer["batches"]
+
+
 @pytest.mark.parametrize("ahead", [False, True])  # of the GPU: batches that its streams have not passed are work at hand, too
 def test_parts_go_back_in_lots(make, ahead):
     """While there is other work: a lot is one turn of the daemon on a GPU that training uses in time slices."""
@@ -243,7 +248,7 @@ def test_parts_go_back_in_lots(make, ahead):
     streams, made = list(range(16, 48)), []
 
     def look():
-        made.extend(one["batches"] for one in watcher.status()["producers"] if one.get("gpu"))
+        made.append(made_on_gpu(watcher))
         return made[-1]
 
     def take(stream, timeout_ms):
@@ -283,7 +288,7 @@ def test_a_lot_goes_back_in_time(make):
     client.open("train", gpu=UUID, credit=8)
     wait_for(lambda: [one["held"] for one in daemon_sessions(watcher) if one["held"]] == [8], what="the whole ring to be sent")
     client.next().release()
-    wait_for(lambda: [one["batches"] for one in watcher.status()["producers"] if one.get("gpu")] == [9], timeout=5, what="its slot to be filled again")
+    wait_for(lambda: made_on_gpu(watcher) == 9, timeout=5, what="its slot to be filled again")
     client.close()
     watcher.close()
 
@@ -294,10 +299,7 @@ def test_a_lot_does_not_wait_for_what_is_stalled(make):
     client = daemon.client()
     client.open("train", gpu=UUID, credit=8)
     CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
-    for _ in range(5):
-        batch = client.next()
-        batch.use_stream(HELD)
-        batch.release()
+    take_all(client, HELD, 5)
     begin = time.monotonic()
     for _ in range(20):  # by threes: a tenth of a second each time, had they to wait
         client.next().release()
