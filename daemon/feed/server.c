@@ -10,6 +10,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
+#include "daemon/base/watch.h"
 #include "daemon/feed/lock.h"
 
 #define SILENCE_MS 2000u
@@ -228,15 +229,6 @@ static enum trajd_status start_thread(struct trajd_server *server, struct trajd_
     return TRAJD_OK;
 }
 
-static void make_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 static enum trajd_status allocate(struct trajd_server *server, struct trajd_error *error)
 {
     server->version = strdup(server->options.version != NULL ? server->options.version : "");
@@ -261,8 +253,8 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     server->lock_fd = server->wake_fd = -1;
     pthread_mutex_init(&server->mutex, NULL);
     pthread_mutex_init(&server->baton, NULL);
-    make_condition(&server->changed);
-    make_condition(&server->asked);
+    trajd_watch_init_condition(&server->changed);
+    trajd_watch_init_condition(&server->asked);
     server->last_end_ns = now();
     __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
     enum trajd_status status = trajd_lock_take(options->runtime_directory, &server->lock_fd, error);

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/watch.h"
 #include "daemon/feed/server_state.h"
 
 static uint64_t now(void)
@@ -135,14 +136,10 @@ enum trajd_status trajd_server_add_feed(struct trajd_server *server, const struc
                                         struct trajd_feed **out, struct trajd_error *error)
 {
     struct trajd_feed *feed = calloc(1, sizeof(*feed));
-    pthread_condattr_t attributes;
     if (feed == NULL)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
     feed->server = server;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&feed->wanted, &attributes);
-    pthread_condattr_destroy(&attributes);
+    trajd_watch_init_condition(&feed->wanted);
     enum trajd_status status = make_ring(feed, options, error);
     if (status == TRAJD_OK)
         status = enter_core(server, options, feed, error);
