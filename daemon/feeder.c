@@ -10,7 +10,7 @@
 #include "daemon/dataset/window_report.h"
 #include "daemon/feeder_gpu.h"
 #include "daemon/gpu/gpu.h"
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 #include "proto/ring_layout.h"
 
 #define TAKE_TIMEOUT_MS 500

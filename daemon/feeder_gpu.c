@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 #include "proto/ring_layout.h"
 
 #define ROOM_BYTES ((uint64_t)256 << 20) /* of pinned memory for rows that are not resident, unless two batches need more */

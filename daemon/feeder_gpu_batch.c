@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 
 struct rows_of_part {
     const struct trajd_gpu_part *part;

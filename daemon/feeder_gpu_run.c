@@ -7,7 +7,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 
 #define SPIN_NS 50000 /* a batch of low-dimensional windows is over before that */
 #define LONGEST_PAUSE_NS 200000

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "daemon/base/clock.h"
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 
 #define PAUSE_NS 1000000 /* between attempts to get room that other feeds have pinned */
 

@@ -18,7 +18,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
 #include "kernels/pool.h"
-#include "kernels/runner.h"
+#include "kernels/dispatch/runner.h"
 #include "proto/wire.h"
 
 #define LISTENER UINT32_MAX /* in epoll's data, where connections have their index */

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 #include "proto/error.h"
 
 #ifdef __cplusplus

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/timebase.h"
+#include "proto/timebase.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
 

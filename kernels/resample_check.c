@@ -1,7 +1,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "kernels/convert.h"
+#include "kernels/element_convert.h"
 #include "kernels/quaternion.h"
 #include "kernels/resample.h"
 

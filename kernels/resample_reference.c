@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "kernels/convert.h"
+#include "kernels/element_convert.h"
 #include "kernels/quaternion.h"
 #include "kernels/resample.h"
 

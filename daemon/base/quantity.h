@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/timebase.h"
+#include "proto/timebase.h"
 
 /* "4096", "64 MiB", "1.5GiB", "2 GB" (B, KiB to TiB; kB to TB are powers of ten): whole bytes, or false. */
 bool trajd_parse_size(const char *text, uint64_t *out_bytes);

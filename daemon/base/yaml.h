@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "daemon/base/quantity.h"
-#include "kernels/timebase.h"
+#include "proto/timebase.h"
 #include "proto/error.h"
 
 enum trajd_yaml_kind { TRAJD_YAML_SCALAR, TRAJD_YAML_SEQUENCE, TRAJD_YAML_MAPPING };

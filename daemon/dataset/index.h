@@ -12,7 +12,7 @@
 
 #include "daemon/dataset/array.h"
 #include "daemon/dataset/layout.h"
-#include "kernels/timebase.h"
+#include "proto/timebase.h"
 #include "proto/error.h"
 
 struct trajd_index_file {

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "kernels/resample.h"
-#include "kernels/timebase.h"
+#include "proto/timebase.h"
 #include "proto/error.h"
 
 enum trajd_stamp_unit { TRAJD_UNIT_NS, TRAJD_UNIT_US, TRAJD_UNIT_MS, TRAJD_UNIT_S };

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "daemon/dataset/statistics_windows.h"
-#include "kernels/convert.h"
-#include "kernels/plan.h"
+#include "kernels/element_convert.h"
+#include "kernels/dispatch/plan.h"
 
 #define AHEAD_EPISODES 8
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "daemon/dataset/statistics_windows.h"
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 
 #define CHUNK_WINDOWS 4096
 #define CHUNK_BYTES (UINT64_C(32) << 20)

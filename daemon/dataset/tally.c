@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/convert.h"
+#include "kernels/element_convert.h"
 
 #define LEVEL_BITS 11
 #define BINS (1u << LEVEL_BITS)

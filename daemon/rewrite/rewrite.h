@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "daemon/dataset/index.h"
-#include "kernels/timebase.h"
+#include "proto/timebase.h"
 #include "proto/error.h"
 
 #define TRAJD_REWRITE_NO_KIND TRAJD_KIND_COUNT

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/choose.h"
-#include "kernels/runner.h"
+#include "kernels/dispatch/choose.h"
+#include "kernels/dispatch/runner.h"
 
 enum { SAMPLE_STEPS = 4096, THREADS_BESIDE_MAX = 8 };
 

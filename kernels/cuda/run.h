@@ -3,7 +3,7 @@
 #define TRAJD_KERNELS_CUDA_RUN_H
 
 #include "kernels/cuda/problem.h"
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 
 #ifdef __cplusplus
 extern "C" {

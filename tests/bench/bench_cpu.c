@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 #include "kernels/pool.h"
 #include "proto/dtype.h"
 

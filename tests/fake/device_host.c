@@ -17,7 +17,7 @@
 #include "fake/gpu_driver.h"
 #include "kernels/cuda/run.h"
 #include "kernels/device.h"
-#include "kernels/resample_cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #define MAX_ALLOCATIONS 512
 

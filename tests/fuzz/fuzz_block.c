@@ -2,7 +2,7 @@
 /* Blocks of any kind: what opens runs, and stays inside. */
 #include <string.h>
 
-#include "kernels/runner.h"
+#include "kernels/dispatch/runner.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

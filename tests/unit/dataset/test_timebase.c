@@ -1,4 +1,4 @@
-/* kernels/timebase.h against Python's big integers (tests/golden/sampler/timebase.txt). */
+/* proto/timebase.h against Python's big integers (tests/golden/sampler/timebase.txt). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/timebase.h"
+#include "proto/timebase.h"
 
 static void vectors_of_big_integers_hold(void **state)
 {

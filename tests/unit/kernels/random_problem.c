@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/convert.h"
+#include "kernels/element_convert.h"
 #include "kernels/quaternion.h"
 
 #define CANARY_BYTES 64

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kernels/pool.h"
-#include "kernels/runner.h"
+#include "kernels/dispatch/runner.h"
 
 enum { ROWS = 40, STEPS = 25, ROW_BYTES = 80 }; /* a row: 3 f32, 1 u8 in 4 bytes, 8 f64 */
 

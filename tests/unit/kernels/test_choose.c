@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "kernels/choose.h"
+#include "kernels/dispatch/choose.h"
 
 static const struct trajd_device_facts four_threads = {.cpu_threads = 4};
 

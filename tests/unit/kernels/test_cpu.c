@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/convert.h"
-#include "kernels/plan.h"
+#include "kernels/element_convert.h"
+#include "kernels/dispatch/plan.h"
 #include "kernels/pool.h"
 #include "kernels/quaternion.h"
 #include "unit/kernels/random_problem.h"

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/choose.h"
+#include "kernels/dispatch/choose.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/convert.h"
-#include "kernels/plan.h"
+#include "kernels/element_convert.h"
+#include "kernels/dispatch/plan.h"
 #include "kernels/quaternion.h"
 
 #define NUMBER_LIMIT 4096

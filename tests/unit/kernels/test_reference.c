@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/convert.h"
-#include "kernels/plan.h"
+#include "kernels/element_convert.h"
+#include "kernels/dispatch/plan.h"
 
 #define STEP_LIMIT 8
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))

@@ -1,16 +1,16 @@
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/choose.h"
+#include "kernels/dispatch/choose.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/trials.h"
 #include "kernels/device.h"
 #include "kernels/pool.h"
-#include "kernels/resample_cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
 

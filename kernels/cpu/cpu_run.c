@@ -9,7 +9,7 @@
  * Numerics  bytes.
  * Chosen    always where it applies: a policy's batch is made of such windows; measurements in README.md.
  */
-#include "kernels/resample_cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>

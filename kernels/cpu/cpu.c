@@ -9,11 +9,11 @@
  * Numerics  as the reference; nothing depends on how windows are spread over threads.
  * Chosen    for everything that runs on the CPU; measurements in README.md.
  */
-#include "kernels/resample_cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #include <string.h>
 
-#include "kernels/convert.h"
+#include "kernels/element_convert.h"
 
 /* The part of a bracket that is at work: windows [window, window + window_count) at steps [step, step + step_count). */
 struct chunk {

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "kernels/plan.h"
+#include "kernels/dispatch/plan.h"
 
 #ifdef __cplusplus
 extern "C" {

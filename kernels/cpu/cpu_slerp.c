@@ -11,9 +11,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/convert.h"
+#include "kernels/element_convert.h"
 #include "kernels/quaternion.h"
-#include "kernels/resample_cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #define NEAR 0.0625
 #define LANES 32

@@ -2,7 +2,7 @@
  *
  * Math      v = p + a (q - p), and so on; value * scale + offset; one rounding at the store.
  * Shapes    any D. A row is worked on in tiles of TILE features, in double: load, blend, normalise, store, each a loop
- *           that the compiler vectorises. What is common goes another way: resample_cpu_fused.c.
+ *           that the compiler vectorises. What is common goes another way: cpu_fused.c.
  * Requires  nothing. On x86-64 the hot functions exist for AVX2 too, picked when the program is loaded.
  * Moves     each row that is used once, each output row once.
  * Numerics  the reference's operations in the reference's order: the same bits.
@@ -10,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/convert.h"
-#include "kernels/resample_cpu.h"
+#include "kernels/element_convert.h"
+#include "kernels/cpu/cpu.h"
 
 #define TILE 64
 

@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "kernels/resample_cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #define WIDE 48 /* features from which on plain loops win */
 

@@ -1,11 +1,11 @@
-#include "kernels/runner.h"
+#include "kernels/dispatch/runner.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/choose.h"
+#include "kernels/dispatch/choose.h"
 #include "kernels/pool.h"
-#include "kernels/resample_cpu.h"
+#include "kernels/cpu/cpu.h"
 
 enum { ALIGNMENT = 64, PARTS_PER_THREAD = 4 /* so that none waits long for another */ };
 

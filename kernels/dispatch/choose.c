@@ -1,11 +1,11 @@
-#include "kernels/choose.h"
+#include "kernels/dispatch/choose.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/quaternion.h"
-#include "kernels/resample_cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
 

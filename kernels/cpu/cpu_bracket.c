@@ -6,7 +6,7 @@
  *           of the window's rows, each next one from the target before it.
  * Numerics  integers throughout; the fraction is one division of exact differences, the same as the reference's.
  */
-#include "kernels/resample_cpu.h"
+#include "kernels/cpu/cpu.h"
 
 static int64_t rate_row_ns(struct trajd_rate rate, int64_t row)
 {
