@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/memory.h"
+#include "daemon/base/memory.h"
 #include "kernels/tuning.h"
 
 #define MIB (UINT64_C(1) << 20)

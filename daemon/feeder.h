@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "daemon/base/log.h"
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/window_spec.h"
 #include "daemon/feed/server.h"

@@ -11,7 +11,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/paths.h"
-#include "daemon/memory.h"
+#include "daemon/base/memory.h"
 
 enum { TWINS_LOGGED = 16 };
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "daemon/memory.h"
+#include "daemon/base/memory.h"
 
 #define MIN_STORE_BYTES (UINT64_C(1) << 16)
 #define MIB (UINT64_C(1) << 20)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "daemon/base/log.h"
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 #include "kernels/device.h"
 
 #define TRAJD_RESAMPLER_SOCKET "resample.sock"

@@ -7,7 +7,7 @@
 #define TRAJD_DAEMON_STATISTICIAN_H
 
 #include "daemon/base/log.h"
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/dataset/statistics.h"
 
 struct trajd_statistician;

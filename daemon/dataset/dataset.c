@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 
 /* Far outside the rows times stop at the ends of what fits, with room for offsets: such targets are before or after everything. */
 #define FAR_NS (INT64_C(1) << 61)

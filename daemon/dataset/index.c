@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/dataset/glob.h"
 #include "daemon/dataset/index_parts.h"
 

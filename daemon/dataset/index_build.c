@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/watch.h"
-#include "daemon/dataset/digest.h"
+#include "daemon/base/heartbeat.h"
+#include "daemon/base/digest.h"
 #include "daemon/dataset/glob.h"
 #include "daemon/dataset/index_parts.h"
 

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/dataset/digest.h"
+#include "daemon/base/digest.h"
 #include "daemon/dataset/index_parts.h"
 
 static const uint64_t cache_magic = UINT64_C(0x5844494A41525431);

@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/base/rights.h"
-#include "daemon/base/watch.h"
+#include "daemon/base/send_fd.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/dataset/index_parts.h"
 #include "daemon/dataset/indexer.h"
 

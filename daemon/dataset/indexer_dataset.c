@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/digest.h"
+#include "daemon/base/digest.h"
 #include "daemon/dataset/indexer.h"
 
 static const uint64_t check_bytes =

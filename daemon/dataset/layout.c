@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/digest.h"
+#include "daemon/base/digest.h"
 #include "daemon/dataset/layout_parser.h"
 
 static const size_t layout_bytes_max = 8u << 20;

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/watch.h"
-#include "daemon/dataset/digest.h"
+#include "daemon/base/heartbeat.h"
+#include "daemon/base/digest.h"
 #include "daemon/dataset/statistics.h"
 
 #define CACHE_MAGIC UINT64_C(0x3153544154535254) /* "TRSTATS1": a change of the structs is another one */

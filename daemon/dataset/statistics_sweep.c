@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 
 #define TALLY_BYTES (UINT64_C(64) << 20) /* of all tallies at once: more columns are counted in further sweeps */
 #define BLOCK_ROWS TRAJD_TALLY_TILE /* the columns of so many rows are counted in turn while these are in the processor's cache */

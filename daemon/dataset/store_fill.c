@@ -1,7 +1,7 @@
 /* Loading ahead of any use: everything that fits, in the order of the files. */
 #include <stdlib.h>
 
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/dataset/store_private.h"
 
 struct candidate {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/digest.h"
+#include "daemon/base/digest.h"
 #include "daemon/dataset/statistics.h"
 #include "daemon/dataset/window_plan.h"
 

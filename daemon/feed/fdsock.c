@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/base/rights.h"
+#include "daemon/base/send_fd.h"
 
 #define LISTENER UINT32_MAX /* in epoll's data, where connections have their index */
 

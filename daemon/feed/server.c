@@ -10,7 +10,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/feed/lock.h"
 
 #define SILENCE_MS 2000u

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/feed/server_state.h"
 
 static uint64_t now(void)

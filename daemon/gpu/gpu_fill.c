@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 
 #define BUFFER_BYTES ((uint64_t)32 << 20)
 #define SLICE_BYTES ((uint64_t)1 << 20)

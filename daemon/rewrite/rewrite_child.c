@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/base/rights.h"
+#include "daemon/base/send_fd.h"
 #include "daemon/dataset/indexer.h"
 #include "daemon/rewrite/writer.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/dataset/digest.h"
+#include "daemon/base/digest.h"
 #include "daemon/dataset/record.h"
 #include "daemon/rewrite/rewrite_rows.h"
 

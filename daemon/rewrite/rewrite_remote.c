@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/rights.h"
+#include "daemon/base/send_fd.h"
 #include "daemon/rewrite/rewrite_backend.h"
 #include "proto/wire.h"
 

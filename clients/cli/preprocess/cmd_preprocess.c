@@ -9,7 +9,7 @@
 
 #include "clients/cli/preprocess/prep_file.h"
 #include "clients/cli/preprocess/prep_inbox.h"
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 
 #define LOOK_AGAIN_NS INT64_C(1000000000) /* at most: for what arrives meanwhile */
 

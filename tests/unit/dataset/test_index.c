@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/dataset/digest.h"
+#include "daemon/base/digest.h"
 #include "daemon/dataset/glob.h"
 #include "daemon/dataset/index.h"
 #include "daemon/dataset/indexer.h"

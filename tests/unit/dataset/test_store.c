@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/dataset/store.h"
 
 #define EPISODES 12u

@@ -1,4 +1,4 @@
-#include "daemon/base/rights.h"
+#include "daemon/base/send_fd.h"
 
 #include <string.h>
 #include <sys/socket.h>

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/memory.h"
+#include "daemon/base/memory.h"
 
 static void test_figures_are_there_and_the_smaller_one_counts(void **state)
 {

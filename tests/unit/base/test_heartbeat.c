@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 
 #define LIMIT_NS INT64_C(1000000000)
 

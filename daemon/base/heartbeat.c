@@ -1,4 +1,4 @@
-#include "daemon/base/watch.h"
+#include "daemon/base/heartbeat.h"
 
 #include <time.h>
 

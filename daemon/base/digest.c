@@ -1,4 +1,4 @@
-#include "daemon/dataset/digest.h"
+#include "daemon/base/digest.h"
 
 #include <endian.h>
 #include <string.h>

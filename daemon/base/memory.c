@@ -1,4 +1,4 @@
-#include "daemon/memory.h"
+#include "daemon/base/memory.h"
 
 #include <limits.h>
 #include <stdio.h>
