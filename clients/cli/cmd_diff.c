@@ -7,7 +7,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_ask.h"
 #include "clients/cli/cli_feed.h"
-#include "daemon/dataset/glob.h"
+#include "daemon/layout/glob.h"
 
 #define LISTED_MAX 20u
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "daemon/base/heartbeat.h"
-#include "daemon/dataset/glob.h"
+#include "daemon/layout/glob.h"
 #include "daemon/dataset/index_parts.h"
 
 enum { PATH_SIZE = 4096 };

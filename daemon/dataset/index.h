@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "daemon/dataset/array.h"
-#include "daemon/dataset/layout.h"
+#include "daemon/layout/layout.h"
 #include "proto/timebase.h"
 #include "proto/error.h"
 

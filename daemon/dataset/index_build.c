@@ -6,7 +6,7 @@
 
 #include "daemon/base/heartbeat.h"
 #include "daemon/base/digest.h"
-#include "daemon/dataset/glob.h"
+#include "daemon/layout/glob.h"
 #include "daemon/dataset/index_parts.h"
 
 enum { DATASET_COUNT_MAX = 65536, NOTE_COUNT_MAX = 1024 };

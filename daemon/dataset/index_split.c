@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/glob.h"
+#include "daemon/layout/glob.h"
 #include "daemon/dataset/index_parts.h"
 
 enum { PART_COUNT_MAX = 8, NOTE_COUNT_MAX = 256, EPISODE_COUNT_MAX = 1 << 20 };

@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 #include "daemon/base/arena.h"
-#include "daemon/dataset/layout.h"
+#include "daemon/layout/layout.h"
 #include "daemon/dataset/record.h"
 
 #define TRAJD_INDEXER_SOCKET 3

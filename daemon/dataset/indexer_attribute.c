@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/glob.h"
+#include "daemon/layout/glob.h"
 #include "daemon/dataset/indexer.h"
 
 enum { RATE_TEXT_SIZE = 64, ATTRIBUTE_BYTES_MAX = 16 << 20, KEY_COUNT_MAX = 4096 };

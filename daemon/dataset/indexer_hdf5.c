@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/dataset/glob.h"
+#include "daemon/layout/glob.h"
 #include "daemon/dataset/indexer.h"
 
 enum { PATH_SIZE = 4096, NAME_LENGTH_MAX = 1024, LINK_COUNT_MAX = 1 << 20, NOTE_COUNT_MAX = 256 };

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/layout.h"
+#include "daemon/layout/layout.h"
 #include "daemon/dataset/record.h"
 
 enum { EPISODE_COUNT_MAX = 1 << 20, DATASET_COUNT_MAX = 4096, KEY_COUNT_MAX = 4096, TEXT_LENGTH_MAX = 4096 };

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/dataset/layout.h"
+#include "daemon/layout/layout.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
 

@@ -9,7 +9,7 @@
 
 #include "clients/cli/preprocess/prep_place.h"
 #include "daemon/base/clock.h"
-#include "daemon/dataset/glob.h"
+#include "daemon/layout/glob.h"
 
 #define BUSY_NS INT64_C(1000000000) /* somebody has it open: looked at again after that long */
 

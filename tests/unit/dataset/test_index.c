@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/dataset/glob.h"
+#include "daemon/layout/glob.h"
 #include "daemon/dataset/index.h"
 #include "daemon/dataset/indexer.h"
 #include "tests/tools/array_list.h"

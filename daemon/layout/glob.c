@@ -1,4 +1,4 @@
-#include "daemon/dataset/glob.h"
+#include "daemon/layout/glob.h"
 
 #include <ctype.h>
 #include <dirent.h>

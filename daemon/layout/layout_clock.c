@@ -1,7 +1,7 @@
 /* The clocks of a layout: stamps or a rate, and where they stand on the common time line. */
 #include <string.h>
 
-#include "daemon/dataset/layout_parser.h"
+#include "daemon/layout/layout_internal.h"
 
 static const char *const unit_words[] = {"ns", "us", "ms", "s", NULL};
 static const char *const policy_words[] = {"error", "drop", "keep_last", NULL};

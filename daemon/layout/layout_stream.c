@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/dataset/layout_parser.h"
+#include "daemon/layout/layout_internal.h"
 
 static const double degrees_period = 360.0;
 static const double radians_period = 6.283185307179586476925;

@@ -5,7 +5,7 @@
 
 #include "daemon/base/arena.h"
 #include "daemon/base/yaml.h"
-#include "daemon/dataset/layout.h"
+#include "daemon/layout/layout.h"
 
 #define TRAJD_LAYOUT_CLOCKS_MAX 256
 #define TRAJD_LAYOUT_STREAMS_MAX 1024

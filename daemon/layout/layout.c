@@ -1,10 +1,10 @@
-#include "daemon/dataset/layout.h"
+#include "daemon/layout/layout.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/dataset/layout_parser.h"
+#include "daemon/layout/layout_internal.h"
 
 static const size_t layout_bytes_max = 8u << 20;
 

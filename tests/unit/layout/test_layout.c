@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/dataset/layout.h"
+#include "daemon/layout/layout.h"
 
 #define LAYOUTS TRAJD_SOURCE_DIR "/configs/layouts"
 

@@ -1,7 +1,7 @@
 /* The texts of episodes that a layout names: language, task. */
 #include <string.h>
 
-#include "daemon/dataset/layout_parser.h"
+#include "daemon/layout/layout_internal.h"
 
 /* A place in the file: "/from/the/root", "below/the/episode", "../beside/it", or nothing (the episode itself). */
 static bool is_place(const char *text, size_t length)

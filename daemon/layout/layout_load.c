@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/dataset/glob.h"
-#include "daemon/dataset/layout.h"
+#include "daemon/layout/glob.h"
+#include "daemon/layout/layout.h"
 
 enum { TEXT_SIZE_MAX = 1 << 20 };
 
