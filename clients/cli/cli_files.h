@@ -3,7 +3,7 @@
 #define TRAJD_CLI_FILES_H
 
 #include "clients/cli/cli.h"
-#include "daemon/dataset/index.h"
+#include "daemon/index/index.h"
 
 enum { CLI_PATH_SIZE = 4096 };
 

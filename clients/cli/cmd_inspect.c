@@ -5,7 +5,7 @@
 
 #include "clients/cli/cli_files.h"
 #include "daemon/base/json.h"
-#include "daemon/dataset/index.h"
+#include "daemon/index/index.h"
 
 enum { LISTED_MAX = 20 };
 

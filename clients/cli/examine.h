@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "daemon/dataset/index.h"
+#include "daemon/index/index.h"
 #include "proto/error.h"
 
 /* The rules, by the names that `--ignore` takes. */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "daemon/dataset/index.h"
+#include "daemon/index/index.h"
 #include "daemon/dataset/store.h"
 
 struct trajd_dataset {

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/dataset/index.h"
+#include "daemon/index/index.h"
 #include "proto/error.h"
 
 struct trajd_store;

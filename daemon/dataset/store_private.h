@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "daemon/dataset/array.h"
+#include "daemon/index/array.h"
 #include "daemon/dataset/store.h"
 
 #define NO_PIECE UINT32_MAX

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "daemon/base/send_fd.h"
-#include "daemon/dataset/indexer.h"
-#include "daemon/rewrite/writer.h"
+#include "daemon/index/helper.h"
+#include "daemon/index/writer_protocol.h"
 
 enum { ANSWER_TIMEOUT_MS = 600000, SLICE_MS = 100, END_SLICES = 100, TEXT_SIZE = 512 };
 

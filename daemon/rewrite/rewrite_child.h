@@ -1,10 +1,10 @@
-/* The child that makes the output's structure (writer.h), seen from the parent: its process, and frames to and from it. One thread. */
+/* The child that makes the output's structure (writer_protocol.h), seen from the parent: its process, and frames to and from it. One thread. */
 #ifndef TRAJD_REWRITE_REWRITE_CHILD_H
 #define TRAJD_REWRITE_REWRITE_CHILD_H
 
 #include <sys/types.h>
 
-#include "daemon/dataset/record.h"
+#include "daemon/index/record.h"
 #include "daemon/rewrite/rewrite_plan.h"
 
 /* Begins with plan, error and socket -1 set, all else zero. */

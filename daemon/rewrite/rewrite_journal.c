@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/dataset/record.h"
+#include "daemon/index/record.h"
 #include "daemon/rewrite/rewrite_rows.h"
 
 static const uint64_t journal_magic = UINT64_C(0x314C4E4A57524A54); /* "TJRWJNL1" */

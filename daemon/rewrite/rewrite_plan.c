@@ -8,7 +8,7 @@
 
 #include "daemon/base/yaml.h"
 #include "daemon/base/digest.h"
-#include "daemon/rewrite/writer.h"
+#include "daemon/index/writer_protocol.h"
 
 enum { NOTE_SIZE = 1024, CHUNK_BYTES = 64 << 10, CHUNK_BLOCK_BYTES_MAX = 64 << 20, KEYS_MAX = 256, ARRAY_BYTES = 32 /* of an array in a frame, beside its path */ };
 

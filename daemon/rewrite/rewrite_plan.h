@@ -70,7 +70,7 @@ struct rewrite_plan {
     struct rewrite_episode *episodes;
     uint64_t left_out, cut_count; /* of the inputs' episodes */
     uint64_t step_count, byte_count, duration_ns; /* over all episodes */
-    uint64_t chunk_bytes; /* of the frame that names all compressed chunks (writer.h) */
+    uint64_t chunk_bytes; /* of the frame that names all compressed chunks (writer_protocol.h) */
     uint64_t digest; /* of everything that decides the output's bytes beside the rows of the inputs */
     bool is_on_gpu;  /* the arithmetic was begun on a GPU, as the file says then: its values are not the CPU's to the bit */
 };

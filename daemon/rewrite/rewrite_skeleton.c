@@ -11,7 +11,7 @@
 
 #include "daemon/rewrite/rewrite_child.h"
 #include "daemon/rewrite/rewrite_summary.h"
-#include "daemon/rewrite/writer.h"
+#include "daemon/index/writer_protocol.h"
 
 enum { PATH_SIZE = 4096, BATCH_MAX = 64, LEVEL_DEFAULT = 4 };
 

@@ -1,4 +1,4 @@
-/* The structure of the output, made by a child (writer.h): groups, attributes, and room for the rows of every dataset. */
+/* The structure of the output, made by a child (writer_protocol.h): groups, attributes, and room for the rows of every dataset. */
 #ifndef TRAJD_REWRITE_REWRITE_SKELETON_H
 #define TRAJD_REWRITE_REWRITE_SKELETON_H
 

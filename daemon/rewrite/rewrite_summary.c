@@ -8,7 +8,7 @@
 #include "daemon/base/json.h"
 #include "daemon/dataset/window_report.h"
 #include "daemon/rewrite/rewrite_skeleton.h"
-#include "daemon/rewrite/writer.h"
+#include "daemon/index/writer_protocol.h"
 
 enum { PATH_SIZE = 4096 };
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/base/paths.h"
-#include "daemon/dataset/index.h"
+#include "daemon/index/index.h"
 
 static double now_s(void)
 {

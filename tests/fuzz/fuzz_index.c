@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/record.h"
+#include "daemon/index/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -351,7 +351,7 @@ def tools(station):
     (station.folder / "share/trajd").mkdir(parents=True)
     (station.folder / "share/trajd/layouts").symlink_to(ROOT / "configs/layouts")
     shutil.copy(TRAJCTL, folder / "trajctl")
-    real = BUILD / "daemon/dataset/trajd-indexer"
+    real = BUILD / "daemon/hdf5/trajd-indexer"
 
     def make(text="exec"):
         (folder / "trajd-indexer").write_text(f'#!/bin/sh\n[ "$1" = write ] && exec {real} "$@"\n' +

@@ -171,7 +171,7 @@ def test_a_stop_gives_up_what_is_being_indexed(tmp_path, demo_file):
     (tmp_path / "share/trajd").mkdir(parents=True)
     (tmp_path / "share/trajd/layouts").symlink_to(ROOT / "configs/layouts")
     shutil.copy(PROGRAM, tools / "trajd")
-    shutil.copy(PROGRAM.parent / "dataset/trajd-indexer", tools / "trajd-indexer")
+    shutil.copy(PROGRAM.parent / "hdf5/trajd-indexer", tools / "trajd-indexer")
     one, _ = start(tmp_path / "daemon", demo_file, program=tools / "trajd")
     (tools / "trajd-indexer").unlink()
     (tools / "trajd-indexer").write_text(f"#!/bin/sh\necho $$ >{tmp_path}/child\nexec sleep 3600\n")

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/array.h"
+#include "daemon/index/array.h"
 
 #ifndef TRAJD_SOURCE_DIR
 #define TRAJD_SOURCE_DIR "." /* benchmarks are run from there */

@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/dataset/indexer.h"
+#include "daemon/index/helper.h"
 #include "daemon/rewrite/rewrite_child.h"
-#include "daemon/rewrite/writer.h"
+#include "daemon/index/writer_protocol.h"
 
 static const struct trajd_rewrite_options options = {.output = "out.hdf5"};
 static const struct rewrite_plan plan = {.options = &options};

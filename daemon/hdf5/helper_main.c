@@ -1,0 +1,143 @@
+/* trajd-indexer: reads what HDF5 files hold, for a parent that trusts none of it (helper.h); as "trajd-indexer write" it makes the
+ * structure of new ones (daemon/index/writer_protocol.h). Started by trajd and trajctl alone. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/writer.h"
+
+enum { LAYOUT_LENGTH_MAX = 1 << 20 };
+static const size_t record_bytes_max = 512u << 20;
+
+bool trajd_indexer_receive(struct trajd_indexer_header *header, int *fd)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec part = {header, sizeof *header};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *rights;
+    ssize_t received;
+
+    *fd = -1;
+    do
+        received = recvmsg(TRAJD_INDEXER_SOCKET, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC);
+    while (received < 0 && errno == EINTR);
+    rights = CMSG_FIRSTHDR(&message);
+    if (received > 0 && rights && rights->cmsg_type == SCM_RIGHTS &&
+        rights->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(fd, CMSG_DATA(rights), sizeof(int));
+    return received == sizeof *header && header->magic == TRAJD_INDEXER_MAGIC;
+}
+
+static bool send_all(const void *data, size_t length)
+{
+    const uint8_t *next = data;
+
+    while (length) {
+        ssize_t sent = send(TRAJD_INDEXER_SOCKET, next, length, MSG_NOSIGNAL);
+        if (sent < 0 && errno != EINTR)
+            return false;
+        if (sent > 0) {
+            next += sent;
+            length -= (size_t)sent;
+        }
+    }
+    return true;
+}
+
+bool trajd_indexer_send(uint32_t kind, const void *data, size_t length)
+{
+    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, kind, length};
+
+    return send_all(&header, sizeof header) && send_all(data, length);
+}
+
+static bool receive_layout(struct trajd_layout **layout)
+{
+    struct trajd_indexer_header header;
+    struct trajd_error error;
+    enum trajd_status status;
+    char *text;
+    int fd;
+
+    if (!trajd_indexer_receive(&header, &fd) || header.kind != TRAJD_INDEXER_LAYOUT ||
+        header.length > LAYOUT_LENGTH_MAX)
+        return false;
+    text = malloc(header.length + 1);
+    if (!text || recv(TRAJD_INDEXER_SOCKET, text, header.length, MSG_WAITALL) != (ssize_t)header.length) {
+        free(text);
+        return false;
+    }
+    status = trajd_layout_parse("layout", text, header.length, layout, &error);
+    if (status)
+        fprintf(stderr, "trajd-indexer: %s\n", error.message);
+    free(text);
+    return !status;
+}
+
+static bool receive_part(struct trajd_indexer_part *part)
+{
+    uint32_t numbers[2];
+
+    if (recv(TRAJD_INDEXER_SOCKET, numbers, sizeof numbers, MSG_WAITALL) != sizeof numbers || numbers[0] >= numbers[1])
+        return false;
+    *part = (struct trajd_indexer_part){numbers[0], numbers[1]};
+    return true;
+}
+
+static bool serve_file(const struct trajd_layout *layout, int fd)
+{
+    struct trajd_arena arena = {.limit_bytes = record_bytes_max};
+    struct trajd_bytes bytes = {0};
+    struct trajd_record record = {0};
+    struct trajd_indexer_part part;
+    bool sent;
+
+    if (!receive_part(&part))
+        return false;
+    trajd_indexer_scan(layout, fd, part, &arena, &record);
+    sent = trajd_record_encode(&record, &bytes) && trajd_indexer_send(TRAJD_INDEXER_RECORD, bytes.data, bytes.length);
+    trajd_bytes_free(&bytes);
+    trajd_arena_free(&arena);
+    return sent;
+}
+
+bool trajd_indexer_start_library(void)
+{
+    setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
+    setenv("HDF5_PLUGIN_PRELOAD", "::", 1); /* libhdf5's own word for: no plugins */
+    return H5open() >= 0 && H5PLset_loading_state(0) >= 0 && H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0 &&
+           H5Lunregister(H5L_TYPE_EXTERNAL) >= 0; /* no link leads out of the file */
+}
+
+int main(int argc, char **argv)
+{
+    struct trajd_indexer_header header;
+    struct trajd_layout *layout = NULL;
+    bool ok;
+    int fd;
+
+    if (argc > 1 && !strcmp(argv[1], "write"))
+        return trajd_writer_run();
+    if (!trajd_indexer_limit(false) || !trajd_indexer_start_library() || !trajd_indexer_filter(false)) {
+        fprintf(stderr, "trajd-indexer: cannot start (is it run by hand? trajd and trajctl run it)\n");
+        return 1;
+    }
+    ok = trajd_indexer_send(TRAJD_INDEXER_READY, NULL, 0) && receive_layout(&layout);
+    while (ok && trajd_indexer_receive(&header, &fd)) {
+        ok = header.kind == TRAJD_INDEXER_FILE && header.length == 2 * sizeof(uint32_t) && fd >= 0 && serve_file(layout, fd);
+        if (fd >= 0)
+            close(fd);
+    }
+    trajd_layout_destroy(&layout);
+    return ok ? 0 : 1;
+}

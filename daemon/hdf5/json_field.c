@@ -1,0 +1,211 @@
+/* The one question asked of JSON in attributes: the scalar at "a.b.c". Nothing is built; nesting is limited.
+ */
+#include <string.h>
+
+#include "daemon/hdf5/scan.h"
+
+enum { DEPTH_MAX = 64 };
+
+struct json {
+    const char *next, *end;
+};
+
+static void skip_space(struct json *json)
+{
+    while (json->next < json->end && memchr(" \t\r\n", *json->next, 4))
+        json->next++;
+}
+
+static bool take(struct json *json, char c)
+{
+    skip_space(json);
+    if (json->next == json->end || *json->next != c)
+        return false;
+    json->next++;
+    return true;
+}
+
+/* A string's raw inside; escapes are stepped over and stay as they are. */
+static bool take_string(struct json *json, const char **begin, size_t *length)
+{
+    if (!take(json, '"'))
+        return false;
+    *begin = json->next;
+    for (; json->next < json->end && *json->next != '"'; json->next++) {
+        if (*json->next == '\\' && ++json->next == json->end)
+            return false;
+    }
+    if (json->next == json->end)
+        return false;
+    *length = (size_t)(json->next++ - *begin);
+    return true;
+}
+
+static bool take_word(struct json *json, const char **begin, size_t *length)
+{
+    skip_space(json);
+    *begin = json->next;
+    while (json->next < json->end && !memchr(",]}: \t\r\n\"[{", *json->next, 12))
+        json->next++;
+    *length = (size_t)(json->next - *begin);
+    return *length > 0;
+}
+
+static bool skip_value(struct json *json, int depth);
+
+static bool skip_members(struct json *json, char close, int depth)
+{
+    const char *text;
+    size_t length;
+
+    if (take(json, close))
+        return true;
+    do {
+        if (close == '}' && (!take_string(json, &text, &length) || !take(json, ':')))
+            return false;
+        if (!skip_value(json, depth + 1))
+            return false;
+    } while (take(json, ','));
+    return take(json, close);
+}
+
+static bool skip_value(struct json *json, int depth)
+{
+    const char *text;
+    size_t length;
+
+    if (depth > DEPTH_MAX)
+        return false;
+    if (take(json, '{'))
+        return skip_members(json, '}', depth);
+    if (take(json, '['))
+        return skip_members(json, ']', depth);
+    skip_space(json);
+    if (json->next < json->end && *json->next == '"')
+        return take_string(json, &text, &length);
+    return take_word(json, &text, &length);
+}
+
+/* Steps to the value of `key` in the object that comes next. */
+static bool enter(struct json *json, const char *key, size_t key_length)
+{
+    const char *text;
+    size_t length;
+
+    if (!take(json, '{') || take(json, '}'))
+        return false;
+    do {
+        if (!take_string(json, &text, &length) || !take(json, ':'))
+            return false;
+        if (length == key_length && !memcmp(text, key, length))
+            return true;
+        if (!skip_value(json, 0))
+            return false;
+    } while (take(json, ','));
+    return false;
+}
+
+bool trajd_indexer_json_find(const char *text, size_t length, const char *path, const char **value,
+                             size_t *value_length, bool *quoted)
+{
+    struct json json = {text, text + length};
+
+    while (true) {
+        size_t part = strcspn(path, ".");
+        if (!enter(&json, path, part))
+            return false;
+        if (!path[part])
+            break;
+        path += part + 1;
+    }
+    *quoted = take_string(&json, value, value_length);
+    return *quoted || take_word(&json, value, value_length);
+}
+
+bool trajd_indexer_json(const char *text, size_t length, const char *path, char *out, size_t size)
+{
+    const char *value;
+    bool quoted;
+
+    if (!trajd_indexer_json_find(text, length, path, &value, &length, &quoted))
+        return false;
+    if (length >= size)
+        length = size - 1;
+    memcpy(out, value, length);
+    out[length] = '\0';
+    return true;
+}
+
+/* Four hexadecimal digits, or -1. */
+static int32_t take_hex(const char *text)
+{
+    int32_t value = 0;
+
+    for (int i = 0; i < 4; i++) {
+        const char *digits = "0123456789abcdefABCDEF";
+        const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
+        if (!digit)
+            return -1;
+        value = value * 16 + (int32_t)(digit - digits >= 16 ? digit - digits - 6 : digit - digits);
+    }
+    return value;
+}
+
+/* The character behind a \u, with its other half where it has one. What is none is U+FFFD, or where the digits are wrong '?': never
+ * longer than what stood there. */
+static uint32_t take_character(const char **next)
+{
+    int32_t code = take_hex(*next), low;
+
+    if (code < 0)
+        return '?';
+    *next += 4;
+    if (code < 0xd800 || code >= 0xe000)
+        return code ? (uint32_t)code : 0xfffd;
+    if (code >= 0xdc00 || strncmp(*next, "\\u", 2) || (low = take_hex(*next + 2)) < 0xdc00 || low >= 0xe000)
+        return 0xfffd;
+    *next += 6;
+    return 0x10000 + ((uint32_t)(code - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
+}
+
+static char *put_character(char *out, uint32_t code)
+{
+    if (code < 0x80) {
+        *out++ = (char)code;
+    } else if (code < 0x800) {
+        *out++ = (char)(0xc0 | code >> 6);
+        *out++ = (char)(0x80 | (code & 0x3f));
+    } else {
+        if (code >= 0x10000) {
+            *out++ = (char)(0xf0 | code >> 18);
+            *out++ = (char)(0x80 | (code >> 12 & 0x3f));
+        } else {
+            *out++ = (char)(0xe0 | code >> 12);
+        }
+        *out++ = (char)(0x80 | (code >> 6 & 0x3f));
+        *out++ = (char)(0x80 | (code & 0x3f));
+    }
+    return out;
+}
+
+void trajd_indexer_unescape(char *text)
+{
+    static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";
+    const char *next = text;
+    char *out = text;
+
+    while (*next) {
+        const char *letter;
+        if (*next != '\\' || !next[1]) {
+            *out++ = *next++;
+        } else if (next[1] == 'u') {
+            next += 2;
+            out = put_character(out, take_character(&next));
+        } else {
+            letter = strchr(letters, next[1]);
+            *out++ = letter ? meanings[letter - letters] : next[1];
+            next += 2;
+        }
+    }
+    *out = '\0';
+}

@@ -1,0 +1,186 @@
+/* What the indexing child gives up before it opens a file: memory, time, writing, and most system calls. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "daemon/hdf5/scan.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static const bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+static const bool sanitized = true; /* its shadow memory is terabytes, its reports need more system calls */
+#else
+static const bool sanitized = false;
+#endif
+#else
+static const bool sanitized = false;
+#endif
+
+static const rlim_t memory_bytes_max = (rlim_t)2 << 30;
+static const rlim_t cpu_seconds_max = 3600; /* over all files; the parent limits each one's time */
+static const rlim_t cpu_seconds_grace = 5;  /* SIGXCPU comes before SIGKILL: the parent can tell it from others' */
+
+static bool set_limits(int resource, rlim_t soft, rlim_t hard)
+{
+    struct rlimit limit = {soft, hard}, now;
+
+    if (!getrlimit((__rlimit_resource_t)resource, &now) && now.rlim_max < hard)
+        limit = (struct rlimit){now.rlim_max < soft ? now.rlim_max : soft, now.rlim_max};
+    return !setrlimit((__rlimit_resource_t)resource, &limit);
+}
+
+static bool set_limit(int resource, rlim_t value)
+{
+    return set_limits(resource, value, value);
+}
+
+static void close_others(void)
+{
+#ifdef SYS_close_range
+    if (!syscall(SYS_close_range, TRAJD_INDEXER_SOCKET + 1, ~0u, 0))
+        return;
+#endif
+    for (int fd = TRAJD_INDEXER_SOCKET + 1; fd < 1024; fd++)
+        close(fd);
+}
+
+/* Where memory runs out a child goes before its parent, whose rows and rings are everybody's: a child is tried again. */
+static void go_first(void)
+{
+    static const char score[] = "800";
+    const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    (void)!write(fd, score, sizeof score - 1); /* refused where it has a higher one already */
+    close(fd);
+}
+
+bool trajd_indexer_limit(bool writes)
+{
+    close_others();
+    go_first();
+    return set_limit(RLIMIT_CORE, 0) && (writes || set_limit(RLIMIT_FSIZE, 0)) && set_limit(RLIMIT_NOFILE, 32) &&
+           set_limits(RLIMIT_CPU, cpu_seconds_max, cpu_seconds_max + cpu_seconds_grace) && (sanitized || set_limit(RLIMIT_AS, memory_bytes_max));
+}
+
+#if defined(__x86_64__)
+static const uint32_t architecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+static const uint32_t architecture = AUDIT_ARCH_AARCH64;
+#else
+static const uint32_t architecture = 0;
+#endif
+
+/* What libhdf5, malloc and stdio need once started. Everything else fails with EPERM. */
+static const int allowed_calls[] = {
+    SYS_read,
+    SYS_pread64,
+    SYS_write,
+    SYS_close,
+    SYS_fstat,
+    SYS_newfstatat,
+    SYS_lseek,
+    SYS_recvmsg,
+    SYS_recvfrom,
+    SYS_sendto,
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_brk,
+    SYS_madvise,
+    SYS_futex,
+    SYS_exit,
+    SYS_exit_group,
+    SYS_rt_sigreturn,
+    SYS_rt_sigprocmask,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_tgkill,
+    SYS_clock_gettime,
+    SYS_getrandom,
+    SYS_fcntl,
+    SYS_getcwd,
+    SYS_readlinkat,
+    SYS_restart_syscall,
+#ifdef SYS_statx
+    SYS_statx,
+#endif
+#ifdef SYS_readlink
+    SYS_readlink,
+    SYS_stat,
+    SYS_lstat,
+    SYS_gettimeofday,
+#endif
+};
+
+/* Of a child that makes a file, beside those. */
+static const int writing_calls[] = {SYS_pwrite64, SYS_ftruncate};
+
+enum { FILTER_SIZE = 16 + 2 * (sizeof allowed_calls + sizeof writing_calls) / sizeof *allowed_calls };
+
+static void add(struct sock_filter *filter, unsigned short *n, struct sock_filter step)
+{
+    filter[(*n)++] = step;
+}
+
+static void add_calls(struct sock_filter *filter, unsigned short *n, const int *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        add(filter, n, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i], 0, 1));
+        add(filter, n, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    }
+}
+
+/* `call` passes if none of `bits` is set in its argument. Only the low word is looked at: the flags are ints.
+ */
+static void add_masked(struct sock_filter *filter, unsigned short *n, int call, int argument, uint32_t bits)
+{
+    uint32_t offset = (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (size_t)argument);
+
+    add(filter, n, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 4));
+    add(filter, n, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset));
+    add(filter, n, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1));
+    add(filter, n, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+    add(filter, n, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+}
+
+bool trajd_indexer_filter(bool writes)
+{
+    static const uint32_t writing = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND;
+    struct sock_filter filter[FILTER_SIZE + 16];
+    struct sock_fprog program = {.filter = filter};
+
+    if (sanitized || !architecture)
+        return true;
+    add(filter, &program.len,
+        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
+    add(filter, &program.len, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, architecture, 1, 0));
+    add(filter, &program.len, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+    add(filter, &program.len,
+        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+    add_calls(filter, &program.len, allowed_calls, sizeof allowed_calls / sizeof *allowed_calls);
+    if (writes)
+        add_calls(filter, &program.len, writing_calls, sizeof writing_calls / sizeof *writing_calls);
+    add_masked(filter, &program.len, SYS_openat, 2, writing);
+#ifdef SYS_open
+    add_masked(filter, &program.len, SYS_open, 1, writing);
+#endif
+    add_masked(filter, &program.len, SYS_mprotect, 2, PROT_EXEC);
+    add(filter, &program.len, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        return false;
+    /* A kernel without filters says EINVAL; a child that is confined by a container already may have to go
+     * without. */
+    return !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) || errno == EINVAL;
+}

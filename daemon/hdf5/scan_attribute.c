@@ -1,0 +1,169 @@
+/* What stands beside the rows: rates in attributes, and the lists of episodes that filter keys name. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/layout/glob.h"
+#include "daemon/hdf5/scan.h"
+
+enum { RATE_TEXT_SIZE = 64, ATTRIBUTE_BYTES_MAX = 16 << 20, KEY_COUNT_MAX = 4096 };
+static const uint64_t list_bytes_max = 64u << 20;
+
+/* The attribute's text, malloc'd; NULL where it is none. */
+static char *read_string(hid_t attribute, hid_t type, hid_t space)
+{
+    size_t size = H5Tget_size(type);
+    char *text = NULL, *copy = NULL;
+
+    if (H5Sget_simple_extent_npoints(space) != 1)
+        return NULL;
+    if (H5Tis_variable_str(type) > 0) {
+        if (H5Aread(attribute, type, &text) >= 0 && text && strlen(text) <= ATTRIBUTE_BYTES_MAX)
+            copy = strdup(text);
+        H5Dvlen_reclaim(type, space, H5P_DEFAULT, &text);
+        return copy;
+    }
+    copy = size > ATTRIBUTE_BYTES_MAX ? NULL : calloc(1, size + 1);
+    if (copy && H5Aread(attribute, type, copy) < 0) {
+        free(copy);
+        copy = NULL;
+    }
+    return copy;
+}
+
+static void attribute_text(hid_t attribute, const char *json, char *out)
+{
+    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    H5T_class_t class = H5Tget_class(type);
+    double number;
+
+    if (class == H5T_STRING) {
+        char *text = read_string(attribute, type, space);
+        if (text && json)
+            trajd_indexer_json(text, strlen(text), json, out, RATE_TEXT_SIZE);
+        else if (text)
+            snprintf(out, RATE_TEXT_SIZE, "%s", text);
+        free(text);
+    } else if (!json && (class == H5T_INTEGER || class == H5T_FLOAT) &&
+               H5Sget_simple_extent_npoints(space) == 1 &&
+               H5Aread(attribute, H5T_NATIVE_DOUBLE, &number) >= 0) {
+        snprintf(out, RATE_TEXT_SIZE, "%.9f", number); /* fixed point: 1e3 would be no rate */
+    }
+    H5Sclose(space);
+    H5Tclose(type);
+}
+
+const char *trajd_indexer_rate(struct trajd_scan *scan, hid_t group, const struct trajd_layout_clock *clock)
+{
+    const char *at = clock->rate_attribute ? strchr(clock->rate_attribute, '@') : NULL;
+    char object[2048] = ".", text[RATE_TEXT_SIZE] = "", *copy;
+    hid_t attribute;
+
+    if (!at || (size_t)(at - clock->rate_attribute) >= sizeof object)
+        return "";
+    if (at != clock->rate_attribute)
+        snprintf(object, sizeof object, "%.*s", (int)(at - clock->rate_attribute), clock->rate_attribute);
+    attribute = H5Aopen_by_name(group, object, at + 1, H5P_DEFAULT, H5P_DEFAULT);
+    if (attribute >= 0) {
+        attribute_text(attribute, clock->rate_json, text);
+        H5Aclose(attribute);
+    }
+    H5Eclear2(H5E_DEFAULT);
+    for (char *c = text; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    }
+    copy = trajd_arena_copy(scan->arena, text, strlen(text));
+    return copy ? copy : "";
+}
+
+static struct trajd_record_episode *find_episode(struct trajd_record *record, const char *id)
+{
+    uint32_t low = 0, high = record->episode_count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = trajd_natural_compare(record->episodes[middle].id, id);
+        if (!order)
+            return &record->episodes[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+/* Adds the key to the episode that `name` (of at most `length` bytes) names. */
+static void mark(struct trajd_scan *scan, const char *key, uint32_t key_count, const char *name,
+                 size_t length)
+{
+    struct trajd_record_episode *episode;
+    char id[1024];
+
+    snprintf(id, sizeof id, "%.*s", (int)(length < sizeof id ? length : sizeof id - 1), name);
+    episode = find_episode(scan->record, id);
+    if (!episode || (episode->key_count && episode->filter_keys[episode->key_count - 1] == key))
+        return;
+    if (!episode->filter_keys)
+        episode->filter_keys = trajd_arena_alloc(scan->arena, key_count * sizeof *episode->filter_keys);
+    if (episode->filter_keys)
+        episode->filter_keys[episode->key_count++] = key;
+}
+
+static void mark_list(struct trajd_scan *scan, const char *key, uint32_t key_count, hid_t dataset, hid_t type,
+                      hid_t space)
+{
+    hssize_t count = H5Sget_simple_extent_npoints(space);
+    bool variable = H5Tis_variable_str(type) > 0;
+    size_t size = H5Tget_size(type);
+    char *data;
+
+    if (count < 1 || !size || (uint64_t)count > list_bytes_max / size)
+        return;
+    data = calloc((size_t)count, size);
+    if (data && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0) {
+        for (hssize_t i = 0; i < count; i++) {
+            const char *name = variable ? ((char **)data)[i] : data + (size_t)i * size;
+            if (name)
+                mark(scan, key, key_count, name, variable ? strlen(name) : strnlen(name, size));
+        }
+        if (variable)
+            H5Dvlen_reclaim(type, space, H5P_DEFAULT, data);
+    }
+    free(data);
+}
+
+static void read_key(struct trajd_scan *scan, hid_t group, const char *key, uint32_t key_count)
+{
+    hid_t dataset = H5Oopen(group, key, H5P_DEFAULT);
+
+    if (dataset >= 0 && H5Iget_type(dataset) == H5I_DATASET) {
+        hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+        if (H5Tget_class(type) == H5T_STRING)
+            mark_list(scan, key, key_count, dataset, type, space);
+        H5Sclose(space);
+        H5Tclose(type);
+    }
+    if (dataset >= 0)
+        H5Oclose(dataset);
+    H5Eclear2(H5E_DEFAULT);
+}
+
+void trajd_indexer_filters(struct trajd_scan *scan)
+{
+    const char *path = scan->layout->filter_path;
+    struct trajd_names keys = {0};
+    char folder[2048];
+    hid_t group;
+
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    group = H5Gopen2(scan->file, *folder ? folder : "/", H5P_DEFAULT);
+    if (group >= 0) {
+        trajd_indexer_links(scan, group, &keys);
+        for (uint32_t i = 0; i < keys.count && i < KEY_COUNT_MAX; i++)
+            read_key(scan, group, keys.names[i], keys.count);
+        H5Gclose(group);
+    }
+    H5Eclear2(H5E_DEFAULT);
+}

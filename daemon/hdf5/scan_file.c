@@ -1,0 +1,423 @@
+/* One file: its episodes, and of each the datasets that the layout asks for. */
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/layout/glob.h"
+#include "daemon/hdf5/scan.h"
+
+enum { PATH_SIZE = 4096, NAME_LENGTH_MAX = 1024, LINK_COUNT_MAX = 1 << 20, NOTE_COUNT_MAX = 256 };
+
+bool trajd_indexer_name_ok(const char *name)
+{
+    size_t length = strlen(name);
+
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+            return false;
+    }
+    return length > 0 && length <= NAME_LENGTH_MAX;
+}
+
+bool trajd_names_add(struct trajd_scan *scan, struct trajd_names *names, const char *name, size_t length)
+{
+    if (names->count == names->capacity) {
+        uint32_t capacity = names->capacity ? names->capacity * 2 : 32;
+        const char **grown =
+            capacity > 2 * LINK_COUNT_MAX ? NULL : trajd_arena_alloc(scan->arena, capacity * sizeof *grown);
+        if (!grown)
+            return false;
+        if (names->count)
+            memcpy(grown, names->names, names->count * sizeof *grown);
+        names->names = grown;
+        names->capacity = capacity;
+    }
+    names->names[names->count] = trajd_arena_copy(scan->arena, name, length);
+    return names->names[names->count] && ++names->count;
+}
+
+struct link_visit {
+    struct trajd_scan *scan;
+    struct trajd_names *names;
+};
+
+static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
+{
+    struct link_visit *visit = context;
+
+    (void)group;
+    (void)info;
+    if (!trajd_indexer_name_ok(name))
+        return 0;
+    return trajd_names_add(visit->scan, visit->names, name, strlen(name)) ? 0 : 1;
+}
+
+static int compare_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+void trajd_indexer_links(struct trajd_scan *scan, hid_t group, struct trajd_names *names)
+{
+    struct link_visit visit = {scan, names};
+    hsize_t position = 0;
+
+    if (H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, &position, visit_link, &visit) < 0)
+        trajd_indexer_error(scan);
+    if (names->count)
+        qsort(names->names, names->count, sizeof *names->names, compare_text);
+}
+
+static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)
+{
+    if (depth == 0 && entry->desc)
+        snprintf(context, 256, "%s", entry->desc);
+    return 0;
+}
+
+const char *trajd_indexer_error(struct trajd_scan *scan)
+{
+    char text[256] = "";
+    char *code, *copy;
+    int number = 0;
+
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, text);
+    H5Eclear2(H5E_DEFAULT);
+    code = strstr(text, "errno = ");
+    if (code)
+        number = atoi(code + strlen("errno = "));
+    if (number == EIO || number == ESTALE || number == ENOENT)
+        scan->record->io_errno = number;
+    for (char *c = text; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = ' ';
+    }
+    copy = number > 0 ? trajd_arena_format(scan->arena, "read failed: %s", strerror(number))
+                      : trajd_arena_copy(scan->arena, text, strlen(text));
+    return copy && *copy ? copy : "libhdf5 failed";
+}
+
+void trajd_indexer_note(struct trajd_scan *scan, const char *episode, const char *what, const char *why)
+{
+    struct trajd_record *record = scan->record;
+
+    if (!record->notes)
+        record->notes = trajd_arena_alloc(scan->arena, NOTE_COUNT_MAX * sizeof *record->notes);
+    if (!record->notes || record->note_count == NOTE_COUNT_MAX)
+        return;
+    record->notes[record->note_count] =
+        trajd_arena_format(scan->arena, "%s/%s: left out: %s", episode, what, why);
+    record->note_count += record->notes[record->note_count] != NULL;
+}
+
+/* A dataset path that is wanted of an episode. */
+struct wanted {
+    struct trajd_names paths;
+    const char *listed; /* the folder whose links are in `links` */
+    struct trajd_names links;
+};
+
+static bool has_name(const struct trajd_names *names, const char *name)
+{
+    for (uint32_t i = 0; i < names->count; i++) {
+        if (!strcmp(names->names[i], name))
+            return true;
+    }
+    return false;
+}
+
+static void want(struct trajd_scan *scan, struct trajd_names *paths, const char *path)
+{
+    if (path && !has_name(paths, path))
+        trajd_names_add(scan, paths, path, strlen(path));
+}
+
+/* Lists "obs" for "obs/STAR", unless it was listed just before. */
+static void list_folder(struct trajd_scan *scan, hid_t group, const char *folder, struct wanted *wanted)
+{
+    hid_t object;
+
+    if (wanted->listed && !strcmp(wanted->listed, folder))
+        return;
+    wanted->listed = trajd_arena_copy(scan->arena, folder, strlen(folder));
+    wanted->links = (struct trajd_names){0};
+    object = *folder ? -1 : group;
+    if (*folder && H5Lexists(group, folder, H5P_DEFAULT) > 0)
+        object = H5Oopen(group, folder, H5P_DEFAULT);
+    if (object >= 0 && H5Iget_type(object) == H5I_GROUP)
+        trajd_indexer_links(scan, object, &wanted->links);
+    if (object >= 0 && object != group)
+        H5Oclose(object);
+    H5Eclear2(H5E_DEFAULT);
+}
+
+/* Adds the paths below the group that match a family's path and that no explicit stream has. */
+static void want_family(struct trajd_scan *scan, hid_t group, const char *pattern, struct wanted *wanted,
+                        const struct trajd_names *explicit_paths)
+{
+    const char *star = strchr(pattern, '*'), *slash = star, *rest = strchr(star, '/');
+    char folder[PATH_SIZE], path[PATH_SIZE];
+
+    while (slash > pattern && slash[-1] != '/')
+        slash--;
+    snprintf(folder, sizeof folder, "%.*s", slash > pattern ? (int)(slash - pattern - 1) : 0, pattern);
+    list_folder(scan, group, folder, wanted);
+    for (uint32_t i = 0; i < wanted->links.count; i++) {
+        if ((size_t)snprintf(path, sizeof path, "%s%s%s%s", folder, *folder ? "/" : "",
+                             wanted->links.names[i], rest ? rest : "") < sizeof path &&
+            trajd_layout_match(pattern, path, NULL, 0) && !has_name(explicit_paths, path))
+            want(scan, &wanted->paths, path);
+    }
+}
+
+/* Whether an episode without the path must be quarantined: a clock or a stream that is not optional needs it.
+ */
+static bool is_required(const struct trajd_layout *layout, const char *path)
+{
+    for (uint32_t i = 0; i < layout->clock_count; i++) {
+        const struct trajd_layout_clock *clock = &layout->clocks[i];
+        if ((clock->stamps_path && !strcmp(clock->stamps_path, path)) ||
+            (clock->start_path && !strcmp(clock->start_path, path)))
+            return true;
+    }
+    for (uint32_t i = 0; i < layout->stream_count; i++) {
+        if (!layout->streams[i].optional && !strcmp(layout->streams[i].path, path))
+            return true;
+    }
+    return false;
+}
+
+static int compare_datasets(const void *a, const void *b)
+{
+    const struct trajd_record_dataset *left = a, *right = b;
+
+    return strcmp(left->path, right->path);
+}
+
+static void scan_datasets(struct trajd_scan *scan, hid_t group, struct trajd_record_episode *episode)
+{
+    const struct trajd_layout *layout = scan->layout;
+    struct trajd_names explicit_paths = {0};
+    struct wanted wanted = {0};
+    uint32_t total;
+
+    for (uint32_t i = 0; i < layout->clock_count; i++) {
+        want(scan, &explicit_paths, layout->clocks[i].stamps_path);
+        want(scan, &explicit_paths, layout->clocks[i].start_path);
+    }
+    for (uint32_t i = 0; i < layout->stream_count; i++) {
+        if (!strchr(layout->streams[i].path, '*'))
+            want(scan, &explicit_paths, layout->streams[i].path);
+    }
+    for (uint32_t i = 0; i < layout->stream_count; i++) {
+        if (strchr(layout->streams[i].path, '*'))
+            want_family(scan, group, layout->streams[i].path, &wanted, &explicit_paths);
+    }
+    total = explicit_paths.count + wanted.paths.count;
+    episode->datasets = trajd_arena_alloc(scan->arena, (total ? total : 1) * sizeof *episode->datasets);
+    if (!episode->datasets || total > 4096) {
+        episode->problem = "too many datasets";
+        return;
+    }
+    for (uint32_t i = 0; i < total; i++) {
+        bool family = i >= explicit_paths.count;
+        const char *path = family ? wanted.paths.names[i - explicit_paths.count] : explicit_paths.names[i];
+        struct trajd_record_dataset *dataset = &episode->datasets[episode->dataset_count];
+        if (!trajd_indexer_dataset(scan, group, path, family, dataset))
+            continue;
+        if (dataset->refusal && (family || !is_required(layout, path)))
+            trajd_indexer_note(scan, episode->id, dataset->path, dataset->refusal);
+        else
+            episode->dataset_count++;
+    }
+    qsort(episode->datasets, episode->dataset_count, sizeof *episode->datasets, compare_datasets);
+}
+
+static void scan_metas(struct trajd_scan *scan, const char *path, struct trajd_record_episode *episode)
+{
+    const struct trajd_layout *layout = scan->layout;
+
+    episode->metas = layout->meta_count ? trajd_arena_alloc(scan->arena, layout->meta_count * sizeof *episode->metas) : NULL;
+    for (uint32_t i = 0; episode->metas && i < layout->meta_count; i++, episode->meta_count++)
+        episode->metas[i] = trajd_indexer_meta(scan, path, episode->id, &layout->metas[i]);
+}
+
+/* Of the episode, or of all where the attribute is named from the root. */
+static const char *rate_of(struct trajd_scan *scan, hid_t group, uint32_t clock)
+{
+    const char *attribute = scan->layout->clocks[clock].rate_attribute;
+
+    if (!attribute || *attribute != '/' || !scan->file_rates)
+        return trajd_indexer_rate(scan, group, &scan->layout->clocks[clock]);
+    if (!scan->file_rates[clock])
+        scan->file_rates[clock] = trajd_indexer_rate(scan, group, &scan->layout->clocks[clock]);
+    return scan->file_rates[clock];
+}
+
+static void scan_episode(struct trajd_scan *scan, const char *path, struct trajd_record_episode *episode)
+{
+    const struct trajd_layout *layout = scan->layout;
+    hid_t group;
+
+    episode->rate_count = layout->clock_count;
+    episode->rates = trajd_arena_alloc(scan->arena, layout->clock_count * sizeof *episode->rates);
+    if (!episode->rates) {
+        episode->rate_count = 0;
+        return;
+    }
+    for (uint32_t i = 0; i < layout->clock_count; i++)
+        episode->rates[i] = "";
+    group = H5Gopen2(scan->file, path, H5P_DEFAULT);
+    if (group < 0) {
+        episode->problem =
+            trajd_arena_format(scan->arena, "the group cannot be opened: %s", trajd_indexer_error(scan));
+        return;
+    }
+    for (uint32_t i = 0; i < layout->clock_count; i++)
+        episode->rates[i] = rate_of(scan, group, i);
+    scan_metas(scan, path, episode);
+    scan_datasets(scan, group, episode);
+    episode->is_plain = trajd_indexer_is_plain(group, episode);
+    H5Gclose(group);
+}
+
+/* A link by a group's name that cannot be followed is an episode, or many, that would be missed in silence. */
+static void note_lost_group(struct trajd_scan *scan, hid_t group, const char *path, const char *name)
+{
+    H5L_info_t info;
+    bool leaves = H5Lget_info(group, name, &info, H5P_DEFAULT) >= 0 && info.type >= H5L_TYPE_UD_MIN;
+
+    H5Eclear2(H5E_DEFAULT);
+    trajd_indexer_note(scan, path + (*path == '/'), name,
+                       leaves ? "an external link is refused (it names another file)" : "a link that leads nowhere");
+}
+
+/* Group paths that match the rest of the pattern below `path`. */
+static void find_groups(struct trajd_scan *scan, const char *path, const char *pattern,
+                        struct trajd_names *found)
+{
+    size_t length = strcspn(pattern, "/");
+    struct trajd_names links = {0};
+    char component[PATH_SIZE], below[PATH_SIZE];
+    hid_t group;
+
+    if (!*pattern) {
+        trajd_names_add(scan, found, path, strlen(path));
+        return;
+    }
+    group = H5Gopen2(scan->file, *path ? path : "/", H5P_DEFAULT);
+    if (group < 0) {
+        H5Eclear2(H5E_DEFAULT);
+        return;
+    }
+    snprintf(component, sizeof component, "%.*s", (int)length, pattern);
+    if (trajd_is_glob(component))
+        trajd_indexer_links(scan, group, &links);
+    else if (H5Lexists(group, component, H5P_DEFAULT) > 0)
+        trajd_names_add(scan, &links, component, length);
+    for (uint32_t i = 0; i < links.count; i++) {
+        H5O_info_t info;
+        if (fnmatch(component, links.names[i], 0) ||
+            (size_t)snprintf(below, sizeof below, "%s/%s", path, links.names[i]) >= sizeof below)
+            continue;
+        if (H5Oget_info_by_name2(group, links.names[i], &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
+            note_lost_group(scan, group, path, links.names[i]);
+        else if (info.type == H5O_TYPE_GROUP)
+            find_groups(scan, below, pattern + length + (pattern[length] == '/'), found);
+    }
+    H5Gclose(group);
+}
+
+static int compare_natural(const void *a, const void *b)
+{
+    return trajd_natural_compare(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* An episode's id: its group's path from the first part of the pattern that has a wildcard. */
+static const char *episode_id(const char *path, const char *pattern)
+{
+    while (*pattern == '/') {
+        size_t length = strcspn(pattern + 1, "/") + 1;
+        if (memchr(pattern, '*', length) || memchr(pattern, '?', length) || memchr(pattern, '[', length))
+            return path + 1;
+        path += strcspn(path + 1, "/") + 1;
+        pattern += length;
+    }
+    return "";
+}
+
+/* Leaves the part's own; what is noted of the whole file is the first part's to tell. */
+static void take_part(struct trajd_scan *scan, struct trajd_names *groups)
+{
+    const uint64_t count = groups->count, begin = count * scan->part.index / scan->part.count;
+
+    groups->names += begin;
+    groups->count = (uint32_t)(count * (scan->part.index + 1) / scan->part.count - begin);
+    if (scan->part.index)
+        scan->record->note_count = 0;
+}
+
+static void scan_groups(struct trajd_scan *scan)
+{
+    struct trajd_record *record = scan->record;
+    struct trajd_names groups = {0};
+
+    find_groups(scan, "", scan->layout->groups + 1, &groups);
+    if (groups.count > 1)
+        qsort(groups.names, groups.count, sizeof *groups.names, compare_natural);
+    if (!groups.count) {
+        record->refusal = trajd_arena_format(scan->arena, "no group matches %s%s%s", scan->layout->groups,
+                                             record->note_count ? "; " : "", record->note_count ? record->notes[0] : "");
+        return;
+    }
+    take_part(scan, &groups);
+    record->episodes = trajd_arena_alloc(scan->arena, ((size_t)groups.count + 1) * sizeof *record->episodes);
+    if (!record->episodes) {
+        record->refusal = "too many episodes";
+        return;
+    }
+    record->episode_count = groups.count;
+    scan->file_rates = trajd_arena_alloc(scan->arena, scan->layout->clock_count * sizeof *scan->file_rates);
+    for (uint32_t i = 0; i < groups.count; i++) {
+        const char *path = *groups.names[i] ? groups.names[i] : "/";
+        record->episodes[i].id = episode_id(groups.names[i], scan->layout->groups);
+        scan_episode(scan, path, &record->episodes[i]);
+        if (!record->episodes[i].rate_count) {
+            *record = (struct trajd_record){.refusal = "too many objects for one record"};
+            return;
+        }
+    }
+    if (scan->layout->filter_path)
+        trajd_indexer_filters(scan);
+}
+
+void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_indexer_part part, struct trajd_arena *arena,
+                        struct trajd_record *record)
+{
+    struct trajd_scan scan = {.layout = layout, .part = part, .arena = arena, .record = record};
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation;
+    hsize_t user_block = 0;
+    struct stat status;
+    char path[64];
+
+    if (!fstat(fd, &status))
+        scan.file_size = (uint64_t)status.st_size;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    scan.file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    if (scan.file < 0) { /* the error first: the next call of the library clears it */
+        record->refusal = trajd_arena_format(arena, "not readable as HDF5: %s", trajd_indexer_error(&scan));
+        H5Pclose(access);
+        return;
+    }
+    H5Pclose(access);
+    creation = H5Fget_create_plist(scan.file);
+    H5Pget_userblock(creation, &user_block);
+    H5Pclose(creation);
+    scan.has_user_block = user_block > 0;
+    scan_groups(&scan);
+    H5Fclose(scan.file);
+}

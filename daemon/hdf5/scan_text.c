@@ -1,0 +1,170 @@
+/* Texts of an episode that the layout asks for: attributes, datasets of one text, fields of JSON in either. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/hdf5/scan.h"
+
+enum { PLACE_SIZE = 8192, RAW_BYTES_MAX = 16 << 20 };
+
+/* What a text is read from. */
+struct source {
+    hid_t object; /* an attribute or a dataset; < 0: there is none */
+    bool is_dataset;
+};
+
+/* The place in the file that the layout's text (of `length` bytes) means for the episode at `episode`; "" where it is too long. */
+static void resolve(const char *episode, const char *text, size_t length, char *place)
+{
+    size_t base = strcmp(episode, "/") ? strlen(episode) : 0;
+
+    if (length && *text == '/') {
+        base = 0;
+        text++;
+        length--;
+    }
+    while (length >= 2 && !strncmp(text, "..", 2) && (length == 2 || text[2] == '/')) {
+        while (base && episode[base - 1] != '/')
+            base--;
+        base -= base > 0;
+        text += length == 2 ? 2 : 3;
+        length -= length == 2 ? 2 : 3;
+    }
+    if ((size_t)snprintf(place, PLACE_SIZE, "%.*s%s%.*s", (int)base, episode, length || !base ? "/" : "", (int)length, text) >=
+        PLACE_SIZE)
+        *place = '\0';
+}
+
+static struct source open_source(const struct trajd_scan *scan, const char *episode, const struct trajd_layout_meta *meta)
+{
+    const char *at = meta->attribute ? strchr(meta->attribute, '@') : NULL;
+    struct source source = {-1, !at};
+    char place[PLACE_SIZE];
+
+    if (at)
+        resolve(episode, meta->attribute, (size_t)(at - meta->attribute), place);
+    else
+        resolve(episode, meta->path, strlen(meta->path), place);
+    if (at && *place)
+        source.object = H5Aopen_by_name(scan->file, place, at + 1, H5P_DEFAULT, H5P_DEFAULT);
+    else if (*place)
+        source.object = H5Dopen2(scan->file, place, H5P_DEFAULT);
+    H5Eclear2(H5E_DEFAULT);
+    return source;
+}
+
+static bool read_value(const struct source *source, hid_t type, void *out)
+{
+    return source->is_dataset ? H5Dread(source->object, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) >= 0
+                              : H5Aread(source->object, type, out) >= 0;
+}
+
+static char *read_string(const struct source *source, hid_t type, hid_t space)
+{
+    const size_t size = H5Tget_size(type);
+    char *text = NULL, *copy = NULL;
+
+    if (H5Tis_variable_str(type) > 0) {
+        if (read_value(source, type, &text) && text && strlen(text) <= RAW_BYTES_MAX)
+            copy = strdup(text);
+        H5Dvlen_reclaim(type, space, H5P_DEFAULT, &text);
+        return copy;
+    }
+    copy = size > RAW_BYTES_MAX ? NULL : calloc(1, size + 1);
+    if (copy && !read_value(source, type, copy)) {
+        free(copy);
+        copy = NULL;
+    }
+    return copy;
+}
+
+/* As short as it can be told exactly. */
+static char *print_number(const struct source *source, bool integer)
+{
+    char *text = calloc(1, 32);
+    long long whole;
+    double number;
+
+    if (text && integer && read_value(source, H5T_NATIVE_LLONG, &whole)) {
+        snprintf(text, 32, "%lld", whole);
+        return text;
+    }
+    if (text && !integer && read_value(source, H5T_NATIVE_DOUBLE, &number)) {
+        for (int digits = 15; digits <= 17; digits++) {
+            snprintf(text, 32, "%.*g", digits, number);
+            if (strtod(text, NULL) == number)
+                break;
+        }
+        return text;
+    }
+    free(text);
+    return NULL;
+}
+
+/* malloc'd; NULL with *why where there is something that cannot be taken. */
+static char *read_source(const struct source *source, const char **why)
+{
+    hid_t type = source->is_dataset ? H5Dget_type(source->object) : H5Aget_type(source->object);
+    hid_t space = source->is_dataset ? H5Dget_space(source->object) : H5Aget_space(source->object);
+    const H5T_class_t class = H5Tget_class(type);
+    char *text = NULL;
+
+    if (H5Sget_simple_extent_npoints(space) != 1)
+        *why = "it is not one value";
+    else if (class != H5T_STRING && class != H5T_INTEGER && class != H5T_FLOAT)
+        *why = "it is neither a text nor a number";
+    else if (!(text = class == H5T_STRING ? read_string(source, type, space) : print_number(source, class == H5T_INTEGER)))
+        *why = "it cannot be read";
+    H5Sclose(space);
+    H5Tclose(type);
+    return text;
+}
+
+/* In place: what `path` names inside the JSON text. False where there is none, or null. */
+static bool pick_json(char *text, const char *path)
+{
+    const char *value;
+    size_t length;
+    bool quoted;
+
+    if (!trajd_indexer_json_find(text, strlen(text), path, &value, &length, &quoted) ||
+        (!quoted && length == 4 && !memcmp(value, "null", 4)))
+        return false;
+    memmove(text, value, length);
+    text[length] = '\0';
+    if (quoted)
+        trajd_indexer_unescape(text);
+    return true;
+}
+
+const char *trajd_indexer_meta(struct trajd_scan *scan, const char *episode_path, const char *episode_id,
+                               const struct trajd_layout_meta *meta)
+{
+    const struct source source = open_source(scan, episode_path, meta);
+    const char *why = NULL, *copy = NULL;
+    char *text;
+
+    if (source.object < 0)
+        return NULL;
+    text = read_source(&source, &why);
+    if (!text && why)
+        trajd_indexer_error(scan); /* the storage may have failed: then that is told instead */
+    if (text && (!meta->json || pick_json(text, meta->json))) {
+        for (unsigned char *c = (unsigned char *)text; *c; c++)
+            if ((*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7f)
+                *c = ' ';
+        if (strlen(text) > TRAJD_RECORD_META_MAX)
+            why = "it is longer than 4096 bytes";
+        else
+            copy = trajd_arena_copy(scan->arena, text, strlen(text));
+    }
+    if (why)
+        trajd_indexer_note(scan, episode_id, meta->name, why);
+    free(text);
+    if (source.is_dataset)
+        H5Dclose(source.object);
+    else
+        H5Aclose(source.object);
+    H5Eclear2(H5E_DEFAULT);
+    return copy;
+}

@@ -1,0 +1,259 @@
+/* The child's loop: frames in, frames out. */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/writer.h"
+
+enum { NOTES_MAX = 200, KNOWN_MAX = 1 << 20, TEXT_SIZE = 512, META_BLOCK_BYTES = 256 << 10, CACHE_BYTES = 2 << 20 };
+
+/* ---- frames ---- */
+
+static void take(struct trajd_writer_frame *frame, void *out, size_t size)
+{
+    memset(out, 0, size);
+    if (frame->failed || (size_t)(frame->end - frame->next) < size) {
+        frame->failed = true;
+        return;
+    }
+    memcpy(out, frame->next, size);
+    frame->next += size;
+}
+
+uint64_t trajd_writer_u64(struct trajd_writer_frame *frame)
+{
+    uint64_t value;
+
+    take(frame, &value, sizeof value);
+    return value;
+}
+
+uint32_t trajd_writer_u32(struct trajd_writer_frame *frame)
+{
+    uint32_t value;
+
+    take(frame, &value, sizeof value);
+    return value;
+}
+
+uint8_t trajd_writer_u8(struct trajd_writer_frame *frame)
+{
+    uint8_t value;
+
+    take(frame, &value, sizeof value);
+    return value;
+}
+
+void trajd_writer_text(struct trajd_writer_frame *frame, char *text, size_t size)
+{
+    const uint32_t length = trajd_writer_u32(frame);
+
+    if (length >= size)
+        frame->failed = true;
+    take(frame, text, frame->failed ? 0 : length);
+    text[frame->failed ? 0 : length] = '\0';
+}
+
+void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
+{
+    char text[TEXT_SIZE];
+    va_list arguments;
+
+    if (writer->note_count++ >= NOTES_MAX)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (writer->note_count == NOTES_MAX)
+        snprintf(text, sizeof text, "more is left out than is told here");
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    trajd_indexer_send(TRAJD_WRITER_NOTE, text, strlen(text));
+}
+
+struct failure {
+    uint32_t code;
+    char text[TEXT_SIZE];
+};
+
+/* The innermost entry; the system's number wherever one stands. */
+static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)
+{
+    struct failure *failure = context;
+    const char *code = entry->desc ? strstr(entry->desc, "errno = ") : NULL;
+
+    if (depth == 0 && entry->desc)
+        snprintf(failure->text, sizeof failure->text, "%s", entry->desc);
+    if (code && !failure->code)
+        failure->code = (uint32_t)atoi(code + strlen("errno = "));
+    return 0;
+}
+
+bool trajd_writer_fail(const char *what)
+{
+    struct failure failure = {0};
+    uint8_t body[sizeof failure.code + TEXT_SIZE + TEXT_SIZE];
+    int length;
+
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, &failure);
+    memcpy(body, &failure.code, sizeof failure.code);
+    length = snprintf((char *)body + sizeof failure.code, sizeof body - sizeof failure.code, "%s%s%s", what,
+                      *failure.text ? ": " : "", failure.text);
+    for (int i = 0; i < length; i++)
+        if (body[sizeof failure.code + (size_t)i] < 0x20)
+            body[sizeof failure.code + (size_t)i] = ' ';
+    trajd_indexer_send(TRAJD_WRITER_FAILED, body, sizeof failure.code + (size_t)length);
+    return false;
+}
+
+/* ---- files ---- */
+
+/* libhdf5's cache of structure in one size, for files that are gone through once. In a larger one every object is new memory, and all of them
+ * are given back one by one at the end: in 64 MiB, 35,000 take a third longer. */
+static void fix_cache(hid_t access)
+{
+    H5AC_cache_config_t config = {.version = H5AC__CURR_CACHE_CONFIG_VERSION};
+
+    if (H5Pget_mdc_config(access, &config) < 0)
+        return;
+    config.set_initial_size = true;
+    config.initial_size = config.max_size = config.min_size = CACHE_BYTES;
+    config.incr_mode = H5C_incr__off;
+    config.flash_incr_mode = H5C_flash_incr__off;
+    config.decr_mode = H5C_decr__off;
+    H5Pset_mdc_config(access, &config);
+}
+
+/* A new file in the oldest format that holds it, so that every reader opens it; no times in it, so that the same makes the same. */
+static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
+{
+    const hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    fix_cache(access);
+    H5Pset_meta_block_size(access, META_BLOCK_BYTES);
+    H5Pset_obj_track_times(creation, 0);
+    writer->output = is_new ? H5Fcreate(path, H5F_ACC_TRUNC, creation, access) : H5Fopen(path, H5F_ACC_RDWR, access);
+    H5Pclose(access);
+    H5Pclose(creation);
+    if (writer->output < 0)
+        return trajd_writer_fail(is_new ? "the output cannot be begun" : "the output cannot be opened again");
+    if (!trajd_indexer_filter(true))
+        return trajd_writer_fail("no sandbox");
+    return trajd_indexer_send(TRAJD_WRITER_READY, NULL, 0);
+}
+
+static void clear_known(struct trajd_writer *writer)
+{
+    for (uint32_t i = 0; i < writer->known_count; i++)
+        free(writer->known[i]);
+    free(writer->known);
+    writer->known = NULL;
+    writer->known_count = 0;
+}
+
+/* What is neither copied from the input's episodes nor told of. */
+static void read_known(struct trajd_writer *writer, struct trajd_writer_frame *frame)
+{
+    const uint32_t count = trajd_writer_u32(frame);
+    char path[TRAJD_WRITER_PATH_SIZE];
+
+    clear_known(writer);
+    writer->known = count <= KNOWN_MAX ? calloc((size_t)count + 1, sizeof *writer->known) : NULL;
+    frame->failed = frame->failed || !writer->known;
+    for (uint32_t i = 0; i < count && !frame->failed; i++) {
+        trajd_writer_text(frame, path, sizeof path);
+        writer->known[i] = strdup(path);
+        frame->failed = frame->failed || !writer->known[i];
+        writer->known_count += writer->known[i] != NULL;
+    }
+}
+
+static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd)
+{
+    const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    char path[64];
+
+    trajd_writer_text(frame, writer->label, sizeof writer->label);
+    trajd_writer_text(frame, writer->groups, sizeof writer->groups);
+    trajd_writer_text(frame, writer->filter_folder, sizeof writer->filter_folder);
+    writer->is_first = trajd_writer_u8(frame);
+    read_known(writer, frame);
+    if (writer->input >= 0)
+        H5Fclose(writer->input);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    fix_cache(access);
+    writer->input = frame->failed ? -1 : H5Fopen(path, H5F_ACC_RDONLY, access);
+    H5Pclose(access);
+    if (writer->input < 0)
+        return trajd_writer_fail(writer->label);
+    return trajd_writer_copy_frame(writer) && trajd_indexer_send(TRAJD_WRITER_READY, NULL, 0);
+}
+
+static bool serve(struct trajd_writer *writer, uint32_t kind, struct trajd_writer_frame *frame, int fd)
+{
+    switch (kind) {
+    case TRAJD_WRITER_OUTPUT: return writer->output < 0 && fd >= 0 && begin_output(writer, fd, trajd_writer_u8(frame));
+    case TRAJD_WRITER_INPUT: return writer->output >= 0 && fd >= 0 && open_input(writer, frame, fd);
+    case TRAJD_WRITER_DATASETS: return writer->output >= 0 && trajd_writer_datasets(writer, frame);
+    case TRAJD_WRITER_EPISODES: return writer->input >= 0 && trajd_writer_episodes(writer, frame);
+    case TRAJD_WRITER_MASKS: return writer->output >= 0 && trajd_writer_masks(writer, frame);
+    case TRAJD_WRITER_FINISH: return writer->output >= 0 && trajd_writer_finish(writer, frame);
+    case TRAJD_WRITER_CHUNKS: return writer->output >= 0 && fd >= 0 && trajd_writer_chunks(writer, frame, fd);
+    default: return false;
+    }
+}
+
+static bool receive_body(size_t length, uint8_t **body)
+{
+    size_t have = 0;
+
+    *body = length <= TRAJD_WRITER_FRAME_BYTES_MAX ? malloc(length + 1) : NULL;
+    while (*body && have < length) {
+        const ssize_t got = recv(TRAJD_INDEXER_SOCKET, *body + have, length - have, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        have += (size_t)got;
+    }
+    return *body != NULL;
+}
+
+int trajd_writer_run(void)
+{
+    struct trajd_writer writer = {.output = -1, .input = -1};
+    struct trajd_indexer_header header;
+    /* without its parent it must not go on: the next run begins the same file anew */
+    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && trajd_indexer_limit(true) && trajd_indexer_start_library();
+    int fd;
+
+    H5set_free_list_limits(-1, -1, -1, -1, -1, -1); /* a short life: giving memory back between episodes costs more than it */
+    while (ok && trajd_indexer_receive(&header, &fd)) {
+        uint8_t *body = NULL;
+        ok = receive_body(header.length, &body);
+        if (ok) {
+            struct trajd_writer_frame frame = {body, body + header.length, false};
+            ok = serve(&writer, header.kind, &frame, fd);
+        }
+        free(body);
+        if (fd >= 0 && header.kind != TRAJD_WRITER_OUTPUT) /* the output's holds the lock as long as this process can write */
+            close(fd);
+    }
+    for (uint32_t i = 0; i < writer.told_count; i++)
+        free(writer.told[i]);
+    clear_known(&writer);
+    trajd_writer_clear_datasets(&writer);
+    return ok ? 0 : 1;
+}

@@ -1,0 +1,317 @@
+/* One episode: its group with what stands in it, and room for its rows. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/writer.h"
+
+enum { LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20, GROUPS_MAX = 4096 };
+
+struct episode {
+    struct trajd_writer *writer;
+    struct trajd_writer_frame row_counts; /* where the list begins */
+    uint32_t row_count_count;
+    uint64_t steps;
+    bool has_more; /* the source, beside what the recipe names */
+    uint32_t group_count; /* made below it so far: links that lead back up make them without an end */
+    char source[TRAJD_WRITER_PATH_SIZE], target[TRAJD_WRITER_PATH_SIZE], label[TRAJD_WRITER_PATH_SIZE];
+    char part[TRAJD_WRITER_PATH_SIZE]; /* "": it is whole */
+    hid_t from, to;
+    hid_t folder; /* of the output, -1: none is open */
+    char folder_path[TRAJD_WRITER_PATH_SIZE];
+};
+
+/* What the parent is told of a frame's episodes. */
+struct offsets {
+    uint64_t *values;
+    size_t count, capacity;
+};
+
+/* ---- datasets of the recipe ---- */
+
+/* The folder of the output's episode that the path lies in; it stays open until the next one. -1: it cannot be made. */
+static hid_t folder_of(struct episode *episode, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash ? (size_t)(slash - path) : 0;
+
+    if (!length)
+        return episode->to;
+    if (episode->folder >= 0 && strlen(episode->folder_path) == length && !memcmp(episode->folder_path, path, length))
+        return episode->folder;
+    if (episode->folder >= 0)
+        H5Gclose(episode->folder);
+    snprintf(episode->folder_path, sizeof episode->folder_path, "%.*s", (int)length, path);
+    episode->folder = trajd_writer_make_group(episode->to, episode->folder_path);
+    return episode->folder;
+}
+
+static bool make_dataset(struct episode *episode, struct trajd_writer_frame *frame, uint64_t *offset)
+{
+    struct trajd_writer *writer = episode->writer;
+    const uint32_t which = trajd_writer_u32(frame);
+    struct trajd_writer_place place = {.from = episode->from, .has_attributes = trajd_writer_u8(frame), .rows = episode->steps};
+
+    if (frame->failed || which >= writer->dataset_count)
+        return trajd_writer_fail("a dataset of an episode cannot be read");
+    place.to = folder_of(episode, writer->datasets[which].path);
+    if (place.to < 0)
+        return trajd_writer_fail(writer->datasets[which].path);
+    return trajd_writer_make_dataset(writer, &writer->datasets[which], &place, offset);
+}
+
+/* The time of the first row of a regular clock: a dataset of one element, of the input's type and shape. */
+static bool make_start(struct episode *episode, struct trajd_writer_frame *frame)
+{
+    static const double units_ns[] = {1, 1e3, 1e6, 1e9};
+    char path[TRAJD_WRITER_PATH_SIZE];
+    hid_t source, type, space, links, creation, made = -1;
+    int64_t ns, whole;
+    uint8_t unit;
+    double number;
+    bool ok = false;
+
+    trajd_writer_text(frame, path, sizeof path);
+    ns = (int64_t)trajd_writer_u64(frame);
+    unit = trajd_writer_u8(frame);
+    if (frame->failed || unit > 3)
+        return trajd_writer_fail("a start of the recipe cannot be read");
+    source = trajd_writer_open_source(episode->from, path);
+    if (source < 0)
+        return true;
+    type = H5Dget_type(source);
+    space = H5Dget_space(source);
+    links = H5Pcreate(H5P_LINK_CREATE);
+    creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_create_intermediate_group(links, 1);
+    H5Pset_obj_track_times(creation, 0); /* the same output from the same input */
+    whole = ns / (int64_t)units_ns[unit];
+    number = (double)ns / units_ns[unit];
+    if (H5Sget_simple_extent_npoints(space) == 1)
+        made = H5Dcreate2(episode->to, path, type, space, links, creation, H5P_DEFAULT);
+    if (made >= 0 && H5Tget_class(type) == H5T_INTEGER) {
+        if (whole * (int64_t)units_ns[unit] != ns)
+            trajd_writer_note(episode->writer, "%s: %s is in whole units, the new start is not: up to one unit early", episode->label, path);
+        ok = H5Dwrite(made, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &whole) >= 0;
+    } else if (made >= 0) {
+        ok = H5Dwrite(made, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &number) >= 0;
+    }
+    if (made >= 0) {
+        trajd_writer_copy_attributes(episode->writer, source, made, path);
+        H5Dclose(made);
+    }
+    H5Pclose(links);
+    H5Pclose(creation);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Dclose(source);
+    return ok || trajd_writer_fail(path);
+}
+
+/* ---- what the recipe does not name ---- */
+
+static bool is_known(const struct trajd_writer *writer, const char *path)
+{
+    for (uint32_t i = 0; i < writer->known_count; i++)
+        if (!strcmp(writer->known[i], path))
+            return true;
+    return false;
+}
+
+enum extent { BESIDE, PER_STEP, LONG };
+
+/* As many rows as the recording has, or one more: such a dataset is one of its streams. LONG: of another length, but no table either. */
+static enum extent extent_of(const struct episode *episode, hid_t dataset)
+{
+    struct trajd_writer_frame list = episode->row_counts;
+    const hid_t space = H5Dget_space(dataset);
+    hsize_t shape[H5S_MAX_RANK] = {0};
+    const int rank = H5Sget_simple_extent_dims(space, shape, NULL);
+    enum extent extent = BESIDE;
+
+    H5Sclose(space);
+    for (uint32_t i = 0; i < episode->row_count_count && rank > 0; i++) {
+        const uint64_t rows = trajd_writer_u64(&list);
+        if (shape[0] == rows || shape[0] == rows + 1)
+            return PER_STEP;
+        if (rows > 1 && shape[0] > rows / 2)
+            extent = LONG;
+    }
+    return extent;
+}
+
+/* Whether the path is new. */
+static bool tells(struct trajd_writer *writer, const char *path)
+{
+    for (uint32_t i = 0; i < writer->told_count; i++)
+        if (!strcmp(writer->told[i], path))
+            return false;
+    if (writer->told_count == TRAJD_WRITER_TOLD_MAX)
+        return false;
+    writer->told[writer->told_count] = strdup(path);
+    writer->told_count += writer->told[writer->told_count] != NULL;
+    return true;
+}
+
+static void take_other_dataset(struct episode *episode, hid_t from, hid_t to, const char *name, const char *path)
+{
+    const hid_t dataset = H5Dopen2(from, name, H5P_DEFAULT);
+    const enum extent extent = dataset < 0 ? BESIDE : extent_of(episode, dataset);
+    const bool is_large = dataset >= 0 && H5Dget_storage_size(dataset) > COPY_BYTES_MAX;
+
+    if (dataset < 0)
+        return;
+    H5Dclose(dataset);
+    if (extent == PER_STEP || is_large) {
+        if (tells(episode->writer, path))
+            trajd_writer_note(episode->writer, "%s: no stream of the layout, and %s: left out (first in %s)", path,
+                              extent == PER_STEP ? "of a row a step" : "large", episode->label);
+        return;
+    }
+    if (extent == LONG && tells(episode->writer, path))
+        trajd_writer_note(episode->writer, "%s: no stream of the layout, and of another length: copied as it is, not resampled", path);
+    trajd_writer_copy_object(episode->writer, from, to, name);
+}
+
+struct folder {
+    struct episode *episode;
+    hid_t to;
+    const char *path; /* "" or "obs/" */
+    unsigned depth;
+};
+
+static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const char *path, unsigned depth);
+
+static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info, void *context)
+{
+    struct folder *folder = context;
+    char path[TRAJD_WRITER_PATH_SIZE];
+    H5O_info_t object;
+
+    (void)info;
+    if ((size_t)snprintf(path, sizeof path, "%s%s", folder->path, name) + 1 < sizeof path && is_known(folder->episode->writer, path))
+        return 0;
+    if (strlen(folder->path) + strlen(name) + 1 >= sizeof path ||
+        H5Oget_info_by_name2(from, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
+        H5Eclear2(H5E_DEFAULT);
+        trajd_writer_note(folder->episode->writer, "%s: %s is a link that leads nowhere: left out", folder->episode->label, name);
+        return 0;
+    }
+    if (object.type == H5O_TYPE_DATASET && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
+        take_other_dataset(folder->episode, from, folder->to, name, path);
+    if (object.type == H5O_TYPE_NAMED_DATATYPE && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
+        trajd_writer_copy_object(folder->episode->writer, from, folder->to, name);
+    if (object.type == H5O_TYPE_GROUP && ++folder->episode->group_count == GROUPS_MAX)
+        trajd_writer_note(folder->episode->writer, "%s: more than %d groups, or links that lead back up: the rest is left out",
+                          folder->episode->label, GROUPS_MAX);
+    if (object.type == H5O_TYPE_GROUP && folder->depth < DEPTH_MAX && folder->episode->group_count < GROUPS_MAX) {
+        const hid_t below = H5Gopen2(from, name, H5P_DEFAULT);
+        const hid_t made = H5Lexists(folder->to, name, H5P_DEFAULT) > 0 ? H5Gopen2(folder->to, name, H5P_DEFAULT)
+                                                                       : H5Gcreate2(folder->to, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        strcat(path, "/");
+        if (below >= 0 && made >= 0)
+            copy_folder(folder->episode, below, made, path, folder->depth + 1);
+        if (below >= 0)
+            H5Gclose(below);
+        if (made >= 0)
+            H5Gclose(made);
+    }
+    H5Eclear2(H5E_DEFAULT);
+    return 0;
+}
+
+static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const char *path, unsigned depth)
+{
+    struct folder folder = {.episode = episode, .to = to, .path = path, .depth = depth};
+    hsize_t position = 0;
+
+    return trajd_writer_copy_attributes(episode->writer, from, to, *path ? path : episode->target) &&
+           H5Literate(from, H5_INDEX_NAME, H5_ITER_NATIVE, &position, visit_member, &folder) >= 0;
+}
+
+/* ---- all ---- */
+
+static bool add_offset(struct offsets *offsets, uint64_t value)
+{
+    if (offsets->count == offsets->capacity) {
+        const size_t capacity = offsets->capacity ? offsets->capacity * 2 : 256;
+        uint64_t *grown = capacity > LIST_MAX ? NULL : realloc(offsets->values, capacity * sizeof *grown);
+        if (!grown)
+            return trajd_writer_fail("no memory for offsets");
+        offsets->values = grown;
+        offsets->capacity = capacity;
+    }
+    offsets->values[offsets->count++] = value;
+    return true;
+}
+
+static bool fill_episode(struct episode *episode, struct trajd_writer_frame *frame, struct offsets *offsets)
+{
+    const uint32_t count = trajd_writer_u32(frame);
+    uint64_t offset;
+    bool ok = !frame->failed;
+    uint32_t starts;
+
+    for (uint32_t i = 0; i < count && ok; i++)
+        ok = make_dataset(episode, frame, &offset) && add_offset(offsets, offset);
+    starts = ok ? trajd_writer_u32(frame) : 0;
+    for (uint32_t i = 0; i < starts && ok; i++)
+        ok = make_start(episode, frame);
+    if (!ok)
+        return false;
+    ok = (episode->has_more ? copy_folder(episode, episode->from, episode->to, "", 0)
+                            : trajd_writer_copy_attributes(episode->writer, episode->from, episode->to, episode->target)) ||
+         trajd_writer_fail(episode->label);
+    trajd_writer_set_count(episode->to, "num_samples", episode->steps);
+    trajd_writer_set_text(episode->to, "trajd_source", episode->label, true);
+    if (*episode->part)
+        trajd_writer_set_text(episode->to, "trajd_part", episode->part, true);
+    return ok;
+}
+
+static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame *frame, struct offsets *offsets)
+{
+    struct episode episode = {.writer = writer, .folder = -1};
+    bool ok = false;
+
+    trajd_writer_text(frame, episode.source, sizeof episode.source);
+    trajd_writer_text(frame, episode.target, sizeof episode.target);
+    trajd_writer_text(frame, episode.label, sizeof episode.label);
+    trajd_writer_text(frame, episode.part, sizeof episode.part);
+    episode.steps = trajd_writer_u64(frame);
+    episode.has_more = trajd_writer_u8(frame);
+    episode.row_count_count = trajd_writer_u32(frame);
+    episode.row_counts = *frame;
+    for (uint32_t i = 0; i < episode.row_count_count && !frame->failed; i++)
+        trajd_writer_u64(frame);
+    if (frame->failed)
+        return trajd_writer_fail("an episode of the recipe cannot be read");
+    episode.from = H5Gopen2(writer->input, episode.source, H5P_DEFAULT);
+    episode.to = episode.from < 0 ? -1 : trajd_writer_make_group(writer->output, episode.target);
+    if (episode.from >= 0 && episode.to >= 0)
+        ok = fill_episode(&episode, frame, offsets);
+    else
+        trajd_writer_fail(episode.label);
+    if (episode.folder >= 0)
+        H5Gclose(episode.folder);
+    if (episode.from >= 0)
+        H5Gclose(episode.from);
+    if (episode.to >= 0)
+        H5Gclose(episode.to);
+    H5Eclear2(H5E_DEFAULT);
+    return ok;
+}
+
+bool trajd_writer_episodes(struct trajd_writer *writer, struct trajd_writer_frame *frame)
+{
+    const uint32_t count = trajd_writer_u32(frame);
+    struct offsets offsets = {0};
+    bool ok = !frame->failed || trajd_writer_fail("episodes of the recipe cannot be read");
+
+    for (uint32_t i = 0; i < count && ok; i++)
+        ok = make_episode(writer, frame, &offsets);
+    ok = ok && trajd_indexer_send(TRAJD_WRITER_OFFSETS, offsets.values, offsets.count * sizeof *offsets.values);
+    free(offsets.values);
+    return ok;
+}

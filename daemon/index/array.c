@@ -1,0 +1,259 @@
+#include "daemon/index/array.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "daemon/index/inflate.h"
+
+uint64_t trajd_array_row_count(const struct trajd_array *array)
+{
+    return array->storage == TRAJD_STORAGE_ABSENT ? 0 : array->shape[0];
+}
+
+uint64_t trajd_array_row_elements(const struct trajd_array *array)
+{
+    uint64_t elements = 1;
+
+    for (uint32_t d = 1; d < array->rank; d++)
+        elements *= array->shape[d];
+    return elements;
+}
+
+uint64_t trajd_array_row_bytes(const struct trajd_array *array)
+{
+    return trajd_array_row_elements(array) * trajd_dtype_size(array->dtype);
+}
+
+uint64_t trajd_array_chunk_bytes(const struct trajd_array *array)
+{
+    uint64_t bytes = trajd_dtype_size(array->dtype);
+
+    if (array->storage != TRAJD_STORAGE_CHUNKED)
+        return 0;
+    for (uint32_t d = 0; d < array->rank; d++)
+        bytes *= array->chunk_shape[d];
+    return bytes;
+}
+
+static enum trajd_status check_shape(const struct trajd_array *array, struct trajd_error *error)
+{
+    uint64_t bytes = trajd_dtype_size(array->dtype);
+
+    if (bytes == 0)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "element type %d is none", (int)array->dtype);
+    if (array->rank < 1)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank 0: a scalar has no rows");
+    /* A zero in one dimension must not hide a product of the others that overflows: row_bytes is formed from
+     * them. */
+    for (uint32_t d = 0; d < array->rank; d++)
+        if (array->shape[d] > INT64_MAX ||
+            (array->shape[d] && __builtin_mul_overflow(bytes, array->shape[d], &bytes)) || bytes > INT64_MAX)
+            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "shape overflows at dimension %u", d);
+    if (array->size_bytes != array->shape[0] * trajd_array_row_bytes(array))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu bytes do not fit the shape",
+                               (unsigned long long)array->size_bytes);
+    return TRAJD_OK;
+}
+
+static bool within(uint64_t offset, uint64_t size, uint64_t file_size_bytes)
+{
+    return offset <= file_size_bytes && size <= file_size_bytes - offset;
+}
+
+static enum trajd_status check_chunk_shape(const struct trajd_array *array, struct trajd_error *error)
+{
+    uint64_t bytes = trajd_dtype_size(array->dtype), chunk_count = 1;
+
+    for (uint32_t d = 0; d < array->rank; d++) {
+        uint64_t extent = array->chunk_shape[d];
+        if (extent == 0 || extent > TRAJD_ARRAY_MAX_CHUNK_BYTES / bytes)
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "a chunk is empty or larger than %llu MiB",
+                                   (unsigned long long)(TRAJD_ARRAY_MAX_CHUNK_BYTES >> 20));
+        bytes *= extent;
+        if (__builtin_mul_overflow(chunk_count, (array->shape[d] + extent - 1) / extent, &chunk_count))
+            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "the number of chunks overflows");
+    }
+    if (chunk_count != array->chunk_count || (chunk_count && !array->chunks))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu chunks, the shape has %llu",
+                               (unsigned long long)array->chunk_count, (unsigned long long)chunk_count);
+    return TRAJD_OK;
+}
+
+static enum trajd_status check_chunks(const struct trajd_array *array, uint64_t file_size_bytes,
+                                      struct trajd_error *error)
+{
+    uint64_t chunk_bytes, stored_limit;
+    enum trajd_status status;
+
+    if (!trajd_inflate_supports(array->filters, array->filter_count))
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "filters other than shuffle, fletcher32 and one of deflate, lzf");
+    status = check_chunk_shape(array, error);
+    if (status != TRAJD_OK)
+        return status;
+    chunk_bytes = trajd_array_chunk_bytes(array);
+    stored_limit = chunk_bytes + chunk_bytes / 8 + 1024; /* no compressor here expands by more */
+    for (uint64_t c = 0; c < array->chunk_count; c++) {
+        const struct trajd_chunk *chunk = &array->chunks[c];
+        if (chunk->offset == TRAJD_ARRAY_MISSING_CHUNK)
+            continue;
+        if (chunk->stored_size > stored_limit || !within(chunk->offset, chunk->stored_size, file_size_bytes))
+            return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                                   "chunk %llu: %u bytes at offset %llu, beyond the file or a chunk's size",
+                                   (unsigned long long)c, chunk->stored_size,
+                                   (unsigned long long)chunk->offset);
+    }
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t file_size_bytes,
+                                    uint64_t inline_size, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    if (array->rank > TRAJD_ARRAY_MAX_RANK) /* of an absent one too: sizes are formed from it */
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank %u is above %d", array->rank,
+                               TRAJD_ARRAY_MAX_RANK);
+    if (array->storage == TRAJD_STORAGE_ABSENT)
+        return TRAJD_OK;
+    status = check_shape(array, error);
+    if (status != TRAJD_OK)
+        return status;
+    switch (array->storage) {
+    case TRAJD_STORAGE_ABSENT:
+    case TRAJD_STORAGE_EMPTY: return TRAJD_OK;
+    case TRAJD_STORAGE_CONTIGUOUS:
+        if (!within(array->offset, array->size_bytes, file_size_bytes))
+            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu bytes at offset %llu, the file has %llu",
+                                   (unsigned long long)array->size_bytes, (unsigned long long)array->offset,
+                                   (unsigned long long)file_size_bytes);
+        return TRAJD_OK;
+    case TRAJD_STORAGE_INLINE:
+        if (array->size_bytes != inline_size || (inline_size && !array->inline_bytes))
+            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu bytes inline, the shape has %llu",
+                                   (unsigned long long)inline_size, (unsigned long long)array->size_bytes);
+        return TRAJD_OK;
+    case TRAJD_STORAGE_CHUNKED: return check_chunks(array, file_size_bytes, error);
+    }
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0, "storage %d is unknown", (int)array->storage);
+}
+
+/* IEEE binary16 without relying on the compiler's half type. */
+static double half_to_f64(uint16_t half)
+{
+    int exponent = half >> 10 & 31;
+    double fraction = half & 1023;
+    double magnitude;
+
+    if (exponent == 31)
+        magnitude = fraction != 0 ? (double)NAN : (double)INFINITY;
+    else if (exponent == 0)
+        magnitude = ldexp(fraction, -24);
+    else
+        magnitude = ldexp(fraction + 1024, exponent - 25);
+    return half >> 15 ? -magnitude : magnitude;
+}
+
+static double bf16_to_f64(uint16_t upper)
+{
+    uint32_t bits = (uint32_t)upper << 16;
+    float value;
+
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
+
+/* A number as read: floating-point types in `real`, integers in `whole`, u64 in `natural`. */
+struct number {
+    enum { REAL, WHOLE, NATURAL, NEITHER } form;
+    double real;
+    int64_t whole;
+    uint64_t natural;
+};
+
+static struct number real_number(double value)
+{
+    return (struct number){.form = REAL, .real = value};
+}
+
+static struct number whole_number(int64_t value)
+{
+    return (struct number){.form = WHOLE, .whole = value};
+}
+
+static struct number number_at(enum trajd_dtype dtype, const uint8_t *at)
+{
+    union {
+        float f32;
+        double f64;
+        int8_t i8;
+        int16_t i16;
+        int32_t i32;
+        int64_t i64;
+        uint8_t u8;
+        uint16_t u16;
+        uint32_t u32;
+        uint64_t u64;
+    } value;
+
+    memcpy(&value, at, trajd_dtype_size(dtype));
+    switch (dtype) {
+    case TRAJD_F16: return real_number(half_to_f64(value.u16));
+    case TRAJD_BF16: return real_number(bf16_to_f64(value.u16));
+    case TRAJD_F32: return real_number((double)value.f32);
+    case TRAJD_F64: return real_number(value.f64);
+    case TRAJD_I8: return whole_number(value.i8);
+    case TRAJD_I16: return whole_number(value.i16);
+    case TRAJD_I32: return whole_number(value.i32);
+    case TRAJD_I64: return whole_number(value.i64);
+    case TRAJD_U8: return whole_number(value.u8);
+    case TRAJD_U16: return whole_number(value.u16);
+    case TRAJD_U32: return whole_number(value.u32);
+    case TRAJD_U64: return (struct number){.form = NATURAL, .natural = value.u64};
+    default: return (struct number){.form = NEITHER};
+    }
+}
+
+bool trajd_array_to_f64(enum trajd_dtype dtype, const void *elements, uint64_t count, double *out)
+{
+    uint32_t size = trajd_dtype_size(dtype);
+
+    if (size == 0 || dtype == TRAJD_BOOL)
+        return false;
+    for (uint64_t i = 0; i < count; i++) {
+        struct number value = number_at(dtype, (const uint8_t *)elements + i * size);
+        out[i] = value.form == REAL    ? value.real
+                 : value.form == WHOLE ? (double)value.whole
+                                       : (double)value.natural;
+    }
+    return true;
+}
+
+static bool to_i64(struct number value, int64_t *out)
+{
+    switch (value.form) {
+    case REAL:
+        if (!(value.real >= -0x1p63 && value.real < 0x1p63))
+            return false;
+        *out = (int64_t)floor(value.real);
+        return true;
+    case WHOLE: *out = value.whole; return true;
+    case NATURAL: *out = (int64_t)value.natural; return value.natural <= INT64_MAX;
+    case NEITHER: break;
+    }
+    return false;
+}
+
+bool trajd_array_to_i64(enum trajd_dtype dtype, const void *elements, uint64_t count, int64_t *out)
+{
+    uint32_t size = trajd_dtype_size(dtype);
+
+    if (size == 0 || dtype == TRAJD_BOOL)
+        return false;
+    for (uint64_t i = 0; i < count; i++)
+        if (!to_i64(number_at(dtype, (const uint8_t *)elements + i * size), &out[i]))
+            return false;
+    return true;
+}

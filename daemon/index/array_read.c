@@ -1,0 +1,432 @@
+/* Reading rows: pread at the index's offsets, neighbouring chunks in one go, inflated on the calling thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/base/heartbeat.h"
+#include "daemon/index/array.h"
+#include "daemon/index/inflate.h"
+
+#define GAP_BYTES                                                                                            \
+    (64u << 10) /* chunks closer than this are read together: a seek costs more than the bytes between */
+#define RUN_BYTES                                                                                            \
+    (UINT64_C(1)                                                                                             \
+     << 20) /* one coalesced read, unless a single chunk is larger: stays in the cache until inflated */
+#define DIRECT_BYTES (64u << 10) /* unfiltered chunks from here on are read straight into place */
+#define SORT_COUNT 4096u         /* chunks that are put into file order at a time */
+#define PREAD_BYTES (UINT64_C(1) << 30)
+
+struct buffer {
+    uint8_t *bytes;
+    uint64_t capacity;
+};
+
+struct trajd_array_reader {
+    struct trajd_inflater *inflater;
+    struct buffer run;  /* stored bytes of neighbouring chunks */
+    struct buffer fill; /* one chunk of fill values */
+    uint64_t order[SORT_COUNT];
+};
+
+/* One call of trajd_array_read on a chunked array. */
+struct reading {
+    struct trajd_array_reader *reader;
+    int fd;
+    const struct trajd_array *array;
+    uint64_t row_begin, row_end;
+    uint8_t *rows;
+    uint64_t row_bytes;
+    uint64_t chunk_bytes;
+    bool fill_ready;
+};
+
+/* The part of a chunk that was asked for, as element ranges per dimension relative to the chunk. */
+struct box {
+    uint64_t begin[TRAJD_ARRAY_MAX_RANK]; /* in the chunk */
+    uint64_t count[TRAJD_ARRAY_MAX_RANK];
+    uint64_t origin[TRAJD_ARRAY_MAX_RANK]; /* of the same elements in the array */
+};
+
+enum trajd_status trajd_array_reader_create(struct trajd_array_reader **reader, struct trajd_error *error)
+{
+    struct trajd_array_reader *made = calloc(1, sizeof *made);
+    enum trajd_status status;
+
+    *reader = NULL;
+    if (!made)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for an array reader");
+    status = trajd_inflater_create(&made->inflater, error);
+    if (status != TRAJD_OK) {
+        free(made);
+        return status;
+    }
+    *reader = made;
+    return TRAJD_OK;
+}
+
+void trajd_array_reader_destroy(struct trajd_array_reader **reader)
+{
+    struct trajd_array_reader *made = *reader;
+
+    *reader = NULL;
+    if (!made)
+        return;
+    trajd_inflater_destroy(&made->inflater);
+    free(made->run.bytes);
+    free(made->fill.bytes);
+    free(made);
+}
+
+static enum trajd_status make_room(struct buffer *buffer, uint64_t bytes, struct trajd_error *error)
+{
+    if (buffer->capacity >= bytes)
+        return TRAJD_OK;
+    free(buffer->bytes);
+    buffer->bytes = malloc(bytes);
+    buffer->capacity = buffer->bytes ? bytes : 0;
+    if (!buffer->bytes)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %llu bytes of chunks",
+                               (unsigned long long)bytes);
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_exactly(int fd, uint64_t offset, uint64_t bytes, uint8_t *to,
+                                      struct trajd_error *error)
+{
+    while (bytes) {
+        ssize_t got;
+        trajd_watch_wait();
+        got = pread(fd, to, bytes < PREAD_BYTES ? bytes : PREAD_BYTES, (off_t)offset);
+        trajd_watch_resume();
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            int code = errno;
+            return trajd_error_set(error, TRAJD_ERR_IO, code, "reading %llu bytes at offset %llu: %s",
+                                   (unsigned long long)bytes, (unsigned long long)offset, strerror(code));
+        }
+        if (got == 0)
+            return trajd_error_set(error, TRAJD_ERR_IO, 0, "the file ends at offset %llu, %llu bytes early",
+                                   (unsigned long long)offset, (unsigned long long)bytes);
+        offset += (uint64_t)got;
+        bytes -= (uint64_t)got;
+        to += got;
+    }
+    return TRAJD_OK;
+}
+
+static void fill_bytes(const struct trajd_array *array, uint8_t *to, uint64_t bytes)
+{
+    uint32_t size = trajd_dtype_size(array->dtype);
+    uint64_t done = size < bytes ? size : bytes;
+
+    memcpy(to, array->fill, done);
+    while (done < bytes) { /* doubles what is there */
+        uint64_t more = done < bytes - done ? done : bytes - done;
+        memcpy(to + done, to, more);
+        done += more;
+    }
+}
+
+/* Two dimensions of runs: how many, and how far apart in the rows and in the chunk. */
+struct plane {
+    uint64_t count[2], to_stride[2], from_stride[2];
+};
+
+/* Called with a constant run, so that each becomes a plain load and store. */
+static inline __attribute__((always_inline)) void copy_fixed(const struct plane *plane, uint8_t *to,
+                                                             const uint8_t *from, size_t run)
+{
+    const uint64_t count = plane->count[1], to_stride = plane->to_stride[1],
+                   from_stride = plane->from_stride[1];
+
+    for (uint64_t i = 0; i < plane->count[0]; i++, to += plane->to_stride[0], from += plane->from_stride[0]) {
+        uint8_t *t = to;
+        const uint8_t *f = from;
+        for (uint64_t j = 0; j < count; j++, t += to_stride, f += from_stride)
+            memcpy(t, f, run);
+    }
+}
+
+/* h5py's own chunk shapes cut images into runs of one to a few bytes, where a call of memcpy each costs as
+ * much as inflating. */
+static void copy_plane(const struct plane *plane, uint8_t *to, const uint8_t *from, size_t run)
+{
+    switch (run) {
+    case 1: copy_fixed(plane, to, from, 1); break;
+    case 2: copy_fixed(plane, to, from, 2); break;
+    case 3: copy_fixed(plane, to, from, 3); break;
+    case 4: copy_fixed(plane, to, from, 4); break;
+    case 6: copy_fixed(plane, to, from, 6); break;
+    case 8: copy_fixed(plane, to, from, 8); break;
+    case 12: copy_fixed(plane, to, from, 12); break;
+    case 16: copy_fixed(plane, to, from, 16); break;
+    default: copy_fixed(plane, to, from, run); break;
+    }
+}
+
+static uint64_t grid_extent(const struct trajd_array *array, uint32_t d)
+{
+    return (array->shape[d] + array->chunk_shape[d] - 1) / array->chunk_shape[d];
+}
+
+static struct box box_of_chunk(const struct reading *reading, uint64_t chunk_index)
+{
+    const struct trajd_array *array = reading->array;
+    struct box box;
+
+    for (uint32_t d = array->rank; d-- > 0;) {
+        uint64_t at = chunk_index % grid_extent(array, d) * array->chunk_shape[d];
+        uint64_t low = d == 0 ? reading->row_begin : 0;
+        uint64_t high = d == 0 ? reading->row_end : array->shape[d];
+        uint64_t end = at + array->chunk_shape[d] < high ? at + array->chunk_shape[d] : high;
+        chunk_index /= grid_extent(array, d);
+        box.origin[d] = at > low ? at : low;
+        box.begin[d] = box.origin[d] - at;
+        box.count[d] = end - box.origin[d];
+    }
+    return box;
+}
+
+/* Copies the box out of a chunk into the dense rows: the trailing dimensions that are whole in both are one
+ * run, the two dimensions before them a plane of runs, those before that an odometer. */
+static void scatter(const struct reading *reading, const struct box *box, const uint8_t *chunk)
+{
+    const struct trajd_array *array = reading->array;
+    uint64_t to_stride[TRAJD_ARRAY_MAX_RANK], from_stride[TRAJD_ARRAY_MAX_RANK];
+    uint64_t index[TRAJD_ARRAY_MAX_RANK] = {0};
+    uint64_t to_step = trajd_dtype_size(array->dtype), from_step = to_step;
+    struct plane plane = {.count = {1, 1}};
+    uint32_t run_dimension = array->rank - 1; /* the run covers this dimension and all after it */
+    uint8_t *to = reading->rows;
+    uint32_t outer;
+
+    for (uint32_t d = array->rank; d-- > 0;) {
+        to_stride[d] = to_step;
+        from_stride[d] = from_step;
+        to_step *= array->shape[d];
+        from_step *= array->chunk_shape[d];
+        to += (box->origin[d] - (d == 0 ? reading->row_begin : 0)) * to_stride[d];
+        chunk += box->begin[d] * from_stride[d];
+    }
+    while (run_dimension > 0 && box->count[run_dimension] == array->shape[run_dimension] &&
+           array->shape[run_dimension] == array->chunk_shape[run_dimension])
+        run_dimension--;
+    outer = run_dimension; /* dimensions that neither run nor plane covers */
+    for (int p = 1; p >= 0 && outer > 0; p--) {
+        outer--;
+        plane.count[p] = box->count[outer];
+        plane.to_stride[p] = to_stride[outer];
+        plane.from_stride[p] = from_stride[outer];
+    }
+    for (;;) {
+        uint64_t to_at = 0, from_at = 0;
+        uint32_t d = outer;
+        for (uint32_t i = 0; i < outer; i++) {
+            to_at += index[i] * to_stride[i];
+            from_at += index[i] * from_stride[i];
+        }
+        copy_plane(&plane, to + to_at, chunk + from_at, box->count[run_dimension] * to_stride[run_dimension]);
+        while (d > 0 && ++index[d - 1] == box->count[d - 1])
+            index[--d] = 0;
+        if (d == 0)
+            return;
+    }
+}
+
+static enum trajd_status chunk_failed(const struct reading *reading, uint64_t chunk_index,
+                                      struct trajd_error *error)
+{
+    struct box box = box_of_chunk(reading, chunk_index);
+
+    return trajd_error_prefix(
+        error, "rows %llu..%llu: chunk %llu at offset %llu", (unsigned long long)box.origin[0],
+        (unsigned long long)(box.origin[0] + box.count[0] - 1), (unsigned long long)chunk_index,
+        (unsigned long long)reading->array->chunks[chunk_index].offset);
+}
+
+static enum trajd_status place_chunk(const struct reading *reading, uint64_t chunk_index,
+                                     const uint8_t *stored, struct trajd_error *error)
+{
+    const struct trajd_array *array = reading->array;
+    const struct trajd_chunk *chunk = &array->chunks[chunk_index];
+    struct trajd_filter_pipeline pipeline = {array->filters, array->filter_count, chunk->filter_mask,
+                                             trajd_dtype_size(array->dtype)};
+    struct box box = box_of_chunk(reading, chunk_index);
+    const uint8_t *bytes;
+    enum trajd_status status = trajd_inflate_chunk(reading->reader->inflater, &pipeline, stored,
+                                                   chunk->stored_size, reading->chunk_bytes, &bytes, error);
+
+    if (status != TRAJD_OK) {
+        chunk_failed(reading, chunk_index, error);
+        return status;
+    }
+    scatter(reading, &box, bytes);
+    return TRAJD_OK;
+}
+
+static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_index,
+                                       struct trajd_error *error)
+{
+    struct buffer *fill = &reading->reader->fill;
+    struct box box = box_of_chunk(reading, chunk_index);
+
+    if (!reading->fill_ready) {
+        enum trajd_status status = make_room(fill, reading->chunk_bytes, error);
+        if (status != TRAJD_OK)
+            return status;
+        fill_bytes(reading->array, fill->bytes, reading->chunk_bytes);
+        reading->fill_ready = true;
+    }
+    scatter(reading, &box, fill->bytes);
+    return TRAJD_OK;
+}
+
+/* Whole rows, stored as they are, and large enough that copying would cost: the bytes are read where they
+ * belong. */
+static bool is_direct(const struct reading *reading, uint64_t chunk_index)
+{
+    const struct trajd_array *array = reading->array;
+    const struct trajd_chunk *chunk = &array->chunks[chunk_index];
+    uint32_t all = (1u << array->filter_count) - 1;
+
+    if (chunk->stored_size < DIRECT_BYTES || chunk->stored_size != reading->chunk_bytes ||
+        (chunk->filter_mask & all) != all)
+        return false;
+    for (uint32_t d = 1; d < array->rank; d++)
+        if (array->chunk_shape[d] != array->shape[d])
+            return false;
+    return true;
+}
+
+static enum trajd_status read_direct(const struct reading *reading, uint64_t chunk_index,
+                                     struct trajd_error *error)
+{
+    struct box box = box_of_chunk(reading, chunk_index);
+    uint64_t offset = reading->array->chunks[chunk_index].offset + box.begin[0] * reading->row_bytes;
+    enum trajd_status status =
+        read_exactly(reading->fd, offset, box.count[0] * reading->row_bytes,
+                     reading->rows + (box.origin[0] - reading->row_begin) * reading->row_bytes, error);
+
+    if (status != TRAJD_OK)
+        chunk_failed(reading, chunk_index, error);
+    return status;
+}
+
+/* Reads order[0..] as far as the chunks lie close together, places them, and says how many those were. */
+static enum trajd_status read_run(struct reading *reading, const uint64_t *order, uint32_t count,
+                                  uint32_t *used, struct trajd_error *error)
+{
+    const struct trajd_chunk *chunks = reading->array->chunks;
+    uint64_t begin = chunks[order[0]].offset;
+    uint64_t end = begin + chunks[order[0]].stored_size;
+    struct buffer *run = &reading->reader->run;
+    enum trajd_status status;
+    uint32_t n = 1;
+
+    for (; n < count; n++) {
+        const struct trajd_chunk *next = &chunks[order[n]];
+        uint64_t next_end = next->offset + next->stored_size;
+        if ((next->offset > end && next->offset - end >= GAP_BYTES) || next_end > begin + RUN_BYTES ||
+            is_direct(reading, order[n]))
+            break;
+        end = next_end > end ? next_end : end;
+    }
+    *used = n;
+    status = make_room(run, end - begin > RUN_BYTES ? end - begin : RUN_BYTES, error);
+    if (status == TRAJD_OK)
+        status = read_exactly(reading->fd, begin, end - begin, run->bytes, error);
+    if (status != TRAJD_OK) {
+        chunk_failed(reading, order[0], error);
+        return status;
+    }
+    for (uint32_t i = 0; i < n && status == TRAJD_OK; i++)
+        status = place_chunk(reading, order[i], run->bytes + (chunks[order[i]].offset - begin), error);
+    return status;
+}
+
+static int by_offset(const void *a, const void *b, void *context)
+{
+    const struct trajd_chunk *chunks = context;
+    uint64_t left = chunks[*(const uint64_t *)a].offset, right = chunks[*(const uint64_t *)b].offset;
+
+    return (left > right) - (left < right);
+}
+
+static enum trajd_status read_in_file_order(struct reading *reading, uint32_t count,
+                                            struct trajd_error *error)
+{
+    uint64_t *order = reading->reader->order;
+    enum trajd_status status = TRAJD_OK;
+
+    /* The context of qsort_r is not const; by_offset only reads it. */
+    qsort_r(order, count, sizeof *order, by_offset, (void *)reading->array->chunks);
+    for (uint32_t i = 0, used; i < count && status == TRAJD_OK; i += used) {
+        used = 1;
+        if (is_direct(reading, order[i]))
+            status = read_direct(reading, order[i], error);
+        else
+            status = read_run(reading, order + i, count - i, &used, error);
+    }
+    return status;
+}
+
+static enum trajd_status read_chunked(struct reading *reading, struct trajd_error *error)
+{
+    const struct trajd_array *array = reading->array;
+    uint64_t per_row_of_chunks = 1, last;
+    enum trajd_status status = TRAJD_OK;
+    uint32_t count = 0;
+
+    for (uint32_t d = 1; d < array->rank; d++)
+        per_row_of_chunks *= grid_extent(array, d);
+    last = ((reading->row_end - 1) / array->chunk_shape[0] + 1) * per_row_of_chunks;
+    for (uint64_t c = reading->row_begin / array->chunk_shape[0] * per_row_of_chunks; c < last; c++) {
+        if (array->chunks[c].offset == TRAJD_ARRAY_MISSING_CHUNK)
+            status = place_missing(reading, c, error);
+        else
+            reading->reader->order[count++] = c;
+        if (status == TRAJD_OK && count && (count == SORT_COUNT || c + 1 == last)) {
+            status = read_in_file_order(reading, count, error);
+            count = 0;
+        }
+        if (status != TRAJD_OK)
+            return status;
+    }
+    return count ? read_in_file_order(reading, count, error) : TRAJD_OK;
+}
+
+enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
+                                   uint64_t row_begin, uint64_t row_count, void *rows,
+                                   struct trajd_error *error)
+{
+    uint64_t row_bytes = trajd_array_row_bytes(array);
+    struct reading reading = {
+        reader, fd, array, row_begin, row_begin + row_count, rows, row_bytes, trajd_array_chunk_bytes(array),
+        false};
+    enum trajd_status status;
+
+    if (row_count > trajd_array_row_count(array) || row_begin > trajd_array_row_count(array) - row_count)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "rows from %llu, %llu of them, of %llu",
+                               (unsigned long long)row_begin, (unsigned long long)row_count,
+                               (unsigned long long)trajd_array_row_count(array));
+    if (row_count == 0 || row_bytes == 0)
+        return TRAJD_OK;
+    switch (array->storage) {
+    case TRAJD_STORAGE_ABSENT: break;
+    case TRAJD_STORAGE_EMPTY: fill_bytes(array, rows, row_count * row_bytes); return TRAJD_OK;
+    case TRAJD_STORAGE_INLINE:
+        memcpy(rows, array->inline_bytes + row_begin * row_bytes, row_count * row_bytes);
+        return TRAJD_OK;
+    case TRAJD_STORAGE_CONTIGUOUS:
+        status = read_exactly(fd, array->offset + row_begin * row_bytes, row_count * row_bytes, rows, error);
+        if (status != TRAJD_OK)
+            trajd_error_prefix(error, "rows %llu..%llu", (unsigned long long)row_begin,
+                               (unsigned long long)(row_begin + row_count - 1));
+        return status;
+    case TRAJD_STORAGE_CHUNKED: return read_chunked(&reading, error);
+    }
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "storage %d has no rows", (int)array->storage);
+}

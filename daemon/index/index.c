@@ -1,0 +1,205 @@
+#include "daemon/index/index.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/base/heartbeat.h"
+#include "daemon/layout/glob.h"
+#include "daemon/index/index_internal.h"
+
+enum { PATH_SIZE = 4096 };
+
+struct files {
+    struct trajd_index_entry *entries;
+    uint32_t count;
+    uint32_t twin_count; /* behind them: further names of the same files */
+};
+
+static enum trajd_status no_memory(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
+}
+
+static void free_files(struct files *files)
+{
+    for (uint32_t i = 0; i < files->count + files->twin_count; i++) {
+        free(files->entries[i].path);
+        free(files->entries[i].relative_path);
+        trajd_bytes_free(&files->entries[i].record);
+    }
+    free(files->entries);
+    *files = (struct files){0};
+}
+
+/* A file that is gone since it was listed has size 0 and is refused or fails when it is opened. */
+static void stat_entry(struct trajd_index_entry *entry)
+{
+    struct stat status;
+
+    if (stat(entry->path, &status))
+        return;
+    entry->size_bytes = (uint64_t)status.st_size;
+    entry->device = status.st_dev;
+    entry->inode = status.st_ino;
+    entry->mtime_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+    entry->ctime_ns = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+}
+
+static enum trajd_status set_entry(struct trajd_index_entry *entry, const char *folder, const char *relative,
+                                   struct trajd_error *error)
+{
+    char path[PATH_SIZE];
+
+    if ((size_t)snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", relative) >= sizeof path)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%.128s...: the path is too long", relative);
+    entry->path = strdup(path);
+    entry->relative_path = strdup(relative);
+    if (!entry->path || !entry->relative_path)
+        return no_memory(error);
+    stat_entry(entry);
+    return TRAJD_OK;
+}
+
+static enum trajd_status find_in_folder(const char *folder, const char *pattern, struct files *files,
+                                        struct trajd_error *error)
+{
+    struct trajd_file_list list;
+    enum trajd_status status = trajd_file_list_find(folder, pattern, &list, error);
+
+    if (status)
+        return status;
+    if (!list.count)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "%s: no file matches %s", folder, pattern);
+    files->entries = calloc(list.count, sizeof *files->entries);
+    if (!files->entries)
+        status = no_memory(error);
+    for (uint32_t i = 0; i < list.count && !status; i++)
+        status = set_entry(&files->entries[files->count++], folder, list.relative_paths[i], error);
+    if (!status)
+        status = trajd_index_part_twins(files->entries, &files->count, error);
+    if (!status)
+        files->twin_count = list.count - files->count;
+    trajd_file_list_free(&list);
+    return status;
+}
+
+static enum trajd_status find_single(const char *path, struct files *files, struct trajd_error *error)
+{
+    const char *slash = strrchr(path, '/');
+    enum trajd_status status;
+    char folder[PATH_SIZE];
+
+    files->entries = calloc(1, sizeof *files->entries);
+    if (!files->entries)
+        return no_memory(error);
+    files->count = 1;
+    snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : slash ? (int)(slash - path) : 0, path);
+    status = set_entry(&files->entries[0], folder, slash ? slash + 1 : path, error);
+    return status;
+}
+
+/* A glob: searched below its longest part without wildcards. */
+static enum trajd_status find_glob(const char *path, struct files *files, struct trajd_error *error)
+{
+    size_t plain = strcspn(path, "*?["), length;
+    char folder[PATH_SIZE];
+
+    while (plain && path[plain - 1] != '/')
+        plain--;
+    length = plain > 1 ? plain - 1 : plain;
+    snprintf(folder, sizeof folder, "%.*s", (int)length, path);
+    return find_in_folder(plain ? folder : ".", path + plain, files, error);
+}
+
+static enum trajd_status find_files(const char *path, const struct trajd_layout *layout, struct files *files,
+                                    struct trajd_error *error)
+{
+    struct stat status;
+
+    if (strlen(path) >= PATH_SIZE)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%.128s...: the path is too long", path);
+    if (!stat(path, &status))
+        return S_ISDIR(status.st_mode) ? find_in_folder(path, layout->files, files, error)
+                                       : find_single(path, files, error);
+    if (errno == ENOENT && trajd_is_glob(path))
+        return find_glob(path, files, error);
+    return trajd_error_set(error, errno == ENOENT || errno == ENOTDIR ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO,
+                           errno, "%s: %s", path, strerror(errno));
+}
+
+enum trajd_status trajd_index_open(const struct trajd_index_options *options, struct trajd_index **index,
+                                   struct trajd_error *error)
+{
+    struct trajd_layout *layout = NULL;
+    struct files files = {0};
+    enum trajd_status status;
+
+    *index = NULL;
+    if (!options->child_count || !options->file_timeout_ms)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "child_count and file_timeout_ms must be at least 1");
+    trajd_watch_wait(); /* for storage */
+    status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
+    if (!status)
+        status = find_files(options->path, layout, &files, error);
+    if (!status)
+        trajd_index_cache_load(options, layout, files.entries, files.count);
+    trajd_watch_resume();
+    if (!status)
+        status = trajd_index_run_split(options, layout, files.entries, files.count, error);
+    if (!status) {
+        trajd_watch_wait();
+        trajd_index_cache_save(options, layout, files.entries, files.count);
+        trajd_watch_resume();
+        status = trajd_index_build(layout, files.entries, files.count, files.twin_count, index, error);
+        layout = NULL;
+    }
+    trajd_layout_destroy(&layout);
+    free_files(&files);
+    return status;
+}
+
+/* Both lists are in natural order. */
+static void compare_files(const struct files *now, const struct trajd_index *index, struct trajd_index_news *news)
+{
+    uint32_t i = 0, j = 0;
+
+    while (i < now->count || j < index->file_count) {
+        const struct trajd_index_entry *entry = &now->entries[i];
+        const struct trajd_index_file *file = &index->files[j];
+        const int order = i == now->count         ? 1
+                          : j == index->file_count ? -1
+                                                   : trajd_natural_compare(entry->relative_path, file->relative_path);
+        news->added += order < 0;
+        news->gone += order > 0;
+        news->changed += order == 0 && (entry->size_bytes != file->size_bytes || entry->mtime_ns != file->mtime_ns ||
+                                        entry->inode != file->inode);
+        i += order <= 0;
+        j += order >= 0;
+    }
+}
+
+enum trajd_status trajd_index_look_again(const struct trajd_index_options *options, const struct trajd_index *index,
+                                         struct trajd_index_news *news, struct trajd_error *error)
+{
+    struct trajd_layout *layout = NULL;
+    struct files files = {0};
+    enum trajd_status status;
+
+    *news = (struct trajd_index_news){0};
+    trajd_watch_wait();
+    status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
+    if (!status)
+        status = find_files(options->path, layout, &files, error);
+    trajd_watch_resume();
+    if (!status) {
+        news->layout_changed = layout->hash != index->layout->hash;
+        compare_files(&files, index, news);
+    }
+    trajd_layout_destroy(&layout);
+    free_files(&files);
+    return status;
+}

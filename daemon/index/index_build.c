@@ -1,0 +1,482 @@
+/* One index from the records of all files. Records are decoded twice, one file at a time, instead of being
+ * kept decoded. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/heartbeat.h"
+#include "daemon/base/digest.h"
+#include "daemon/layout/glob.h"
+#include "daemon/index/index_internal.h"
+
+enum { DATASET_COUNT_MAX = 65536, NOTE_COUNT_MAX = 1024 };
+static const size_t index_bytes_max = (size_t)16 << 30;
+static const size_t decode_bytes_max = (size_t)2 << 30;
+
+/* The index and what it is built in, so that one pointer frees both. */
+struct index_memory {
+    struct trajd_index index; /* first */
+    struct trajd_arena arena;
+};
+
+struct build {
+    struct index_memory *memory;
+    const struct trajd_index_entry *entries;
+    uint32_t entry_count, twin_count;
+    const char **paths; /* distinct dataset paths, ascending */
+    uint32_t path_count, path_capacity;
+    struct trajd_judge judge;
+    struct trajd_episode *episodes;
+    struct trajd_index_file *files;
+    const char **notes;
+    const char *first_reason;
+    struct trajd_error *error;
+};
+
+static enum trajd_status no_memory(struct build *b)
+{
+    return trajd_error_set(b->error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
+}
+
+static const char *copy_text(struct build *b, const char *text)
+{
+    return trajd_arena_copy(&b->memory->arena, text, strlen(text));
+}
+
+static void *allocate(struct build *b, uint64_t count, size_t size)
+{
+    return count > SIZE_MAX / 2 / size ? NULL
+                                       : trajd_arena_alloc(&b->memory->arena, (count ? count : 1) * size);
+}
+
+static uint32_t find_path(const struct build *b, const char *path)
+{
+    uint32_t low = 0, high = b->path_count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (strcmp(b->paths[middle], path) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static enum trajd_status add_path(struct build *b, const char *path)
+{
+    uint32_t place = find_path(b, path);
+
+    if (place < b->path_count && !strcmp(b->paths[place], path))
+        return TRAJD_OK;
+    if (b->path_count == DATASET_COUNT_MAX)
+        return trajd_error_set(b->error, TRAJD_ERR_MEMORY, 0, "more than %d distinct datasets",
+                               DATASET_COUNT_MAX);
+    if (b->path_count == b->path_capacity) {
+        uint32_t capacity = b->path_capacity ? b->path_capacity * 2 : 64;
+        const char **grown = realloc(b->paths, capacity * sizeof *grown);
+        if (!grown)
+            return no_memory(b);
+        b->paths = grown;
+        b->path_capacity = capacity;
+    }
+    memmove(&b->paths[place + 1], &b->paths[place], (b->path_count - place) * sizeof *b->paths);
+    b->paths[place] = copy_text(b, path);
+    if (!b->paths[place])
+        return no_memory(b);
+    b->path_count++;
+    return TRAJD_OK;
+}
+
+static enum trajd_status decode(struct build *b, const struct trajd_index_entry *entry,
+                                struct trajd_arena *arena, struct trajd_record *record)
+{
+    *arena = (struct trajd_arena){.limit_bytes = decode_bytes_max};
+    return trajd_record_decode(entry->record.data, entry->record.length, entry->size_bytes,
+                               b->memory->index.layout->clock_count, arena, record, b->error);
+}
+
+/* First pass: which dataset paths there are, and how many episodes. */
+static enum trajd_status survey(struct build *b)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < b->entry_count && !status; i++) {
+        struct trajd_arena arena;
+        struct trajd_record record;
+        trajd_watch_turn();
+        status = trajd_watch_check(b->error);
+        if (status)
+            break;
+        status = decode(b, &b->entries[i], &arena, &record);
+        for (uint32_t k = 0; k < record.episode_count && !status; k++) {
+            for (uint32_t d = 0; d < record.episodes[k].dataset_count && !status; d++)
+                status = add_path(b, record.episodes[k].datasets[d].path);
+        }
+        b->memory->index.episode_count += record.episode_count;
+        b->memory->index.note_count += record.note_count;
+        trajd_arena_free(&arena);
+    }
+    b->memory->index.note_count += b->twin_count;
+    return status;
+}
+
+/* The family's name with the star replaced by what it stands for. */
+static const char *member_name(struct build *b, const char *name, const char *capture)
+{
+    const char *star = strchr(name, '*');
+
+    if (!star)
+        return copy_text(b, name);
+    return trajd_arena_format(&b->memory->arena, "%.*s%s%s", (int)(star - name), name, capture, star + 1);
+}
+
+static uint32_t find_clock(const struct trajd_layout *layout, const char *name)
+{
+    uint32_t i = 0;
+
+    while (i + 1 < layout->clock_count && strcmp(layout->clocks[i].name, name))
+        i++;
+    return i;
+}
+
+static enum trajd_status add_plan(struct build *b, uint32_t stream, uint32_t dataset, const char *capture)
+{
+    const struct trajd_layout *layout = b->memory->index.layout;
+    const struct trajd_layout_stream *source = &layout->streams[stream];
+    struct trajd_judge *judge = &b->judge;
+    struct trajd_stream_plan *grown = realloc(judge->plans, (judge->plan_count + 1) * sizeof *grown);
+    struct trajd_stream_plan *plan;
+
+    if (!grown)
+        return no_memory(b);
+    judge->plans = grown;
+    plan = &judge->plans[judge->plan_count++];
+    *plan = (struct trajd_stream_plan){
+        .layout_stream = stream, .dataset_index = dataset, .clock_index = find_clock(layout, source->clock)};
+    plan->stream = (struct trajd_index_stream){.name = member_name(b, source->name, capture),
+                                               .dataset_index = dataset,
+                                               .clock_index = plan->clock_index,
+                                               .kind = source->kind,
+                                               .angle_period = source->angle_period,
+                                               .unit = source->unit ? copy_text(b, source->unit) : NULL,
+                                               .max_gap_ns = source->max_gap_ns,
+                                               .optional = source->optional};
+    return plan->stream.name && (plan->stream.unit || !source->unit) ? TRAJD_OK : no_memory(b);
+}
+
+/* A dataset belongs to the first stream that matches it; streams without a star may share it. */
+static enum trajd_status plan_dataset(struct build *b, uint32_t dataset)
+{
+    const struct trajd_layout *layout = b->memory->index.layout;
+    enum trajd_status status = TRAJD_OK;
+    bool taken = false;
+
+    for (uint32_t i = 0; i < layout->stream_count && !status; i++) {
+        char capture[1024] = "";
+        bool family = strchr(layout->streams[i].path, '*') != NULL;
+        if ((taken && family) ||
+            !trajd_layout_match(layout->streams[i].path, b->paths[dataset], capture, sizeof capture))
+            continue;
+        taken = true;
+        status = add_plan(b, i, dataset, capture);
+    }
+    return status;
+}
+
+static int compare_plans(const void *a, const void *b)
+{
+    const struct trajd_stream_plan *left = a, *right = b;
+
+    if (left->layout_stream != right->layout_stream)
+        return left->layout_stream < right->layout_stream ? -1 : 1;
+    return trajd_natural_compare(left->stream.name, right->stream.name);
+}
+
+/* Required streams whose dataset no file has: without a path they would not be missed. */
+static enum trajd_status add_required(struct build *b)
+{
+    const struct trajd_layout *layout = b->memory->index.layout;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < layout->stream_count && !status; i++) {
+        if (!layout->streams[i].optional)
+            status = add_path(b, layout->streams[i].path);
+    }
+    return status;
+}
+
+static enum trajd_status make_plans(struct build *b)
+{
+    enum trajd_status status = add_required(b);
+
+    for (uint32_t i = 0; i < b->path_count && !status; i++)
+        status = plan_dataset(b, i);
+    if (status)
+        return status;
+    if (b->judge.plan_count)
+        qsort(b->judge.plans, b->judge.plan_count, sizeof *b->judge.plans, compare_plans);
+    b->judge.layout = b->memory->index.layout;
+    b->judge.arena = &b->memory->arena;
+    b->judge.paths = b->paths;
+    b->judge.dataset_count = b->path_count;
+    b->judge.found = calloc(b->judge.plan_count ? b->judge.plan_count : 1, sizeof *b->judge.found);
+    return b->judge.found ? TRAJD_OK : no_memory(b);
+}
+
+static enum trajd_status add_notes(struct build *b, const char *relative_path,
+                                   const struct trajd_record *record)
+{
+    struct trajd_index *index = &b->memory->index;
+
+    for (uint32_t i = 0; i < record->note_count && index->note_count < NOTE_COUNT_MAX; i++) {
+        const char *note = trajd_arena_format(&b->memory->arena, "%s: %s", relative_path, record->notes[i]);
+        if (!note)
+            return no_memory(b);
+        b->notes[index->note_count++] = note;
+    }
+    return TRAJD_OK;
+}
+
+/* Of files by another name; before the notes of records, so that these do not crowd them out. */
+static enum trajd_status add_twins(struct build *b)
+{
+    struct trajd_index *index = &b->memory->index;
+
+    for (uint32_t i = 0; i < b->twin_count && index->note_count < NOTE_COUNT_MAX; i++) {
+        const struct trajd_index_entry *twin = &b->entries[b->entry_count + i];
+        const char *note = trajd_arena_format(&b->memory->arena, "%s: left out: it is %s by another name", twin->relative_path, twin->same_as);
+        if (!note)
+            return no_memory(b);
+        b->notes[index->note_count++] = note;
+    }
+    index->twin_count = b->twin_count;
+    return TRAJD_OK;
+}
+
+static enum trajd_status add_file(struct build *b, const struct trajd_index_entry *entry, const char *refusal,
+                                  struct trajd_index_file *file)
+{
+    *file = (struct trajd_index_file){.path = copy_text(b, entry->path),
+                                      .relative_path = copy_text(b, entry->relative_path),
+                                      .size_bytes = entry->size_bytes,
+                                      .mtime_ns = entry->mtime_ns,
+                                      .inode = entry->inode};
+    if (refusal)
+        file->refusal = trajd_arena_format(&b->memory->arena, "%s: %s", entry->relative_path, refusal);
+    if (!b->first_reason)
+        b->first_reason = file->refusal;
+    b->memory->index.cached_file_count += entry->from_cache;
+    return file->path && file->relative_path && (file->refusal || !refusal) ? TRAJD_OK : no_memory(b);
+}
+
+/* Second pass, one file. */
+static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *next)
+{
+    const struct trajd_index_entry *entry = &b->entries[file];
+    struct trajd_arena arena;
+    struct trajd_record record;
+    enum trajd_status status = decode(b, entry, &arena, &record);
+
+    if (!status)
+        status = add_file(b, entry, record.refusal, &b->files[file]);
+    if (!status)
+        status = add_notes(b, entry->relative_path, &record);
+    for (uint32_t i = 0; i < record.episode_count && !status; i++) {
+        struct trajd_episode *episode = &b->episodes[(*next)++];
+        trajd_watch_turn();
+        episode->file_index = file;
+        episode->id =
+            *record.episodes[i].id ? copy_text(b, record.episodes[i].id) : b->files[file].relative_path;
+        status = episode->id ? trajd_index_judge(&b->judge, entry->relative_path, &record.episodes[i],
+                                                 episode, b->error)
+                             : no_memory(b);
+        b->memory->index.kept_count += !status && !episode->quarantine;
+        if (!b->first_reason)
+            b->first_reason = episode->quarantine;
+    }
+    trajd_arena_free(&arena);
+    return status;
+}
+
+static enum trajd_status build_files(struct build *b)
+{
+    struct trajd_index *index = &b->memory->index;
+    uint32_t next = 0, notes = index->note_count < NOTE_COUNT_MAX ? index->note_count : NOTE_COUNT_MAX;
+    enum trajd_status status = TRAJD_OK;
+
+    b->files = allocate(b, b->entry_count, sizeof *b->files);
+    b->episodes = allocate(b, index->episode_count, sizeof *b->episodes);
+    b->notes = allocate(b, notes, sizeof *b->notes);
+    if (!b->files || !b->episodes || !b->notes)
+        return no_memory(b);
+    index->note_count = 0;
+    status = add_twins(b);
+    for (uint32_t i = 0; i < b->entry_count && !status; i++) {
+        status = trajd_watch_check(b->error);
+        if (!status)
+            status = build_file(b, i, &next);
+    }
+    index->files = b->files;
+    index->file_count = b->entry_count;
+    index->episodes = b->episodes;
+    index->notes = b->notes;
+    index->trimmed_row_count = b->judge.trimmed_row_count;
+    return status;
+}
+
+/* Datasets, established streams and clocks into the index. */
+static enum trajd_status fill_tables(struct build *b)
+{
+    struct trajd_index *index = &b->memory->index;
+    const struct trajd_layout *layout = index->layout;
+    struct trajd_index_dataset *datasets = allocate(b, b->path_count, sizeof *datasets);
+    struct trajd_index_stream *streams = allocate(b, b->judge.plan_count, sizeof *streams);
+    struct trajd_index_clock *clocks = allocate(b, layout->clock_count, sizeof *clocks);
+
+    if (!datasets || !streams || !clocks)
+        return no_memory(b);
+    for (uint32_t i = 0; i < b->path_count; i++)
+        datasets[i].path = b->paths[i];
+    for (uint32_t i = 0; i < b->judge.plan_count; i++) {
+        if (b->judge.plans[i].established)
+            streams[index->stream_count++] = b->judge.plans[i].stream;
+    }
+    for (uint32_t i = 0; i < layout->clock_count; i++)
+        clocks[i] = (struct trajd_index_clock){.name = layout->clocks[i].name,
+                                               .regular = !layout->clocks[i].stamps_path};
+    index->datasets = datasets;
+    index->dataset_count = b->path_count;
+    index->streams = streams;
+    index->clocks = clocks;
+    index->clock_count = layout->clock_count;
+    return TRAJD_OK;
+}
+
+/* Of nothing but the episode itself, whatever else the dataset holds: so that two fingerprints that differ can be compared episode
+ * by episode. */
+static uint64_t digest_episode(const struct trajd_index *index, const struct trajd_episode *episode)
+{
+    struct trajd_digest digest;
+
+    trajd_digest_init(&digest);
+    trajd_digest_add_text(&digest, index->files[episode->file_index].relative_path);
+    trajd_digest_add_text(&digest, episode->id);
+    for (uint32_t i = 0; i < index->layout->meta_count; i++)
+        trajd_digest_add_text(&digest, episode->metas[i]);
+    trajd_digest_add_u64(&digest, episode->quarantine == NULL);
+    if (episode->quarantine)
+        return trajd_digest_end(&digest);
+    trajd_digest_add_u64(&digest, episode->content_digest);
+    for (uint32_t i = 0; i < index->dataset_count; i++) {
+        const struct trajd_array *array = &episode->arrays[i];
+        if (array->storage == TRAJD_STORAGE_ABSENT)
+            continue;
+        trajd_digest_add_text(&digest, index->datasets[i].path);
+        trajd_digest_add_u64(&digest, array->dtype);
+        trajd_digest_add_u64(&digest, array->rank);
+        for (uint32_t k = 0; k < array->rank; k++)
+            trajd_digest_add_u64(&digest, array->shape[k]);
+    }
+    for (uint32_t i = 0; i < index->clock_count; i++) {
+        trajd_digest_add_u64(&digest, (uint64_t)episode->clocks[i].row_count);
+        trajd_digest_add_u64(&digest, (uint64_t)episode->clocks[i].start_ns);
+        trajd_digest_add_u64(&digest, (uint64_t)episode->clocks[i].rate.num);
+        trajd_digest_add_u64(&digest, (uint64_t)episode->clocks[i].rate.den);
+    }
+    return trajd_digest_end(&digest);
+}
+
+/* Forms the episodes' digests on its way. */
+static uint64_t fingerprint(const struct build *b)
+{
+    const struct trajd_index *index = &b->memory->index;
+    struct trajd_digest digest;
+
+    trajd_digest_init(&digest);
+    trajd_digest_add_u64(&digest, index->layout->hash);
+    for (uint32_t i = 0; i < index->dataset_count; i++)
+        trajd_digest_add_text(&digest, index->datasets[i].path);
+    for (uint32_t i = 0; i < index->file_count; i++) {
+        trajd_digest_add_text(&digest, index->files[i].relative_path);
+        trajd_digest_add_u64(&digest, index->files[i].refusal == NULL);
+    }
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        b->episodes[i].digest = digest_episode(index, &b->episodes[i]);
+        trajd_digest_add_u64(&digest, b->episodes[i].digest);
+    }
+    return trajd_digest_end(&digest);
+}
+
+static enum trajd_status build(struct build *b)
+{
+    enum trajd_status status = survey(b);
+
+    if (!status)
+        status = make_plans(b);
+    if (!status)
+        status = build_files(b);
+    if (!status)
+        status = fill_tables(b);
+    if (status)
+        return status;
+    if (!b->memory->index.kept_count)
+        return trajd_error_set(b->error, TRAJD_ERR_DATA, 0, "no episode could be kept; the first reason: %s",
+                               b->first_reason ? b->first_reason : "there are none");
+    b->memory->index.fingerprint = fingerprint(b);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_index_build(struct trajd_layout *layout, const struct trajd_index_entry *entries,
+                                    uint32_t count, uint32_t twin_count, struct trajd_index **index, struct trajd_error *error)
+{
+    struct build b = {.entries = entries, .entry_count = count, .twin_count = twin_count, .error = error};
+    enum trajd_status status;
+
+    *index = NULL;
+    b.memory = calloc(1, sizeof *b.memory);
+    if (!b.memory) {
+        trajd_layout_destroy(&layout);
+        return no_memory(&b);
+    }
+    b.memory->arena.limit_bytes = index_bytes_max;
+    b.memory->index.layout = layout;
+    *index = &b.memory->index;
+    status = build(&b);
+    free(b.paths);
+    free(b.judge.plans);
+    free(b.judge.found);
+    if (status)
+        trajd_index_destroy(index);
+    return status;
+}
+
+void trajd_index_destroy(struct trajd_index **index)
+{
+    struct index_memory *memory = (struct index_memory *)*index;
+
+    if (memory) {
+        trajd_layout_destroy(&memory->index.layout);
+        trajd_arena_free(&memory->arena);
+        free(memory);
+    }
+    *index = NULL;
+}
+
+int64_t trajd_index_find_stream(const struct trajd_index *index, const char *name)
+{
+    for (uint32_t i = 0; i < index->stream_count; i++) {
+        if (!strcmp(index->streams[i].name, name))
+            return i;
+    }
+    return -1;
+}
+
+int64_t trajd_index_find_clock(const struct trajd_index *index, const char *name)
+{
+    for (uint32_t i = 0; i < index->clock_count; i++) {
+        if (!strcmp(index->clocks[i].name, name))
+            return i;
+    }
+    return -1;
+}

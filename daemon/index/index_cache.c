@@ -1,0 +1,272 @@
+/* The cache: one file a (dataset path, layout). Only an optimisation: whatever is wrong with it, it is
+ * ignored and written anew.
+ *
+ *     u64 magic, u64 version, u64 length of the rest, u64 digest of the rest, then
+ *     u64 layout hash, text dataset path, u32 entries, entry*
+ *     entry := text relative path, u64 size, u64 mtime, u64 ctime, u64 inode, u64 length, record (record.h)
+ */
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/base/digest.h"
+#include "daemon/index/index_internal.h"
+
+static const uint64_t cache_magic = UINT64_C(0x5844494A41525431);
+static const uint64_t cache_version = 3;
+static const int64_t stale_ns = 2000000000; /* a file may change again within its stamp's granularity */
+static const size_t decode_bytes_max = (size_t)2 << 30;
+enum { HEADER_SIZE = 32 };
+
+struct reader {
+    const uint8_t *next;
+    size_t left;
+};
+
+static bool take(struct reader *reader, const uint8_t **data, uint64_t length)
+{
+    if (length > reader->left)
+        return false;
+    *data = reader->next;
+    reader->next += length;
+    reader->left -= length;
+    return true;
+}
+
+static bool take_u64(struct reader *reader, uint64_t *value)
+{
+    const uint8_t *data;
+
+    if (!take(reader, &data, 8))
+        return false;
+    memcpy(value, data, 8);
+    *value = le64toh(*value);
+    return true;
+}
+
+/* A text as it lies there, not ended by NUL. */
+static bool take_text(struct reader *reader, const char **text, uint32_t *length)
+{
+    const uint8_t *data;
+
+    if (!take(reader, &data, 4))
+        return false;
+    memcpy(length, data, 4);
+    *length = le32toh(*length);
+    if (!take(reader, &data, *length))
+        return false;
+    *text = (const char *)data;
+    return true;
+}
+
+static bool cache_path(const struct trajd_index_options *options, const struct trajd_layout *layout,
+                       char *path, size_t size)
+{
+    struct trajd_digest digest;
+
+    trajd_digest_init(&digest);
+    trajd_digest_add_text(&digest, options->path);
+    trajd_digest_add_u64(&digest, layout->hash);
+    return options->cache_directory &&
+           (size_t)snprintf(path, size, "%s/%016" PRIx64 ".index", options->cache_directory,
+                            trajd_digest_end(&digest)) < size;
+}
+
+/* The bytes behind a sound header, or false. */
+static bool check_header(struct reader *reader, const char *dataset_path, uint64_t layout_hash)
+{
+    uint64_t magic, version, length, digest, hash;
+    uint32_t text_length;
+    const char *text;
+
+    return take_u64(reader, &magic) && magic == cache_magic && take_u64(reader, &version) &&
+           version == cache_version && take_u64(reader, &length) && length == reader->left - 8 &&
+           take_u64(reader, &digest) && trajd_digest_of(reader->next, reader->left) == digest &&
+           take_u64(reader, &hash) && hash == layout_hash && take_text(reader, &text, &text_length) &&
+           text_length == strlen(dataset_path) && !memcmp(text, dataset_path, text_length);
+}
+
+/* Entries and cache are both in natural order of path; a look-up goes on from where the last one ended. */
+static struct trajd_index_entry *find_entry(struct trajd_index_entry *entries, uint32_t count, uint32_t *from,
+                                            const char *path, uint32_t length)
+{
+    for (uint32_t step = 0; step < count; step++) {
+        struct trajd_index_entry *entry = &entries[(*from + step) % count];
+        if (strlen(entry->relative_path) == length && !memcmp(entry->relative_path, path, length)) {
+            *from = (*from + step + 1) % count;
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+/* Whether the bytes are a record that may stand for the file: the decoder's judgement, as with a child. */
+static bool record_is_sound(const uint8_t *data, uint64_t length, uint64_t file_size,
+                            const struct trajd_layout *layout)
+{
+    struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
+    struct trajd_record record;
+    bool sound = length <= TRAJD_RECORD_SIZE_MAX &&
+                 !trajd_record_decode(data, length, file_size, layout->clock_count, &arena, &record, NULL) &&
+                 !record.io_errno;
+
+    for (uint32_t i = 0; sound && i < record.episode_count; i++)
+        sound = record.episodes[i].evaluated;
+    trajd_arena_free(&arena);
+    return sound;
+}
+
+static bool take_entry(struct reader *reader, const struct trajd_layout *layout,
+                       struct trajd_index_entry *entries, uint32_t count, uint32_t *from)
+{
+    uint64_t size, mtime, ctime, inode, length;
+    struct trajd_index_entry *entry;
+    const uint8_t *data;
+    const char *path;
+    uint32_t path_length;
+
+    if (!take_text(reader, &path, &path_length) || !take_u64(reader, &size) || !take_u64(reader, &mtime) ||
+        !take_u64(reader, &ctime) || !take_u64(reader, &inode) || !take_u64(reader, &length) ||
+        !take(reader, &data, length))
+        return false;
+    entry = find_entry(entries, count, from, path, path_length);
+    if (!entry || entry->record.length || entry->size_bytes != size || entry->mtime_ns != (int64_t)mtime ||
+        entry->ctime_ns != (int64_t)ctime || entry->inode != inode ||
+        !record_is_sound(data, length, size, layout))
+        return true; /* another file by now: it is indexed anew */
+    trajd_bytes_add(&entry->record, data, length);
+    if (entry->record.failed)
+        trajd_bytes_free(&entry->record);
+    entry->from_cache = entry->keep = entry->record.length > 0;
+    return true;
+}
+
+static void read_entries(struct reader *reader, const struct trajd_layout *layout,
+                         struct trajd_index_entry *entries, uint32_t count)
+{
+    const uint8_t *data;
+    uint32_t cached, from = 0;
+
+    if (!count || !take(reader, &data, 4))
+        return;
+    memcpy(&cached, data, 4);
+    cached = le32toh(cached);
+    while (cached-- && take_entry(reader, layout, entries, count, &from))
+        ;
+}
+
+void trajd_index_cache_load(const struct trajd_index_options *options, const struct trajd_layout *layout,
+                            struct trajd_index_entry *entries, uint32_t count)
+{
+    struct reader reader;
+    struct stat status;
+    char path[4096];
+    void *data;
+    int fd;
+
+    if (!cache_path(options, layout, path, sizeof path))
+        return;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    /* Ours alone and replaced by rename, never cut short: so a mapping is safe. */
+    data = fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size < HEADER_SIZE
+               ? MAP_FAILED
+               : mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (data == MAP_FAILED)
+        return;
+    reader = (struct reader){data, (size_t)status.st_size};
+    if (check_header(&reader, options->path, layout->hash))
+        read_entries(&reader, layout, entries, count);
+    munmap(data, (size_t)status.st_size);
+}
+
+static void add_entry(struct trajd_bytes *bytes, const struct trajd_index_entry *entry)
+{
+    trajd_bytes_add_text(bytes, entry->relative_path);
+    trajd_bytes_add_u64(bytes, entry->size_bytes);
+    trajd_bytes_add_u64(bytes, (uint64_t)entry->mtime_ns);
+    trajd_bytes_add_u64(bytes, (uint64_t)entry->ctime_ns);
+    trajd_bytes_add_u64(bytes, entry->inode);
+    trajd_bytes_add_u64(bytes, entry->record.length);
+    trajd_bytes_add(bytes, entry->record.data, entry->record.length);
+}
+
+static bool is_kept(const struct trajd_index_entry *entry, int64_t now)
+{
+    return entry->keep && (entry->from_cache || entry->mtime_ns < now - stale_ns);
+}
+
+static bool write_whole(int fd, const struct trajd_bytes *bytes)
+{
+    size_t done = 0;
+
+    while (done < bytes->length) {
+        ssize_t written = write(fd, bytes->data + done, bytes->length - done);
+        if (written < 0 && errno != EINTR)
+            return false;
+        done += written > 0 ? (size_t)written : 0;
+    }
+    return !fsync(fd);
+}
+
+static void replace_file(const char *path, const struct trajd_bytes *bytes)
+{
+    char temporary[4096 + 16];
+    bool done;
+    int fd;
+
+    snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0)
+        return;
+    done = write_whole(fd, bytes);
+    if (close(fd) || !done || rename(temporary, path))
+        unlink(temporary);
+}
+
+void trajd_index_cache_save(const struct trajd_index_options *options, const struct trajd_layout *layout,
+                            const struct trajd_index_entry *entries, uint32_t count)
+{
+    struct trajd_bytes bytes = {0};
+    struct timespec wall;
+    uint32_t kept = 0, fresh = 0;
+    uint64_t word;
+    int64_t now;
+    char path[4096];
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    now = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
+    for (uint32_t i = 0; i < count; i++) {
+        kept += is_kept(&entries[i], now);
+        fresh += is_kept(&entries[i], now) && !entries[i].from_cache;
+    }
+    if (!fresh || !cache_path(options, layout, path, sizeof path))
+        return;
+    for (size_t i = 0; i < HEADER_SIZE / 8; i++)
+        trajd_bytes_add_u64(&bytes, i == 0 ? cache_magic : cache_version);
+    trajd_bytes_add_u64(&bytes, layout->hash);
+    trajd_bytes_add_text(&bytes, options->path);
+    trajd_bytes_add_u32(&bytes, kept);
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_kept(&entries[i], now))
+            add_entry(&bytes, &entries[i]);
+    }
+    if (!bytes.failed) {
+        word = htole64(bytes.length - HEADER_SIZE);
+        memcpy(bytes.data + 16, &word, 8);
+        word = htole64(trajd_digest_of(bytes.data + HEADER_SIZE, bytes.length - HEADER_SIZE));
+        memcpy(bytes.data + 24, &word, 8);
+        replace_file(path, &bytes);
+    }
+    trajd_bytes_free(&bytes);
+}

@@ -1,0 +1,534 @@
+/* Files through trajd-indexer children: several at once, many files one after another through each. A child
+ * that dies, hangs or talks nonsense costs the file it was at, and is replaced.
+ *
+ * A child that somebody else killed (the kernel, because memory was full; a Ctrl-C of the terminal) says nothing
+ * about its file: that is tried again, alone, after a pause, and from then on half as many are at work. Killed each
+ * time, it is an error of the machine, never a file that is refused. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/base/send_fd.h"
+#include "daemon/base/heartbeat.h"
+#include "daemon/index/index_internal.h"
+#include "daemon/index/helper.h"
+
+enum { ATTEMPTS_MAX = 3, CHILD_COUNT_MAX = 256, TEXT_SIZE = 256 };
+static const int64_t start_timeout_ns =
+    INT64_C(30000000000); /* a loaded machine may take long to start a process */
+static const int64_t turn_ns = 100000000; /* who waits for children looks up so often */
+static const long retry_pause_ns = 100000000;
+static const int64_t killed_pause_ns = 500000000; /* times the attempt: for memory to be free again */
+static const int end_slices = 100, slice_ms = 10; /* for a child that has closed its socket to end by itself */
+static const size_t decode_bytes_max = (size_t)2 << 30;
+
+struct child {
+    pid_t pid; /* 0: none */
+    int socket;
+    bool ready;
+    struct trajd_index_entry *entry; /* NULL: idle */
+    int fd;                          /* of the entry */
+    int64_t deadline_ns; /* to be ready; with an entry, of the next look at it */
+    struct trajd_index_patience patience;
+    struct trajd_indexer_header header;
+    size_t header_length; /* received of it */
+    uint8_t *data;
+    size_t data_length, data_capacity;
+};
+
+struct pool {
+    const struct trajd_index_options *options;
+    const struct trajd_layout *layout;
+    struct trajd_index_entry *entries;
+    uint32_t entry_count, next;
+    struct child *children;
+    uint32_t child_count;
+    uint32_t at_once;                /* children that may be at work */
+    struct trajd_index_entry *alone; /* whose child was killed from outside: nobody else is at work beside it */
+    int64_t pause_until_ns;          /* before that one is tried again */
+    uint32_t killed_starts;          /* children killed from outside before they had a file */
+    struct trajd_array_reader *reader;
+    struct trajd_error *error;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The whole record of a file that gave none. */
+static enum trajd_status refuse_entry(struct pool *pool, struct trajd_index_entry *entry, bool keep,
+                                      const char *refusal)
+{
+    struct trajd_record record = {.refusal = refusal};
+
+    entry->record.length = 0;
+    entry->keep = keep;
+    if (trajd_record_encode(&record, &entry->record))
+        return TRAJD_OK;
+    return trajd_error_set(pool->error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
+}
+
+/* Storage failed: the entry is taken up again, three times in all. */
+static enum trajd_status retry_entry(struct pool *pool, struct trajd_index_entry *entry, int code)
+{
+    struct timespec pause = {0, retry_pause_ns};
+
+    if (++entry->attempts >= ATTEMPTS_MAX)
+        return trajd_error_set(pool->error, TRAJD_ERR_IO, code, "%s: cannot be read after %d attempts: %s",
+                               entry->path, ATTEMPTS_MAX, strerror(code));
+    nanosleep(&pause, NULL);
+    if (pool->next > (uint32_t)(entry - pool->entries))
+        pool->next = (uint32_t)(entry - pool->entries);
+    return TRAJD_OK;
+}
+
+static void release_child(struct child *child)
+{
+    if (child->fd >= 0)
+        close(child->fd);
+    child->fd = -1;
+    child->entry = NULL;
+    child->header_length = child->data_length = 0;
+}
+
+/* Ends a child for good; its exit status. */
+static int end_child(struct child *child)
+{
+    int status = 0;
+
+    if (!child->pid)
+        return 0;
+    close(child->socket);
+    kill(child->pid, SIGKILL);
+    trajd_watch_wait(); /* it may be in a read that does not end */
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    trajd_watch_resume();
+    free(child->data);
+    release_child(child);
+    *child = (struct child){.socket = -1, .fd = -1};
+    return status;
+}
+
+/* Whether it has ended, or does so soon, by itself: it has closed its socket. */
+static bool ends_by_itself(const struct child *child)
+{
+    siginfo_t info = {0};
+
+    for (int i = 0; i < end_slices; i++) {
+        if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
+            return true;
+        poll(NULL, 0, slice_ms);
+    }
+    return false;
+}
+
+/* Signals that a program's own mistake does not raise. SIGXCPU is the limit over all files of a child. */
+static bool is_from_outside(int status)
+{
+    const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+
+    return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT ||
+           number == SIGXCPU;
+}
+
+/* The file, or NULL where the child had none yet, is taken up again. */
+static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entry *entry, const char *how)
+{
+    uint32_t *attempts = entry ? &entry->attempts : &pool->killed_starts;
+
+    if (++*attempts >= ATTEMPTS_MAX)
+        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0, "%s: %s from outside, %d times: is memory full?",
+                               entry ? entry->path : pool->options->indexer_path, how, ATTEMPTS_MAX);
+    pool->at_once = pool->at_once > 1 ? pool->at_once / 2 : 1;
+    pool->pause_until_ns = now_ns() + killed_pause_ns * (int64_t)*attempts;
+    if (entry && pool->next > (uint32_t)(entry - pool->entries))
+        pool->next = (uint32_t)(entry - pool->entries);
+    if (entry && !pool->alone)
+        pool->alone = entry;
+    return TRAJD_OK;
+}
+
+/* A child is gone or must go. `why` NULL: as its exit status says. */
+static enum trajd_status lose_child(struct pool *pool, struct child *child, const char *why)
+{
+    struct trajd_index_entry *entry = child->entry;
+    const bool was_ready = child->ready, is_ended = !why && ends_by_itself(child);
+    const int status = end_child(child);
+    char how[TEXT_SIZE] = "the indexing child closed its socket";
+
+    if (is_ended && WIFSIGNALED(status))
+        snprintf(how, sizeof how, "the indexing child was killed by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else if (is_ended)
+        snprintf(how, sizeof how, "the indexing child ended with status %d", WEXITSTATUS(status));
+    if (is_ended && is_from_outside(status))
+        return retry_killed(pool, entry, how);
+    if (!was_ready)
+        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0, "%s: does not start: %s",
+                               pool->options->indexer_path, why ? why : how);
+    return entry ? refuse_entry(pool, entry, false, why ? why : how) : TRAJD_OK;
+}
+
+static bool send_all(int socket, const void *data, size_t length)
+{
+    const uint8_t *next = data;
+
+    while (length) {
+        ssize_t sent = send(socket, next, length, MSG_NOSIGNAL);
+        if (sent < 0 && errno != EINTR)
+            return false;
+        if (sent > 0) {
+            next += sent;
+            length -= (size_t)sent;
+        }
+    }
+    return true;
+}
+
+static bool send_file(int socket, int fd, const struct trajd_index_entry *entry)
+{
+    const uint32_t part[] = {entry->part, entry->part_count ? entry->part_count : 1};
+    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_FILE, sizeof part};
+
+    return trajd_send_fd(socket, &header, sizeof header, fd, 0) == sizeof header && send_all(socket, part, sizeof part);
+}
+
+static enum trajd_status start_child(struct pool *pool, struct child *child)
+{
+    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_LAYOUT,
+                                          pool->layout->text_length};
+    int sockets[2], code;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
+        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s", strerror(errno));
+    code = trajd_indexer_spawn(pool->options->indexer_path, NULL, sockets[1], &child->pid);
+    close(sockets[1]);
+    if (code) {
+        child->pid = 0;
+        close(sockets[0]);
+        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s",
+                               pool->options->indexer_path, strerror(code));
+    }
+    child->socket = sockets[0];
+    child->deadline_ns = now_ns() + start_timeout_ns;
+    if (!send_all(child->socket, &header, sizeof header) ||
+        !send_all(child->socket, pool->layout->text, pool->layout->text_length))
+        return lose_child(pool, child, NULL);
+    return TRAJD_OK;
+}
+
+/* Takes what fstat says now: the record is one of this very file. False with *refusal where it cannot be a
+ * recording. */
+static bool check_file(struct trajd_index_entry *entry, int fd, const char **refusal)
+{
+    struct stat status;
+
+    if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
+        *refusal = "not a regular file";
+        return false;
+    }
+    entry->size_bytes = (uint64_t)status.st_size;
+    entry->inode = status.st_ino;
+    entry->mtime_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+    entry->ctime_ns = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+    *refusal = "the file is empty (0 bytes)";
+    return status.st_size > 0;
+}
+
+static int64_t half_timeout_ns(const struct pool *pool)
+{
+    return (int64_t)pool->options->file_timeout_ms * 500000;
+}
+
+static enum trajd_status give_file(struct pool *pool, struct child *child, struct trajd_index_entry *entry)
+{
+    const char *refusal;
+    int fd;
+
+    trajd_watch_wait();
+    fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    trajd_watch_resume();
+    if (fd < 0)
+        return retry_entry(pool, entry, errno);
+    if (!check_file(entry, fd, &refusal)) {
+        close(fd);
+        return refuse_entry(pool, entry, false, refusal);
+    }
+    child->entry = entry;
+    child->fd = fd;
+    child->patience = (struct trajd_index_patience){0};
+    child->deadline_ns = now_ns() + half_timeout_ns(pool);
+    return send_file(child->socket, fd, entry) ? TRAJD_OK : lose_child(pool, child, NULL);
+}
+
+/* A record that is one: completed by what the parent reads itself. */
+static enum trajd_status accept_record(struct pool *pool, struct child *child, struct trajd_arena *arena,
+                                       struct trajd_record *record)
+{
+    struct trajd_index_entry *entry = child->entry;
+    struct trajd_error local;
+    enum trajd_status status;
+
+    if (record->io_errno)
+        return retry_entry(pool, entry, record->io_errno);
+    status = trajd_index_evaluate(pool->layout, pool->reader, child->fd, arena, record, &local);
+    if (status == TRAJD_ERR_IO)
+        return retry_entry(pool, entry, local.foreign_code ? local.foreign_code : EIO);
+    if (status == TRAJD_ERR_CLOSED)
+        return trajd_watch_check(pool->error);
+    entry->keep = true;
+    if (!status && !trajd_record_encode(record, &entry->record))
+        status = TRAJD_ERR_MEMORY;
+    return status ? trajd_error_set(pool->error, status, 0, "%s: no memory for its index", entry->path)
+                  : TRAJD_OK;
+}
+
+static enum trajd_status finish_record(struct pool *pool, struct child *child)
+{
+    struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
+    struct trajd_error local;
+    struct trajd_record record;
+    enum trajd_status status;
+
+    if (trajd_record_decode(child->data, child->data_length, child->entry->size_bytes,
+                            pool->layout->clock_count, &arena, &record, &local)) {
+        status = lose_child(pool, child, local.message);
+    } else {
+        status = accept_record(pool, child, &arena, &record);
+        release_child(child);
+    }
+    trajd_arena_free(&arena);
+    return status;
+}
+
+static enum trajd_status finish_frame(struct pool *pool, struct child *child)
+{
+    if (child->header.kind == TRAJD_INDEXER_READY && !child->ready) {
+        child->ready = true;
+        child->header_length = child->data_length = 0;
+        return TRAJD_OK;
+    }
+    if (child->header.kind == TRAJD_INDEXER_RECORD && child->entry)
+        return finish_record(pool, child);
+    return lose_child(pool, child, "the indexing child sent what it was not asked for");
+}
+
+static bool grow_data(struct child *child)
+{
+    size_t capacity = child->data_capacity ? child->data_capacity * 2 : 65536;
+    uint8_t *grown;
+
+    if (child->data_length < child->data_capacity)
+        return true;
+    grown = realloc(child->data, capacity);
+    if (!grown)
+        return false;
+    child->data = grown;
+    child->data_capacity = capacity;
+    return true;
+}
+
+static enum trajd_status read_child(struct pool *pool, struct child *child)
+{
+    bool in_header = child->header_length < sizeof child->header;
+    size_t left =
+        in_header ? sizeof child->header - child->header_length : child->header.length - child->data_length;
+    ssize_t received;
+
+    if (!in_header && !grow_data(child))
+        return trajd_error_set(pool->error, TRAJD_ERR_MEMORY, 0, "no memory for a record");
+    if (!in_header && left > child->data_capacity - child->data_length)
+        left = child->data_capacity - child->data_length;
+    received =
+        recv(child->socket,
+             in_header ? (uint8_t *)&child->header + child->header_length : child->data + child->data_length,
+             left, MSG_DONTWAIT);
+    if (received < 0 && (errno == EAGAIN || errno == EINTR))
+        return TRAJD_OK;
+    if (received <= 0)
+        return lose_child(pool, child, NULL);
+    *(in_header ? &child->header_length : &child->data_length) += (size_t)received;
+    if (child->header_length < sizeof child->header)
+        return TRAJD_OK;
+    if (child->header.magic != TRAJD_INDEXER_MAGIC || child->header.length > TRAJD_RECORD_SIZE_MAX)
+        return lose_child(pool, child, "the indexing child broke the framing");
+    return child->data_length == child->header.length ? finish_frame(pool, child) : TRAJD_OK;
+}
+
+/* The next entry without a record that no child has. */
+static struct trajd_index_entry *next_entry(struct pool *pool)
+{
+    for (; pool->next < pool->entry_count; pool->next++) {
+        struct trajd_index_entry *entry = &pool->entries[pool->next];
+        bool taken = entry->record.length > 0;
+        for (uint32_t i = 0; i < pool->child_count && !taken; i++)
+            taken = pool->children[i].entry == entry;
+        if (!taken)
+            return entry;
+    }
+    return NULL;
+}
+
+static bool is_waiting(const struct child *child)
+{
+    return child->pid && (child->entry || !child->ready);
+}
+
+static uint32_t count_waiting(const struct pool *pool)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < pool->child_count; i++)
+        count += is_waiting(&pool->children[i]);
+    return count;
+}
+
+/* Gives the child files, or starts it for that, until it has one. */
+static enum trajd_status employ(struct pool *pool, struct child *child)
+{
+    enum trajd_status status = TRAJD_OK;
+    struct trajd_index_entry *entry;
+
+    while (!status && !child->entry && (entry = pool->alone ? pool->alone : next_entry(pool))) {
+        if (!child->pid)
+            status = start_child(pool, child);
+        if (status || !child->ready)
+            break;
+        status = give_file(pool, child, entry);
+        if (pool->alone && pool->alone->record.length)
+            pool->alone = NULL;
+    }
+    return status;
+}
+
+/* The file that is to be alone, when all others are through and the pause is over. */
+static enum trajd_status hand_out_alone(struct pool *pool)
+{
+    if (count_waiting(pool) || now_ns() < pool->pause_until_ns)
+        return TRAJD_OK;
+    for (uint32_t i = 1; i < pool->child_count; i++)
+        end_child(&pool->children[i]);
+    return employ(pool, &pool->children[0]);
+}
+
+/* Starts children and hands out files while there are any. */
+static enum trajd_status hand_out(struct pool *pool)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (pool->alone && pool->alone->record.length)
+        pool->alone = NULL;
+    if (pool->alone)
+        return hand_out_alone(pool);
+    for (uint32_t i = 0; i < pool->child_count && !status && !pool->alone && now_ns() >= pool->pause_until_ns; i++)
+        if (is_waiting(&pool->children[i]) || count_waiting(pool) < pool->at_once)
+            status = employ(pool, &pool->children[i]);
+    return status;
+}
+
+static enum trajd_status look_at(struct pool *pool, struct child *child, int64_t now)
+{
+    char text[TEXT_SIZE];
+
+    if (!child->ready)
+        return lose_child(pool, child, "it is not ready in time");
+    if (trajd_index_may_go_on(&child->patience, child->pid, now)) {
+        child->deadline_ns = now + half_timeout_ns(pool);
+        return TRAJD_OK;
+    }
+    snprintf(text, sizeof text, "the indexing child took longer than %" PRIu64 " ms",
+             (uint64_t)pool->options->file_timeout_ms * child->patience.looks / 2);
+    return lose_child(pool, child, text);
+}
+
+/* Waits for one answer or one deadline. */
+static enum trajd_status wait_for_children(struct pool *pool)
+{
+    struct pollfd polls[CHILD_COUNT_MAX];
+    int64_t now = now_ns(), until = now + turn_ns;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < pool->child_count; i++) {
+        const struct child *child = &pool->children[i];
+        polls[i] = (struct pollfd){.fd = is_waiting(child) ? child->socket : -1, .events = POLLIN};
+        if (is_waiting(child) && child->deadline_ns < until)
+            until = child->deadline_ns;
+    }
+    if (poll(polls, pool->child_count, until <= now ? 0 : (int)((until - now) / 1000000) + 1) < 0 &&
+        errno != EINTR)
+        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, errno, "poll: %s", strerror(errno));
+    now = now_ns();
+    for (uint32_t i = 0; i < pool->child_count && !status; i++) {
+        struct child *child = &pool->children[i];
+        if (polls[i].fd < 0)
+            continue;
+        if (polls[i].revents)
+            status = read_child(pool, child);
+        else if (child->deadline_ns <= now)
+            status = look_at(pool, child, now);
+    }
+    return status;
+}
+
+static enum trajd_status run(struct pool *pool)
+{
+    enum trajd_status status = hand_out(pool);
+
+    while (!status && (count_waiting(pool) || next_entry(pool))) {
+        trajd_watch_turn();
+        status = trajd_watch_check(pool->error);
+        if (!status)
+            status = wait_for_children(pool);
+        if (!status)
+            status = hand_out(pool);
+    }
+    return status;
+}
+
+enum trajd_status trajd_index_run_children(const struct trajd_index_options *options,
+                                           const struct trajd_layout *layout,
+                                           struct trajd_index_entry *entries, uint32_t count,
+                                           struct trajd_error *error)
+{
+    struct pool pool = {
+        .options = options, .layout = layout, .entries = entries, .entry_count = count, .error = error};
+    uint32_t missing = 0;
+    enum trajd_status status;
+
+    for (uint32_t i = 0; i < count; i++)
+        missing += entries[i].record.length == 0;
+    if (!missing)
+        return TRAJD_OK;
+    pool.child_count = options->child_count < missing ? options->child_count : missing;
+    if (pool.child_count > CHILD_COUNT_MAX)
+        pool.child_count = CHILD_COUNT_MAX;
+    pool.at_once = pool.child_count;
+    status = trajd_array_reader_create(&pool.reader, error);
+    if (status)
+        return status;
+    pool.children = calloc(pool.child_count, sizeof *pool.children);
+    for (uint32_t i = 0; pool.children && i < pool.child_count; i++)
+        pool.children[i].socket = pool.children[i].fd = -1;
+    status =
+        pool.children ? run(&pool) : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for children");
+    for (uint32_t i = 0; pool.children && i < pool.child_count; i++)
+        end_child(&pool.children[i]);
+    free(pool.children);
+    trajd_array_reader_destroy(&pool.reader);
+    return status;
+}

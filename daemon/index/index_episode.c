@@ -1,0 +1,444 @@
+/* The judgement over one episode: kept with its arrays and clocks, or quarantined with the reason. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/quantity.h"
+#include "daemon/index/index_internal.h"
+
+#define FAR_NS (INT64_C(1) << 61) /* where times outside the rows end, too (trajd_clock_row_ns) */
+
+/* The episode at hand. */
+struct hearing {
+    struct trajd_judge *judge;
+    const struct trajd_record_episode *record;
+    const char *label; /* "file: demo_1: " */
+    struct trajd_array *arrays;
+    struct trajd_episode_clock *clocks;
+    const char *verdict; /* NULL so far, or the reason */
+    bool no_memory;
+};
+
+static void condemn(struct hearing *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void condemn(struct hearing *h, const char *format, ...)
+{
+    char rule[768];
+    va_list arguments;
+
+    if (h->verdict)
+        return;
+    va_start(arguments, format);
+    vsnprintf(rule, sizeof rule, format, arguments);
+    va_end(arguments);
+    h->verdict = trajd_arena_format(h->judge->arena, "%s%s", h->label, rule);
+    if (!h->verdict) {
+        h->no_memory = true;
+        h->verdict = "no memory";
+    }
+}
+
+static void *allocate(struct hearing *h, uint64_t count, size_t size)
+{
+    void *memory = trajd_arena_alloc(h->judge->arena, (count ? count : 1) * size);
+
+    if (!memory) {
+        h->no_memory = true;
+        condemn(h, "no memory");
+    }
+    return memory;
+}
+
+/* The array with what it points at copied out of the record. */
+static void copy_array(struct hearing *h, const struct trajd_array *from, struct trajd_array *to)
+{
+    *to = *from;
+    if (from->storage == TRAJD_STORAGE_CHUNKED) {
+        struct trajd_chunk *chunks = allocate(h, from->chunk_count, sizeof *chunks);
+        if (chunks)
+            memcpy(chunks, from->chunks, from->chunk_count * sizeof *chunks);
+        to->chunks = chunks;
+    } else if (from->storage == TRAJD_STORAGE_INLINE) {
+        uint8_t *bytes = allocate(h, from->size_bytes, 1);
+        if (bytes)
+            memcpy(bytes, from->inline_bytes, from->size_bytes);
+        to->inline_bytes = bytes;
+    }
+}
+
+static void copy_arrays(struct hearing *h)
+{
+    const struct trajd_record_episode *record = h->record;
+    uint32_t next = 0;
+
+    h->arrays = allocate(h, h->judge->dataset_count, sizeof *h->arrays);
+    for (uint32_t i = 0; h->arrays && i < record->dataset_count; i++) {
+        while (next < h->judge->dataset_count && strcmp(h->judge->paths[next], record->datasets[i].path) < 0)
+            next++;
+        if (next < h->judge->dataset_count && !strcmp(h->judge->paths[next], record->datasets[i].path))
+            copy_array(h, &record->datasets[i].array, &h->arrays[next]);
+    }
+}
+
+static bool blends(enum trajd_kind kind)
+{
+    return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
+}
+
+/* Pictures and truth values have no in-between. */
+static bool may_blend(const struct trajd_array *array)
+{
+    return array->dtype != TRAJD_BOOL && !(array->dtype == TRAJD_U8 && array->rank >= 3);
+}
+
+/* The stream's columns and row shape. */
+static void find_shape(struct hearing *h, const struct trajd_layout_stream *source,
+                       const struct trajd_array *array, struct trajd_index_stream *stream)
+{
+    stream->feature_count = 1;
+    if (source->column_end && (array->rank != 2 || source->column_end > array->shape[1])) {
+        if (array->rank != 2)
+            return condemn(h, "%s: columns are asked of a dataset of rank %u (rank 2 is needed)",
+                           source->path, array->rank);
+        return condemn(h, "%s: has %" PRIu64 " columns, %u:%u are asked for", source->path, array->shape[1],
+                       source->column_begin, source->column_end);
+    }
+    stream->rank = array->rank - 1;
+    for (uint32_t i = 1; i < array->rank; i++) {
+        stream->shape[i - 1] = array->shape[i];
+        stream->feature_count *= array->shape[i];
+    }
+    if (source->column_end) {
+        stream->first_column = source->column_begin;
+        stream->feature_count = stream->shape[0] = source->column_end - source->column_begin;
+    }
+}
+
+static void find_stream(struct hearing *h, const struct trajd_stream_plan *plan,
+                        struct trajd_index_stream *stream)
+{
+    const struct trajd_layout_stream *source = &h->judge->layout->streams[plan->layout_stream];
+    const struct trajd_array *array = &h->arrays[plan->dataset_index];
+    const char *path = h->judge->paths[plan->dataset_index];
+    bool family = strchr(source->path, '*') != NULL;
+
+    *stream = plan->stream;
+    stream->feature_count = 0;
+    if (array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes) {
+        if (!source->optional)
+            condemn(h,
+                    array->storage == TRAJD_STORAGE_ABSENT ? "%s: missing (the layout requires it)"
+                    : array->shape[0]                      ? "%s: has no columns (zero width)"
+                                                           : "%s: has 0 rows",
+                    path);
+        return;
+    }
+    stream->dtype = array->dtype;
+    stream->kind = source->kind;
+    if (blends(source->kind) && !may_blend(array)) {
+        if (!family)
+            return condemn(h, "%s: %s cannot be blended: its kind must be previous or nearest", path,
+                           array->dtype == TRAJD_BOOL ? "bool" : "a picture of uint8");
+        stream->kind = TRAJD_KIND_PREVIOUS;
+    }
+    find_shape(h, source, array, stream);
+    if ((stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ) &&
+        stream->feature_count % 4)
+        condemn(h, "%s: slerp needs a multiple of 4 columns, it has %" PRIu64, path, stream->feature_count);
+}
+
+/* Rows T+1 of a stream whose clock has T stamps: the first T. The array simply ends earlier. */
+static void trim(struct hearing *h, struct trajd_array *array, uint64_t rows)
+{
+    array->size_bytes = array->size_bytes / array->shape[0] * rows;
+    h->judge->trimmed_row_count += array->shape[0] - rows;
+    if (array->storage == TRAJD_STORAGE_CHUNKED) {
+        uint64_t before = (array->shape[0] + array->chunk_shape[0] - 1) / array->chunk_shape[0];
+        uint64_t after = (rows + array->chunk_shape[0] - 1) / array->chunk_shape[0];
+        array->chunk_count = array->chunk_count / before * after;
+    }
+    array->shape[0] = rows;
+}
+
+static void check_rows(struct hearing *h, const struct trajd_stream_plan *plan, uint64_t stamp_rows)
+{
+    const struct trajd_layout_clock *clock = &h->judge->layout->clocks[plan->clock_index];
+    struct trajd_array *array = &h->arrays[plan->dataset_index];
+    const char *path = h->judge->paths[plan->dataset_index];
+
+    if (array->shape[0] == stamp_rows + 1 && stamp_rows)
+        trim(h, array, stamp_rows);
+    if (array->shape[0] != stamp_rows)
+        condemn(h, "%s: has %" PRIu64 " rows, its clock %s (%s) has %" PRIu64 " stamps", path,
+                array->shape[0], clock->name, clock->stamps_path, stamp_rows);
+}
+
+static bool clock_is_used(const struct hearing *h, uint32_t clock)
+{
+    for (uint32_t i = 0; i < h->judge->plan_count; i++) {
+        if (h->judge->plans[i].clock_index == clock && h->judge->found[i].feature_count)
+            return true;
+    }
+    return false;
+}
+
+/* Stamps less the episode's origin are formed later; here they are absolute, offset and latency applied. */
+static void make_stamped(struct hearing *h, uint32_t index, int64_t shift)
+{
+    const struct trajd_layout_clock *source = &h->judge->layout->clocks[index];
+    const struct trajd_record_clock *recorded = &h->record->clocks[index];
+    struct trajd_episode_clock *clock = &h->clocks[index];
+    int64_t *stamps;
+    uint32_t *kept;
+
+    if (!recorded->present)
+        return condemn(h, "%s: missing (the stamps of clock %s)", source->stamps_path, source->name);
+    if (!recorded->row_count)
+        return condemn(h, "%s: has 0 rows (the stamps of clock %s)", source->stamps_path, source->name);
+    for (uint32_t i = 0; i < h->judge->plan_count && !h->verdict; i++) {
+        if (h->judge->plans[i].clock_index == index && h->judge->found[i].feature_count)
+            check_rows(h, &h->judge->plans[i], recorded->source_rows);
+    }
+    stamps = h->verdict ? NULL : allocate(h, recorded->row_count, sizeof *stamps);
+    for (uint64_t i = 0; stamps && i < recorded->row_count; i++) {
+        if (__builtin_add_overflow(recorded->stamps_ns[i], shift, &stamps[i]))
+            return condemn(h,
+                           "%s: row %" PRIu64 ": the stamp with offset and latency is beyond 64 bits of ns",
+                           source->stamps_path, i);
+    }
+    kept = h->verdict || !recorded->kept_rows ? NULL : allocate(h, recorded->row_count, sizeof *kept);
+    if (kept)
+        memcpy(kept, recorded->kept_rows, recorded->row_count * sizeof *kept);
+    *clock = (struct trajd_episode_clock){.row_count = (int64_t)recorded->row_count,
+                                          .stamps_ns = stamps,
+                                          .kept_rows = kept,
+                                          .dropped_rows = recorded->dropped_rows};
+}
+
+static bool find_rate(struct hearing *h, uint32_t index, struct trajd_rate *rate)
+{
+    const struct trajd_layout_clock *clock = &h->judge->layout->clocks[index];
+    const char *text = h->record->rates[index];
+
+    *rate = clock->rate;
+    if (!clock->rate_attribute)
+        return true;
+    *rate = clock->rate_default;
+    if (*text && !trajd_parse_rate(text, rate))
+        condemn(h, "clock %s: \"%s\" of attribute %s is no rate", clock->name, text, clock->rate_attribute);
+    else if (!*text && !clock->rate_default.num)
+        condemn(h, "clock %s: attribute %s has no rate, and the layout no default", clock->name,
+                clock->rate_attribute);
+    return !h->verdict;
+}
+
+/* Rows of a regular clock: those of the stream that the layout names, else the most of its streams. */
+static uint64_t count_rows(struct hearing *h, uint32_t index)
+{
+    const char *named = h->judge->layout->clocks[index].rows;
+    uint64_t rows = 0;
+
+    for (uint32_t i = 0; i < h->judge->plan_count; i++) {
+        const struct trajd_stream_plan *plan = &h->judge->plans[i];
+        uint64_t own = h->arrays[plan->dataset_index].shape[0];
+        if (plan->clock_index != index || !h->judge->found[i].feature_count)
+            continue;
+        if (named ? !strcmp(named, plan->stream.name) : own > rows)
+            rows = own;
+    }
+    if (!rows && named)
+        condemn(h, "%s: missing (it counts the rows of clock %s)", named,
+                h->judge->layout->clocks[index].name);
+    return rows;
+}
+
+static void make_regular(struct hearing *h, uint32_t index, int64_t shift)
+{
+    const struct trajd_layout_clock *source = &h->judge->layout->clocks[index];
+    const struct trajd_record_clock *recorded = &h->record->clocks[index];
+    struct trajd_episode_clock *clock = &h->clocks[index];
+
+    if (!find_rate(h, index, &clock->rate))
+        return;
+    if (source->start_path && !recorded->has_start)
+        return condemn(h, "%s: missing (the start of clock %s)", source->start_path, source->name);
+    if (__builtin_add_overflow(recorded->start_ns, shift, &clock->start_ns))
+        return condemn(h, "%s: the start with offset and latency is beyond 64 bits of ns", source->name);
+    clock->row_count = (int64_t)count_rows(h, index);
+}
+
+static void make_clocks(struct hearing *h)
+{
+    const struct trajd_layout *layout = h->judge->layout;
+    bool any = false;
+
+    h->clocks = allocate(h, layout->clock_count, sizeof *h->clocks);
+    for (uint32_t i = 0; i < layout->clock_count && !h->verdict; i++) {
+        int64_t shift = 0;
+        if (!clock_is_used(h, i))
+            continue;
+        any = true;
+        if (__builtin_sub_overflow(layout->clocks[i].offset_ns, layout->clocks[i].latency_ns, &shift))
+            condemn(h, "clock %s: offset and latency are beyond 64 bits of ns", layout->clocks[i].name);
+        else if (layout->clocks[i].stamps_path)
+            make_stamped(h, i, shift);
+        else
+            make_regular(h, i, shift);
+    }
+    if (!any)
+        condemn(h, "none of the layout's datasets is there");
+}
+
+/* A guess at the row of a time. */
+static void draw_line(struct trajd_episode_clock *clock)
+{
+    const int64_t last = clock->row_count - 1;
+
+    if (!clock->stamps_ns || last < 1)
+        return;
+    clock->rows_per_ns = (double)last / ((double)clock->stamps_ns[last] - (double)clock->stamps_ns[0]);
+    clock->row_at_zero = -(double)clock->stamps_ns[0] * clock->rows_per_ns;
+}
+
+/* From the origin on; sets *ns. Differences and sums of such times fit 64 bits. */
+static bool is_far(int64_t *ns, int64_t origin_ns)
+{
+    return __builtin_sub_overflow(*ns, origin_ns, ns) || *ns > FAR_NS;
+}
+
+/* Moves all clocks to one origin: the earliest first row. */
+static void set_origin(struct hearing *h, struct trajd_episode *episode)
+{
+    uint32_t count = h->judge->layout->clock_count;
+    int64_t origin = INT64_MAX;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct trajd_episode_clock *clock = &h->clocks[i];
+        int64_t first = clock->stamps_ns ? clock->stamps_ns[0] : clock->start_ns;
+        if (clock->row_count && first < origin)
+            origin = first;
+    }
+    for (uint32_t i = 0; i < count && !h->verdict; i++) {
+        struct trajd_episode_clock *clock = &h->clocks[i];
+        int64_t *stamps = (int64_t *)clock->stamps_ns; /* made above, const for everybody else */
+        bool far = clock->row_count && !stamps && is_far(&clock->start_ns, origin);
+        for (int64_t k = 0; stamps && k < clock->row_count; k++)
+            far = is_far(&stamps[k], origin) || far;
+        if (far)
+            condemn(h, "clock %s: it reaches more than 73 years beyond the episode's earliest stamp", h->judge->layout->clocks[i].name);
+        if (!clock->row_count)
+            clock->start_ns = 0;
+        draw_line(clock);
+    }
+    episode->origin_ns = origin;
+}
+
+/* Shape and dtype are those of the first kept episode that has the stream; and where it is columns of a dataset, that one's row: rows
+ * lie as far apart in memory in all episodes. */
+static void compare_streams(struct hearing *h)
+{
+    for (uint32_t i = 0; i < h->judge->plan_count && !h->verdict; i++) {
+        const struct trajd_stream_plan *plan = &h->judge->plans[i];
+        const struct trajd_index_stream *found = &h->judge->found[i], *known = &plan->stream;
+        if (!found->feature_count || !plan->established)
+            continue;
+        if (found->dtype != known->dtype)
+            condemn(h, "%s: is of type %s, in earlier episodes of %s", known->name,
+                    trajd_dtype_name(found->dtype), trajd_dtype_name(known->dtype));
+        else if (found->rank != known->rank || memcmp(found->shape, known->shape, sizeof found->shape))
+            condemn(h,
+                    "%s: its rows have another shape than in earlier episodes (%" PRIu64
+                    " elements, not %" PRIu64 ")",
+                    known->name, found->feature_count, known->feature_count);
+        else if (trajd_array_row_elements(&h->arrays[plan->dataset_index]) != plan->row_elements)
+            condemn(h, "%s: has %" PRIu64 " columns, in earlier episodes %" PRIu64 " (the columns of %s are some of them)",
+                    h->judge->paths[plan->dataset_index], trajd_array_row_elements(&h->arrays[plan->dataset_index]), plan->row_elements,
+                    known->name);
+    }
+}
+
+static void establish_streams(struct hearing *h)
+{
+    struct trajd_judge *judge = h->judge;
+
+    for (uint32_t i = 0; i < judge->plan_count; i++) {
+        if (!judge->found[i].feature_count || judge->plans[i].established)
+            continue;
+        judge->plans[i].stream = judge->found[i];
+        judge->plans[i].row_elements = trajd_array_row_elements(&h->arrays[judge->plans[i].dataset_index]);
+        judge->plans[i].established = true;
+    }
+}
+
+static void copy_keys(struct hearing *h, struct trajd_episode *episode)
+{
+    const char **keys = allocate(h, h->record->key_count + 1, sizeof *keys);
+
+    for (uint32_t i = 0; keys && i < h->record->key_count; i++) {
+        keys[i] =
+            trajd_arena_copy(h->judge->arena, h->record->filter_keys[i], strlen(h->record->filter_keys[i]));
+        h->no_memory = h->no_memory || !keys[i];
+    }
+    episode->filter_keys = keys;
+}
+
+/* The texts; what the record lacks is absent. */
+static void copy_metas(struct hearing *h, struct trajd_episode *episode)
+{
+    const struct trajd_layout *layout = h->judge->layout;
+    const char **metas = allocate(h, layout->meta_count, sizeof *metas);
+
+    for (uint32_t i = 0; metas && i < layout->meta_count; i++) {
+        const struct trajd_layout_meta *meta = &layout->metas[i];
+        const char *text = i < h->record->meta_count ? h->record->metas[i] : NULL;
+        metas[i] = text ? trajd_arena_copy(h->judge->arena, text, strlen(text)) : NULL;
+        h->no_memory = h->no_memory || (text && !metas[i]);
+        if (!text && meta->required)
+            condemn(h, "meta %s: missing (%s%s%s)", meta->name, meta->attribute ? meta->attribute : meta->path,
+                    meta->json ? ", json " : "", meta->json ? meta->json : "");
+    }
+    episode->metas = metas;
+}
+
+enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relative_path,
+                                    const struct trajd_record_episode *record, struct trajd_episode *episode,
+                                    struct trajd_error *error)
+{
+    uint64_t trimmed = judge->trimmed_row_count;
+    struct hearing h = {.judge = judge, .record = record};
+    char label[1024];
+
+    snprintf(label, sizeof label, *record->id ? "%s: %s: " : "%s: ", relative_path, record->id);
+    h.label = label;
+    if (record->problem)
+        condemn(&h, "%s", record->problem);
+    copy_metas(&h, episode);
+    if (!h.verdict)
+        copy_arrays(&h);
+    for (uint32_t i = 0; i < judge->plan_count && !h.verdict; i++)
+        find_stream(&h, &judge->plans[i], &judge->found[i]);
+    if (!h.verdict)
+        make_clocks(&h);
+    if (!h.verdict)
+        compare_streams(&h);
+    if (!h.verdict)
+        set_origin(&h, episode);
+    copy_keys(&h, episode);
+    episode->content_digest = record->content_digest;
+    episode->is_plain = record->is_plain;
+    episode->quarantine = h.verdict;
+    episode->arrays = h.arrays;
+    episode->clocks = h.clocks;
+    if (h.no_memory)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
+    if (h.verdict) {
+        judge->trimmed_row_count = trimmed;
+        episode->arrays = NULL;
+        episode->clocks = NULL;
+    } else {
+        establish_streams(&h);
+    }
+    return TRAJD_OK;
+}

@@ -1,0 +1,84 @@
+/* Files that are listed by several names. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/index/index_internal.h"
+
+static int order(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* What stat tells of two files: where a filesystem makes inodes up, times and sizes still differ. */
+static int compare_files(const struct trajd_index_entry *a, const struct trajd_index_entry *b)
+{
+    int by = order(a->device, b->device);
+
+    by = by ? by : order(a->inode, b->inode);
+    by = by ? by : order(a->size_bytes, b->size_bytes);
+    by = by ? by : order((uint64_t)a->mtime_ns, (uint64_t)b->mtime_ns);
+    return by ? by : order((uint64_t)a->ctime_ns, (uint64_t)b->ctime_ns);
+}
+
+/* Of one file's names the first comes first. */
+static int compare(const void *a, const void *b)
+{
+    const struct trajd_index_entry *left = *(const struct trajd_index_entry *const *)a, *right = *(const struct trajd_index_entry *const *)b;
+    const int by = compare_files(left, right);
+
+    return by ? by : order((uintptr_t)left, (uintptr_t)right);
+}
+
+static enum trajd_status no_memory(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the list of files");
+}
+
+/* Sets same_as; *kept counts the others. */
+static enum trajd_status mark(struct trajd_index_entry *entries, uint32_t count, uint32_t *kept, struct trajd_error *error)
+{
+    struct trajd_index_entry **sorted = calloc(count, sizeof *sorted);
+
+    if (!sorted)
+        return no_memory(error);
+    for (uint32_t i = 0; i < count; i++)
+        sorted[i] = &entries[i];
+    qsort(sorted, count, sizeof *sorted, compare);
+    *kept = count;
+    for (uint32_t i = 1; i < count; i++) {
+        const struct trajd_index_entry *before = sorted[i - 1];
+        if (!sorted[i]->inode || compare_files(before, sorted[i]))
+            continue;
+        sorted[i]->same_as = before->same_as ? before->same_as : before->relative_path;
+        --*kept;
+    }
+    free(sorted);
+    return TRAJD_OK;
+}
+
+/* Kept ones to the front, the others behind them, both as they come. */
+static enum trajd_status part(struct trajd_index_entry *entries, uint32_t count, uint32_t kept, struct trajd_error *error)
+{
+    struct trajd_index_entry *from = malloc(count * sizeof *from);
+    uint32_t next = 0, twin = kept;
+
+    if (!from)
+        return no_memory(error);
+    memcpy(from, entries, count * sizeof *from);
+    for (uint32_t i = 0; i < count; i++)
+        entries[from[i].same_as ? twin++ : next++] = from[i];
+    free(from);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_index_part_twins(struct trajd_index_entry *entries, uint32_t *count, struct trajd_error *error)
+{
+    uint32_t kept = *count;
+    enum trajd_status status = kept ? mark(entries, *count, &kept, error) : TRAJD_OK;
+
+    if (!status && kept < *count)
+        status = part(entries, *count, kept, error);
+    if (!status)
+        *count = kept;
+    return status;
+}

@@ -1,0 +1,165 @@
+/* One large file through several children: each records some of its episodes, and the records are joined. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/layout/glob.h"
+#include "daemon/index/index_internal.h"
+
+enum { PART_COUNT_MAX = 8, NOTE_COUNT_MAX = 256, EPISODE_COUNT_MAX = 1 << 20 };
+static const uint64_t split_bytes_min = UINT64_C(8) << 20; /* a child more costs some ms, and every one of them lists all episodes */
+static const size_t join_bytes_max = (size_t)4 << 30;
+
+static uint32_t part_count_of(const struct trajd_index_entry *entry, uint32_t part_count)
+{
+    return entry->record.length || entry->size_bytes < split_bytes_min ? 1 : part_count;
+}
+
+/* How many parts a large file comes in, so that no child that may run is without one. */
+static uint32_t choose_part_count(const struct trajd_index_options *options, const struct trajd_layout *layout,
+                                  const struct trajd_index_entry *entries, uint32_t count)
+{
+    uint32_t missing = 0, part_count;
+
+    for (uint32_t i = 0; i < count; i++)
+        missing += entries[i].record.length == 0;
+    if (!missing || !trajd_is_glob(layout->groups))
+        return 1;
+    part_count = options->child_count / missing;
+    return part_count > PART_COUNT_MAX ? PART_COUNT_MAX : part_count < 1 ? 1 : part_count;
+}
+
+/* ---- joining ---- */
+
+static enum trajd_status no_memory(const struct trajd_index_entry *entry, struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory for its index", entry->path);
+}
+
+static bool is_same_file(const struct trajd_index_entry *a, const struct trajd_index_entry *b)
+{
+    return a->size_bytes == b->size_bytes && a->inode == b->inode && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
+}
+
+/* Adds what the part's record has. What refuses one part refuses the file. */
+static void add_part(struct trajd_record *joined, const struct trajd_record *record)
+{
+    if (!joined->refusal)
+        joined->refusal = record->refusal;
+    for (uint32_t i = 0; i < record->note_count && joined->note_count < NOTE_COUNT_MAX; i++)
+        joined->notes[joined->note_count++] = record->notes[i];
+    for (uint32_t i = 0; i < record->episode_count; i++)
+        joined->episodes[joined->episode_count++] = record->episodes[i];
+}
+
+/* The parts' records in *joined, which lies in the arena. TRAJD_ERR_MEMORY. */
+static enum trajd_status join_records(const struct trajd_layout *layout, const struct trajd_index_entry *parts, uint32_t part_count,
+                                      struct trajd_arena *arena, struct trajd_record *joined, struct trajd_error *error)
+{
+    struct trajd_record records[PART_COUNT_MAX];
+    uint64_t episode_count = 0;
+
+    for (uint32_t k = 0; k < part_count; k++) {
+        const enum trajd_status status = trajd_record_decode(parts[k].record.data, parts[k].record.length, parts[k].size_bytes,
+                                                             layout->clock_count, arena, &records[k], error);
+        if (status)
+            return status;
+        episode_count += records[k].episode_count;
+    }
+    *joined = (struct trajd_record){.notes = trajd_arena_alloc(arena, NOTE_COUNT_MAX * sizeof *joined->notes),
+                                    .episodes = trajd_arena_alloc(arena, (episode_count + 1) * sizeof *joined->episodes)};
+    if (!joined->notes || !joined->episodes)
+        return no_memory(parts, error);
+    for (uint32_t k = 0; k < part_count; k++)
+        add_part(joined, &records[k]);
+    return TRAJD_OK;
+}
+
+static enum trajd_status join_parts(const struct trajd_layout *layout, struct trajd_index_entry *entry,
+                                    const struct trajd_index_entry *parts, uint32_t part_count, struct trajd_error *error)
+{
+    struct trajd_arena arena = {.limit_bytes = join_bytes_max};
+    struct trajd_record joined = {0};
+    bool is_same = true;
+    enum trajd_status status = join_records(layout, parts, part_count, &arena, &joined, error);
+
+    entry->keep = true;
+    for (uint32_t k = 0; k < part_count; k++) {
+        is_same = is_same && is_same_file(&parts[0], &parts[k]);
+        entry->keep = entry->keep && parts[k].keep;
+    }
+    entry->size_bytes = parts[0].size_bytes;
+    entry->inode = parts[0].inode;
+    entry->mtime_ns = parts[0].mtime_ns;
+    entry->ctime_ns = parts[0].ctime_ns;
+    if (!is_same && !joined.refusal)
+        joined.refusal = "somebody wrote to it while it was indexed";
+    if (joined.episode_count > EPISODE_COUNT_MAX && !joined.refusal)
+        joined.refusal = "too many objects for one record";
+    if (joined.refusal)
+        joined.episode_count = 0;
+    entry->keep = entry->keep && is_same;
+    if (!status && !trajd_record_encode(&joined, &entry->record))
+        status = no_memory(entry, error);
+    trajd_arena_free(&arena);
+    return status;
+}
+
+/* ---- parts ---- */
+
+/* Pieces of all entries, in order: paths are the entries', records that were there are moved. */
+static void make_pieces(struct trajd_index_entry *entries, uint32_t count, uint32_t part_count, struct trajd_index_entry *pieces)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t own_count = part_count_of(&entries[i], part_count);
+        for (uint32_t k = 0; k < own_count; k++, pieces++) {
+            *pieces = entries[i];
+            pieces->part = k;
+            pieces->part_count = own_count;
+        }
+        entries[i].record = (struct trajd_bytes){0};
+    }
+}
+
+static enum trajd_status take_pieces(const struct trajd_layout *layout, struct trajd_index_entry *entries, uint32_t count,
+                                     struct trajd_index_entry *pieces, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < count && !status; i++) {
+        const uint32_t own_count = pieces->part_count;
+        if (own_count == 1) {
+            entries[i] = *pieces;
+            pieces->record = (struct trajd_bytes){0};
+        } else {
+            status = join_parts(layout, &entries[i], pieces, own_count, error);
+        }
+        pieces += own_count;
+    }
+    return status;
+}
+
+enum trajd_status trajd_index_run_split(const struct trajd_index_options *options, const struct trajd_layout *layout,
+                                        struct trajd_index_entry *entries, uint32_t count, struct trajd_error *error)
+{
+    const uint32_t part_count = choose_part_count(options, layout, entries, count);
+    struct trajd_index_entry *pieces;
+    uint32_t piece_count = 0;
+    enum trajd_status status;
+
+    for (uint32_t i = 0; i < count; i++)
+        piece_count += part_count_of(&entries[i], part_count);
+    if (piece_count == count)
+        return trajd_index_run_children(options, layout, entries, count, error);
+    pieces = calloc(piece_count, sizeof *pieces);
+    if (!pieces)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
+    make_pieces(entries, count, part_count, pieces);
+    status = trajd_index_run_children(options, layout, pieces, piece_count, error);
+    if (!status)
+        status = take_pieces(layout, entries, count, pieces, error);
+    for (uint32_t i = 0; i < piece_count; i++)
+        trajd_bytes_free(&pieces[i].record);
+    free(pieces);
+    return status;
+}

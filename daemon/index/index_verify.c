@@ -1,0 +1,259 @@
+/* What the parent finds out itself about the episodes of a record: stamps, and whether its own reading agrees
+ * with libhdf5's. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/heartbeat.h"
+#include "daemon/base/digest.h"
+#include "daemon/index/index_internal.h"
+#include "daemon/index/stamps.h"
+
+enum { SAMPLE_ROWS = 64 };
+static const uint64_t sample_bytes = 256u << 10;   /* of one stream; two rows at least */
+static const uint64_t whole_bytes = 64u << 10;     /* smaller datasets are read in one go */
+static const uint64_t check_bytes_max = 64u << 20; /* what the child compares at most */
+static const uint64_t clock_bytes_max = 1u << 30;
+
+struct evaluation {
+    const struct trajd_layout *layout;
+    struct trajd_array_reader *reader;
+    int fd;
+    struct trajd_arena *arena;
+    struct trajd_record_episode *episode;
+    struct trajd_error *error;
+    uint8_t *buffer;
+    size_t buffer_size;
+    const struct trajd_array *whole; /* the array that lies in the buffer as a whole */
+};
+
+static enum trajd_status no_memory(struct evaluation *e)
+{
+    return trajd_error_set(e->error, TRAJD_ERR_MEMORY, 0, "no memory to evaluate the records of a file");
+}
+
+static enum trajd_status reserve(struct evaluation *e, uint64_t size)
+{
+    uint8_t *grown;
+
+    if (size <= e->buffer_size)
+        return TRAJD_OK;
+    if (size > clock_bytes_max) /* the file's fault, and not a lack of memory */
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "%" PRIu64 " bytes of it would have to be looked at, at most %" PRIu64 " are",
+                               size, clock_bytes_max);
+    grown = realloc(e->buffer, size);
+    if (!grown)
+        return no_memory(e);
+    e->buffer = grown;
+    e->buffer_size = size;
+    return TRAJD_OK;
+}
+
+/* Rows of an array in the buffer; valid until the next call. */
+static enum trajd_status read_rows(struct evaluation *e, const struct trajd_array *array, uint64_t begin,
+                                   uint64_t count, const uint8_t **rows)
+{
+    uint64_t row_bytes = trajd_array_row_bytes(array);
+    bool all = array->size_bytes <= whole_bytes;
+    enum trajd_status status = TRAJD_OK;
+
+    if (!all || e->whole != array) {
+        e->whole = NULL;
+        status = reserve(e, all ? array->size_bytes : count * row_bytes);
+        if (!status)
+            status = trajd_array_read(e->reader, e->fd, array, all ? 0 : begin, all ? array->shape[0] : count,
+                                      e->buffer, e->error);
+        if (!status && all)
+            e->whole = array;
+    }
+    *rows = status ? NULL : e->buffer + (all ? begin * row_bytes : 0);
+    return status;
+}
+
+/* First rows as libhdf5 read them against the same rows as we read them. */
+static enum trajd_status check_first_rows(struct evaluation *e, const struct trajd_record_dataset *dataset)
+{
+    uint64_t size = dataset->check_rows * trajd_array_row_bytes(&dataset->array);
+    const uint8_t *rows;
+    enum trajd_status status;
+
+    if (!size)
+        return TRAJD_OK;
+    if (size > check_bytes_max)
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "too many rows to compare");
+    status = read_rows(e, &dataset->array, 0, dataset->check_rows, &rows);
+    if (!status && trajd_digest_of(rows, size) != dataset->check_digest)
+        status = trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
+                                 "its first rows read from the file differ from what libhdf5 reads");
+    return status;
+}
+
+/* Adds up to 64 rows: four runs over the dataset, or two where rows are large. What they are depends on shape
+ * alone. */
+static enum trajd_status digest_rows(struct evaluation *e, const struct trajd_array *array,
+                                     struct trajd_digest *digest)
+{
+    uint64_t row_bytes = trajd_array_row_bytes(array), rows = array->shape[0], sample, run, runs;
+    const uint8_t *data;
+    enum trajd_status status = TRAJD_OK;
+
+    if (!row_bytes || !rows)
+        return TRAJD_OK;
+    sample = sample_bytes / row_bytes;
+    sample = sample > SAMPLE_ROWS ? SAMPLE_ROWS : sample < 2 ? 2 : sample;
+    runs = rows <= sample ? 1 : row_bytes > 4096 ? 2 : 4;
+    run = rows <= sample ? rows : sample / runs;
+    for (uint64_t i = 0; i < runs && !status; i++) {
+        uint64_t begin = runs == 1 ? 0 : (rows - run) / (runs - 1) * i;
+        status = read_rows(e, array, begin, run, &data);
+        if (!status)
+            trajd_digest_add(digest, data, run * row_bytes);
+    }
+    return status;
+}
+
+static const struct trajd_record_dataset *find_dataset(const struct trajd_record_episode *episode,
+                                                       const char *path)
+{
+    for (uint32_t i = 0; path && i < episode->dataset_count; i++) {
+        if (!strcmp(episode->datasets[i].path, path))
+            return &episode->datasets[i];
+    }
+    return NULL;
+}
+
+/* All stamps of a clock into the arena, policies applied. */
+static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_layout_clock *clock,
+                                     const struct trajd_array *array, struct trajd_record_clock *out)
+{
+    uint64_t rows = array->shape[0], width = trajd_array_row_elements(array), kept = 0;
+    const uint8_t *data = NULL;
+    int64_t *stamps;
+    uint32_t *kept_rows;
+    enum trajd_status status;
+
+    if (array->rank > 2)
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "stamps must be rows or columns, not of rank %u",
+                               array->rank);
+    if (rows && clock->stamps_column >= width)
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
+                               "has %" PRIu64 " columns, the stamps are to be in column %u", width,
+                               clock->stamps_column);
+    stamps = trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *stamps);
+    kept_rows = stamps ? trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *kept_rows) : NULL;
+    if (!kept_rows)
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "has %" PRIu64 " stamps, and there is no room for them", rows);
+    status = rows ? read_rows(e, array, 0, rows, &data) : TRAJD_OK;
+    if (!status && rows)
+        status = trajd_stamps_convert(array->dtype,
+                                      data + (size_t)clock->stamps_column * trajd_dtype_size(array->dtype),
+                                      rows, width, clock->unit, stamps, e->error);
+    if (!status)
+        status =
+            trajd_stamps_filter(stamps, kept_rows, rows, clock->repeated, clock->backward, &kept, e->error);
+    if (status)
+        return status;
+    *out = (struct trajd_record_clock){.present = true,
+                                       .source_rows = rows,
+                                       .dropped_rows = rows - kept,
+                                       .row_count = kept,
+                                       .stamps_ns = stamps,
+                                       .kept_rows = kept == rows ? NULL : kept_rows};
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_start(struct evaluation *e, const struct trajd_layout_clock *clock,
+                                    const struct trajd_array *array, struct trajd_record_clock *out)
+{
+    const uint8_t *data;
+    enum trajd_status status;
+
+    if (trajd_array_row_elements(array) * array->shape[0] != 1)
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "a start is one value, this has %" PRIu64 " rows",
+                               array->shape[0]);
+    status = read_rows(e, array, 0, 1, &data);
+    if (!status)
+        status = trajd_stamps_convert(array->dtype, data, 1, 1, clock->start_unit, &out->start_ns, e->error);
+    out->has_start = !status;
+    return status;
+}
+
+/* Turns a DATA error into the episode's problem. */
+static enum trajd_status settle(struct evaluation *e, const char *path, enum trajd_status status)
+{
+    if (status == TRAJD_OK || status == TRAJD_ERR_IO || status == TRAJD_ERR_MEMORY)
+        return status;
+    e->episode->problem = trajd_arena_format(e->arena, "%s: %s", path, e->error->message);
+    return e->episode->problem ? TRAJD_OK : no_memory(e);
+}
+
+static enum trajd_status evaluate_clock(struct evaluation *e, const struct trajd_layout_clock *clock,
+                                        struct trajd_record_clock *out, struct trajd_digest *digest)
+{
+    const struct trajd_record_dataset *stamps = find_dataset(e->episode, clock->stamps_path);
+    const struct trajd_record_dataset *start = find_dataset(e->episode, clock->start_path);
+    enum trajd_status status = TRAJD_OK;
+
+    if (stamps)
+        status = settle(e, stamps->path, read_stamps(e, clock, &stamps->array, out));
+    if (!status && start && !e->episode->problem)
+        status = settle(e, start->path, read_start(e, clock, &start->array, out));
+    trajd_digest_add_u64(digest, out->row_count);
+    for (uint64_t i = 0; i < out->row_count; i++)
+        trajd_digest_add_u64(digest, (uint64_t)out->stamps_ns[i]);
+    trajd_digest_add_u64(digest, (uint64_t)out->start_ns);
+    return status;
+}
+
+static enum trajd_status evaluate_episode(struct evaluation *e)
+{
+    const struct trajd_layout *layout = e->layout;
+    struct trajd_record_episode *episode = e->episode;
+    struct trajd_digest digest;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < episode->dataset_count && !episode->problem; i++) {
+        if (episode->datasets[i].refusal)
+            episode->problem = trajd_arena_format(e->arena, "%s: %s", episode->datasets[i].path,
+                                                  episode->datasets[i].refusal);
+    }
+    episode->clock_count = layout->clock_count;
+    episode->clocks = trajd_arena_alloc(e->arena, layout->clock_count * sizeof *episode->clocks);
+    if (!episode->clocks)
+        return no_memory(e);
+    trajd_digest_init(&digest);
+    for (uint32_t i = 0; i < episode->dataset_count && !episode->problem && !status; i++) {
+        const struct trajd_record_dataset *dataset = &episode->datasets[i];
+        trajd_digest_add_text(&digest, dataset->path);
+        status = check_first_rows(e, dataset);
+        if (!status)
+            status = digest_rows(e, &dataset->array, &digest);
+        status = settle(e, dataset->path, status);
+    }
+    for (uint32_t i = 0; i < layout->clock_count && !episode->problem && !status; i++)
+        status = evaluate_clock(e, &layout->clocks[i], &episode->clocks[i], &digest);
+    episode->evaluated = true;
+    episode->content_digest = trajd_digest_end(&digest);
+    return status;
+}
+
+enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout, struct trajd_array_reader *reader,
+                                       int fd, struct trajd_arena *arena, struct trajd_record *record,
+                                       struct trajd_error *error)
+{
+    struct trajd_error local;
+    struct evaluation e = {
+        .layout = layout, .reader = reader, .fd = fd, .arena = arena, .error = error ? error : &local};
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < record->episode_count && !status; i++) {
+        e.episode = &record->episodes[i];
+        e.whole = NULL;
+        trajd_watch_turn();
+        status = trajd_watch_check(e.error);
+        if (!status)
+            status = evaluate_episode(&e);
+    }
+    free(e.buffer);
+    return status;
+}

@@ -1,0 +1,173 @@
+#include "daemon/index/record.h"
+
+#include <endian.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void trajd_bytes_add(struct trajd_bytes *bytes, const void *data, size_t length)
+{
+    if (bytes->failed || !length)
+        return;
+    if (length > bytes->capacity - bytes->length) {
+        size_t capacity = bytes->capacity ? bytes->capacity : 1024;
+        uint8_t *grown;
+        while (capacity - bytes->length < length && capacity < SIZE_MAX / 2)
+            capacity *= 2;
+        grown = capacity - bytes->length < length ? NULL : realloc(bytes->data, capacity);
+        if (!grown) {
+            bytes->failed = true;
+            return;
+        }
+        bytes->data = grown;
+        bytes->capacity = capacity;
+    }
+    memcpy(bytes->data + bytes->length, data, length);
+    bytes->length += length;
+}
+
+static void add_u8(struct trajd_bytes *bytes, uint8_t value)
+{
+    trajd_bytes_add(bytes, &value, 1);
+}
+
+void trajd_bytes_add_u32(struct trajd_bytes *bytes, uint32_t value)
+{
+    value = htole32(value);
+    trajd_bytes_add(bytes, &value, sizeof value);
+}
+
+void trajd_bytes_add_u64(struct trajd_bytes *bytes, uint64_t value)
+{
+    value = htole64(value);
+    trajd_bytes_add(bytes, &value, sizeof value);
+}
+
+void trajd_bytes_add_text(struct trajd_bytes *bytes, const char *text)
+{
+    size_t length = text ? strlen(text) : 0;
+
+    trajd_bytes_add_u32(bytes, (uint32_t)length);
+    trajd_bytes_add(bytes, text, length);
+}
+
+void trajd_bytes_free(struct trajd_bytes *bytes)
+{
+    free(bytes->data);
+    *bytes = (struct trajd_bytes){0};
+}
+
+static void add_texts(struct trajd_bytes *bytes, const char *const *texts, uint32_t count)
+{
+    trajd_bytes_add_u32(bytes, count);
+    for (uint32_t i = 0; i < count; i++)
+        trajd_bytes_add_text(bytes, texts[i]);
+}
+
+static void add_chunks(struct trajd_bytes *bytes, const struct trajd_array *array)
+{
+    for (uint32_t i = 0; i < array->rank; i++)
+        trajd_bytes_add_u64(bytes, array->chunk_shape[i]);
+    for (uint32_t i = 0; i < array->filter_count; i++) {
+        uint16_t filter = htole16(array->filters[i]);
+        trajd_bytes_add(bytes, &filter, sizeof filter);
+    }
+    trajd_bytes_add_u64(bytes, array->chunk_count);
+    for (uint64_t i = 0; i < array->chunk_count; i++) {
+        trajd_bytes_add_u64(bytes, array->chunks[i].offset);
+        trajd_bytes_add_u32(bytes, array->chunks[i].stored_size);
+        trajd_bytes_add_u32(bytes, array->chunks[i].filter_mask);
+    }
+}
+
+static void add_dataset(struct trajd_bytes *bytes, const struct trajd_record_dataset *dataset)
+{
+    const struct trajd_array *array = &dataset->array;
+
+    trajd_bytes_add_text(bytes, dataset->path);
+    trajd_bytes_add_text(bytes, dataset->refusal);
+    add_u8(bytes, (uint8_t)array->storage);
+    add_u8(bytes, (uint8_t)array->dtype);
+    add_u8(bytes, (uint8_t)array->rank);
+    add_u8(bytes, (uint8_t)array->filter_count);
+    add_u8(bytes, array->has_attributes);
+    for (uint32_t i = 0; i < array->rank; i++)
+        trajd_bytes_add_u64(bytes, array->shape[i]);
+    trajd_bytes_add(bytes, array->fill, sizeof array->fill);
+    trajd_bytes_add_u64(bytes, dataset->check_rows);
+    trajd_bytes_add_u64(bytes, dataset->check_digest);
+    if (array->storage == TRAJD_STORAGE_CONTIGUOUS)
+        trajd_bytes_add_u64(bytes, array->offset);
+    else if (array->storage == TRAJD_STORAGE_INLINE)
+        trajd_bytes_add(bytes, array->inline_bytes, array->size_bytes);
+    else if (array->storage == TRAJD_STORAGE_CHUNKED)
+        add_chunks(bytes, array);
+}
+
+static void add_clock(struct trajd_bytes *bytes, const struct trajd_record_clock *clock)
+{
+    add_u8(bytes, clock->present);
+    trajd_bytes_add_u64(bytes, clock->source_rows);
+    trajd_bytes_add_u64(bytes, clock->dropped_rows);
+    trajd_bytes_add_u64(bytes, clock->row_count);
+    for (uint64_t i = 0; i < clock->row_count; i++)
+        trajd_bytes_add_u64(bytes, (uint64_t)clock->stamps_ns[i]);
+    add_u8(bytes, clock->kept_rows != NULL);
+    for (uint64_t i = 0; clock->kept_rows && i < clock->row_count; i++)
+        trajd_bytes_add_u32(bytes, clock->kept_rows[i]);
+    add_u8(bytes, clock->has_start);
+    trajd_bytes_add_u64(bytes, (uint64_t)clock->start_ns);
+}
+
+static void add_episode(struct trajd_bytes *bytes, const struct trajd_record_episode *episode)
+{
+    trajd_bytes_add_text(bytes, episode->id);
+    trajd_bytes_add_text(bytes, episode->problem);
+    add_texts(bytes, episode->rates, episode->rate_count);
+    add_texts(bytes, episode->filter_keys, episode->key_count);
+    trajd_bytes_add_u32(bytes, episode->meta_count);
+    for (uint32_t i = 0; i < episode->meta_count; i++) {
+        add_u8(bytes, episode->metas[i] != NULL);
+        if (episode->metas[i])
+            trajd_bytes_add_text(bytes, episode->metas[i]);
+    }
+    add_u8(bytes, episode->is_plain);
+    trajd_bytes_add_u32(bytes, episode->dataset_count);
+    for (uint32_t i = 0; i < episode->dataset_count; i++)
+        add_dataset(bytes, &episode->datasets[i]);
+    add_u8(bytes, episode->evaluated);
+    if (!episode->evaluated)
+        return;
+    trajd_bytes_add_u64(bytes, episode->content_digest);
+    trajd_bytes_add_u32(bytes, episode->clock_count);
+    for (uint32_t i = 0; i < episode->clock_count; i++)
+        add_clock(bytes, &episode->clocks[i]);
+}
+
+bool trajd_record_encode(const struct trajd_record *record, struct trajd_bytes *bytes)
+{
+    trajd_bytes_add_u32(bytes, TRAJD_RECORD_MAGIC);
+    trajd_bytes_add_u32(bytes, TRAJD_RECORD_VERSION);
+    trajd_bytes_add_u32(bytes, (uint32_t)record->io_errno);
+    trajd_bytes_add_text(bytes, record->refusal);
+    add_texts(bytes, record->notes, record->note_count);
+    trajd_bytes_add_u32(bytes, record->episode_count);
+    for (uint32_t i = 0; i < record->episode_count; i++)
+        add_episode(bytes, &record->episodes[i]);
+    return !bytes->failed;
+}
+
+char *trajd_arena_format(struct trajd_arena *arena, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    int length;
+
+    va_start(arguments, format);
+    length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return NULL;
+    return trajd_arena_copy(arena, text, strlen(text));
+}

@@ -1,0 +1,399 @@
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/layout/layout.h"
+#include "daemon/index/record.h"
+
+enum { EPISODE_COUNT_MAX = 1 << 20, DATASET_COUNT_MAX = 4096, KEY_COUNT_MAX = 4096, TEXT_LENGTH_MAX = 4096 };
+static const uint64_t row_count_max =
+    1u << 31; /* kept_rows are uint32; the child refuses larger datasets itself */
+
+/* Reading never goes beyond `left`; after the first failure everything yields zero. */
+struct cursor {
+    const uint8_t *next;
+    size_t left;
+    bool failed;
+    const char *rule; /* what failed */
+    struct trajd_arena *arena;
+    uint64_t file_size;
+    uint32_t clock_count;
+};
+
+static void fail(struct cursor *c, const char *rule)
+{
+    if (!c->failed)
+        c->rule = rule;
+    c->failed = true;
+    c->left = 0;
+}
+
+static const uint8_t *take(struct cursor *c, size_t length)
+{
+    const uint8_t *data = c->next;
+
+    if (c->failed || length > c->left) {
+        fail(c, "ends too early");
+        return NULL;
+    }
+    c->next += length;
+    c->left -= length;
+    return data;
+}
+
+static void take_into(struct cursor *c, void *out, size_t length)
+{
+    const uint8_t *data = take(c, length);
+
+    if (data)
+        memcpy(out, data, length);
+    else
+        memset(out, 0, length);
+}
+
+static uint8_t take_u8(struct cursor *c)
+{
+    uint8_t value;
+
+    take_into(c, &value, sizeof value);
+    return value;
+}
+
+static uint32_t take_u32(struct cursor *c)
+{
+    uint32_t value;
+
+    take_into(c, &value, sizeof value);
+    return le32toh(value);
+}
+
+static uint64_t take_u64(struct cursor *c)
+{
+    uint64_t value;
+
+    take_into(c, &value, sizeof value);
+    return le64toh(value);
+}
+
+static bool take_flag(struct cursor *c)
+{
+    uint8_t value = take_u8(c);
+
+    if (value > 1)
+        fail(c, "a flag is neither 0 nor 1");
+    return value == 1;
+}
+
+/* A count of things that take at least `least` bytes each, so that a lying count cannot ask for much memory.
+ */
+static uint32_t take_count(struct cursor *c, uint32_t limit, size_t least)
+{
+    uint32_t count = take_u32(c);
+
+    if (count > limit || count > c->left / least) {
+        fail(c, "a count is too large");
+        return 0;
+    }
+    return count;
+}
+
+static void *allocate(struct cursor *c, uint64_t count, size_t size)
+{
+    void *memory = c->failed || count > SIZE_MAX / 2 / size
+                       ? NULL
+                       : trajd_arena_alloc(c->arena, count ? count * size : 1);
+
+    if (!memory)
+        fail(c, "no memory");
+    return memory;
+}
+
+/* A text without control characters, UTF-8 or not; `but` are those that may stand in it all the same. */
+static const char *take_clean_text(struct cursor *c, uint32_t limit, const char *but)
+{
+    uint32_t length = take_count(c, limit, 1);
+    const uint8_t *data = take(c, length);
+    char *text;
+
+    for (uint32_t i = 0; data && i < length; i++) {
+        if ((data[i] < 0x20 || data[i] == 0x7f) && (!data[i] || !strchr(but, data[i]))) {
+            fail(c, "a text has control characters");
+            return "";
+        }
+    }
+    text = data ? trajd_arena_copy(c->arena, (const char *)data, length) : NULL;
+    if (!text)
+        fail(c, "no memory");
+    return text ? text : "";
+}
+
+/* One that may be printed as it is. */
+static const char *take_text(struct cursor *c)
+{
+    return take_clean_text(c, TEXT_LENGTH_MAX, "");
+}
+
+static const char *take_optional_text(struct cursor *c)
+{
+    const char *text = take_text(c);
+
+    return *text ? text : NULL;
+}
+
+static const char **take_texts(struct cursor *c, uint32_t limit, uint32_t *count)
+{
+    const char **texts;
+
+    *count = take_count(c, limit, 4);
+    texts = allocate(c, *count, sizeof *texts);
+    for (uint32_t i = 0; texts && i < *count; i++)
+        texts[i] = take_text(c);
+    if (c->failed)
+        *count = 0;
+    return texts;
+}
+
+/* The product of the dimensions and the element size, or false where it does not fit. */
+static bool size_of(const uint64_t *shape, uint32_t rank, uint64_t element, uint64_t *size)
+{
+    bool zero = false;
+
+    *size = element;
+    for (uint32_t i = 0; i < rank; i++) {
+        zero = zero || !shape[i];
+        if (shape[i] && __builtin_mul_overflow(*size, shape[i], size))
+            return false;
+    }
+    if (zero)
+        *size = 0;
+    return *size <= INT64_MAX;
+}
+
+static bool filter_is_known(uint16_t filter)
+{
+    return filter == TRAJD_FILTER_DEFLATE || filter == TRAJD_FILTER_SHUFFLE ||
+           filter == TRAJD_FILTER_FLETCHER32 || filter == TRAJD_FILTER_LZF;
+}
+
+static void refuse(struct cursor *c, struct trajd_record_dataset *dataset, const char *text)
+{
+    if (!dataset->refusal)
+        dataset->refusal = trajd_arena_copy(c->arena, text, strlen(text));
+    if (!dataset->refusal)
+        fail(c, "no memory");
+}
+
+static void take_chunks(struct cursor *c, struct trajd_record_dataset *dataset)
+{
+    struct trajd_array *array = &dataset->array;
+    uint64_t expected = 1, chunk_bytes;
+    struct trajd_chunk *chunks;
+
+    for (uint32_t i = 0; i < array->rank; i++) {
+        uint64_t grid;
+        array->chunk_shape[i] = take_u64(c);
+        if (!array->chunk_shape[i] || array->chunk_shape[i] > UINT32_MAX)
+            return fail(c, "a chunk has no or too many rows");
+        grid = array->shape[i] / array->chunk_shape[i] + (array->shape[i] % array->chunk_shape[i] != 0);
+        if (__builtin_mul_overflow(expected, grid, &expected))
+            return fail(c, "too many chunks");
+    }
+    if (!size_of(array->chunk_shape, array->rank, trajd_dtype_size(array->dtype), &chunk_bytes) ||
+        chunk_bytes > UINT32_MAX)
+        return fail(c, "a chunk is too large");
+    for (uint32_t i = 0; i < array->filter_count; i++) {
+        uint16_t filter;
+        take_into(c, &filter, sizeof filter);
+        array->filters[i] = le16toh(filter);
+        if (!filter_is_known(array->filters[i]))
+            fail(c, "an unknown filter");
+    }
+    array->chunk_count = take_u64(c);
+    if (c->failed || array->chunk_count != expected || expected > c->left / 16)
+        return fail(c, "the number of chunks does not fit the shape");
+    chunks = allocate(c, expected, sizeof *chunks);
+    for (uint64_t i = 0; chunks && i < expected; i++) {
+        chunks[i].offset = take_u64(c);
+        chunks[i].stored_size = take_u32(c);
+        chunks[i].filter_mask = take_u32(c);
+    }
+    array->chunks = chunks;
+}
+
+static void take_inline(struct cursor *c, struct trajd_array *array)
+{
+    const uint8_t *data = array->size_bytes > 65536 ? NULL : take(c, array->size_bytes);
+    uint8_t *copy = data ? allocate(c, array->size_bytes, 1) : NULL;
+
+    if (!copy)
+        return fail(c, "compact data do not fit");
+    memcpy(copy, data, array->size_bytes);
+    array->inline_bytes = copy;
+}
+
+static void take_storage(struct cursor *c, struct trajd_record_dataset *dataset)
+{
+    struct trajd_array *array = &dataset->array;
+
+    switch (array->storage) {
+    case TRAJD_STORAGE_CONTIGUOUS:
+        array->offset = take_u64(c);
+        if (array->filter_count)
+            fail(c, "contiguous data have no filters");
+        break;
+    case TRAJD_STORAGE_CHUNKED:
+        take_chunks(c, dataset);
+        break;
+    case TRAJD_STORAGE_INLINE:
+        take_inline(c, array);
+        break;
+    case TRAJD_STORAGE_EMPTY:
+        break;
+    case TRAJD_STORAGE_ABSENT:
+        if (!dataset->refusal)
+            fail(c, "a dataset without storage has no reason");
+        break;
+    }
+}
+
+static void take_dataset(struct cursor *c, struct trajd_record_dataset *dataset)
+{
+    struct trajd_array *array = &dataset->array;
+    struct trajd_error error;
+    uint8_t storage, dtype;
+
+    dataset->path = take_text(c);
+    dataset->refusal = take_optional_text(c);
+    storage = take_u8(c);
+    dtype = take_u8(c);
+    array->rank = take_u8(c);
+    array->filter_count = take_u8(c);
+    array->has_attributes = take_flag(c);
+    if (c->failed || !*dataset->path || storage > TRAJD_STORAGE_INLINE || dtype >= TRAJD_DTYPE_COUNT ||
+        array->rank > TRAJD_ARRAY_MAX_RANK || array->filter_count > TRAJD_ARRAY_MAX_FILTERS)
+        return fail(c, "a dataset's storage, type, rank or filters are out of range");
+    array->storage = (enum trajd_storage)storage;
+    array->dtype = (enum trajd_dtype)dtype;
+    if (storage != TRAJD_STORAGE_ABSENT && (!dtype || !array->rank))
+        return fail(c, "a dataset has no type or no rows");
+    for (uint32_t i = 0; i < array->rank; i++)
+        array->shape[i] = take_u64(c);
+    take_into(c, array->fill, sizeof array->fill);
+    dataset->check_rows = take_u64(c);
+    dataset->check_digest = take_u64(c);
+    if (!size_of(array->shape, array->rank, trajd_dtype_size(array->dtype), &array->size_bytes) ||
+        array->shape[0] > row_count_max || dataset->check_rows > array->shape[0])
+        return fail(c, "a dataset is too large");
+    take_storage(c, dataset);
+    if (!c->failed &&
+        trajd_array_check(array, c->file_size, array->inline_bytes ? array->size_bytes : 0, &error))
+        refuse(c, dataset, error.message);
+}
+
+static void take_stamps(struct cursor *c, struct trajd_record_clock *clock)
+{
+    int64_t *stamps = allocate(c, clock->row_count, sizeof *stamps);
+    uint32_t *kept = NULL;
+
+    for (uint64_t i = 0; stamps && i < clock->row_count; i++) {
+        stamps[i] = (int64_t)take_u64(c);
+        if (i && stamps[i] <= stamps[i - 1])
+            fail(c, "stamps do not ascend");
+    }
+    clock->stamps_ns = stamps;
+    if (take_flag(c))
+        kept = allocate(c, clock->row_count, sizeof *kept);
+    for (uint64_t i = 0; kept && i < clock->row_count; i++) {
+        kept[i] = take_u32(c);
+        if (kept[i] >= clock->source_rows || (i && kept[i] <= kept[i - 1]))
+            fail(c, "kept rows do not ascend");
+    }
+    clock->kept_rows = kept;
+}
+
+static void take_clock(struct cursor *c, struct trajd_record_clock *clock)
+{
+    clock->present = take_flag(c);
+    clock->source_rows = take_u64(c);
+    clock->dropped_rows = take_u64(c);
+    clock->row_count = take_u64(c);
+    if (c->failed || clock->row_count > c->left / 8 || clock->source_rows > row_count_max ||
+        clock->row_count > clock->source_rows || clock->dropped_rows != clock->source_rows - clock->row_count)
+        return fail(c, "a clock's rows do not add up");
+    take_stamps(c, clock);
+    if (!clock->kept_rows && clock->dropped_rows)
+        fail(c, "dropped rows without a list of those kept");
+    clock->has_start = take_flag(c);
+    clock->start_ns = (int64_t)take_u64(c);
+}
+
+static void take_evaluation(struct cursor *c, struct trajd_record_episode *episode)
+{
+    episode->content_digest = take_u64(c);
+    episode->clock_count = take_u32(c);
+    if (episode->clock_count != c->clock_count)
+        return fail(c, "not as many clocks as the layout has");
+    episode->clocks = allocate(c, episode->clock_count, sizeof *episode->clocks);
+    for (uint32_t i = 0; !c->failed && i < episode->clock_count; i++)
+        take_clock(c, &episode->clocks[i]);
+}
+
+static void take_metas(struct cursor *c, struct trajd_record_episode *episode)
+{
+    episode->meta_count = take_count(c, TRAJD_LAYOUT_METAS_MAX, 1);
+    episode->metas = allocate(c, episode->meta_count, sizeof *episode->metas);
+    for (uint32_t i = 0; !c->failed && i < episode->meta_count; i++)
+        episode->metas[i] = take_flag(c) ? take_clean_text(c, TRAJD_RECORD_META_MAX, "\n\t") : NULL;
+}
+
+static void take_episode(struct cursor *c, struct trajd_record_episode *episode)
+{
+    episode->id = take_text(c);
+    episode->problem = take_optional_text(c);
+    episode->rates = take_texts(c, c->clock_count, &episode->rate_count);
+    if (episode->rate_count != c->clock_count)
+        return fail(c, "not as many rates as the layout has clocks");
+    episode->filter_keys = take_texts(c, KEY_COUNT_MAX, &episode->key_count);
+    take_metas(c, episode);
+    episode->is_plain = take_flag(c);
+    episode->dataset_count = take_count(c, DATASET_COUNT_MAX, 36);
+    episode->datasets = allocate(c, episode->dataset_count, sizeof *episode->datasets);
+    for (uint32_t i = 0; !c->failed && i < episode->dataset_count; i++) {
+        take_dataset(c, &episode->datasets[i]);
+        if (!c->failed && i && strcmp(episode->datasets[i - 1].path, episode->datasets[i].path) >= 0)
+            fail(c, "datasets are not in order");
+    }
+    episode->evaluated = take_flag(c);
+    if (episode->evaluated)
+        take_evaluation(c, episode);
+}
+
+enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64_t file_size,
+                                      uint32_t clock_count, struct trajd_arena *arena,
+                                      struct trajd_record *record, struct trajd_error *error)
+{
+    struct cursor c = {
+        .next = data, .left = length, .arena = arena, .file_size = file_size, .clock_count = clock_count};
+    uint32_t errno_word;
+
+    *record = (struct trajd_record){0};
+    if (take_u32(&c) != TRAJD_RECORD_MAGIC || take_u32(&c) != TRAJD_RECORD_VERSION)
+        fail(&c, "no record of this version");
+    errno_word = take_u32(&c);
+    if (errno_word > 4095)
+        fail(&c, "an error number is out of range");
+    record->io_errno = (int)errno_word;
+    record->refusal = take_optional_text(&c);
+    record->notes = take_texts(&c, DATASET_COUNT_MAX, &record->note_count);
+    record->episode_count = take_count(&c, EPISODE_COUNT_MAX, 25);
+    record->episodes = allocate(&c, record->episode_count, sizeof *record->episodes);
+    for (uint32_t i = 0; !c.failed && i < record->episode_count; i++)
+        take_episode(&c, &record->episodes[i]);
+    if (!c.failed && c.left)
+        fail(&c, "bytes are left over");
+    if (c.failed) {
+        *record = (struct trajd_record){0};
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "the record of the file is damaged: %s", c.rule);
+    }
+    return TRAJD_OK;
+}
