@@ -11,7 +11,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/heartbeat.h"
-#include "daemon/dataset/dataset.h"
+#include "daemon/cache/dataset.h"
 #include "daemon/dataset/window_spec.h"
 #include "daemon/feed/server.h"
 #include "daemon/statistician.h"

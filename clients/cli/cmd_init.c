@@ -7,7 +7,7 @@
 
 #include "clients/cli/cli_files.h"
 #include "daemon/base/json.h"
-#include "daemon/dataset/dataset.h"
+#include "daemon/cache/dataset.h"
 
 #define CHUNK_STEPS "0..15"
 

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/dataset/dataset.h"
+#include "daemon/cache/dataset.h"
 #include "daemon/dataset/sampler.h"
 #include "daemon/dataset/window_spec.h"
 #include "kernels/resample.h"

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "daemon/dataset/dataset.h"
+#include "daemon/cache/dataset.h"
 #include "kernels/device.h"
 #include "kernels/pool.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "daemon/dataset/dataset.h"
+#include "daemon/cache/dataset.h"
 
 #define QUESTIONS 500000u
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/dataset/store_private.h"
+#include "daemon/cache/cache_internal.h"
 
 #define MAX_OPEN_FILES 256u
 

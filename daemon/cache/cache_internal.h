@@ -1,5 +1,5 @@
-/* Inside the store: pieces, their states, and what store.c (calls), store_reader.c (threads), store_rank.c
- * (who is evicted) and store_file.c (descriptors) share (store_fill.c uses them). Everything here is under
+/* Inside the store: pieces, their states, and what cache.c (calls), cache_reader.c (threads), cache_evict.c
+ * (who is evicted) and cache_file.c (descriptors) share (cache_fill.c uses them). Everything here is under
  * trajd_store.lock unless it says otherwise.
  *
  * Three queues a filesystem, first in first out: demand (somebody waits in pin), fill, ahead (announced). A
@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 #include "daemon/index/array.h"
-#include "daemon/dataset/store.h"
+#include "daemon/cache/cache.h"
 
 #define NO_PIECE UINT32_MAX
 #define NO_USE UINT32_MAX
@@ -117,7 +117,7 @@ static inline bool trajd_store_piece_converts(const struct trajd_array *array, u
     return piece % 2 && array->dtype == TRAJD_F64;
 }
 
-/* store.c */
+/* cache.c */
 const struct trajd_array *trajd_store_piece_array(const struct trajd_store *store, uint32_t piece);
 /* The rows of the source that the piece keeps, ascending, or NULL for all; *count is how many rows it has. */
 const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t piece, uint64_t *count);
@@ -127,7 +127,7 @@ void trajd_store_name_datasets(struct trajd_store *store, const struct trajd_sel
 void *trajd_store_allocate(uint64_t bytes);           /* without the lock */
 void trajd_store_release(void *rows, uint64_t bytes); /* without the lock */
 
-/* store_rank.c */
+/* cache_evict.c */
 uint64_t trajd_store_next_use(const struct trajd_store *store, uint32_t piece);
 void trajd_store_heap_add(struct trajd_store *store, uint32_t piece);
 void trajd_store_heap_remove(struct trajd_store *store, uint32_t piece);
@@ -135,13 +135,13 @@ void trajd_store_add_use(struct trajd_store *store, uint32_t piece, uint64_t whe
 /* A pin: the piece's oldest announced use is over. */
 void trajd_store_take_use(struct trajd_store *store, uint32_t piece);
 
-/* store_file.c; both without the lock held. */
+/* cache_file.c; both without the lock held. */
 enum trajd_status trajd_store_file_acquire(struct trajd_store *store, uint32_t file_index, int *fd,
                                            struct trajd_error *error);
 /* `broken`: reading failed; the descriptor is not used again. */
 void trajd_store_file_release(struct trajd_store *store, uint32_t file_index, int fd, bool broken);
 
-/* store_reader.c */
+/* cache_reader.c */
 enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t count,
                                             struct trajd_error *error);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/dataset/store_private.h"
+#include "daemon/cache/cache_internal.h"
 
 #define RETRY_COUNT 3
 #define FIRST_BACKOFF_MS 10 /* then four times as much each */

@@ -1,6 +1,6 @@
 /* Which resident piece goes first: the one announced for the latest use (or for none), then the one used
  * longest ago. */
-#include "daemon/dataset/store_private.h"
+#include "daemon/cache/cache_internal.h"
 
 uint64_t trajd_store_next_use(const struct trajd_store *store, uint32_t piece)
 {

@@ -1,4 +1,4 @@
-#include "daemon/dataset/store.h"
+#include "daemon/cache/cache.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/base/heartbeat.h"
-#include "daemon/dataset/store_private.h"
+#include "daemon/cache/cache_internal.h"
 
 #define ROW_ALIGNMENT 64u
 #define MAP_BYTES                                                                                            \

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "daemon/base/heartbeat.h"
-#include "daemon/dataset/store_private.h"
+#include "daemon/cache/cache_internal.h"
 
 struct candidate {
     uint32_t file_index;

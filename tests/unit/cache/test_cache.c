@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "daemon/base/heartbeat.h"
-#include "daemon/dataset/store.h"
+#include "daemon/cache/cache.h"
 
 #define EPISODES 12u
 #define DATASETS 3u

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "daemon/index/index.h"
-#include "daemon/dataset/store.h"
+#include "daemon/cache/cache.h"
 
 struct trajd_dataset {
     char *name;

@@ -1,4 +1,4 @@
-#include "daemon/dataset/dataset.h"
+#include "daemon/cache/dataset.h"
 
 #include <stdlib.h>
 #include <string.h>
