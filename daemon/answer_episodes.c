@@ -5,7 +5,7 @@
 
 #include "daemon/asker.h"
 #include "daemon/base/json.h"
-#include "daemon/dataset/mixture_plan.h"
+#include "daemon/window/mixture_plan.h"
 
 #define TEXT_BYTES_MAX 2048 /* of one text as JSON, where all are told: 16 of them fit a document */
 

@@ -8,8 +8,8 @@
 
 #include "daemon/asker.h"
 #include "daemon/base/json.h"
-#include "daemon/dataset/mixture_plan.h"
-#include "daemon/dataset/window_report.h"
+#include "daemon/window/mixture_plan.h"
+#include "daemon/window/window_report.h"
 #include "daemon/explain_reason.h"
 
 struct explanation {

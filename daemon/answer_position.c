@@ -3,7 +3,7 @@
 
 #include "daemon/asker.h"
 #include "daemon/base/json.h"
-#include "daemon/dataset/mixture_plan.h"
+#include "daemon/window/mixture_plan.h"
 
 static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position, FILE *out)
 {

@@ -5,7 +5,7 @@
 
 #include "daemon/asker.h"
 #include "daemon/base/json.h"
-#include "daemon/dataset/mixture_plan.h"
+#include "daemon/window/mixture_plan.h"
 #include "daemon/dataset/statistics.h"
 #include "daemon/statistician.h"
 

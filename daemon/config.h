@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "daemon/base/yaml.h"
-#include "daemon/dataset/window_spec.h"
+#include "daemon/window/window_spec.h"
 
 #define TRAJD_CONFIG_MAX_DATASETS 64
 #define TRAJD_CONFIG_MAX_FEEDS 64

@@ -7,7 +7,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/json.h"
 #include "daemon/base/thread.h"
-#include "daemon/dataset/window_report.h"
+#include "daemon/window/window_report.h"
 #include "daemon/feeder_gpu.h"
 #include "daemon/gpu/gpu.h"
 #include "kernels/dispatch/plan.h"

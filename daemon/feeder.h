@@ -12,7 +12,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/heartbeat.h"
 #include "daemon/cache/dataset.h"
-#include "daemon/dataset/window_spec.h"
+#include "daemon/window/window_spec.h"
 #include "daemon/feed/server.h"
 #include "daemon/statistician.h"
 #include "kernels/pool.h"

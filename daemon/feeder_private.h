@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "daemon/base/counter.h"
-#include "daemon/dataset/mixture_plan.h"
+#include "daemon/window/mixture_plan.h"
 #include "daemon/feeder.h"
 
 enum {

@@ -8,7 +8,7 @@
 #include "clients/cli/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/base/quantity.h"
-#include "daemon/dataset/window_report.h"
+#include "daemon/window/window_report.h"
 #include "daemon/rewrite/rewrite.h"
 
 enum { ITEMS_MAX = 256, BAR_WIDTH = 30, LEVEL_MAX = 9 };

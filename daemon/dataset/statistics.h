@@ -19,7 +19,7 @@
 #include <stdio.h>
 
 #include "daemon/dataset/tally.h"
-#include "daemon/dataset/window_plan.h"
+#include "daemon/window/window_plan.h"
 #include "kernels/pool.h"
 
 #define TRAJD_STATISTICS_MAX_FEATURES 65536

@@ -7,7 +7,7 @@
 #ifndef TRAJD_DAEMON_GPU_GUESTS_H
 #define TRAJD_DAEMON_GPU_GUESTS_H
 
-#include "daemon/dataset/window_plan.h"
+#include "daemon/window/window_plan.h"
 #include "kernels/pool.h"
 
 struct trajd_gpu_guests;

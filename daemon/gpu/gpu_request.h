@@ -3,7 +3,7 @@
 #ifndef TRAJD_DAEMON_GPU_REQUEST_H
 #define TRAJD_DAEMON_GPU_REQUEST_H
 
-#include "daemon/dataset/window_plan.h"
+#include "daemon/window/window_plan.h"
 #include "daemon/gpu/gpu.h"
 
 struct trajd_gpu_request;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/base/yaml.h"
-#include "daemon/dataset/window_report.h"
+#include "daemon/window/window_report.h"
 #include "daemon/rewrite/rewrite_plan.h"
 
 enum { NEAREST_MAX = 1024 };

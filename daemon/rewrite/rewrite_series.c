@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/dataset/window_report.h"
+#include "daemon/window/window_report.h"
 #include "daemon/rewrite/rewrite_rows.h"
 
 enum { RATE_DEFAULT_HZ = 20 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/base/json.h"
-#include "daemon/dataset/window_report.h"
+#include "daemon/window/window_report.h"
 #include "daemon/rewrite/rewrite_skeleton.h"
 #include "daemon/index/writer_protocol.h"
 

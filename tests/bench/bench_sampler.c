@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "daemon/dataset/mixture.h"
+#include "daemon/window/mixture.h"
 
 #define EPISODES 10000u
 #define BATCH 256u

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/dataset/window_plan.h"
+#include "daemon/window/window_plan.h"
 
 #define TURNS 4000u
 

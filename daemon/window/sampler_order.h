@@ -2,8 +2,8 @@
 #ifndef TRAJD_DATASET_SAMPLER_ORDER_H
 #define TRAJD_DATASET_SAMPLER_ORDER_H
 
-#include "daemon/dataset/permute.h"
-#include "daemon/dataset/sampler.h"
+#include "daemon/window/permute.h"
+#include "daemon/window/sampler.h"
 
 struct trajd_sampler_order {
     uint64_t epoch;

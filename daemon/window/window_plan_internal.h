@@ -2,7 +2,7 @@
 #ifndef TRAJD_DATASET_WINDOW_PLAN_PRIVATE_H
 #define TRAJD_DATASET_WINDOW_PLAN_PRIVATE_H
 
-#include "daemon/dataset/window_plan.h"
+#include "daemon/window/window_plan.h"
 
 /* "line N: outputs.NAME: ..." */
 enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output, struct trajd_error *error, enum trajd_status status,

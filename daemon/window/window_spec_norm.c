@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/dataset/statistics_file.h"
-#include "daemon/dataset/window_spec_private.h"
+#include "daemon/window/window_spec_internal.h"
 
 static const char *const rules[] = {"mean_std", "min_max", "q01_q99", NULL};
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/window_spec_private.h"
+#include "daemon/window/window_spec_internal.h"
 
 /* A step count like "-1" or a time like "-200ms". False if it is neither. */
 static bool parse_end(const char *text, bool *in_time, int64_t *value)

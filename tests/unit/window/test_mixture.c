@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/mixture.h"
+#include "daemon/window/mixture.h"
 
 #define MAX_WORDS 64
 #define MAX_PARTS 8

@@ -1,5 +1,5 @@
 /* From windows to what the kernels are asked: the request's constant part once, its per-window arrays batch by batch. */
-#include "daemon/dataset/window_plan.h"
+#include "daemon/window/window_plan.h"
 
 #include <math.h>
 #include <stdlib.h>

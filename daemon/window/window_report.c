@@ -1,4 +1,4 @@
-#include "daemon/dataset/window_report.h"
+#include "daemon/window/window_report.h"
 
 #include <string.h>
 

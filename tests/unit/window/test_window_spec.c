@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/dataset/window_spec.h"
+#include "daemon/window/window_spec.h"
 
 static void test_ranges(void **state)
 {

@@ -1,4 +1,4 @@
-#include "daemon/dataset/window_plan_private.h"
+#include "daemon/window/window_plan_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

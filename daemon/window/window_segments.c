@@ -1,5 +1,5 @@
 /* Which anchors of which episodes are windows: filter, split, missing streams, and how much padding is allowed. */
-#include "daemon/dataset/window_plan.h"
+#include "daemon/window/window_plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "daemon/dataset/mixture_plan.h"
+#include "daemon/window/mixture_plan.h"
 
 /* A line for the windows (of a mixture one more for each dataset), then one per source of each output: output, stream, clock, kind, grid, role, type and shape; behind them
  * warnings about resampling that loses or invents rows. */

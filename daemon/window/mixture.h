@@ -14,7 +14,7 @@
 #ifndef TRAJD_DATASET_MIXTURE_H
 #define TRAJD_DATASET_MIXTURE_H
 
-#include "daemon/dataset/sampler.h"
+#include "daemon/window/sampler.h"
 
 #define TRAJD_MIXTURE_VERSION 1
 #define TRAJD_MIXTURE_MAX_DATASETS 64

@@ -1,8 +1,8 @@
 /* The datasets of a feed: one, or a mixture with what is said for each of them alone. */
 #include <string.h>
 
-#include "daemon/dataset/mixture.h"
-#include "daemon/dataset/window_spec_private.h"
+#include "daemon/window/mixture.h"
+#include "daemon/window/window_spec_internal.h"
 
 #define MAX_WEIGHT 1000000
 

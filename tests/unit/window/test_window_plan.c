@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/dataset/window_plan.h"
+#include "daemon/window/window_plan.h"
 
 #define ROWS 90
 #define STREAMS 3

@@ -1,7 +1,7 @@
 /* Where an output's targets are, on which clock: equal grids and brackets are one. */
 #include <stdlib.h>
 
-#include "daemon/dataset/window_plan_private.h"
+#include "daemon/window/window_plan_internal.h"
 
 #define MAX_OFFSETS (UINT64_C(1) << 24) /* explicit targets of a batch on one grid: 128 MiB */
 

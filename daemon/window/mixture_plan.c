@@ -1,4 +1,4 @@
-#include "daemon/dataset/mixture_plan.h"
+#include "daemon/window/mixture_plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "daemon/base/yaml.h"
-#include "daemon/dataset/sampler.h"
+#include "daemon/window/sampler.h"
 #include "kernels/resample.h"
 
 struct trajd_statistics; /* statistics.h */

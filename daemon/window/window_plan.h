@@ -3,7 +3,7 @@
  *
  *   spec x index  -> targets (output x source), brackets, grids        window_plan.c, window_plan_grid.c
  *                 -> segments of allowed anchors -> sampler            window_segments.c
- *   position      -> windows -> per-window arrays of the request       window_bind.c
+ *   position      -> windows -> per-window arrays of the request       window_request.c
  */
 #ifndef TRAJD_DATASET_WINDOW_PLAN_H
 #define TRAJD_DATASET_WINDOW_PLAN_H
@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "daemon/cache/dataset.h"
-#include "daemon/dataset/sampler.h"
-#include "daemon/dataset/window_spec.h"
+#include "daemon/window/sampler.h"
+#include "daemon/window/window_spec.h"
 #include "kernels/resample.h"
 
 enum trajd_target_rule {

@@ -1,4 +1,4 @@
-#include "daemon/dataset/window_spec_private.h"
+#include "daemon/window/window_spec_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "daemon/base/digest.h"
 #include "daemon/dataset/statistics.h"
-#include "daemon/dataset/window_plan.h"
+#include "daemon/window/window_plan.h"
 
 #define FLAT 1e-6 /* of the greatest magnitude: float32 has 24 bits, and a range of its last few is no signal */
 

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "daemon/dataset/window_spec.h"
+#include "daemon/window/window_spec.h"
 
 #define TRAJD_SPEC_MAX_NS (INT64_C(86400) * 1000000000) /* no window is longer than a day */
 
@@ -38,7 +38,7 @@ enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p, const struct 
 enum trajd_status trajd_spec_read_parts(struct trajd_spec_parser *p, const struct trajd_yaml_node *feed);
 /* A scalar's text, kept. */
 enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, const char **out);
-/* `where:`, in window_where.c. */
+/* `where:`, in window_filter.c. */
 enum trajd_status trajd_spec_read_where(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
 /* An output's `norm:`. */
 enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,

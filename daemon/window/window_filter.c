@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/dataset/window_plan.h"
-#include "daemon/dataset/window_spec_private.h"
+#include "daemon/window/window_plan.h"
+#include "daemon/window/window_spec_internal.h"
 
 #define MAX_VALUES 4096
 

@@ -3,8 +3,8 @@
 #ifndef TRAJD_DATASET_MIXTURE_PLAN_H
 #define TRAJD_DATASET_MIXTURE_PLAN_H
 
-#include "daemon/dataset/mixture.h"
-#include "daemon/dataset/window_plan.h"
+#include "daemon/window/mixture.h"
+#include "daemon/window/window_plan.h"
 
 struct trajd_mixture_plan {
     const struct trajd_window_spec *spec;
