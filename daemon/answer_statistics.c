@@ -6,8 +6,8 @@
 #include "daemon/asker.h"
 #include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
-#include "daemon/dataset/statistics.h"
-#include "daemon/statistician.h"
+#include "daemon/stats/stats.h"
+#include "daemon/stats/stats_service.h"
 
 #define PAGE_FEATURES 128u /* of some 300 bytes each */
 #define STREAM_PREFIX "stream:"

@@ -14,7 +14,7 @@
 #include "daemon/cache/dataset.h"
 #include "daemon/window/window_spec.h"
 #include "daemon/feed/server.h"
-#include "daemon/statistician.h"
+#include "daemon/stats/stats_service.h"
 #include "kernels/pool.h"
 
 struct trajd_feeder;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/statistics.h"
+#include "daemon/stats/stats.h"
 #include "daemon/feeder_private.h"
 
 /* What a dataset of a mixture lacks has no statistics and nothing to be scaled. */

@@ -5,7 +5,7 @@
  *   one thread a feed      production (feeder.h)
  *   opener thread          feeds that jobs send in OPEN: indexing and loading take time
  *   asker thread           questions about feeds (asker.h)
- *   statistics' thread     what is asked about values and not known yet (statistician.h)
+ *   statistics' thread     what is asked about values and not known yet (stats_service.h)
  *   reader threads         rows (dataset/store.h), resampling threads (kernels/pool.h)
  */
 #ifndef TRAJD_DAEMON_PIPELINE_H

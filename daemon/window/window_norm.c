@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/dataset/statistics.h"
+#include "daemon/stats/stats.h"
 #include "daemon/window/window_plan.h"
 
 #define FLAT 1e-6 /* of the greatest magnitude: float32 has 24 bits, and a range of its last few is no signal */

@@ -10,7 +10,7 @@
 #include "daemon/window/sampler.h"
 #include "kernels/resample.h"
 
-struct trajd_statistics; /* statistics.h */
+struct trajd_statistics; /* stats.h */
 
 #define TRAJD_SPEC_MAX_OUTPUTS 64
 #define TRAJD_SPEC_MAX_SOURCES 32

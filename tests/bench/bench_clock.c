@@ -1,4 +1,4 @@
-// libs: trajd_dataset
+// libs: trajd_window
 /* How many rows of a stamped clock stand at or before a time, which is asked once a window and clock: trajd_clock_rows_until against a search
  * through all rows, of few episodes (in the cache) and of many; and on a regular clock. One run, to be compared within it. */
 #include <inttypes.h>

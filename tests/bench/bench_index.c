@@ -1,4 +1,4 @@
-// libs: trajd_dataset
+// libs: trajd_index
 /* Time to an index: a first opening (children, stamps, digests), and a second one from the cache.
  *
  * usage: bench_index [FOLDER], with the files of `tests/tools/make_index_files.py FOLDER bench`: large.hdf5

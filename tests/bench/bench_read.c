@@ -1,4 +1,4 @@
-// libs: trajd_dataset
+// libs: trajd_index
 /* Reading rows against what the same bytes cost without us, in one run: gzip against libdeflate alone on as
  * many threads and against h5py, contiguous against plain pread. Run from the source folder:
  * build/release/tests/bench/bench_read [FOLDER] FOLDER is for the test file (about 60 MB); /tmp by default.

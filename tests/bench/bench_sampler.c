@@ -1,4 +1,4 @@
-// libs: trajd_dataset
+// libs: trajd_window
 /* What the order of windows costs, near the beginning and far out: time of a batch's look-up at one go and of the first window after a
  * resume, one dataset and a mixture of three; memory, at few windows and at 10^10 in as many episodes. */
 #include <inttypes.h>

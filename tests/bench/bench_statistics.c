@@ -1,4 +1,4 @@
-// libs: trajd_dataset
+// libs: trajd_stats
 /* Statistics over the store: of a stream's rows, and of an action chunk of 16 over the windows (every row 16 times, without counting it
  * 16 times) and of one that is resampled.
  *
@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "daemon/base/paths.h"
-#include "daemon/dataset/statistics.h"
+#include "daemon/stats/stats.h"
 
 static double now_s(void)
 {

@@ -1,4 +1,4 @@
-// libs: trajd_dataset
+// libs: trajd_window
 /* What a batch's windows cost before anything is resampled: looking them up, and binding the request's arrays to them. The daemon's thread does
  * both once a batch. bench_windows INDEXER DATASET LAYOUT.yaml. */
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-// libs: trajd_dataset
+// libs: trajd_index
 /* Array records and chunk bytes as a hostile file and a broken indexer might give them: what
  * trajd_array_check lets through must be readable without touching memory that is not its own.
  *

@@ -1,4 +1,4 @@
-// libs: trajd_dataset
+// libs: trajd_layout
 /* The layout reader on any bytes: no crash, and what is accepted keeps its promises. */
 #include <stdlib.h>
 #include <string.h>

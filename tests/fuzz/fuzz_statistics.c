@@ -1,10 +1,10 @@
-// libs: trajd_dataset
+// libs: trajd_stats
 /* A file of statistics, ours or others': any bytes. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "daemon/dataset/statistics_file.h"
+#include "daemon/stats/stats_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,4 +1,4 @@
-// libs: trajd_dataset
+// libs: trajd_window
 /* A feed as a job sends it in OPEN: any bytes. */
 #include <stddef.h>
 #include <stdint.h>

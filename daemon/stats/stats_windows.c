@@ -4,7 +4,7 @@
  * windows and steps that it stands in ("direct"). All others go through the same kernels as the feed's batches. */
 #include <stdlib.h>
 
-#include "daemon/dataset/statistics_windows.h"
+#include "daemon/stats/stats_windows.h"
 #include "kernels/dispatch/plan.h"
 
 #define CHUNK_WINDOWS 4096

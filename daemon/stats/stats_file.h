@@ -9,7 +9,7 @@
 #define TRAJD_DATASET_STATISTICS_FILE_H
 
 #include "daemon/base/yaml.h"
-#include "daemon/dataset/statistics.h"
+#include "daemon/stats/stats.h"
 
 /* The statistics that the file has under `name`; figures that it lacks are NaN. TRAJD_ERR_NOT_FOUND: no file, or no such name (the nearest is
  * told). TRAJD_ERR_DATA: of no known form. free() the result. */

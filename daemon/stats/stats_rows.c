@@ -1,7 +1,7 @@
 /* Statistics of a stream's rows as recorded, each once, of the episodes that the feed takes windows from. */
 #include <stdlib.h>
 
-#include "daemon/dataset/statistics_sweep.h"
+#include "daemon/stats/stats_sweep.h"
 
 #define CHUNK_BYTES (UINT64_C(1) << 20) /* of rows at once: they stay in the processor's cache while their columns are counted */
 #define AHEAD_EPISODES 8

@@ -1,4 +1,4 @@
-#include "daemon/dataset/statistics_sweep.h"
+#include "daemon/stats/stats_sweep.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  *
  * Both leave out infinite elements, and count what they leave out. Figures are of the values as the feed delivers them without
  * normalisation, in float32 where that is what it delivers (float16 and bfloat16 outputs too); of pictures (bytes of rank 2 and 3)
- * per channel. How exact they are: tally.h.
+ * per channel. How exact they are: histogram.h.
  *
  * Blocks the caller; the pool's threads do the work, a few thousand values at a time, so that others' batches go between. Rows are
  * pinned in the store a chunk at a time, once per sweep (1 for bytes, 3 for float32, 6 for float64), in episode order. */
@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "daemon/dataset/tally.h"
+#include "daemon/stats/histogram.h"
 #include "daemon/window/window_plan.h"
 #include "kernels/pool.h"
 
@@ -65,13 +65,13 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
 enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_request *request, uint32_t stream_index,
                                              struct trajd_statistics **result, struct trajd_error *error);
 
-/* ---- statistics_cache.c: a file a fingerprint, checksummed, written by rename; NULL directory: no cache ---- */
+/* ---- stats_cache.c: a file a fingerprint, checksummed, written by rename; NULL directory: no cache ---- */
 
 /* NULL: not there, or damaged. */
 struct trajd_statistics *trajd_statistics_load(const char *directory, uint64_t fingerprint);
 void trajd_statistics_save(const char *directory, const struct trajd_statistics *statistics);
 
-/* ---- statistics_json.c ---- */
+/* ---- stats_json.c ---- */
 
 /* The numbers of a feature that documents have, by the names they have there; each is a double of trajd_feature_statistics. */
 #define TRAJD_STATISTICS_FIGURES 9

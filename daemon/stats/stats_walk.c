@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "daemon/dataset/statistics_windows.h"
+#include "daemon/stats/stats_windows.h"
 #include "kernels/element_convert.h"
 #include "kernels/dispatch/plan.h"
 

@@ -2,7 +2,7 @@
 #ifndef TRAJD_DATASET_STATISTICS_SWEEP_H
 #define TRAJD_DATASET_STATISTICS_SWEEP_H
 
-#include "daemon/dataset/statistics.h"
+#include "daemon/stats/stats.h"
 
 /* Rows in memory that count. */
 struct statistics_run {

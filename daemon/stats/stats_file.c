@@ -1,10 +1,10 @@
-#include "daemon/dataset/statistics_file.h"
+#include "daemon/stats/stats_file.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/statistics_sweep.h"
+#include "daemon/stats/stats_sweep.h"
 
 /* Numbers of a list, however nested. */
 static uint32_t count_numbers(const struct trajd_yaml_node *node)

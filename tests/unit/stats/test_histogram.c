@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/dataset/tally.h"
+#include "daemon/stats/histogram.h"
 
 #define MOST 5000
 

@@ -1,4 +1,4 @@
-#include "daemon/statistician.h"
+#include "daemon/stats/stats_service.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/heartbeat.h"
-#include "daemon/dataset/statistics.h"
+#include "daemon/stats/stats.h"
 
 struct trajd_statistician;
 

@@ -1,8 +1,8 @@
-/* Between statistics_windows.c, which says what is counted in what form, and statistics_walk.c, which goes over the windows. */
+/* Between stats_windows.c, which says what is counted in what form, and stats_walk.c, which goes over the windows. */
 #ifndef TRAJD_DATASET_STATISTICS_WINDOWS_H
 #define TRAJD_DATASET_STATISTICS_WINDOWS_H
 
-#include "daemon/dataset/statistics_sweep.h"
+#include "daemon/stats/stats_sweep.h"
 
 /* What one item needs beside the sweep's. */
 struct item_view {

@@ -14,7 +14,7 @@
 
 #include "daemon/base/heartbeat.h"
 #include "daemon/base/digest.h"
-#include "daemon/dataset/statistics.h"
+#include "daemon/stats/stats.h"
 
 #define CACHE_MAGIC UINT64_C(0x3153544154535254) /* "TRSTATS1": a change of the structs is another one */
 #define FIGURES_VERSION 1                        /* of what figures mean: part of every fingerprint */

@@ -1,4 +1,4 @@
-#include "daemon/dataset/tally.h"
+#include "daemon/stats/histogram.h"
 
 #include <math.h>
 #include <stdlib.h>

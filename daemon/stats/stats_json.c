@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "daemon/dataset/statistics.h"
+#include "daemon/stats/stats.h"
 
 static const char *const sources[] = {"windows", "rows", "file"};
 
