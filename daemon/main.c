@@ -14,7 +14,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/log.h"
 #include "daemon/base/notify.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/pipeline.h"
 
 #define DRAIN_MS 5000

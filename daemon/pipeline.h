@@ -16,7 +16,7 @@
 #include <stdio.h>
 
 #include "daemon/base/log.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 struct trajd_pipeline;
 

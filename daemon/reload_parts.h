@@ -2,7 +2,7 @@
 #ifndef TRAJD_DAEMON_RELOAD_PARTS_H
 #define TRAJD_DAEMON_RELOAD_PARTS_H
 
-#include "daemon/config_keys.h"
+#include "daemon/config/config_keys.h"
 #include "daemon/pipeline_parts.h"
 
 /* Why a feed goes. */

@@ -1,4 +1,4 @@
-#include "daemon/config_keys.h"
+#include "daemon/config/config_keys.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 enum trajd_config_key_type { KEY_STRING, KEY_BOOL, KEY_SIZE, KEY_COUNT, KEY_DURATION };
 

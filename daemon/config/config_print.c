@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "daemon/base/json.h"
-#include "daemon/config_keys.h"
+#include "daemon/config/config_keys.h"
 
 static bool is_unset(const struct trajd_config *config, const struct trajd_config_key *key)
 {
