@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "daemon/feeder.h"
-#include "daemon/feed/server.h"
+#include "daemon/server/server.h"
 
 struct trajd_asker;
 

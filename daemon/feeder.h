@@ -13,7 +13,7 @@
 #include "daemon/base/heartbeat.h"
 #include "daemon/cache/dataset.h"
 #include "daemon/window/window_spec.h"
-#include "daemon/feed/server.h"
+#include "daemon/server/server.h"
 #include "daemon/stats/stats_service.h"
 #include "kernels/pool.h"
 

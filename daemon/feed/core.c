@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/feed/state.h"
+#include "daemon/feed/feed_internal.h"
 
 enum trajd_status trajd_core_create(const struct trajd_core_options *options, struct trajd_core **core,
                                     struct trajd_error *error)

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/feed/state.h"
-#include "daemon/feed/token.h"
+#include "daemon/feed/feed_internal.h"
+#include "daemon/feed/checkpoint_token.h"
 
 /* ---- what members are told ---- */
 

@@ -1,7 +1,7 @@
 /* What happens to a part from LEASED on: DONE, RELEASED, given back, void. */
 #include <stdlib.h>
 
-#include "daemon/feed/state.h"
+#include "daemon/feed/feed_internal.h"
 
 /* A part that goes back is for somebody else while its epoch runs, and for nobody after, or if its rank has
  * gone past it. */

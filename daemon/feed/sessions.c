@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/feed/state.h"
-#include "daemon/feed/token.h"
+#include "daemon/feed/feed_internal.h"
+#include "daemon/feed/checkpoint_token.h"
 
 struct session *trajd_session_find(const struct trajd_core *core, uint64_t id)
 {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/feed/state.h"
+#include "daemon/feed/feed_internal.h"
 
 static void queue_push(struct slot_queue *queue, uint32_t slot)
 {

@@ -1,4 +1,4 @@
-// libs: trajd_core
+// libs: trajd_feed
 /* What a batch costs in the core and the codec alone: take, publish, BATCH encoded and decoded, ACK encoded
  * and decoded. */
 #include <stdio.h>

@@ -15,7 +15,7 @@
 
 #include <zmq.h>
 
-#include "tests/integration/producer.h"
+#include "tests/support/test_producer.h"
 #include "trajd.h"
 
 #define MAX_SAMPLES 200000u

@@ -14,7 +14,7 @@
 #include <zmq.h>
 
 #include "proto/key_file.h"
-#include "tests/integration/producer.h"
+#include "tests/support/test_producer.h"
 #include "trajd.h"
 
 #define ROWS 8u

@@ -21,11 +21,11 @@ if not list((PACKAGE / "trajd").glob("_core*")):
 
 
 class Producer:
-    """tests/integration/fake_producer: a server whose batches are functions of their position. Feed "train" by any `spec`."""
+    """tests/support/fake_producer: a server whose batches are functions of their position. Feed "train" by any `spec`."""
 
     def __init__(self, folder, **options):
         self.endpoint = folder
-        self.command = [BUILD / "tests/integration/fake_producer", folder, *(f"{name}={value}" for name, value in options.items())]
+        self.command = [BUILD / "tests/support/fake_producer", folder, *(f"{name}={value}" for name, value in options.items())]
         self.process = None
 
     def start(self):

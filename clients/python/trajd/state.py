@@ -36,7 +36,7 @@ class State:
 
 def frontier(token: bytes) -> Optional[int]:
     """The position before which all is DONE and behind which nothing is; None where it is not one position. The words are those
-    of daemon/feed/token.h."""
+    of daemon/feed/checkpoint_token.h."""
     words = struct.unpack(f"<{len(token) // 8}Q", token)
     if len(words) < 11 or words[0] != _TOKEN_MAGIC or len(words) != 11 + words[9]:
         raise StateError("checkpoint: the daemon's token is of another version")

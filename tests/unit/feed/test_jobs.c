@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "core_world.h"
-#include "daemon/feed/token.h"
+#include "daemon/feed/checkpoint_token.h"
 
 #define SECOND UINT64_C(1000000000)
 

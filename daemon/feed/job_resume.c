@@ -1,0 +1,132 @@
+/* Where an epoch begins, and what is kept of it: journals and checkpoints. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/feed/feed_internal.h"
+
+_Static_assert(TRAJD_JOURNAL_MAX_UNDONE >= TRAJD_CORE_MAX_SLOTS, "what is in slots fits a journal");
+
+/* With another G batches are other rows: then it goes on at the first window that is not DONE, and what was DONE
+ * behind it comes again. */
+static void adopt(const struct trajd_core_feed *feed, const struct trajd_journal_state *state, struct start *start)
+{
+    const struct trajd_journal_key *key = &state->key;
+    const uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
+
+    start->asked = key->asked < length ? key->asked : length;
+    if (key->batch == batch && key->length == length) {
+        const uint64_t count = trajd_batches_from(feed, key->begin), high = state->high < count ? state->high : count;
+        start->begin = key->begin;
+        start->high = key->begin + high * batch;
+        for (uint32_t i = 0; i < state->undone_count && state->undone[i] < high; i++) /* without a short last one, if it had that */
+            start->todo[start->todo_count++] = key->begin + state->undone[i] * batch;
+        return;
+    }
+    start->begin = key->begin + (state->undone_count ? state->undone[0] : state->high) * key->batch;
+    if (start->begin > length)
+        start->begin = length;
+    start->high = start->begin;
+}
+
+static bool may_have_journal(const struct trajd_core_feed_options *options)
+{
+    return options->journal_directory && options->epoch_length / options->global_batch <= TRAJD_JOURNAL_MAX_BATCH;
+}
+
+/* What the job's journal says of anything; false: there is none, or nothing in it. */
+static bool look_up(struct trajd_core_feed *feed, struct trajd_wire_text name, struct trajd_journal_state *state)
+{
+    const struct job *job = trajd_job_find(feed, name);
+    char text[TRAJD_WIRE_MAX_NAME + 1], base[TRAJD_WIRE_MAX_NAME + 1];
+    struct trajd_journal *journal;
+    bool damaged = false, found = false;
+
+    if (job && job->journal)
+        return trajd_journal_load(job->journal, state);
+    trajd_wire_text_copy(name, text, sizeof text);
+    trajd_feed_base_name(feed, base);
+    if (!may_have_journal(&feed->options))
+        return false;
+    if (!trajd_journal_open(feed->options.journal_directory, base, text, &journal, &damaged, NULL)) {
+        found = trajd_journal_load(journal, state);
+        trajd_journal_close(&journal);
+    }
+    feed->core->stats.damaged_journals += damaged;
+    return found;
+}
+
+static bool recall(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                   struct trajd_journal_state *state)
+{
+    if (!look_up(feed, open->job, state))
+        return false;
+    if (state->key.fingerprint != feed->options.fingerprint || state->key.seed != feed->options.seed ||
+        state->key.epoch != open->epoch || state->key.begin > feed->options.epoch_length)
+        return false;
+    return open->next == 0 || open->next == state->key.asked || open->next == state->key.begin;
+}
+
+void trajd_job_plan(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                    const struct trajd_journal_state *token, struct start *start)
+{
+    start->asked = start->begin = start->high = open->next;
+    start->todo_count = 0;
+    if (open->mode == TRAJD_WIRE_SHARD)
+        return;
+    if (token)
+        adopt(feed, token, start);
+    else if (!open->fresh && recall(feed, open, &feed->core->recalled))
+        adopt(feed, &feed->core->recalled, start);
+}
+
+/* A feed without its journal still feeds; what is lost is told by a counter. */
+void trajd_job_use_journal(struct job *job)
+{
+    struct trajd_core_feed *feed = job->feed;
+    const struct trajd_core_feed_options *options = &feed->options;
+    char base[TRAJD_WIRE_MAX_NAME + 1];
+    bool damaged = false;
+
+    if (job->journal && strcmp(job->journal_job, job->name) == 0)
+        return;
+    trajd_journal_close(&job->journal);
+    if (!options->journal_directory)
+        return;
+    trajd_feed_base_name(feed, base);
+    if (!may_have_journal(options) || trajd_journal_open(options->journal_directory, base, job->name, &job->journal, &damaged, NULL))
+        feed->core->stats.journals_refused++;
+    feed->core->stats.damaged_journals += damaged;
+    strcpy(job->journal_job, job->name);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+/* What is in slots and what is to do is all that can be undone below `high`: trajd_job_can_attach sees to it that both
+ * fit. */
+void trajd_job_record(const struct job *job, struct trajd_journal_state *state)
+{
+    const struct trajd_core_feed *feed = job->feed;
+    const struct trajd_core_feed_options *options = &feed->options;
+    uint64_t batch = options->global_batch;
+
+    state->key = (struct trajd_journal_key){options->fingerprint,  options->seed, job->epoch, job->asked, job->begin,
+                                            options->epoch_length, batch};
+    state->undone_count = 0;
+    state->high = trajd_batches_from(feed, job->begin);
+    if (job->phase == JOB_ENDED)
+        return;
+    state->high = (job->high - job->begin) / batch;
+    for (uint32_t i = 0; i < job->todo_count; i++)
+        state->undone[state->undone_count++] = (job->todo[i] - job->begin) / batch;
+    for (uint32_t i = 0; i < options->slot_count; i++) {
+        const struct share *share = trajd_slot_share(&feed->slots[i], job);
+        if (share && (share->parts[0].state == PART_PENDING || share->parts[0].state == PART_LEASED))
+            state->undone[state->undone_count++] = (feed->slots[i].position - job->begin) / batch;
+    }
+    qsort(state->undone, state->undone_count, sizeof state->undone[0], compare_numbers);
+}

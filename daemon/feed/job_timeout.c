@@ -1,0 +1,133 @@
+/* How long ranks wait for one that is away, and jobs for one that is slow. */
+#include <stdio.h>
+
+#include "daemon/feed/feed_internal.h"
+
+/* The thread's time is that of its turn's beginning, a death's that of its end of file: a little later. */
+static uint64_t away_ns(const struct rank *rank, uint64_t now_ns)
+{
+    return now_ns > rank->away_since_ns ? now_ns - rank->away_since_ns : 0;
+}
+
+/* The first rank that is missing since long enough, or UINT32_MAX; *count: how many are. */
+static uint32_t find_missing(const struct job *job, uint64_t now_ns, uint32_t *count)
+{
+    uint32_t first = UINT32_MAX;
+
+    *count = 0;
+    for (uint32_t r = 0; r < job->world; r++) {
+        const struct rank *rank = &job->ranks[r];
+        if (rank->session || rank->is_remote || away_ns(rank, now_ns) < job->feed->options.rank_timeout_ns)
+            continue;
+        first = first == UINT32_MAX ? r : first;
+        ++*count;
+    }
+    return first;
+}
+
+/* More of the epoch is under way, for whoever is here. */
+static bool is_coming(const struct job *job)
+{
+    const struct trajd_core_feed *feed = job->feed;
+
+    for (uint32_t i = 0; i < feed->filling.count; i++)
+        if (trajd_slot_share(&feed->slots[feed->filling.slots[i]], job))
+            return true;
+    return feed->filling.count + feed->ready.count < feed->options.slot_count &&
+           feed->cursor.epoch == job->epoch && feed->cursor.position < trajd_epoch_end(feed, job->begin);
+}
+
+/* It has nothing left to read or to say DONE for. */
+static bool is_starved(const struct job *job, uint32_t rank)
+{
+    for (uint32_t i = 0; i < job->feed->ready.count; i++) {
+        const struct share *share = trajd_slot_share(&job->feed->slots[job->feed->ready.slots[i]], job);
+        if (share && (share->parts[rank].state == PART_PENDING || share->parts[rank].state == PART_LEASED))
+            return false;
+    }
+    return true;
+}
+
+static bool somebody_waits(const struct job *job)
+{
+    if (job->phase == JOB_RUNNING && is_coming(job))
+        return false;
+    for (uint32_t r = 0; r < job->world; r++)
+        if (job->ranks[r].session && (job->phase == JOB_GATHERING || is_starved(job, r)))
+            return true;
+    return false;
+}
+
+static void describe(const struct job *job, uint32_t rank, uint32_t count, uint64_t now_ns, char *text, size_t size)
+{
+    int length = snprintf(text, size, "rank %u of %u of job \"%s\" ", rank, job->world, job->name);
+
+    if (count > 1)
+        length += snprintf(text + length, size - (size_t)length, "and %u others ", count - 1);
+    snprintf(text + length, size - (size_t)length, "%s for %.0f s (rank_timeout is %.0f s); open again to go on",
+             job->phase == JOB_GATHERING ? "did not come" : "away",
+             (double)away_ns(&job->ranks[rank], now_ns) * 1e-9,
+             (double)job->feed->options.rank_timeout_ns * 1e-9);
+}
+
+static void send_away(struct job *job, enum trajd_status status, const char *reason, uint64_t now_ns)
+{
+    struct trajd_core_feed *feed = job->feed;
+
+    for (uint32_t i = feed->member_count; i-- > 0;) {
+        struct session *member = feed->members[i];
+        if (member->job != job)
+            continue;
+        trajd_job_leave(member, now_ns);
+        trajd_session_send_away(feed->core, member, status, reason);
+    }
+}
+
+/* All leave the job and hear why. It stays as it is: who opens again goes on, and the wait begins anew. */
+static void expire_ranks(struct job *job, uint64_t now_ns)
+{
+    const struct trajd_core_feed *feed = job->feed;
+    char reason[256];
+    uint32_t rank, count;
+
+    if (!feed->options.rank_timeout_ns || job->mode != TRAJD_WIRE_SHARD ||
+        (job->phase != JOB_GATHERING && job->phase != JOB_RUNNING) || !job->member_count)
+        return;
+    rank = find_missing(job, now_ns, &count);
+    if (rank == UINT32_MAX || !somebody_waits(job))
+        return;
+    describe(job, rank, count, now_ns, reason, sizeof reason);
+    send_away(job, TRAJD_ERR_TIMEOUT, reason, now_ns);
+    for (uint32_t r = 0; r < job->world; r++)
+        job->ranks[r].away_since_ns = now_ns;
+    feed->core->stats.rank_timeouts++;
+}
+
+/* Others have waited for it long enough: by the feed's policy, or because nobody of it comes back. */
+static void expire_slow(struct job *job, uint64_t now_ns)
+{
+    const struct trajd_core_feed_options *options = &job->feed->options;
+    const uint64_t limit_ns = options->slow_leaves ? options->slow_after_ns : job->member_count ? 0 : options->rank_timeout_ns;
+    char reason[256];
+
+    if (job->phase == JOB_NONE || !limit_ns || job->held_up_ns < limit_ns)
+        return;
+    snprintf(reason, sizeof reason, "job \"%s\" has kept the other jobs of feed %s waiting for %.0f s (fan_out: slow: leave)",
+             job->name, options->name, (double)job->held_up_ns * 1e-9);
+    send_away(job, TRAJD_ERR_CLOSED, reason, now_ns);
+    trajd_job_drop(job);
+    job->feed->core->stats.slow_jobs++;
+}
+
+void trajd_feed_expire(struct trajd_core_feed *feed, uint64_t now_ns)
+{
+    if (feed->core->going_away)
+        return;
+    for (uint32_t j = 0; j < feed->options.job_count; j++) {
+        expire_ranks(&feed->jobs[j], now_ns);
+        expire_slow(&feed->jobs[j], now_ns);
+    }
+    trajd_feed_reap(feed);
+    trajd_feed_advance(feed);
+    trajd_feed_wake(feed);
+}

@@ -1,0 +1,98 @@
+/* The account of time in which production stands still: who holds it up. */
+#include "daemon/feed/feed_internal.h"
+
+static bool has_more(const struct job *job)
+{
+    const struct cursor *cursor = &job->feed->cursor;
+
+    if (job->phase != JOB_RUNNING || !job->claims)
+        return false;
+    return job->todo_count ||
+           (cursor->epoch == job->epoch && cursor->position < trajd_epoch_end(job->feed, cursor->begin));
+}
+
+/* Every slot is READY and an epoch runs that has batches to come: consumers are waited for. */
+static bool is_stalled(const struct trajd_core_feed *feed)
+{
+    if (feed->ready.count != feed->options.slot_count || !trajd_feed_wants(feed))
+        return false;
+    for (uint32_t j = 0; j < feed->options.job_count; j++)
+        if (has_more(&feed->jobs[j]))
+            return true;
+    return false;
+}
+
+/* True if the part is waited for. */
+static bool blame_part(struct job *job, const struct slot *slot, uint32_t index, uint64_t elapsed_ns)
+{
+    struct trajd_core_feed *feed = job->feed;
+    const struct part *part = &slot->shares[job->index].parts[index];
+    struct session *session = NULL;
+
+    if (part->state == PART_RELEASED || part->state == PART_VOID)
+        return false;
+    if (part->state != PART_PENDING) {
+        session = trajd_session_find(feed->core, part->session);
+    } else if (job->mode == TRAJD_WIRE_SHARD) {
+        session = slot->epoch == job->epoch ? job->ranks[index].session : NULL;
+        if (!session) {
+            job->absent_ns += elapsed_ns;
+            job->absent_rank = index;
+        }
+    } else {
+        for (uint32_t i = 0; i < feed->member_count; i++) /* share: nobody has credit left */
+            if (feed->members[i]->job == job)
+                feed->members[i]->stalled_ns += elapsed_ns;
+    }
+    if (session)
+        session->stalled_ns += elapsed_ns;
+    return true;
+}
+
+/* A job with sessions and batches to come that has given back all there is. */
+static bool is_waiting(const struct job *job)
+{
+    const struct trajd_core_feed *feed = job->feed;
+
+    if (!job->member_count || !has_more(job))
+        return false;
+    for (uint32_t i = 0; i < feed->ready.count; i++) {
+        const struct share *share = trajd_slot_share(&feed->slots[feed->ready.slots[i]], job);
+        for (uint32_t p = 0; share && p < share->part_count; p++)
+            if (share->parts[p].state == PART_PENDING || share->parts[p].state == PART_LEASED)
+                return false;
+    }
+    return true;
+}
+
+static bool is_kept_waiting_by(const struct job *job)
+{
+    for (uint32_t j = 0; j < job->feed->options.job_count; j++)
+        if (&job->feed->jobs[j] != job && is_waiting(&job->feed->jobs[j]))
+            return true;
+    return false;
+}
+
+void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns)
+{
+    uint64_t elapsed_ns = now_ns - feed->accounted_ns;
+    bool stalled;
+
+    if (now_ns <= feed->accounted_ns) /* of a call that began before another, and got the mutex after it */
+        return;
+    feed->accounted_ns = now_ns;
+    stalled = is_stalled(feed);
+    feed->stalled_ns += stalled ? elapsed_ns : 0;
+    for (uint32_t j = 0; j < feed->options.job_count; j++) {
+        struct job *job = &feed->jobs[j];
+        const struct slot *oldest = stalled ? &feed->slots[feed->ready.slots[0]] : NULL;
+        bool is_to_blame = false;
+        for (uint32_t p = 0; stalled && p < oldest->shares[j].part_count; p++)
+            is_to_blame |= blame_part(job, oldest, p, elapsed_ns);
+        job->stalled_ns += is_to_blame ? elapsed_ns : 0;
+        if (is_to_blame && is_kept_waiting_by(job))
+            job->held_up_ns += elapsed_ns;
+        else
+            job->held_up_ns = 0;
+    }
+}

@@ -1,0 +1,269 @@
+#include "daemon/server/fdsock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon/base/send_fd.h"
+
+#define LISTENER UINT32_MAX /* in epoll's data, where connections have their index */
+
+struct connection {
+    int fd;           /* -1: free */
+    uint64_t session; /* 0: has shown no token yet */
+    uint64_t deadline_ns;
+};
+
+struct trajd_fdsock {
+    struct trajd_fdsock_options options;
+    char *path;
+    int listener, epoll;
+    int reserve; /* given up for a moment to accept and close a connection when descriptors have run out */
+    struct connection *connections;
+    uint32_t silent_count;
+};
+
+static enum trajd_status listen_at(struct trajd_fdsock *fdsock, struct trajd_error *error)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(fdsock->path) >= sizeof(address.sun_path))
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory", fdsock->path,
+            sizeof(address.sun_path) - 1);
+    memcpy(address.sun_path, fdsock->path, strlen(fdsock->path) + 1);
+    fdsock->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fdsock->listener < 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
+    unlink(fdsock->path);
+    mode_t before = umask(fdsock->options.group_access ? 0007 : 0077);
+    int bound = bind(fdsock->listener, (struct sockaddr *)&address, sizeof(address));
+    umask(before);
+    if (bound != 0 || listen(fdsock->listener, 512) != 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", fdsock->path, strerror(errno));
+    return TRAJD_OK;
+}
+
+static enum trajd_status watch(struct trajd_fdsock *fdsock, int fd, uint32_t index, struct trajd_error *error)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
+    if (epoll_ctl(fdsock->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "epoll_ctl: %s", strerror(errno));
+    return TRAJD_OK;
+}
+
+static int open_reserve(void)
+{
+    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options, struct trajd_fdsock **out,
+                                      struct trajd_error *error)
+{
+    struct trajd_fdsock *fdsock = calloc(1, sizeof(*fdsock));
+    if (fdsock == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "fd socket: out of memory");
+    *fdsock = (struct trajd_fdsock){.options = *options, .listener = -1, .epoll = -1, .reserve = -1};
+    enum trajd_status status = TRAJD_ERR_MEMORY;
+    fdsock->path = strdup(options->path);
+    fdsock->connections = calloc(options->max_connections, sizeof(*fdsock->connections));
+    if (fdsock->path == NULL || fdsock->connections == NULL) {
+        trajd_error_set(error, status, 0, "fd socket: out of memory");
+        goto fail;
+    }
+    for (uint32_t i = 0; i < options->max_connections; i++)
+        fdsock->connections[i].fd = -1;
+    fdsock->epoll = epoll_create1(EPOLL_CLOEXEC);
+    fdsock->reserve = open_reserve();
+    if (fdsock->epoll < 0 || fdsock->reserve < 0) {
+        status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "fd socket: %s", strerror(errno));
+        goto fail;
+    }
+    status = listen_at(fdsock, error);
+    if (status == TRAJD_OK)
+        status = watch(fdsock, fdsock->listener, LISTENER, error);
+    if (status != TRAJD_OK)
+        goto fail;
+    *out = fdsock;
+    return TRAJD_OK;
+fail:
+    trajd_fdsock_destroy(&fdsock);
+    return status;
+}
+
+static void close_connection(struct trajd_fdsock *fdsock, struct connection *connection)
+{
+    if (connection->fd < 0)
+        return;
+    if (connection->session == 0)
+        fdsock->silent_count--;
+    close(connection->fd);
+    *connection = (struct connection){.fd = -1};
+}
+
+void trajd_fdsock_destroy(struct trajd_fdsock **pointer)
+{
+    struct trajd_fdsock *fdsock = *pointer;
+    if (fdsock == NULL)
+        return;
+    for (uint32_t i = 0; fdsock->connections != NULL && i < fdsock->options.max_connections; i++)
+        close_connection(fdsock, &fdsock->connections[i]);
+    if (fdsock->listener >= 0) {
+        close(fdsock->listener);
+        unlink(fdsock->path);
+    }
+    if (fdsock->reserve >= 0)
+        close(fdsock->reserve);
+    if (fdsock->epoll >= 0)
+        close(fdsock->epoll);
+    free(fdsock->connections);
+    free(fdsock->path);
+    free(fdsock);
+    *pointer = NULL;
+}
+
+int trajd_fdsock_poll_fd(const struct trajd_fdsock *fdsock)
+{
+    return fdsock->epoll;
+}
+
+static struct connection *find_session(struct trajd_fdsock *fdsock, uint64_t session)
+{
+    for (uint32_t i = 0; i < fdsock->options.max_connections; i++)
+        if (fdsock->connections[i].fd >= 0 && fdsock->connections[i].session == session)
+            return &fdsock->connections[i];
+    return NULL;
+}
+
+static struct connection *find_free(struct trajd_fdsock *fdsock)
+{
+    for (uint32_t i = 0; i < fdsock->options.max_connections; i++)
+        if (fdsock->connections[i].fd < 0)
+            return &fdsock->connections[i];
+    return NULL;
+}
+
+/* Without descriptors the pending connection would make the listener readable for ever. */
+static void refuse_without_descriptors(struct trajd_fdsock *fdsock)
+{
+    if (fdsock->reserve < 0)
+        return;
+    close(fdsock->reserve);
+    int fd = accept4(fdsock->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0)
+        close(fd);
+    fdsock->reserve = open_reserve();
+}
+
+static void accept_one(struct trajd_fdsock *fdsock, uint64_t now_ns)
+{
+    int fd = accept4(fdsock->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE)
+            refuse_without_descriptors(fdsock);
+        return;
+    }
+    struct connection *connection = find_free(fdsock);
+    if (connection == NULL ||
+        watch(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL) != TRAJD_OK) {
+        close(fd);
+        return;
+    }
+    *connection =
+        (struct connection){.fd = fd, .deadline_ns = now_ns + fdsock->options.silence_ms * UINT64_C(1000000)};
+    fdsock->silent_count++;
+}
+
+static uint64_t token_session(struct trajd_fdsock *fdsock, int fd, const uint8_t *token)
+{
+    struct ucred peer;
+    socklen_t peer_size = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) != 0)
+        return 0;
+    uint64_t session = fdsock->options.identify(fdsock->options.context, token, peer.uid);
+    return session != 0 && find_session(fdsock, session) == NULL ? session : 0;
+}
+
+static void greet(struct trajd_fdsock *fdsock, struct connection *connection)
+{
+    const uint8_t welcome = 0;
+    uint8_t token[TRAJD_TOKEN_SIZE + 1]; /* a longer message is no token */
+    ssize_t length = recv(connection->fd, token, sizeof(token), MSG_DONTWAIT);
+    if (length < 0 && errno == EAGAIN) /* the event was for an earlier connection of this index */
+        return;
+    uint64_t session = length == TRAJD_TOKEN_SIZE ? token_session(fdsock, connection->fd, token) : 0;
+    if (session == 0) {
+        close_connection(fdsock, connection);
+        return;
+    }
+    connection->session = session;
+    fdsock->silent_count--;
+    if (send(connection->fd, &welcome, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
+        close_connection(fdsock, connection);
+        fdsock->options.gone(fdsock->options.context, session);
+    }
+}
+
+/* A worker says nothing after its token: whatever becomes readable is the end, or a peer that breaks the
+ * protocol. */
+static void end_session(struct trajd_fdsock *fdsock, struct connection *connection)
+{
+    uint64_t session = connection->session;
+    close_connection(fdsock, connection);
+    fdsock->options.gone(fdsock->options.context, session);
+}
+
+static void close_silent(struct trajd_fdsock *fdsock, uint64_t now_ns)
+{
+    for (uint32_t i = 0; fdsock->silent_count > 0 && i < fdsock->options.max_connections; i++) {
+        struct connection *connection = &fdsock->connections[i];
+        if (connection->fd >= 0 && connection->session == 0 && now_ns >= connection->deadline_ns)
+            close_connection(fdsock, connection);
+    }
+}
+
+void trajd_fdsock_turn(struct trajd_fdsock *fdsock, uint64_t now_ns)
+{
+    struct epoll_event events[32];
+    int count = epoll_wait(fdsock->epoll, events, 32, 0);
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.u32 == LISTENER) {
+            accept_one(fdsock, now_ns);
+            continue;
+        }
+        struct connection *connection = &fdsock->connections[events[i].data.u32];
+        if (connection->fd < 0) /* closed by a callback of this very turn */
+            continue;
+        if (connection->session == 0)
+            greet(fdsock, connection);
+        else
+            end_session(fdsock, connection);
+    }
+    close_silent(fdsock, now_ns);
+}
+
+enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t session,
+                                         const struct trajd_ring *ring, struct trajd_error *error)
+{
+    struct connection *connection = session != 0 ? find_session(fdsock, session) : NULL;
+    if (connection == NULL)
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the session has no connection on fd.sock");
+    uint64_t words[2] = {ring->ring_id, ring->size_bytes};
+    if (trajd_send_fd(connection->fd, words, sizeof(words), ring->share_fd, MSG_DONTWAIT) != (ssize_t)sizeof(words))
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, errno, "sending a ring's descriptor: %s",
+                               strerror(errno));
+    return TRAJD_OK;
+}
+
+void trajd_fdsock_drop(struct trajd_fdsock *fdsock, uint64_t session)
+{
+    struct connection *connection = session != 0 ? find_session(fdsock, session) : NULL;
+    if (connection != NULL)
+        close_connection(fdsock, connection);
+}

@@ -1,0 +1,382 @@
+#include "daemon/server/server_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
+#include "daemon/base/heartbeat.h"
+#include "daemon/server/lock.h"
+
+#define SILENCE_MS 2000u
+#define FD_SOCKET_SPARE 64u /* connections that have shown no token yet */
+
+static uint64_t now(void)
+{
+    return (uint64_t)trajd_now_ns();
+}
+
+/* ---- what the core calls back; the mutex is held ---- */
+
+static bool outbox_grow(struct trajd_outbox *outbox, size_t size)
+{
+    if (outbox->room - outbox->size >= size)
+        return true;
+    size_t room = outbox->room * 2 > outbox->size + size ? outbox->room * 2 : outbox->size + size;
+    unsigned char *bytes = realloc(outbox->bytes, room);
+    if (bytes == NULL)
+        return false;
+    outbox->bytes = bytes;
+    outbox->room = room;
+    return true;
+}
+
+/* A remote worker gets the rows that a good BATCH announces behind it. */
+static void add_part(struct trajd_server *server, const struct trajd_wire_batch *batch,
+                     struct trajd_record *record)
+{
+    struct trajd_feed *feed = server->feeds;
+    while (feed != NULL && trajd_core_feed_id(feed->core) != batch->feed_id)
+        feed = feed->next;
+    if (feed == NULL || record->route.door != TRAJD_DOOR_REMOTE || batch->error.size > 0)
+        return;
+    trajd_lending_borrow(feed->lending, batch->slot);
+    record->lending = feed->lending;
+    record->slot = batch->slot;
+    record->row_begin = batch->row_begin;
+    record->row_count = batch->row_count;
+}
+
+/* Without memory the message is lost: its session hears all again when it comes back. */
+void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
+                       const struct trajd_wire_message *message)
+{
+    struct trajd_outbox *outbox = &server->outbox;
+    struct trajd_record record = {.route = peer->route};
+    struct trajd_wire_message welcome;
+    size_t size;
+    if (!outbox_grow(outbox, sizeof(record) + TRAJD_WIRE_MAX_FRAME))
+        return;
+    if (message->op == TRAJD_WIRE_WELCOME && peer->route.door == TRAJD_DOOR_REMOTE) {
+        welcome = *message;
+        welcome.welcome.silence_ms = server->options.remote.silence_ms;
+        message = &welcome;
+    }
+    unsigned char *at = outbox->bytes + outbox->size;
+    if (trajd_wire_encode(message, at + sizeof(record), TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK)
+        return;
+    record.length = (uint32_t)size;
+    if (message->op == TRAJD_WIRE_BATCH) {
+        record.ready_ns = message->batch.ready_ns;
+        add_part(server, &message->batch, &record);
+    }
+    memcpy(at, &record, sizeof(record));
+    outbox->size += sizeof(record) + size;
+}
+
+/* What was never sent: its loans are returned. */
+static void drop_outbox(struct trajd_outbox *outbox)
+{
+    struct trajd_record record;
+    for (size_t at = 0; at < outbox->size; at += sizeof(record) + record.length) {
+        memcpy(&record, outbox->bytes + at, sizeof(record));
+        if (record.lending != NULL)
+            trajd_lending_return(record.lending, record.slot);
+    }
+    free(outbox->bytes);
+    *outbox = (struct trajd_outbox){0};
+}
+
+static void send_message(void *context, uint64_t session, void *user,
+                         const struct trajd_wire_message *message)
+{
+    (void)session;
+    trajd_server_send(context, user, message);
+}
+
+static void wake_taker(void *context, struct trajd_core_feed *core_feed)
+{
+    struct trajd_feed *feed = trajd_core_feed_user(core_feed);
+    (void)context;
+    if (feed != NULL)
+        feed->is_wanted = true;
+}
+
+static bool is_lent(void *context, struct trajd_core_feed *core_feed, uint32_t slot)
+{
+    struct trajd_feed *feed = trajd_core_feed_user(core_feed);
+    (void)context;
+    return trajd_lending_is_lent(feed->lending, slot);
+}
+
+void trajd_server_wake_takers(struct trajd_server *server)
+{
+    for (struct trajd_feed *feed = server->feeds; feed != NULL; feed = feed->next) {
+        if (feed->is_wanted)
+            pthread_cond_broadcast(&feed->wanted);
+        feed->is_wanted = false;
+    }
+}
+
+void trajd_server_wake(struct trajd_server *server)
+{
+    const uint64_t one = 1;
+    if (server->woken)
+        return;
+    server->woken = true;
+    if (write(server->wake_fd, &one, sizeof(one)) < 0)
+        server->woken = false; /* only a full counter refuses, and that is readable */
+}
+
+/* ---- life ---- */
+
+static enum trajd_status create_core(struct trajd_server *server, struct trajd_error *error)
+{
+    const struct trajd_core_options options = {
+        .instance_id = server->options.instance_id,
+        .max_sessions = server->options.max_sessions,
+        .version = server->version,
+        .feed_names = server->options.feed_names,
+        .send = send_message,
+        .wake = wake_taker,
+        .is_lent = is_lent,
+        .context = server,
+    };
+    return trajd_core_create(&options, &server->core, error);
+}
+
+/* Identification of fd.sock's connections; the thread's. */
+static uint64_t identify(void *context, const uint8_t token[TRAJD_TOKEN_SIZE], uid_t uid)
+{
+    struct trajd_server *server = context;
+    pthread_mutex_lock(&server->mutex);
+    uint64_t session = trajd_core_find_token(server->core, token);
+    struct trajd_peer *peer = session != 0 ? trajd_peers_by_session(&server->peers, session) : NULL;
+    bool known = peer != NULL && peer->owner == uid && !peer->attached &&
+                 peer->route.door == TRAJD_DOOR_LOCAL; /* a remote worker's token opens nothing here */
+    if (known)
+        peer->attached = true;
+    pthread_mutex_unlock(&server->mutex);
+    return known ? session : 0;
+}
+
+static void gone(void *context, uint64_t session)
+{
+    struct trajd_server *server = context;
+    pthread_mutex_lock(&server->mutex);
+    struct trajd_peer *peer = trajd_peers_by_session(&server->peers, session);
+    if (peer != NULL)
+        trajd_server_end_session(server, peer, now());
+    pthread_mutex_unlock(&server->mutex);
+}
+
+static void tell(void *context, const char *line)
+{
+    struct trajd_server *server = context;
+    if (server->options.remote.tell != NULL)
+        server->options.remote.tell(server->options.context, line);
+}
+
+static struct trajd_transport_remote remote_door(struct trajd_server *server)
+{
+    const struct trajd_server_remote *remote = &server->options.remote;
+    return (struct trajd_transport_remote){.address = remote->address,
+                                           .keys = remote->keys,
+                                           .insecure_loopback = remote->insecure_loopback,
+                                           .silence_ms = remote->silence_ms,
+                                           .tell = tell,
+                                           .context = server};
+}
+
+static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_error *error)
+{
+    char path[4096];
+    const char *directory = server->options.runtime_directory;
+    snprintf(path, sizeof(path), "%s/feed.sock", directory);
+    const struct trajd_transport_options transport = {.path = path,
+                                                      .group_access = server->options.group_access,
+                                                      .max_frame_bytes = TRAJD_WIRE_MAX_FRAME,
+                                                      .send_limit = 4 * TRAJD_WIRE_MAX_LEASES,
+                                                      .max_sessions = server->options.max_sessions,
+                                                      .remote = remote_door(server)};
+    enum trajd_status status = trajd_transport_create(&transport, &server->transport, error);
+    if (status != TRAJD_OK)
+        return status;
+    snprintf(path, sizeof(path), "%s/fd.sock", directory);
+    const struct trajd_fdsock_options fdsock = {.path = path,
+                                                .group_access = server->options.group_access,
+                                                .max_connections =
+                                                    server->options.max_sessions + FD_SOCKET_SPARE,
+                                                .silence_ms = SILENCE_MS,
+                                                .identify = identify,
+                                                .gone = gone,
+                                                .context = server};
+    return trajd_fdsock_create(&fdsock, &server->fdsock, error);
+}
+
+static enum trajd_status start_thread(struct trajd_server *server, struct trajd_error *error)
+{
+    const int code = trajd_thread_start(&server->thread, "trajd-serve", trajd_server_run, server);
+
+    if (code != 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "pthread_create: %s", strerror(code));
+    server->running = true;
+    return TRAJD_OK;
+}
+
+static enum trajd_status allocate(struct trajd_server *server, struct trajd_error *error)
+{
+    server->version = strdup(server->options.version != NULL ? server->options.version : "");
+    server->frame = malloc(TRAJD_WIRE_MAX_FRAME);
+    server->status = malloc(TRAJD_WIRE_MAX_STATUS);
+    bool good = trajd_peers_create(&server->peers, server->options.max_sessions);
+    if (!good || server->version == NULL || server->frame == NULL || server->status == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "server: out of memory");
+    server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (server->wake_fd < 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "eventfd: %s", strerror(errno));
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_server_create(const struct trajd_server_options *options, struct trajd_server **out,
+                                      struct trajd_error *error)
+{
+    struct trajd_server *server = calloc(1, sizeof(*server));
+    if (server == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "server: out of memory");
+    server->options = *options;
+    server->lock_fd = server->wake_fd = -1;
+    pthread_mutex_init(&server->mutex, NULL);
+    pthread_mutex_init(&server->baton, NULL);
+    trajd_watch_init_condition(&server->changed);
+    trajd_watch_init_condition(&server->asked);
+    server->last_end_ns = now();
+    __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
+    enum trajd_status status = trajd_lock_take(options->runtime_directory, &server->lock_fd, error);
+    if (status == TRAJD_OK)
+        status = allocate(server, error);
+    if (status == TRAJD_OK)
+        status = create_core(server, error);
+    if (status == TRAJD_OK)
+        status = open_sockets(server, error);
+    if (status == TRAJD_OK) {
+        *out = server; /* callbacks may look for it there as soon as the thread runs */
+        status = start_thread(server, error);
+    }
+    if (status != TRAJD_OK) {
+        trajd_server_destroy(&server);
+        *out = NULL;
+    }
+    return status;
+}
+
+static void stop_thread(struct trajd_server *server)
+{
+    if (!server->running)
+        return;
+    pthread_mutex_lock(&server->mutex);
+    /* relaxed: the thread looks after it is woken, and joins below */
+    __atomic_store_n(&server->stop, true, __ATOMIC_RELAXED);
+    trajd_server_wake(server);
+    pthread_mutex_unlock(&server->mutex);
+    pthread_join(server->thread, NULL);
+}
+
+void trajd_server_destroy(struct trajd_server **pointer)
+{
+    struct trajd_server *server = *pointer;
+    if (server == NULL)
+        return;
+    stop_thread(server);
+    trajd_transport_destroy(&server->transport); /* nothing reads the rings any more */
+    drop_outbox(&server->sending);
+    while (server->feeds != NULL) {
+        struct trajd_feed *feed = server->feeds;
+        trajd_server_remove_feed(server, &feed);
+    }
+    drop_outbox(&server->outbox);
+    trajd_fdsock_destroy(&server->fdsock);
+    if (server->core != NULL)
+        trajd_core_destroy(&server->core);
+    trajd_peers_destroy(&server->peers);
+    if (server->wake_fd >= 0)
+        close(server->wake_fd);
+    trajd_lock_release(&server->lock_fd);
+    pthread_cond_destroy(&server->changed);
+    pthread_cond_destroy(&server->asked);
+    pthread_mutex_destroy(&server->baton);
+    pthread_mutex_destroy(&server->mutex);
+    free(server->frame);
+    free(server->status);
+    free(server->version);
+    free(server);
+    *pointer = NULL;
+}
+
+const char *trajd_server_remote_endpoint(const struct trajd_server *server)
+{
+    return trajd_transport_remote_endpoint(server->transport);
+}
+
+static struct timespec deadline_in(uint64_t timeout_ms)
+{
+    uint64_t at_ns = now() + timeout_ms * UINT64_C(1000000);
+    return (struct timespec){.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)),
+                             .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
+}
+
+void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms)
+{
+    const struct timespec deadline = deadline_in(timeout_ms);
+    pthread_mutex_lock(&server->mutex);
+    server->draining = true;
+    trajd_core_goaway(server->core, "the daemon ends", now());
+    trajd_server_wake(server);
+    while (trajd_core_lease_count(server->core) > 0)
+        if (pthread_cond_timedwait(&server->changed, &server->mutex, &deadline) == ETIMEDOUT)
+            break;
+    pthread_mutex_unlock(&server->mutex);
+}
+
+void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
+                         const struct trajd_error *error)
+{
+    pthread_mutex_lock(&server->mutex);
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
+        struct trajd_request *pending = &server->requests[i];
+        if (request == 0 || pending->id == 0 || pending->asked != request)
+            continue;
+        pending->answered = true;
+        pending->feed = feed;
+        if (feed == NULL)
+            pending->error = *error;
+        trajd_server_wake(server);
+    }
+    pthread_mutex_unlock(&server->mutex);
+}
+
+void trajd_server_get_stats(const struct trajd_server *server, struct trajd_server_stats *stats)
+{
+    struct trajd_core_stats core;
+    uint64_t last_end_ns;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&server->mutex; /* locking is no change that a caller sees */
+    pthread_mutex_lock(mutex);
+    trajd_core_get_stats(server->core, &core);
+    last_end_ns = server->last_end_ns;
+    pthread_mutex_unlock(mutex);
+    *stats = (struct trajd_server_stats){
+        .sessions = core.sessions,
+        .batches_sent = core.batches_sent,
+        .windows_done = core.windows_done,
+        .late_acks = core.late_acks,
+        .dead_sessions = core.dead_sessions,
+        .dropped_messages = __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED),
+        .last_turn_ns = __atomic_load_n(&server->last_turn_ns, __ATOMIC_RELAXED),
+        .empty_since_ns = core.sessions > 0 ? 0 : last_end_ns,
+    };
+}

@@ -1,0 +1,348 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/heartbeat.h"
+#include "daemon/server/server_internal.h"
+
+static uint64_t now(void)
+{
+    return (uint64_t)trajd_now_ns();
+}
+
+static size_t text_size(const char *text)
+{
+    return text != NULL ? strlen(text) + 1 : 0;
+}
+
+static struct trajd_wire_text keep_text(char **room, const char *text)
+{
+    const size_t size = text_size(text);
+    if (size == 0)
+        return (struct trajd_wire_text){0};
+    memcpy(*room, text, size);
+    struct trajd_wire_text kept = trajd_wire_text(*room);
+    *room += size;
+    return kept;
+}
+
+/* The schema as OPENED tells it: tensors, and their texts behind them. */
+static struct trajd_wire_tensor *copy_schema(const struct trajd_feed_schema *schema)
+{
+    size_t size = schema->tensor_count * sizeof(struct trajd_wire_tensor);
+    for (uint32_t i = 0; i < schema->tensor_count; i++)
+        size += text_size(schema->tensors[i].name) + text_size(schema->tensors[i].role) +
+                text_size(schema->tensors[i].of);
+    struct trajd_wire_tensor *tensors = calloc(1, size > 0 ? size : 1);
+    if (tensors == NULL)
+        return NULL;
+    char *room = (char *)(tensors + schema->tensor_count);
+    for (uint32_t i = 0; i < schema->tensor_count; i++) {
+        const struct trajd_feed_tensor *from = &schema->tensors[i];
+        struct trajd_wire_tensor *to = &tensors[i];
+        to->name = keep_text(&room, from->name);
+        to->role = keep_text(&room, from->role);
+        to->of = keep_text(&room, from->of);
+        to->dtype = from->dtype;
+        to->rank = from->rank;
+        memcpy(to->shape, from->shape, sizeof(to->shape));
+        to->offset_bytes = from->offset_bytes;
+    }
+    return tensors;
+}
+
+static enum trajd_status enter_core(struct trajd_server *server, const struct trajd_feed_options *options,
+                                    struct trajd_feed *feed, struct trajd_error *error)
+{
+    const struct trajd_feed_memory *device = options->device;
+    const struct trajd_core_feed_options core = {
+        .name = options->name,
+        .instance_of = options->instance_of,
+        .is_hidden = options->is_hidden,
+        .slot_count = options->slot_count,
+        .max_credit = options->max_credit,
+        .global_batch = options->schema->global_batch,
+        .fingerprint = options->fingerprint,
+        .seed = options->seed,
+        .window_count = options->window_count,
+        .epoch_length = options->epoch_length,
+        .dropped_count = options->dropped_count,
+        .tail_short = options->tail_short,
+        .journal_directory = options->journal_directory,
+        .rank_timeout_ns = options->rank_timeout_ns,
+        .job_count = options->job_count,
+        .slow_leaves = options->slow_leaves,
+        .slow_after_ns = options->slow_after_ns,
+        .ring_size_bytes = feed->lending->ring.size_bytes,
+        .slot_size_bytes = feed->lending->ring.slot_size_bytes,
+        .writable = options->job_count <= 1, /* then a slot has one reader, or readers of rows of their own */
+        .gpu = trajd_wire_text(device != NULL ? device->gpu : NULL),
+        .handle = {device != NULL ? device->handle : NULL, device != NULL ? device->handle_size_bytes : 0},
+        .tensor_count = options->schema->tensor_count,
+        .tensors = feed->lending->tensors,
+        .user = feed,
+    };
+    pthread_mutex_lock(&server->mutex);
+    enum trajd_status status = trajd_core_add_feed(server->core, &core, &feed->core, error);
+    if (status == TRAJD_OK && device == NULL)
+        trajd_ring_name(&feed->lending->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
+    if (status == TRAJD_OK && device != NULL) {
+        const struct trajd_ring_header header =
+            trajd_ring_number(&feed->lending->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
+        status = device->write_header(device->context, &header, sizeof(header), error);
+        if (status != TRAJD_OK)
+            trajd_core_remove_feed(server->core, &feed->core, now());
+    }
+    if (status == TRAJD_OK) {
+        feed->next = server->feeds;
+        server->feeds = feed;
+    }
+    pthread_mutex_unlock(&server->mutex);
+    return status;
+}
+
+static void free_feed(struct trajd_feed *feed)
+{
+    trajd_lending_drop(&feed->lending);
+    pthread_cond_destroy(&feed->wanted);
+    free(feed);
+}
+
+static enum trajd_status make_ring(struct trajd_feed *feed, const struct trajd_feed_options *options,
+                                   struct trajd_error *error)
+{
+    const uint64_t slot_size_bytes = options->schema->slot_size_bytes;
+    struct trajd_ring ring = {.fd = -1, .share_fd = -1};
+    enum trajd_status status =
+        options->device != NULL
+            ? trajd_ring_adopt(&ring, options->slot_count, slot_size_bytes, options->device->memory, error)
+            : trajd_ring_create(&ring, options->slot_count, slot_size_bytes, options->job_count <= 1, error);
+    if (status != TRAJD_OK)
+        return status;
+    struct trajd_wire_tensor *tensors = copy_schema(options->schema);
+    if (tensors != NULL)
+        feed->lending =
+            trajd_lending_create(&ring, tensors, options->schema->tensor_count, feed->server->wake_fd);
+    if (feed->lending != NULL)
+        return TRAJD_OK;
+    free(tensors);
+    trajd_ring_destroy(&ring);
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
+}
+
+enum trajd_status trajd_server_add_feed(struct trajd_server *server, const struct trajd_feed_options *options,
+                                        struct trajd_feed **out, struct trajd_error *error)
+{
+    struct trajd_feed *feed = calloc(1, sizeof(*feed));
+    if (feed == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
+    feed->server = server;
+    trajd_watch_init_condition(&feed->wanted);
+    enum trajd_status status = make_ring(feed, options, error);
+    if (status == TRAJD_OK)
+        status = enter_core(server, options, feed, error);
+    if (status != TRAJD_OK) {
+        free_feed(feed);
+        return status;
+    }
+    *out = feed;
+    return TRAJD_OK;
+}
+
+uint32_t trajd_feed_id(const struct trajd_feed *feed)
+{
+    return trajd_core_feed_id(feed->core);
+}
+
+static void forget_answers(struct trajd_server *server, const struct trajd_feed *feed)
+{
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
+        struct trajd_request *request = &server->requests[i];
+        if (request->id == 0 || request->feed != feed)
+            continue;
+        request->feed = NULL;
+        trajd_error_set(&request->error, TRAJD_ERR_CLOSED, 0, "the feed was closed");
+    }
+}
+
+static void close_locked(struct trajd_feed *feed)
+{
+    feed->closed = true;
+    pthread_cond_broadcast(&feed->wanted);
+}
+
+void trajd_feed_close(struct trajd_feed *feed)
+{
+    pthread_mutex_lock(&feed->server->mutex);
+    close_locked(feed);
+    pthread_mutex_unlock(&feed->server->mutex);
+}
+
+void trajd_feed_doom(struct trajd_feed *feed, const struct trajd_error *why)
+{
+    pthread_mutex_lock(&feed->server->mutex);
+    trajd_core_doom_feed(feed->core, why);
+    pthread_mutex_unlock(&feed->server->mutex);
+}
+
+static bool is_awaited(const struct trajd_feed *feed)
+{
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
+        const struct trajd_request *request = &feed->server->requests[i];
+        if (request->id != 0 && request->answered && request->feed == feed)
+            return true;
+    }
+    return false;
+}
+
+static bool is_idle(const struct trajd_feed *feed)
+{
+    struct trajd_core_feed_info info;
+    trajd_core_feed_info(feed->core, &info);
+    return info.members == 0 && !is_awaited(feed);
+}
+
+bool trajd_feed_is_idle(struct trajd_feed *feed)
+{
+    pthread_mutex_lock(&feed->server->mutex);
+    const bool idle = is_idle(feed);
+    pthread_mutex_unlock(&feed->server->mutex);
+    return idle;
+}
+
+uint64_t trajd_feed_idle_since_ns(struct trajd_feed *feed)
+{
+    struct trajd_core_feed_info info;
+    pthread_mutex_lock(&feed->server->mutex);
+    trajd_core_feed_info(feed->core, &info);
+    pthread_mutex_unlock(&feed->server->mutex);
+    return info.idle_since_ns;
+}
+
+enum trajd_status trajd_server_change(struct trajd_server *server, const struct trajd_server_change *change, uint32_t *busy)
+{
+    enum trajd_status status = TRAJD_OK;
+    pthread_mutex_lock(&server->mutex);
+    for (uint32_t i = 0; i < change->out_count && status == TRAJD_OK; i++) {
+        if (!is_idle(change->out[i])) {
+            *busy = i;
+            status = TRAJD_ERR_BUSY;
+        }
+    }
+    for (uint32_t i = 0; i < change->out_count && status == TRAJD_OK; i++) {
+        trajd_core_show_feed(change->out[i]->core, false);
+        close_locked(change->out[i]);
+    }
+    for (uint32_t i = 0; i < change->in_count && status == TRAJD_OK; i++)
+        trajd_core_show_feed(change->in[i]->core, true);
+    if (status == TRAJD_OK) {
+        trajd_core_set_feed_names(server->core, change->feed_names);
+        server->options.feed_idle_ms = change->feed_idle_ms;
+    }
+    pthread_mutex_unlock(&server->mutex);
+    return status;
+}
+
+bool trajd_feed_close_if_idle(struct trajd_feed *feed)
+{
+    pthread_mutex_lock(&feed->server->mutex);
+    const bool idle = is_idle(feed);
+    if (idle) {
+        trajd_core_show_feed(feed->core, false); /* an OPEN by name makes it anew, and is not sent away from what goes */
+        close_locked(feed);
+    }
+    pthread_mutex_unlock(&feed->server->mutex);
+    return idle;
+}
+
+void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **pointer)
+{
+    struct trajd_feed *feed = *pointer;
+    if (feed == NULL)
+        return;
+    pthread_mutex_lock(&server->mutex);
+    feed->closed = true;
+    pthread_cond_broadcast(&feed->wanted);
+    while (feed->users > 0)
+        pthread_cond_wait(&server->changed, &server->mutex);
+    struct trajd_feed **link = &server->feeds;
+    while (*link != feed)
+        link = &(*link)->next;
+    *link = feed->next;
+    forget_answers(server, feed);
+    trajd_core_remove_feed(server->core, &feed->core, now());
+    trajd_server_wake(server);
+    pthread_mutex_unlock(&server->mutex);
+    free_feed(feed);
+    *pointer = NULL;
+}
+
+/* ---- production ---- */
+
+static enum trajd_status wait_for_slot(struct trajd_feed *feed, const struct timespec *deadline,
+                                       struct trajd_core_fill *fill)
+{
+    struct trajd_server *server = feed->server;
+    for (bool late = false;;) {
+        if (feed->closed)
+            return TRAJD_ERR_CLOSED;
+        if (trajd_core_take(feed->core, now(), fill) == TRAJD_OK)
+            return TRAJD_OK;
+        if (late)
+            return TRAJD_ERR_TIMEOUT;
+        late = pthread_cond_timedwait(&feed->wanted, &server->mutex, deadline) == ETIMEDOUT;
+    }
+}
+
+enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms, struct trajd_fill *fill)
+{
+    struct trajd_server *server = feed->server;
+    struct trajd_core_fill core = {0};
+    const uint64_t at_ns = now() + timeout_ms * UINT64_C(1000000);
+    const struct timespec deadline = {.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)),
+                                      .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
+    pthread_mutex_lock(&server->mutex);
+    feed->users++;
+    enum trajd_status status = wait_for_slot(feed, &deadline, &core);
+    feed->users--;
+    if (feed->closed)
+        pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+    if (status == TRAJD_OK)
+        *fill = (struct trajd_fill){.slot = core.slot,
+                                    .life = core.life,
+                                    .epoch = core.epoch,
+                                    .position = core.position,
+                                    .row_count = core.row_count,
+                                    .memory = trajd_ring_slot(&feed->lending->ring, core.slot),
+                                    .generation = core.generation,
+                                    .range_count = core.range_count,
+                                    .ranges = core.ranges};
+    return status;
+}
+
+void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
+                        const struct trajd_error *failure)
+{
+    struct trajd_server *server = feed->server;
+    const struct trajd_slot_header header = {.generation = fill->generation,
+                                             .epoch = fill->epoch,
+                                             .position = fill->position,
+                                             .row_count = fill->row_count};
+    const struct trajd_core_fill core = {.slot = fill->slot,
+                                         .row_count = fill->row_count,
+                                         .generation = fill->generation,
+                                         .life = fill->life,
+                                         .epoch = fill->epoch,
+                                         .position = fill->position};
+    trajd_ring_stamp(&feed->lending->ring, fill->slot, &header);
+    pthread_mutex_lock(&server->mutex);
+    trajd_core_publish(feed->core, &core, failure, now());
+    trajd_server_wake_takers(server);
+    bool found = server->outbox.size > 0;
+    pthread_mutex_unlock(&server->mutex);
+    if (found)
+        trajd_server_flush(server);
+}

@@ -1,0 +1,249 @@
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/server/server_internal.h"
+
+#define IDLE_MS 100u /* a turn at least so often: the watchdog looks at its stamp */
+#define MESSAGES_A_TURN 256u
+#define TICK_NS (100 * UINT64_C(1000000))
+#define RATE_NS (1000 * UINT64_C(1000000))
+#define MAX_IDLE_FEEDS 64u
+
+static void note_latency(struct trajd_server *server, uint64_t ready_ns)
+{
+    const uint64_t now_ns = (uint64_t)trajd_now_ns();
+    const uint64_t took_ns = now_ns > ready_ns ? now_ns - ready_ns : 0;
+    uint32_t bucket = took_ns > 0 ? 64u - (uint32_t)__builtin_clzll(took_ns) : 0;
+    server->latency[bucket < TRAJD_LATENCY_BUCKETS ? bucket : TRAJD_LATENCY_BUCKETS - 1]++;
+}
+
+static enum trajd_status send_record(struct trajd_server *server, const struct trajd_record *record,
+                                     const void *frame)
+{
+    struct trajd_piece pieces[TRAJD_WIRE_MAX_TENSORS];
+    if (record->lending == NULL)
+        return trajd_transport_send(server->transport, &record->route, frame, record->length);
+    const uint32_t count = trajd_lending_part(record->lending, record->slot, record->row_begin,
+                                              record->row_count, pieces);
+    enum trajd_status status =
+        trajd_transport_send_part(server->transport, &record->route, frame, record->length, pieces, count,
+                                  record->lending, record->slot);
+    trajd_lending_return(record->lending, record->slot);
+    return status;
+}
+
+/* Each record as send_message wrote it. The baton is held. True if there was something to send. */
+static bool send_outbox(struct trajd_server *server)
+{
+    const bool found = server->sending.size > 0;
+    const unsigned char *at = server->sending.bytes;
+    const unsigned char *end = at + server->sending.size;
+    while (at < end) {
+        struct trajd_record record;
+        memcpy(&record, at, sizeof(record));
+        at += sizeof(record);
+        if (send_record(server, &record, at) != TRAJD_OK)
+            server->unsent++; /* the peer comes back with its token, or its end of file ends the session */
+        else if (record.ready_ns != 0)
+            note_latency(server, record.ready_ns);
+        at += record.length;
+    }
+    server->sending.size = 0;
+    return found;
+}
+
+/* Baton and mutex are held. */
+static void take_outbox(struct trajd_server *server)
+{
+    struct trajd_outbox full = server->outbox;
+    server->outbox = server->sending;
+    server->sending = full;
+}
+
+static bool is_outbox_empty(struct trajd_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    bool empty = server->outbox.size == 0;
+    pthread_mutex_unlock(&server->mutex);
+    return empty;
+}
+
+/* Sending may swallow the sign that a message came, on which the thread sleeps: so whoever has sent looks for
+ * one, and wakes the thread. What another thread put into the outbox while this one had the baton was left to
+ * it: so it looks again after it has let go. */
+void trajd_server_flush(struct trajd_server *server)
+{
+    do {
+        if (pthread_mutex_trylock(&server->baton) != 0)
+            return;
+        pthread_mutex_lock(&server->mutex);
+        take_outbox(server);
+        pthread_mutex_unlock(&server->mutex);
+        bool arrived = send_outbox(server) && trajd_transport_has_message(server->transport);
+        pthread_mutex_unlock(&server->baton);
+        if (!arrived)
+            continue;
+        pthread_mutex_lock(&server->mutex);
+        trajd_server_wake(server);
+        pthread_mutex_unlock(&server->mutex);
+    } while (!is_outbox_empty(server));
+}
+
+/* True if none is left. */
+static bool receive_all(struct trajd_server *server, uint64_t now_ns)
+{
+    struct trajd_incoming incoming;
+    for (uint32_t i = 0; i < MESSAGES_A_TURN; i++) {
+        if (!trajd_transport_receive(server->transport, &incoming))
+            return true;
+        trajd_server_handle(server, &incoming, now_ns);
+    }
+    return false;
+}
+
+/* A HELLO that nothing followed, and remote workers that are not heard any more: a local one's death is the end
+ * of file of its connection on fd.sock. */
+static void forget_silent(struct trajd_server *server, uint64_t now_ns)
+{
+    const uint64_t silence_ns = server->options.remote.silence_ms * UINT64_C(1000000);
+    for (uint32_t i = 0; i < server->peers.capacity; i++) {
+        struct trajd_peer *peer = &server->peers.list[i];
+        const bool remote = peer->route.door == TRAJD_DOOR_REMOTE;
+        const bool silent = remote && now_ns >= peer->heard_ns + silence_ns;
+        if (peer->session == 0 || (!silent && (peer->attached || now_ns < peer->attach_by_ns)))
+            continue;
+        server->silent_sessions += remote && peer->attached;
+        trajd_server_end_session(server, peer, now_ns);
+    }
+}
+
+/* Slots that takers waited for came back from the transport. */
+static void wake_for_loans(struct trajd_server *server)
+{
+    for (struct trajd_feed *feed = server->feeds; feed != NULL; feed = feed->next)
+        if (trajd_lending_came_back(feed->lending))
+            feed->is_wanted = true;
+}
+
+/* The feeds that nobody has been on for long, each once; they cannot be removed until told. */
+static uint32_t collect_idle(struct trajd_server *server, struct trajd_feed **idle, uint64_t now_ns)
+{
+    uint32_t count = 0;
+    for (struct trajd_feed *feed = server->feeds; feed != NULL && count < MAX_IDLE_FEEDS; feed = feed->next) {
+        struct trajd_core_feed_info info;
+        trajd_core_feed_info(feed->core, &info);
+        bool over = info.idle_since_ns != 0 &&
+                    now_ns >= info.idle_since_ns + server->options.feed_idle_ms * UINT64_C(1000000);
+        if (over && !feed->idle_told && !feed->closed) {
+            feed->users++;
+            idle[count++] = feed;
+        }
+        feed->idle_told = over;
+    }
+    return count;
+}
+
+static void tell_idle(struct trajd_server *server, struct trajd_feed **idle, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        server->options.feed_idle(server->options.context, idle[i]);
+    if (count == 0)
+        return;
+    pthread_mutex_lock(&server->mutex);
+    for (uint32_t i = 0; i < count; i++)
+        idle[i]->users--;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+}
+
+static void measure_rates(struct trajd_server *server, uint64_t now_ns)
+{
+    struct trajd_core_stats stats;
+    if (now_ns - server->rate_since_ns < RATE_NS)
+        return;
+    trajd_core_tick(server->core, now_ns);
+    trajd_core_get_stats(server->core, &stats);
+    const double seconds = (double)(now_ns - server->rate_since_ns) * 1e-9;
+    server->batch_rate_hz = (double)(stats.batches_done - server->rate_base_batches) / seconds;
+    server->window_rate_hz = (double)(stats.windows_done - server->rate_base_windows) / seconds;
+    server->rate_base_batches = stats.batches_done;
+    server->rate_base_windows = stats.windows_done;
+    server->rate_since_ns = now_ns;
+}
+
+static void tick(struct trajd_server *server, uint64_t now_ns)
+{
+    struct trajd_feed *idle[MAX_IDLE_FEEDS];
+    uint32_t idle_count = 0;
+    server->tick_at_ns = now_ns + TICK_NS;
+    pthread_mutex_lock(&server->mutex);
+    forget_silent(server, now_ns);
+    measure_rates(server, now_ns);
+    if (server->options.feed_idle != NULL)
+        idle_count = collect_idle(server, idle, now_ns);
+    pthread_mutex_unlock(&server->mutex);
+    tell_idle(server, idle, idle_count);
+}
+
+/* What the core said in this turn. True if something was sent. */
+static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
+{
+    pthread_mutex_lock(&server->mutex);
+    server->woken = false;
+    wake_for_loans(server);
+    trajd_server_finish_requests(server, now_ns);
+    take_outbox(server);
+    if (server->draining && trajd_core_lease_count(server->core) == 0)
+        pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+    trajd_server_ask_instances(server);
+    bool sent = send_outbox(server);
+    pthread_mutex_lock(&server->mutex);
+    trajd_server_wake_takers(server); /* not before: they would contend for the mutex, and for the cores */
+    pthread_mutex_unlock(&server->mutex);
+    return sent;
+}
+
+enum { READABLE_CONNECTIONS = 1, READABLE_WAKE = 2 };
+
+/* True if the thread may sleep. */
+static bool turn(struct trajd_server *server, uint32_t readable, uint64_t now_ns)
+{
+    trajd_transport_turn(server->transport, now_ns);
+    bool idle =
+        receive_all(server, now_ns); /* what a worker said before it died counts: before its end of file */
+    const bool due = now_ns >= server->tick_at_ns;
+    if ((readable & READABLE_CONNECTIONS) || due)
+        trajd_fdsock_turn(server->fdsock, now_ns);
+    if (due)
+        tick(server, now_ns);
+    if (finish_turn(server, now_ns)) /* sending may swallow the sign of a message: look before sleeping */
+        idle = idle && !trajd_transport_has_message(server->transport);
+    return idle;
+}
+
+void *trajd_server_run(void *context)
+{
+    struct trajd_server *server = context;
+    const int descriptors[] = {trajd_fdsock_poll_fd(server->fdsock), server->wake_fd};
+    uint32_t readable = 0;
+    uint64_t count;
+    bool idle = false;
+    server->rate_since_ns = (uint64_t)trajd_now_ns();
+    while (!__atomic_load_n(&server->stop, __ATOMIC_RELAXED)) { /* relaxed: see stop_thread */
+        if (idle)
+            readable = trajd_transport_wait(server->transport, descriptors, 2, IDLE_MS);
+        const uint64_t now_ns = (uint64_t)trajd_now_ns();
+        __atomic_store_n(&server->last_turn_ns, now_ns,
+                         __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
+        if ((readable & READABLE_WAKE) && read(server->wake_fd, &count, sizeof(count)) < 0)
+            count = 0; /* never empty here; and if it were, nothing would be lost */
+        pthread_mutex_lock(&server->baton);
+        idle = turn(server, readable, now_ns);
+        pthread_mutex_unlock(&server->baton);
+        idle = is_outbox_empty(server) && idle;
+        readable = 0;
+    }
+    return NULL;
+}

@@ -1,0 +1,296 @@
+#include "daemon/server/transport.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/server/transport_internal.h"
+
+enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
+                                         struct trajd_transport **out, struct trajd_error *error)
+{
+    struct trajd_transport *transport = calloc(1, sizeof(*transport));
+    if (transport == NULL)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
+    transport->group_access = options->group_access;
+    transport->remote = options->remote;
+    zmq_msg_init(&transport->frame);
+    enum trajd_status status = TRAJD_OK;
+    transport->context = zmq_ctx_new();
+    if (transport->context == NULL ||
+        zmq_ctx_set(transport->context, ZMQ_IO_THREADS,
+                    1 + (options->remote.address != NULL ? trajd_doors_remote_threads() : 0)) != 0)
+        status = trajd_zmq_error(error, "zmq_ctx_new");
+    if (status == TRAJD_OK)
+        status = trajd_access_open(transport, error); /* before the first connection asks */
+    if (status == TRAJD_OK)
+        status = trajd_doors_open(transport, options, error);
+    if (status != TRAJD_OK) {
+        trajd_transport_destroy(&transport);
+        return status;
+    }
+    size_t size = sizeof(transport->zap_fd);
+    zmq_getsockopt(transport->zap, ZMQ_FD, &transport->zap_fd, &size);
+    transport->aside = true;
+    *out = transport;
+    return TRAJD_OK;
+}
+
+void trajd_transport_destroy(struct trajd_transport **pointer)
+{
+    struct trajd_transport *transport = *pointer;
+    if (transport == NULL)
+        return;
+    zmq_msg_close(&transport->frame);
+    trajd_doors_close(transport);
+    if (transport->zap != NULL)
+        zmq_close(transport->zap);
+    if (transport->context != NULL)
+        zmq_ctx_term(transport->context);
+    free(transport);
+    *pointer = NULL;
+}
+
+const char *trajd_transport_remote_endpoint(const struct trajd_transport *transport)
+{
+    return transport->doors[TRAJD_DOOR_REMOTE].endpoint;
+}
+
+/* ---- waiting ---- */
+
+/* zmq_poll asks every socket twice; these descriptors become readable once, when there is something after
+ * there was nothing. */
+uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count,
+                              uint32_t timeout_ms)
+{
+    struct pollfd items[1 + 2 * TRAJD_DOORS + 4] = {{.fd = transport->zap_fd, .events = POLLIN}};
+    nfds_t used = 1;
+    uint32_t readable = 0;
+    for (uint32_t i = 0; i < TRAJD_DOORS; i++)
+        if (transport->doors[i].router != NULL)
+            items[used++] = (struct pollfd){.fd = transport->doors[i].monitor_fd, .events = POLLIN};
+    const nfds_t aside = used;
+    for (uint32_t i = 0; i < TRAJD_DOORS; i++)
+        if (transport->doors[i].router != NULL)
+            items[used++] = (struct pollfd){.fd = transport->doors[i].router_fd, .events = POLLIN};
+    for (uint32_t i = 0; i < count; i++)
+        items[used + i] = (struct pollfd){.fd = descriptors[i], .events = POLLIN};
+    const int ready = poll(items, used + count, (int)timeout_ms);
+    transport->aside = ready <= 0;
+    for (nfds_t i = 0; ready > 0 && i < aside; i++)
+        transport->aside = transport->aside || items[i].revents != 0;
+    for (uint32_t i = 0; ready > 0 && i < count; i++)
+        readable |= (uint32_t)(items[used + i].revents != 0) << i;
+    return readable;
+}
+
+bool trajd_transport_has_message(struct trajd_transport *transport)
+{
+    for (uint32_t i = 0; i < TRAJD_DOORS; i++) {
+        int events = 0;
+        size_t size = sizeof(events);
+        if (transport->doors[i].router != NULL &&
+            zmq_getsockopt(transport->doors[i].router, ZMQ_EVENTS, &events, &size) == 0 &&
+            (events & ZMQ_POLLIN) != 0)
+            return true;
+    }
+    return false;
+}
+
+void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns)
+{
+    bool rests = false;
+    for (uint32_t i = 0; i < TRAJD_DOORS; i++)
+        rests = rests || transport->doors[i].bind_at_ns != 0;
+    if (!transport->aside && !rests)
+        return;
+    transport->aside = false;
+    trajd_access_answer(transport);
+    trajd_doors_watch(transport, now_ns);
+}
+
+const struct trajd_transport_counters *trajd_transport_get_counters(const struct trajd_transport *transport)
+{
+    return &transport->counters;
+}
+
+/* ---- receiving ---- */
+
+static bool has_more(zmq_msg_t *message)
+{
+    return zmq_msg_more(message) != 0;
+}
+
+/* The rest of a message that is not one of ours. */
+static void skip_frames(struct trajd_transport *transport, void *router)
+{
+    while (has_more(&transport->frame))
+        if (zmq_msg_recv(&transport->frame, router, 0) < 0)
+            return;
+}
+
+static const char *property(zmq_msg_t *message, const char *name)
+{
+    const char *value = zmq_msg_gets(message, name);
+    return value != NULL ? value : "";
+}
+
+/* Numbers above those of uids; a name is a key. */
+static uint64_t owner_of_user(const char *user)
+{
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (; *user != '\0'; user++)
+        hash = (hash ^ (unsigned char)*user) * UINT64_C(1099511628211);
+    return hash | UINT64_C(1) << 63;
+}
+
+/* Whose the message is; false: nobody's. */
+static bool identify(struct trajd_transport *transport, struct trajd_incoming *incoming)
+{
+    uid_t uid;
+    incoming->user = NULL;
+    incoming->address = property(&transport->frame, "Peer-Address");
+    if (incoming->route.door == TRAJD_DOOR_REMOTE) {
+        incoming->user = property(&transport->frame, "User-Id");
+        incoming->owner = owner_of_user(incoming->user);
+        return true;
+    }
+    if (!trajd_access_parse_uid(incoming->address, &uid))
+        return false;
+    incoming->owner = uid;
+    return true;
+}
+
+static bool receive_from(struct trajd_transport *transport, uint32_t index, struct trajd_incoming *incoming)
+{
+    void *router = transport->doors[index].router;
+    while (router != NULL && zmq_msg_recv(&transport->frame, router, ZMQ_DONTWAIT) >= 0) {
+        size_t size = zmq_msg_size(&transport->frame);
+        bool good = size > 0 && size <= TRAJD_ROUTE_SIZE && has_more(&transport->frame);
+        if (good) {
+            incoming->route = (struct trajd_route){.door = (uint8_t)index, .size = (uint8_t)size};
+            memcpy(incoming->route.bytes, zmq_msg_data(&transport->frame), size);
+            if (zmq_msg_recv(&transport->frame, router, 0) < 0)
+                return false;
+        }
+        if (good && !has_more(&transport->frame) && identify(transport, incoming)) {
+            incoming->frame = zmq_msg_data(&transport->frame);
+            incoming->size_bytes = zmq_msg_size(&transport->frame);
+            return true;
+        }
+        transport->counters.malformed++;
+        skip_frames(transport, router);
+    }
+    return false;
+}
+
+bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming)
+{
+    for (uint32_t i = 0; i < TRAJD_DOORS; i++) {
+        const uint32_t index = (transport->turn + i) % TRAJD_DOORS;
+        if (!receive_from(transport, index, incoming))
+            continue;
+        transport->turn = index + 1;
+        return true;
+    }
+    return false;
+}
+
+/* ---- sending ---- */
+
+static enum trajd_status send_head(struct trajd_transport *transport, const struct trajd_route *route,
+                                   const void *frame, size_t size_bytes, int more)
+{
+    void *router = transport->doors[route->door].router;
+    if (zmq_send(router, route->bytes, route->size, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
+        return zmq_errno() == EAGAIN ? TRAJD_ERR_BUSY : TRAJD_ERR_CLOSED;
+    return zmq_send(router, frame, size_bytes, ZMQ_DONTWAIT | more) < 0 ? TRAJD_ERR_CLOSED : TRAJD_OK;
+}
+
+enum trajd_status trajd_transport_send(struct trajd_transport *transport, const struct trajd_route *route,
+                                       const void *frame, size_t size_bytes)
+{
+    return send_head(transport, route, frame, size_bytes, 0);
+}
+
+/* A part on its way out. Once the head is queued nothing can fail that matters: frames for a connection that
+ * ends meanwhile are dropped by ZeroMQ, which then calls back as for those sent. */
+struct outgoing {
+    struct trajd_transport *transport;
+    void *router;
+    struct trajd_lending *lending;
+    uint32_t slot;
+    size_t left; /* bytes that are in no frame yet */
+};
+
+static int more_after(struct outgoing *out, size_t size)
+{
+    out->left -= size;
+    return ZMQ_DONTWAIT | (out->left > 0 ? ZMQ_SNDMORE : 0);
+}
+
+static void flush_staging(struct outgoing *out)
+{
+    const size_t size = out->transport->staged;
+    out->transport->staged = 0;
+    if (size > 0)
+        zmq_send(out->router, out->transport->staging, size, more_after(out, size));
+}
+
+static void stage(struct outgoing *out, const void *data, size_t size)
+{
+    if (TRAJD_STAGING_BYTES - out->transport->staged < size)
+        flush_staging(out);
+    memcpy(out->transport->staging + out->transport->staged, data, size);
+    out->transport->staged += size;
+}
+
+static void lend(struct outgoing *out, unsigned char *data, size_t size)
+{
+    zmq_msg_t message;
+    trajd_lending_borrow(out->lending, out->slot);
+    if (zmq_msg_init_data(&message, data, size, trajd_lending_let_go, out->lending) != 0) {
+        trajd_lending_return(out->lending, out->slot);
+        zmq_msg_init(&message); /* without memory the part is short, which its receiver finds out */
+    }
+    if (zmq_msg_send(&message, out->router, more_after(out, size)) < 0)
+        zmq_msg_close(&message);
+}
+
+static void send_piece(struct outgoing *out, const struct trajd_piece *piece)
+{
+    static const unsigned char zeros[TRAJD_PART_ALIGNMENT];
+    if (piece->size_bytes < TRAJD_LOAN_MIN_BYTES) {
+        stage(out, piece->data, piece->size_bytes);
+    } else {
+        flush_staging(out);
+        for (size_t at = 0; at < piece->size_bytes;) {
+            const size_t rest = piece->size_bytes - at;
+            const size_t size = rest < TRAJD_WIRE_MAX_PART_FRAME ? rest : TRAJD_WIRE_MAX_PART_FRAME;
+            lend(out, piece->data + at, size);
+            at += size;
+        }
+    }
+    stage(out, zeros, piece->zeros);
+}
+
+enum trajd_status trajd_transport_send_part(struct trajd_transport *transport,
+                                            const struct trajd_route *route, const void *frame,
+                                            size_t size_bytes, const struct trajd_piece *pieces,
+                                            uint32_t count, struct trajd_lending *lending, uint32_t slot)
+{
+    struct outgoing out = {.transport = transport,
+                           .router = transport->doors[route->door].router,
+                           .lending = lending,
+                           .slot = slot};
+    for (uint32_t i = 0; i < count; i++)
+        out.left += pieces[i].size_bytes + pieces[i].zeros;
+    enum trajd_status status =
+        send_head(transport, route, frame, size_bytes, out.left > 0 ? ZMQ_SNDMORE : 0);
+    if (status != TRAJD_OK)
+        return status;
+    for (uint32_t i = 0; i < count; i++)
+        send_piece(&out, &pieces[i]);
+    flush_staging(&out);
+    return TRAJD_OK;
+}

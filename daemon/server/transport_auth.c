@@ -1,0 +1,150 @@
+/* Who may connect: ZeroMQ's handshake asks a socket of ours (ZAP, RFC 27), for each door by its domain. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/server/transport_internal.h"
+
+struct zap_request {
+    char id[256];
+    size_t id_size;
+    char domain[32], address[256], mechanism[16];
+    unsigned char credential[64];
+    size_t credential_size;
+};
+
+enum trajd_status trajd_access_open(struct trajd_transport *transport, struct trajd_error *error)
+{
+    const int options[][2] = {{ZMQ_LINGER, 0}};
+    transport->zap = zmq_socket(transport->context, ZMQ_REP);
+    if (transport->zap == NULL)
+        return trajd_zmq_error(error, "zmq_socket");
+    if (zmq_bind(transport->zap, "inproc://zeromq.zap.01") != 0)
+        return trajd_zmq_error(error, "inproc://zeromq.zap.01");
+    return trajd_zmq_set(transport->zap, options, 1, error);
+}
+
+bool trajd_access_parse_uid(const char *address, uid_t *uid)
+{
+    const char *colon = strchr(address, ':');
+    char *end;
+    if (colon == NULL || colon[1] < '0' || colon[1] > '9')
+        return false;
+    unsigned long value = strtoul(colon + 1, &end, 10);
+    if (*end != ':' || value > UINT32_MAX)
+        return false;
+    *uid = (uid_t)value;
+    return true;
+}
+
+/* Frames: version, request id, domain, address, routing id, mechanism, credentials. False: no request waits. */
+static bool receive_request(struct trajd_transport *transport, struct zap_request *request)
+{
+    struct {
+        void *at;
+        size_t room;
+    } places[] = {{NULL, 0},
+                  {request->id, sizeof(request->id)},
+                  {request->domain, sizeof(request->domain) - 1},
+                  {request->address, sizeof(request->address) - 1},
+                  {NULL, 0},
+                  {request->mechanism, sizeof(request->mechanism) - 1},
+                  {request->credential, sizeof(request->credential)}};
+    char other[256];
+    int more = 1;
+    size_t more_size = sizeof(more);
+    memset(request, 0, sizeof(*request));
+    for (size_t frame = 0; more; frame++) {
+        const bool kept = frame < sizeof(places) / sizeof(*places) && places[frame].at != NULL;
+        const size_t room = kept ? places[frame].room : sizeof(other);
+        int size = zmq_recv(transport->zap, kept ? places[frame].at : other, room, frame == 0 ? ZMQ_DONTWAIT : 0);
+        if (size < 0)
+            return false;
+        if (frame == 1)
+            request->id_size = (size_t)size < room ? (size_t)size : room;
+        if (frame == 6)
+            request->credential_size = (size_t)size;
+        zmq_getsockopt(transport->zap, ZMQ_RCVMORE, &more, &more_size);
+    }
+    return true;
+}
+
+static bool may_enter_locally(struct trajd_transport *transport, const struct zap_request *request)
+{
+    uid_t uid;
+    bool allowed = strcmp(request->mechanism, "NULL") == 0 && trajd_access_parse_uid(request->address, &uid) &&
+                   (transport->group_access || uid == 0 || uid == geteuid());
+    if (!allowed)
+        transport->counters.refused++;
+    return allowed;
+}
+
+static void tell(struct trajd_transport *transport, const char *line)
+{
+    if (transport->remote.tell != NULL)
+        transport->remote.tell(transport->remote.context, line);
+}
+
+/* Each stranger is told once; a port that the world can see has many. */
+static void tell_stranger(struct trajd_transport *transport, const char *key, const char *address)
+{
+    char line[512];
+    transport->counters.refused_keys++;
+    for (uint32_t i = 0; i < transport->stranger_count && i < TRAJD_STRANGERS; i++)
+        if (strcmp(transport->strangers[i], key) == 0)
+            return;
+    memcpy(transport->strangers[transport->stranger_count++ % TRAJD_STRANGERS], key, TRAJD_KEY_SIZE);
+    snprintf(line, sizeof(line), "refused a worker from %s: no file in the directory of clients has its public key %s",
+             address, key);
+    tell(transport, line);
+}
+
+static const char *find_user(struct trajd_transport *transport, const struct zap_request *request)
+{
+    struct trajd_error trouble;
+    char key[TRAJD_KEY_SIZE];
+    if (strcmp(request->mechanism, "CURVE") != 0 || request->credential_size != 32 ||
+        zmq_z85_encode(key, request->credential, 32) == NULL)
+        return NULL;
+    const char *user = trajd_keyring_find(transport->keyring, key, &trouble);
+    if (trouble.status != TRAJD_OK && strcmp(trouble.message, transport->trouble) != 0) {
+        snprintf(transport->trouble, sizeof(transport->trouble), "%s", trouble.message);
+        tell(transport, trouble.message);
+    }
+    if (user == NULL)
+        tell_stranger(transport, key, request->address);
+    return user;
+}
+
+/* Without CURVE the door is bound to the loopback address alone, so nobody else comes here. */
+static bool is_loopback(const char *address)
+{
+    return strcmp(address, "127.0.0.1") == 0 || strcmp(address, "::1") == 0;
+}
+
+/* The user's name, or NULL: refused. */
+static const char *judge(struct trajd_transport *transport, const struct zap_request *request)
+{
+    if (strcmp(request->domain, TRAJD_LOCAL_DOMAIN) == 0)
+        return may_enter_locally(transport, request) ? "" : NULL;
+    if (strcmp(request->domain, TRAJD_REMOTE_DOMAIN) != 0)
+        return NULL;
+    if (transport->keyring != NULL)
+        return find_user(transport, request);
+    return is_loopback(request->address) ? "" : NULL;
+}
+
+void trajd_access_answer(struct trajd_transport *transport)
+{
+    struct zap_request request;
+    while (receive_request(transport, &request)) {
+        const char *user = judge(transport, &request);
+        zmq_send(transport->zap, "1.0", 3, ZMQ_SNDMORE);
+        zmq_send(transport->zap, request.id, request.id_size, ZMQ_SNDMORE);
+        zmq_send(transport->zap, user != NULL ? "200" : "400", 3, ZMQ_SNDMORE);
+        zmq_send(transport->zap, "", 0, ZMQ_SNDMORE);
+        zmq_send(transport->zap, user != NULL ? user : "", user != NULL ? strlen(user) : 0, ZMQ_SNDMORE);
+        zmq_send(transport->zap, "", 0, 0);
+    }
+}
