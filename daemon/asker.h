@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "daemon/feeder.h"
+#include "daemon/producer/producer.h"
 #include "daemon/server/server.h"
 
 struct trajd_asker;

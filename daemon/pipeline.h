@@ -2,7 +2,7 @@
  *
  *   main thread            signals, watchdog, status line
  *   server thread          sessions and leases (feed/server.h)
- *   one thread a feed      production (feeder.h)
+ *   one thread a feed      production (producer.h)
  *   opener thread          feeds that jobs send in OPEN: indexing and loading take time
  *   asker thread           questions about feeds (asker.h)
  *   statistics' thread     what is asked about values and not known yet (stats_service.h)

@@ -6,8 +6,8 @@
 #include <pthread.h>
 
 #include "daemon/asker.h"
-#include "daemon/feeder.h"
-#include "daemon/gpu/gpu.h"
+#include "daemon/producer/producer.h"
+#include "daemon/producer/gpu.h"
 #include "daemon/pipeline.h"
 #include "daemon/resampler.h"
 

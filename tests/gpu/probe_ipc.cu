@@ -1,5 +1,5 @@
 /* What CUDA IPC, events and a second process do on this machine, asked before anything is built on them. Every answer is one line of
- * `name: value`, for daemon/gpu/README.md. Not a test: nothing here is right or wrong.
+ * `name: value`, for daemon/producer/README.md. Not a test: nothing here is right or wrong.
  *
  *   probe_ipc                    all questions but the last
  *   probe_ipc load RATE SECONDS  small launches at that rate (0: a context that does nothing), beside somebody else's work

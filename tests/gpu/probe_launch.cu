@@ -1,5 +1,5 @@
 /* What it costs a processor to give a GPU one small batch, several ways, and to hear that it is over. Every answer is a line, for
- * daemon/gpu/README.md; nothing here is right or wrong.
+ * daemon/producer/README.md; nothing here is right or wrong.
  *
  *   nvcc -O2 -arch=sm_90 -o probe_launch tests/gpu/probe_launch.cu && ./probe_launch
  *

@@ -1,4 +1,4 @@
-#include "daemon/feeder_gpu_private.h"
+#include "daemon/producer/producer_gpu_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "daemon/stats/stats.h"
-#include "daemon/feeder_private.h"
+#include "daemon/producer/producer_internal.h"
 
 /* What a dataset of a mixture lacks has no statistics and nothing to be scaled. */
 static uint32_t open_outputs(const struct trajd_window_plan *plan, uint32_t *outputs)

@@ -11,7 +11,7 @@
 #ifndef TRAJD_DAEMON_FEEDER_GPU_H
 #define TRAJD_DAEMON_FEEDER_GPU_H
 
-#include "daemon/feeder_private.h"
+#include "daemon/producer/producer_internal.h"
 
 /* Ring, residents and requests of a feeder whose plan, schema and parts are there; feeder->gpu on success. TRAJD_ERR_UNSUPPORTED: no
  * kernel serves it; TRAJD_ERR_MEMORY: over the GPU's budgets. */

@@ -1,5 +1,5 @@
 /* The two threads of a GPU's production: one prepares batches, the other launches them and publishes what the GPU has done. */
-#include "daemon/feeder_gpu_private.h"
+#include "daemon/producer/producer_gpu_internal.h"
 
 #include <sched.h>
 #include <string.h>

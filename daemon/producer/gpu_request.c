@@ -1,4 +1,4 @@
-#include "daemon/gpu/gpu_request.h"
+#include "daemon/producer/gpu_request.h"
 
 #include <stdlib.h>
 #include <string.h>

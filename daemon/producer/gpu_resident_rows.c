@@ -1,5 +1,5 @@
 /* Which streams are resident on a GPU, and where their rows lie there. gpu_fill.c brings them. */
-#include "daemon/gpu/gpu_private.h"
+#include "daemon/producer/gpu_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

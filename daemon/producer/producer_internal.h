@@ -1,5 +1,5 @@
-/* Between a feeder's files: its life and thread (feeder.c), the tensors of its slots (feeder_schema.c), rows and windows
- * (feeder_rows.c). The thread that owns a fill calls what takes one; the rest is called before that thread runs, or after. */
+/* Between a feeder's files: its life and thread (producer.c), the tensors of its slots (producer_schema.c), rows and windows
+ * (producer_rows.c). The thread that owns a fill calls what takes one; the rest is called before that thread runs, or after. */
 #ifndef TRAJD_DAEMON_FEEDER_PRIVATE_H
 #define TRAJD_DAEMON_FEEDER_PRIVATE_H
 
@@ -7,7 +7,7 @@
 
 #include "daemon/base/counter.h"
 #include "daemon/window/mixture_plan.h"
-#include "daemon/feeder.h"
+#include "daemon/producer/producer.h"
 
 enum {
     TRAJD_FEEDER_BATCHES,
@@ -56,14 +56,14 @@ struct trajd_feeder {
     uint64_t announced_life, announced_until;
     struct trajd_counter counters[TRAJD_FEEDER_COUNTERS];
     struct trajd_gpu *where;      /* NULL: host memory */
-    struct trajd_feeder_gpu *gpu; /* feeder_gpu.c; NULL likewise */
+    struct trajd_feeder_gpu *gpu; /* producer_gpu.c; NULL likewise */
     uint64_t rings_left_bytes;    /* of memory.rings, when it was made */
     uint64_t pinned_bytes;        /* what a production on a GPU has of them: on their way there, rows that are not resident */
     void (*gpu_lost)(void *context);
     void *lost_context;
 };
 
-/* ---- feeder_norm.c ---- */
+/* ---- producer_norm.c ---- */
 
 /* Puts the statistics in force that the outputs go by. Without a server only if they are known. */
 enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
@@ -71,14 +71,14 @@ enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder, const stru
 /* A line an output that is normalised. */
 void trajd_feeder_describe_norm(const struct trajd_feeder *feeder, FILE *out);
 
-/* ---- feeder_schema.c ---- */
+/* ---- producer_schema.c ---- */
 
 /* Tensors: output and mask in turn, then the ids; tells the plan where its outputs lie in a slot. */
 enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct trajd_error *error);
 /* Writes the ids of the windows looked up last into the slot. */
 void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct trajd_fill *fill);
 
-/* ---- feeder_rows.c ---- */
+/* ---- producer_rows.c ---- */
 
 /* Loads what fits; where all of it does and leaves room, pins it for the feed's life. Blocks. */
 enum trajd_status trajd_feeder_load_rows(struct trajd_feeder *feeder, struct trajd_error *error);

@@ -1,4 +1,4 @@
-#include "daemon/feeder_private.h"
+#include "daemon/producer/producer_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

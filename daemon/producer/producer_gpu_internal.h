@@ -1,12 +1,12 @@
-/* Between a GPU feeder's files: its life (feeder_gpu.c), its threads (feeder_gpu_run.c), a batch's rows, requests and launches
- * (feeder_gpu_batch.c). */
+/* Between a GPU feeder's files: its life (producer_gpu.c), its threads (producer_gpu_run.c), a batch's rows, requests and launches
+ * (producer_gpu_batch.c). */
 #ifndef TRAJD_DAEMON_FEEDER_GPU_PRIVATE_H
 #define TRAJD_DAEMON_FEEDER_GPU_PRIVATE_H
 
-#include "daemon/feeder_gpu.h"
-#include "daemon/gpu/gpu.h"
-#include "daemon/gpu/gpu_guests.h"
-#include "daemon/gpu/gpu_request.h"
+#include "daemon/producer/producer_gpu.h"
+#include "daemon/producer/gpu.h"
+#include "daemon/producer/gpu_streamed_rows.h"
+#include "daemon/producer/gpu_request.h"
 
 #define TRAJD_GPU_MAX_FLIGHTS 8
 

@@ -4,7 +4,7 @@
 #define TRAJD_DAEMON_GPU_REQUEST_H
 
 #include "daemon/window/window_plan.h"
-#include "daemon/gpu/gpu.h"
+#include "daemon/producer/gpu.h"
 
 struct trajd_gpu_request;
 

@@ -1,8 +1,8 @@
 /* A GPU as the daemon uses it: what of its memory is for rings and what for rows, and whole streams that are resident there.
  *
- *   store (host) --pinned staging--> rows, once, when the first feed wants them there      gpu_rows.c, gpu_fill.c
- *   store (host) --of each window what it touches, pinned--> GPU, for a batch: streams that are over the budget   gpu_guests.h
- *   rows + windows --one launch--> slot of a ring that workers have opened                 feeder_gpu.c, request.h
+ *   store (host) --pinned staging--> rows, once, when the first feed wants them there      gpu_resident_rows.c, gpu_fill.c
+ *   store (host) --of each window what it touches, pinned--> GPU, for a batch: streams that are over the budget   gpu_streamed_rows.h
+ *   rows + windows --one launch--> slot of a ring that workers have opened                 producer_gpu.c, request.h
  *
  * Made before READY; rings and rows are taken and given back by the thread that makes and closes feeds, one at a time. Describing is safe
  * from any thread. */

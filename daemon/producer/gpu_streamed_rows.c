@@ -1,4 +1,4 @@
-#include "daemon/gpu/gpu_guests.h"
+#include "daemon/producer/gpu_streamed_rows.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "daemon/feeder_private.h"
+#include "daemon/producer/producer_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

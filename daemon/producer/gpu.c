@@ -1,4 +1,4 @@
-#include "daemon/gpu/gpu_private.h"
+#include "daemon/producer/gpu_internal.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/feeder_private.h"
+#include "daemon/producer/producer_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "daemon/base/json.h"
 #include "daemon/base/thread.h"
 #include "daemon/window/window_report.h"
-#include "daemon/feeder_gpu.h"
-#include "daemon/gpu/gpu.h"
+#include "daemon/producer/producer_gpu.h"
+#include "daemon/producer/gpu.h"
 #include "kernels/dispatch/plan.h"
 #include "proto/ring_layout.h"
 

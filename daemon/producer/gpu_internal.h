@@ -1,11 +1,11 @@
-/* Between gpu.c (life, rings, what is shown), gpu_rows.c (residents) and gpu_fill.c (their rows). */
+/* Between gpu.c (life, rings, what is shown), gpu_resident_rows.c (residents) and gpu_fill.c (their rows). */
 #ifndef TRAJD_DAEMON_GPU_PRIVATE_H
 #define TRAJD_DAEMON_GPU_PRIVATE_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "daemon/gpu/gpu.h"
+#include "daemon/producer/gpu.h"
 
 /* One dataset of an index in one form: its rows of all kept episodes, end to end. */
 struct trajd_gpu_resident {

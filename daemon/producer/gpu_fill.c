@@ -1,6 +1,6 @@
 /* Rows on their way to the GPU, once. A stream's rows lie end to end there: they go by the buffer, however short its episodes are. All threads of the
  * pool gather them into one of two pinned buffers, while the other is on its way. */
-#include "daemon/gpu/gpu_private.h"
+#include "daemon/producer/gpu_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
