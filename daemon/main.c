@@ -15,7 +15,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/notify.h"
 #include "daemon/config/config.h"
-#include "daemon/pipeline.h"
+#include "daemon/control/control.h"
 
 #define DRAIN_MS 5000
 #define END_S 5 /* after that: what has not ended by then waits for storage */

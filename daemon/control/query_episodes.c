@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "daemon/asker.h"
+#include "daemon/control/query.h"
 #include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 

@@ -2,7 +2,7 @@
  * at what does not change while a feed lives (specification, plan, index) and at rows that it pins for a moment; it never
  * waits for production, though storage that does not answer keeps it (further questions are then refused as busy).
  *
- * An answer is one JSON document. A new question is a row in the table of asker.c and a function in a file of its own. */
+ * An answer is one JSON document. A new question is a row in the table of query.c and a function in a file of its own. */
 #ifndef TRAJD_DAEMON_ASKER_H
 #define TRAJD_DAEMON_ASKER_H
 
@@ -41,18 +41,18 @@ bool trajd_answer_fits(FILE *out, long mark);
 /* Closes the items and the document; `next` is the first that is not in it, `total`: there is none. */
 void trajd_answer_end_page(FILE *out, uint64_t next, uint64_t total);
 
-/* answer_explain.c */
+/* query_explain.c */
 enum trajd_status trajd_answer_explain(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                        struct trajd_error *error);
 
-/* answer_position.c */
+/* query_position.c */
 enum trajd_status trajd_answer_position(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error);
 
-/* answer_statistics.c */
+/* query_statistics.c */
 enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                           struct trajd_error *error);
-/* answer_episodes.c */
+/* query_episodes.c */
 enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error);
 

@@ -1,15 +1,15 @@
-/* What the files of the pipeline share: pipeline.c starts and ends it, pipeline_feeds.c makes feeders, pipeline_opener.c answers OPEN,
- * pipeline_view.c tells what there is, reload.c changes it. */
+/* What the files of the pipeline share: control.c starts and ends it, feed_list.c makes feeders, feed_opener.c answers OPEN,
+ * status.c tells what there is, reload.c changes it. */
 #ifndef TRAJD_DAEMON_PIPELINE_PARTS_H
 #define TRAJD_DAEMON_PIPELINE_PARTS_H
 
 #include <pthread.h>
 
-#include "daemon/asker.h"
+#include "daemon/control/query.h"
 #include "daemon/producer/producer.h"
 #include "daemon/producer/gpu.h"
-#include "daemon/pipeline.h"
-#include "daemon/resampler.h"
+#include "daemon/control/control.h"
+#include "daemon/control/resample_service.h"
 
 #define TRAJD_PIPELINE_MAX_REQUESTS 64
 #define TRAJD_PIPELINE_MAX_GPUS 16
@@ -66,7 +66,7 @@ struct trajd_pipeline {
     int64_t windows_at_ns;
 };
 
-/* ---- pipeline.c ---- */
+/* ---- control.c ---- */
 
 enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline, const struct trajd_config *config,
                                               const struct trajd_config_dataset *from, uint64_t store_bytes,
@@ -74,7 +74,7 @@ enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline, c
 /* Tells of training and validation that are not normalised alike, a mistake that nothing else shows. */
 void trajd_pipeline_warn_of_norms(struct trajd_pipeline *pipeline, FILE *report);
 
-/* ---- pipeline_feeds.c: by the main thread before READY, then by the opener alone ---- */
+/* ---- feed_list.c: by the main thread before READY, then by the opener alone ---- */
 
 /* Where a feed comes from. */
 struct trajd_feed_source {
@@ -120,7 +120,7 @@ size_t trajd_pipeline_base_length(const char *name);
 /* Feeds of the configuration stay, whoever reads them. */
 bool trajd_pipeline_may_close(const struct trajd_feeder *feeder);
 
-/* ---- pipeline_gpus.c ---- */
+/* ---- gpu_list.c ---- */
 
 /* Those that the configuration names; none without. */
 enum trajd_status trajd_pipeline_open_gpus(struct trajd_pipeline *pipeline, struct trajd_error *error);
@@ -136,7 +136,7 @@ void trajd_pipeline_on_gpu_lost(void *context);
 /* A feed could not be made there, and *why says why: if the GPU answers nothing any more, it has failed. */
 void trajd_pipeline_suspect_gpu(struct trajd_pipeline *pipeline, const struct trajd_gpu *gpu, const struct trajd_error *why);
 
-/* ---- pipeline_opener.c ---- */
+/* ---- feed_opener.c ---- */
 
 enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline, struct trajd_error *error);
 void trajd_pipeline_stop_opener(struct trajd_pipeline *pipeline);
@@ -151,7 +151,7 @@ void trajd_pipeline_on_feed_idle(void *context, struct trajd_feed *feed);
 /* Reads pipeline->reload_from and makes it so, all or nothing; `message` says what, or why not. */
 enum trajd_status trajd_reload_run(struct trajd_pipeline *pipeline, char *message, size_t size);
 
-/* ---- pipeline_view.c ---- */
+/* ---- status.c ---- */
 
 /* What the server calls, on its thread: datasets and producers for the status document; returns its length, 0: it did not fit. */
 size_t trajd_pipeline_describe(void *context, char *json, size_t size);

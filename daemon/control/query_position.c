@@ -1,7 +1,7 @@
 /* "position": which windows lie at positions [first, first + count) of epoch `window`: the order of windows, looked up. */
 #include <inttypes.h>
 
-#include "daemon/asker.h"
+#include "daemon/control/query.h"
 #include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 

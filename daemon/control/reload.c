@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/reload_parts.h"
+#include "daemon/control/reload_internal.h"
 
 /* ---- what is new ---- */
 

@@ -4,7 +4,7 @@
  *   server thread          sessions and leases (feed/server.h)
  *   one thread a feed      production (producer.h)
  *   opener thread          feeds that jobs send in OPEN: indexing and loading take time
- *   asker thread           questions about feeds (asker.h)
+ *   asker thread           questions about feeds (query.h)
  *   statistics' thread     what is asked about values and not known yet (stats_service.h)
  *   reader threads         rows (dataset/store.h), resampling threads (kernels/pool.h)
  */

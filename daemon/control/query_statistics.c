@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/asker.h"
+#include "daemon/control/query.h"
 #include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 #include "daemon/stats/stats.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/base/paths.h"
-#include "daemon/reload_parts.h"
+#include "daemon/control/reload_internal.h"
 
 static bool names(const struct trajd_window_spec *spec, const char *dataset)
 {

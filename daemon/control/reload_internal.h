@@ -1,9 +1,9 @@
-/* A reload's parts: reload.c makes a change, reload_plan.c finds out what it comes to and what speaks against it, reload_words.c says it. */
+/* A reload's parts: reload.c makes a change, reload_plan.c finds out what it comes to and what speaks against it, reload_report.c says it. */
 #ifndef TRAJD_DAEMON_RELOAD_PARTS_H
 #define TRAJD_DAEMON_RELOAD_PARTS_H
 
 #include "daemon/config/config_keys.h"
-#include "daemon/pipeline_parts.h"
+#include "daemon/control/control_internal.h"
 
 /* Why a feed goes. */
 enum trajd_reload_reason {
@@ -52,7 +52,7 @@ void trajd_reload_look_for_files(struct trajd_reload_change *change);
 /* Where memory is short: the last of those does not count as new after all, and goes on as it is. False: there is none. */
 bool trajd_reload_put_off_files(struct trajd_reload_change *change);
 
-/* ---- reload_words.c ---- */
+/* ---- reload_report.c ---- */
 
 /* A text that is cut where its room ends. */
 struct trajd_reload_text {

@@ -1,4 +1,4 @@
-#include "daemon/reload_parts.h"
+#include "daemon/control/reload_internal.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/pipeline_parts.h"
+#include "daemon/control/control_internal.h"
 
 #include <errno.h>
 #include <limits.h>

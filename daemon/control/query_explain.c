@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/asker.h"
+#include "daemon/control/query.h"
 #include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 #include "daemon/window/window_report.h"
-#include "daemon/explain_reason.h"
+#include "daemon/control/explain_reason.h"
 
 struct explanation {
     struct trajd_window_spec spec; /* of the window's dataset, for batches of one window */

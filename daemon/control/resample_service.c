@@ -1,4 +1,4 @@
-#include "daemon/resampler.h"
+#include "daemon/control/resample_service.h"
 
 #include <errno.h>
 #include <fcntl.h>

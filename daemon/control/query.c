@@ -1,4 +1,4 @@
-#include "daemon/asker.h"
+#include "daemon/control/query.h"
 
 #include <inttypes.h>
 #include <pthread.h>
