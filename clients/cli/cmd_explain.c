@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "clients/cli/cli.h"
-#include "clients/cli/cli_ask.h"
+#include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 
 #define NOT_GIVEN UINT64_MAX

@@ -7,7 +7,7 @@
 
 #include "clients/c/trajd.h"
 #include "clients/cli/cli.h"
-#include "clients/cli/cli_ask.h"
+#include "clients/cli/cli_query.h"
 #include "daemon/base/paths.h"
 
 #define CONNECT_MS 300 /* somebody waits at a terminal */

@@ -10,7 +10,7 @@
 #include "clients/cli/plot.h"
 #include "daemon/base/quantity.h"
 #include "daemon/base/yaml.h"
-#include "daemon/rewrite/rewrite_series.h"
+#include "clients/cli/resample/convert_series.h"
 
 enum { FEATURES_MAX = 16, COLUMNS_DEFAULT = 100, NAMES_MAX = 1024 };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "clients/cli/cli.h"
-#include "clients/cli/cli_ask.h"
+#include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/clock.h"
 

@@ -9,7 +9,7 @@
 #include "daemon/base/json.h"
 #include "daemon/base/quantity.h"
 #include "daemon/window/window_report.h"
-#include "daemon/rewrite/rewrite.h"
+#include "clients/cli/resample/convert.h"
 
 enum { ITEMS_MAX = 256, BAR_WIDTH = 30, LEVEL_MAX = 9 };
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "clients/cli/cli.h"
-#include "clients/cli/cli_ask.h"
+#include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 
 #define PAUSE_NS 100000000

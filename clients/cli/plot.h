@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "daemon/rewrite/rewrite_series.h"
+#include "clients/cli/resample/convert_series.h"
 
 /* Recorded rows as points, resampled ones as a line, a colour a feature. */
 void plot_svg(FILE *file, const struct rewrite_series *series, const char *title);

@@ -6,7 +6,7 @@
 #include "clients/cli/examine.h"
 #include "clients/cli/preprocess/prep_digest.h"
 #include "daemon/base/yaml.h"
-#include "daemon/rewrite/rewrite.h"
+#include "clients/cli/resample/convert.h"
 
 enum { PREP_MAX_ITEMS = 256 };
 

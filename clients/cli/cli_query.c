@@ -1,0 +1,75 @@
+#include "clients/cli/cli_query.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/cli/cli.h"
+
+const char *cli_text(const struct trajd_yaml_node *mapping, const char *key)
+{
+    const struct trajd_yaml_node *node = trajd_yaml_get(mapping, key);
+    return node && node->value ? node->value : "";
+}
+
+int64_t cli_number(const struct trajd_yaml_node *mapping, const char *key)
+{
+    return strtoll(cli_text(mapping, key), NULL, 10);
+}
+
+const struct trajd_yaml_node *cli_first(const struct trajd_yaml_node *mapping, const char *key)
+{
+    const struct trajd_yaml_node *node = trajd_yaml_get(mapping, key);
+    return node ? node->children : NULL;
+}
+
+bool cli_next_page(const struct trajd_yaml_node *page, uint64_t *first)
+{
+    const char *next = cli_text(page, "next");
+    const uint64_t at = strtoull(next, NULL, 10);
+
+    if (*next < '0' || *next > '9' || at <= *first)
+        return false;
+    *first = at;
+    return true;
+}
+
+struct trajd_yaml *cli_ask(struct trajd_client *client, const struct trajd_question *question, char **json)
+{
+    struct trajd_yaml *yaml = NULL;
+    struct trajd_error error;
+
+    *json = NULL;
+    if (trajd_client_ask(client, question, 0, json, &error) != TRAJD_OK ||
+        trajd_yaml_parse("answer", *json, strlen(*json), &yaml, &error) != TRAJD_OK) {
+        cli_fail("%s", error.message);
+        free(*json);
+        *json = NULL;
+    }
+    return yaml;
+}
+
+bool cli_find_feed(struct trajd_client *client, const char *name, uint32_t *feed_id)
+{
+    struct trajd_yaml *yaml = NULL;
+    struct trajd_error error;
+    char *json = NULL, names[256] = "";
+    size_t used = 0;
+
+    *feed_id = 0;
+    if (trajd_client_status(client, 0, &json, &error) != TRAJD_OK ||
+        trajd_yaml_parse("status", json, strlen(json), &yaml, &error) != TRAJD_OK) {
+        free(json);
+        return cli_fail("%s", error.message), false;
+    }
+    for (const struct trajd_yaml_node *feed = cli_first(trajd_yaml_root(yaml), "feeds"); feed && !*feed_id; feed = feed->next) {
+        if (!strcmp(cli_text(feed, "name"), name))
+            *feed_id = (uint32_t)cli_number(feed, "feed_id");
+        else if (used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", cli_text(feed, "name"));
+    }
+    if (!*feed_id)
+        cli_fail("no feed %s is open in this daemon (there are: %s)", name, used ? names : "none");
+    trajd_yaml_destroy(&yaml);
+    free(json);
+    return *feed_id != 0;
+}

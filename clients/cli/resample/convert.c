@@ -1,0 +1,273 @@
+/* A rewriting from the first look to the rename. */
+#include "clients/cli/resample/convert.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clients/cli/resample/convert_internal.h"
+
+enum { LEVEL_DEFAULT = 4 };
+
+enum trajd_status rewrite_no_memory(struct rewriting *r)
+{
+    return trajd_error_set(r->error, TRAJD_ERR_MEMORY, 0, "no memory for %u episodes", r->plan.episode_count);
+}
+
+enum trajd_status rewrite_io_error(struct rewriting *r, const char *path)
+{
+    const int code = errno;
+
+    return trajd_error_set(r->error, TRAJD_ERR_IO, code, "%s: %s", path, strerror(code));
+}
+
+void rewrite_tell(const struct rewriting *r, enum trajd_rewrite_phase phase)
+{
+    struct trajd_rewrite_progress progress = {.phase = phase, .episode_count = r->plan.episode_count, .byte_count = r->plan.byte_count};
+
+    if (!r->options->on_progress)
+        return;
+    progress.episodes_done = r->report->episodes_resumed + r->finished_count;
+    progress.episodes_safe = r->report->episodes_resumed + r->committed_count;
+    progress.bytes_done = r->resumed_bytes + __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED);
+    r->options->on_progress(r->options->context, &progress);
+}
+
+/* ---- places ---- */
+
+static bool is_input(const struct trajd_rewrite_options *options, const struct stat *status)
+{
+    for (uint32_t k = 0; k < options->index_count; k++)
+        for (uint32_t f = 0; f < options->indexes[k]->file_count; f++) {
+            struct stat input;
+            if (!stat(options->indexes[k]->files[f].path, &input) && input.st_dev == status->st_dev && input.st_ino == status->st_ino)
+                return true;
+        }
+    return false;
+}
+
+static enum trajd_status check_output(struct rewriting *r)
+{
+    const char *output = r->options->output, *slash;
+    struct stat status;
+
+    if (!output || !*output)
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "no output is named");
+    if (strlen(output) + sizeof ".partial.journal" > REWRITE_PATH_SIZE)
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "the output's path is too long");
+    slash = strrchr(output, '/');
+    snprintf(r->folder, sizeof r->folder, "%.*s", slash ? (int)(slash - output + (slash == output)) : 1, slash ? output : ".");
+    snprintf(r->partial, sizeof r->partial, "%s.partial", output);
+    snprintf(r->journal_path, sizeof r->journal_path, "%s.partial.journal", output);
+    snprintf(r->spool_path, sizeof r->spool_path, "%s.partial.chunks", output);
+    if (!stat(r->partial, &status) && is_input(r->options, &status))
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is an input, and would be written to", r->partial);
+    if (stat(output, &status) && lstat(output, &status)) /* a link that leads nowhere is there */
+        return TRAJD_OK;
+    if (S_ISDIR(status.st_mode))
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is a folder: the output is one file", output);
+    if (is_input(r->options, &status))
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is an input too: it is not overwritten", output);
+    if (!r->options->force)
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s exists: --force replaces it when the new one is finished", output);
+    return TRAJD_OK;
+}
+
+/* The partial file is ours alone as long as it is locked. */
+static enum trajd_status open_partial(struct rewriting *r)
+{
+    struct stat held, named;
+
+    r->fd = open(r->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (r->fd < 0) {
+        const enum trajd_status status = errno == ENOENT || errno == ENOTDIR ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO;
+        return trajd_error_set(r->error, status, errno, "%s: %s", r->partial, strerror(errno));
+    }
+    if (flock(r->fd, LOCK_EX | LOCK_NB) || fstat(r->fd, &held) || stat(r->partial, &named) || held.st_ino != named.st_ino)
+        return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is at it", r->partial);
+    r->is_empty = !held.st_size;
+    if (held.st_size && !r->options->resume)
+        rewrite_note(r->options, "%s of an earlier run is begun anew (--resume would go on with it)", r->partial);
+    r->has_files = true;
+    r->journal_fd = open(r->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (r->journal_fd < 0)
+        return rewrite_io_error(r, r->journal_path);
+    if (!fstat(r->journal_fd, &held) && held.st_size)
+        r->is_empty = false; /* a run that went on with chunks alone was cut when it made the file anew */
+    for (uint32_t d = 0; d < r->plan.dataset_count; d++)
+        r->has_spool = r->has_spool || r->plan.datasets[d].is_compressed;
+    if (r->has_spool)
+        r->spool_fd = open(r->spool_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return r->has_spool && r->spool_fd < 0 ? rewrite_io_error(r, r->spool_path) : TRAJD_OK;
+}
+
+/* Tables of compressed arrays' chunks. */
+static enum trajd_status make_spool(struct rewriting *r)
+{
+    struct rewrite_plan *plan = &r->plan;
+
+    r->spool = (struct rewrite_spool){.fd = r->spool_fd, .level = r->options->compress_level ? r->options->compress_level : LEVEL_DEFAULT};
+    if (!r->has_spool)
+        return TRAJD_OK;
+    r->spool.chunks = trajd_arena_alloc(&plan->arena, plan->episode_count * sizeof *r->spool.chunks);
+    for (uint32_t e = 0; r->spool.chunks && e < plan->episode_count; e++) {
+        const struct rewrite_episode *episode = &plan->episodes[e];
+        r->spool.chunks[e] = trajd_arena_alloc(&plan->arena, (episode->array_count + 1) * sizeof *r->spool.chunks[e]);
+        for (uint32_t a = 0; r->spool.chunks[e] && a < episode->array_count; a++) {
+            const struct rewrite_dataset *dataset = &plan->datasets[episode->arrays[a].dataset];
+            if (!dataset->is_compressed)
+                continue;
+            r->spool.chunks[e][a] =
+                trajd_arena_alloc(&plan->arena, rewrite_chunk_count(dataset, episode->step_count) * sizeof *r->spool.chunks[e][a]);
+            if (!r->spool.chunks[e][a])
+                return rewrite_no_memory(r);
+        }
+        if (!r->spool.chunks[e])
+            return rewrite_no_memory(r);
+    }
+    return r->spool.chunks ? TRAJD_OK : rewrite_no_memory(r);
+}
+
+/* ---- all of it ---- */
+
+static void fill_report(struct rewriting *r)
+{
+    struct trajd_rewrite_report *report = r->report;
+
+    report->rows_read = r->counts.rows_read;
+    report->rows_written = r->counts.rows_written;
+    report->bytes_read = r->counts.bytes_read;
+    report->bytes_written = r->counts.bytes_written;
+    report->episodes_written = r->finished_count;
+    report->pieces = r->backend.pieces;
+    report->pieces_here = r->backend.pieces_here;
+    report->fell_back = r->backend.has_failed;
+    for (uint32_t s = 0; s < report->stream_count && r->nan_steps; s++)
+        ((struct trajd_rewrite_stream *)report->streams)[s].nan_steps = r->nan_steps[s];
+}
+
+/* A disk that is full is no place to leave half a file on. */
+static void clean_up(struct rewriting *r, enum trajd_status status)
+{
+    const bool full = status == TRAJD_ERR_IO && r->error &&
+                      (r->error->foreign_code == ENOSPC || r->error->foreign_code == EDQUOT || r->error->foreign_code == EFBIG);
+
+    if (status && r->has_files && (full || r->is_spent || (r->is_begun && !r->began_rows) || r->is_empty)) {
+        unlink(r->partial);
+        unlink(r->journal_path);
+        unlink(r->spool_path);
+    } else if (status && r->began_rows && r->has_files) {
+        rewrite_note(r->options, "%s is kept with %llu of %u episodes: --resume goes on with it", r->partial,
+                     (unsigned long long)(r->report->episodes_resumed + r->committed_count), r->plan.episode_count);
+    }
+    if (r->fd >= 0)
+        close(r->fd);
+    if (r->journal_fd >= 0)
+        close(r->journal_fd);
+    if (r->spool_fd >= 0)
+        close(r->spool_fd);
+    free(r->done);
+    free(r->left);
+    free(r->finished);
+    free(r->nan_steps);
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->changed);
+    rewrite_backend_clear(&r->backend);
+    rewrite_plan_clear(&r->plan);
+}
+
+static enum trajd_status allocate(struct rewriting *r)
+{
+    const size_t count = (size_t)r->plan.episode_count + 1;
+
+    r->done = calloc(count, sizeof *r->done);
+    r->left = calloc(count, sizeof *r->left);
+    r->finished = calloc(count, sizeof *r->finished);
+    r->nan_steps = calloc((size_t)r->plan.stream_count + 1, sizeof *r->nan_steps);
+    if (!r->done || !r->left || !r->finished || !r->nan_steps)
+        return rewrite_no_memory(r);
+    return rewrite_groups_make(&r->plan, &r->groups, &r->group_count, r->error);
+}
+
+/* The plan as a report. */
+static void report_plan(struct rewriting *r)
+{
+    struct trajd_rewrite_report *report = r->report;
+
+    report->streams = r->plan.streams;
+    report->stream_count = r->plan.stream_count;
+    report->episodes_left_out = r->plan.left_out;
+    report->episodes_cut = r->plan.cut_count;
+    report->steps = r->plan.step_count;
+    report->duration_ns = r->plan.duration_ns;
+    report->episode_count = r->plan.episode_count;
+    report->byte_count = r->plan.byte_count;
+    report->backend = r->backend.kind;
+    snprintf(report->backend_text, sizeof report->backend_text, "%s", r->backend.text);
+    if (r->options->on_plan)
+        r->options->on_plan(r->options->context, report);
+    rewrite_tell(r, TRAJD_REWRITE_PLANNED);
+}
+
+static enum trajd_status run(struct rewriting *r)
+{
+    enum trajd_status status = open_partial(r);
+
+    if (!status)
+        status = allocate(r);
+    if (!status)
+        status = make_spool(r);
+    if (status)
+        return status;
+    status = r->options->resume ? rewrite_resume(r) : TRAJD_ERR_NOT_FOUND;
+    if (status == TRAJD_ERR_NOT_FOUND || status == TRAJD_ERR_DATA) {
+        if (r->options->resume)
+            rewrite_note(r->options, "nothing to resume: %s", r->error->message);
+        status = rewrite_begin(r);
+    }
+    if (!status)
+        status = rewrite_write_rows(r);
+    rewrite_tell(r, TRAJD_REWRITE_CLOSING);
+    return status ? status : rewrite_publish(r);
+}
+
+enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options, struct trajd_rewrite_report *report,
+                                     struct trajd_error *error)
+{
+    struct trajd_error unwanted;
+    struct rewriting r = {.options = options, .report = report, .error = error ? error : &unwanted, .fd = -1, .journal_fd = -1, .spool_fd = -1};
+    enum trajd_status status;
+
+    *report = (struct trajd_rewrite_report){0};
+    pthread_mutex_init(&r.lock, NULL);
+    pthread_cond_init(&r.changed, NULL);
+    status = rewrite_plan_make(options, &r.plan, r.error);
+    if (!status && (!options->dry_run || options->output))
+        status = check_output(&r);
+    r.digest = r.plan.digest;
+    if (!status)
+        status = rewrite_backend_choose(&r.plan, rewrite_thread_count(&r), &r.backend, r.error);
+    if (!status) {
+        report_plan(&r);
+        if (!options->dry_run)
+            status = run(&r);
+        fill_report(&r);
+        r.plan.streams = NULL; /* the report's now */
+        if (!status && !options->dry_run)
+            rewrite_tell(&r, TRAJD_REWRITE_DONE);
+    }
+    clean_up(&r, status);
+    return status;
+}
+
+void trajd_rewrite_report_clear(struct trajd_rewrite_report *report)
+{
+    free((void *)report->streams);
+    *report = (struct trajd_rewrite_report){0};
+}

@@ -1,0 +1,285 @@
+#include "clients/cli/resample/convert_backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/dispatch/choose.h"
+#include "kernels/dispatch/runner.h"
+
+enum { SAMPLE_STEPS = 4096, THREADS_BESIDE_MAX = 8 };
+
+/* What the rule counts with. Rows go through memory twice more on the way to a GPU and back, at about so much; a context of CUDA takes a driver
+ * a quarter of a second (an H200's, tests/gpu/test_backends.py), a question to a daemon nearly nothing. */
+static const double copy_bytes_per_s = 8e9, cuda_start_s = 0.25, daemon_start_s = 0.05;
+static const double worth = 0.8; /* of the CPU's time at most: else the CPU, which needs nothing */
+
+struct rewrite_engine {
+    struct rewrite_backend *backend; /* NULL: the CPU */
+    struct trajd_runner *runner;     /* of CUDA */
+    struct rewrite_remote *remote;
+};
+
+const char *trajd_rewrite_backend_name(enum trajd_rewrite_backend backend)
+{
+    static const char *const names[] = {"cpu", "auto", "cuda", "daemon"};
+
+    return names[backend];
+}
+
+uint32_t rewrite_backend_threads(const struct rewrite_backend *backend, uint32_t wanted)
+{
+    return backend->kind != TRAJD_REWRITE_CPU && wanted > THREADS_BESIDE_MAX ? THREADS_BESIDE_MAX : wanted;
+}
+
+/* ---- the rule ---- */
+
+/* What one thread needs for a step of everything, by the costs that the kernels choose with. */
+static double step_ns(const struct rewrite_plan *plan)
+{
+    const struct trajd_grid grid = {.unit = TRAJD_GRID_NS, .step_count = SAMPLE_STEPS};
+    const struct trajd_bracket bracket = {0};
+    double ns = 0;
+
+    for (uint32_t d = 0; d < plan->dataset_count; d++)
+        for (uint32_t l = 0; l < plan->datasets[d].lane_count; l++) {
+            const struct rewrite_lane *lane = &plan->datasets[d].lanes[l];
+            const struct trajd_stream stream = {.kind = lane->kind, .source_type = plan->datasets[d].from, .output_type = plan->datasets[d].to,
+                                                .feature_count = (uint32_t)lane->column_count};
+            const struct trajd_resample_request shape = {.window_count = 1, .grid_count = 1, .bracket_count = 1, .stream_count = 1,
+                                                         .grids = &grid, .brackets = &bracket, .streams = &stream};
+            struct trajd_problem problem;
+            trajd_problem_of(&shape, 0, &problem);
+            ns += problem.cpu_ns / SAMPLE_STEPS;
+        }
+    return ns;
+}
+
+/* Bytes of rows, as they are read and as they are made. */
+static double moved_bytes(const struct rewrite_plan *plan)
+{
+    double bytes = (double)plan->byte_count;
+
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
+            const struct rewrite_array *array = &plan->episodes[e].arrays[a];
+            if (plan->episodes[e].part == 0) /* parts share their episode's rows */
+                bytes += (double)array->rows * (double)plan->datasets[array->dataset].source_bytes;
+        }
+    return bytes;
+}
+
+struct costs {
+    double cpu_s, cuda_s, daemon_s;
+};
+
+static struct costs estimate(const struct rewrite_plan *plan, uint32_t thread_count)
+{
+    const double copy_s = moved_bytes(plan) / copy_bytes_per_s;
+
+    return (struct costs){.cpu_s = step_ns(plan) * 1e-9 * (double)plan->step_count / thread_count,
+                          .cuda_s = cuda_start_s + copy_s / thread_count,
+                          .daemon_s = daemon_start_s + copy_s / thread_count + copy_s /* its one thread's */};
+}
+
+/* ---- choosing ---- */
+
+static enum trajd_status use_daemon(struct rewrite_backend *backend, bool only_gpu, struct trajd_error *error)
+{
+    struct rewrite_remote *remote;
+    char device[TRAJD_DEVICE_NAME_SIZE];
+    enum trajd_status status = TRAJD_OK;
+
+    if (strncmp(backend->directory, "tcp://", 6) == 0)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: rows are handed to a daemon of this machine alone: --backend cpu or cuda",
+                               backend->directory);
+    status = rewrite_remote_create(backend->directory, backend->cancel, device, sizeof device, &remote, error);
+    rewrite_remote_destroy(&remote);
+    if (!status && only_gpu && !*device)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "the daemon at %s has no GPU", backend->directory);
+    if (status)
+        return status;
+    backend->kind = TRAJD_REWRITE_DAEMON;
+    backend->is_on_gpu = *device != 0;
+    snprintf(backend->text, sizeof backend->text, "the daemon at %.150s, on its %s", backend->directory, *device ? device : "CPU");
+    return TRAJD_OK;
+}
+
+static enum trajd_status use_cuda(struct rewrite_backend *backend, struct trajd_error *error)
+{
+    static const char instead[] = "--backend daemon has a running daemon do it, --backend cpu does it here";
+    struct trajd_runner *runner = NULL;
+    enum trajd_status status;
+
+    if (!trajd_device_count()) {
+        status = trajd_device_open(0, &backend->device, error);
+        if (status == TRAJD_ERR_UNSUPPORTED)
+            return trajd_error_set(error, status, 0, "--backend cuda: this trajctl is built without CUDA: %s", instead);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "--backend cuda: there is no GPU that this process can use: %s", instead);
+    }
+    status = trajd_device_open(0, &backend->device, error);
+    if (!status)
+        status = trajd_runner_create(backend->device, NULL, &runner, error);
+    trajd_runner_destroy(&runner);
+    if (status)
+        return trajd_error_prefix(error, "--backend cuda");
+    backend->kind = TRAJD_REWRITE_CUDA;
+    backend->is_on_gpu = true;
+    snprintf(backend->text, sizeof backend->text, "%s", trajd_device_info(backend->device)->name);
+    return TRAJD_OK;
+}
+
+/* The fastest by the rule; what is not there is not missed. */
+static void use_fastest(const struct rewrite_plan *plan, uint32_t thread_count, bool has_daemon, struct rewrite_backend *backend)
+{
+    const struct costs costs = estimate(plan, thread_count);
+    struct trajd_error unwanted;
+
+    backend->may_fall_back = true;
+    if (has_daemon && costs.daemon_s < worth * costs.cpu_s && !use_daemon(backend, true, &unwanted))
+        return;
+    if (costs.cuda_s < worth * costs.cpu_s && trajd_device_count() && !use_cuda(backend, &unwanted))
+        return;
+    backend->kind = TRAJD_REWRITE_CPU;
+}
+
+enum trajd_status rewrite_backend_choose(const struct rewrite_plan *plan, uint32_t thread_count, struct rewrite_backend *backend,
+                                         struct trajd_error *error)
+{
+    const struct trajd_rewrite_options *options = plan->options;
+    const char *directory = options->endpoint ? options->endpoint : TRAJD_REWRITE_ENDPOINT_DEFAULT;
+    enum trajd_status status = TRAJD_OK;
+
+    *backend = (struct rewrite_backend){.kind = TRAJD_REWRITE_CPU, .cancel = options->cancel, .text = "the CPU"};
+    if (strlen(directory) >= sizeof backend->directory)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%.100s...: no daemon's directory has so long a path", directory);
+    strcpy(backend->directory, directory);
+    if (options->backend == TRAJD_REWRITE_AUTO)
+        use_fastest(plan, thread_count, options->endpoint != NULL, backend);
+    else if (options->backend == TRAJD_REWRITE_CUDA)
+        status = use_cuda(backend, error);
+    else if (options->backend == TRAJD_REWRITE_DAEMON)
+        status = use_daemon(backend, false, error);
+    return status;
+}
+
+void rewrite_backend_clear(struct rewrite_backend *backend)
+{
+    if (backend->device)
+        trajd_device_close(&backend->device);
+}
+
+/* ---- engines ---- */
+
+enum trajd_status rewrite_engine_create(struct rewrite_backend *backend, struct rewrite_engine **engine, struct trajd_error *error)
+{
+    *engine = calloc(1, sizeof **engine);
+    if (!*engine)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a worker");
+    (*engine)->backend = backend;
+    return TRAJD_OK;
+}
+
+void rewrite_engine_destroy(struct rewrite_engine **out)
+{
+    struct rewrite_engine *engine = *out;
+
+    *out = NULL;
+    if (!engine)
+        return;
+    trajd_runner_destroy(&engine->runner);
+    rewrite_remote_destroy(&engine->remote);
+    free(engine);
+}
+
+static enum trajd_status run_here(const struct trajd_resample_request *request, struct trajd_error *error)
+{
+    const struct trajd_device_facts facts = {.cpu_threads = 1};
+    struct trajd_plan *plan = NULL;
+    enum trajd_status status = trajd_resample_check(request, error);
+
+    if (!status)
+        status = trajd_plan_create(request, &facts, NULL, &plan, error);
+    if (!status)
+        status = trajd_plan_run(plan, request, NULL, error);
+    trajd_plan_destroy(&plan);
+    return status;
+}
+
+static enum trajd_status run_on_gpu(struct rewrite_engine *engine, const struct trajd_resample_request *request,
+                                    const struct trajd_block_memory *memory, uint64_t size_bytes, struct trajd_error *error)
+{
+    uint64_t answer_at, answer_bytes;
+    void *room;
+    enum trajd_status status = engine->runner ? TRAJD_OK : trajd_runner_create(engine->backend->device, NULL, &engine->runner, error);
+
+    if (!status)
+        status = trajd_runner_room(engine->runner, size_bytes, &room, error);
+    if (status)
+        return status;
+    trajd_block_write(request, memory, room);
+    status = trajd_runner_run(engine->runner, size_bytes, &answer_at, &answer_bytes, error);
+    if (!status)
+        trajd_block_read_answer(request, room, memory);
+    return status;
+}
+
+static enum trajd_status run_by_daemon(struct rewrite_engine *engine, const struct trajd_resample_request *request,
+                                       const struct trajd_block_memory *memory, uint64_t size_bytes, struct trajd_error *error)
+{
+    char device[TRAJD_DEVICE_NAME_SIZE];
+    void *room;
+    enum trajd_status status = TRAJD_OK;
+
+    if (!engine->remote)
+        status = rewrite_remote_create(engine->backend->directory, engine->backend->cancel, device, sizeof device, &engine->remote, error);
+    if (status == TRAJD_ERR_NOT_FOUND) /* it was there when it was chosen */
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s has ended", engine->backend->directory);
+    if (!status)
+        status = rewrite_remote_room(engine->remote, size_bytes, &room, error);
+    if (status)
+        return status;
+    trajd_block_write(request, memory, room);
+    status = rewrite_remote_run(engine->remote, size_bytes, error);
+    if (!status)
+        trajd_block_read_answer(request, room, memory);
+    return status;
+}
+
+/* The first of the threads that sees it tells why. */
+static void give_up(struct rewrite_backend *backend, const struct trajd_error *why)
+{
+    enum trajd_rewrite_backend before = __atomic_exchange_n(&backend->kind, TRAJD_REWRITE_CPU, __ATOMIC_RELAXED);
+
+    if (before == TRAJD_REWRITE_CPU)
+        return;
+    backend->failure = *why;
+    __atomic_store_n(&backend->has_failed, true, __ATOMIC_RELEASE); /* behind the failure */
+}
+
+enum trajd_status rewrite_engine_run(struct rewrite_engine *engine, const struct trajd_resample_request *request,
+                                     const struct trajd_block_memory *memory, struct trajd_error *error)
+{
+    struct rewrite_backend *backend = engine->backend;
+    const enum trajd_rewrite_backend kind = backend ? __atomic_load_n(&backend->kind, __ATOMIC_RELAXED) : TRAJD_REWRITE_CPU; /* only a hint */
+    uint64_t size_bytes;
+    enum trajd_status status;
+
+    if (backend)
+        __atomic_fetch_add(&backend->pieces, 1, __ATOMIC_RELAXED); /* a counter */
+    if (kind == TRAJD_REWRITE_CPU)
+        return run_here(request, error);
+    status = trajd_block_measure(request, memory, &size_bytes, error);
+    if (!status)
+        status = kind == TRAJD_REWRITE_CUDA ? run_on_gpu(engine, request, memory, size_bytes, error)
+                                            : run_by_daemon(engine, request, memory, size_bytes, error);
+    if (!status)
+        return TRAJD_OK;
+    if (status == TRAJD_ERR_UNSUPPORTED)
+        __atomic_fetch_add(&backend->pieces_here, 1, __ATOMIC_RELAXED); /* a counter */
+    else if (!backend->may_fall_back || (backend->cancel && __atomic_load_n(backend->cancel, __ATOMIC_RELAXED)))
+        return status;
+    else
+        give_up(backend, error);
+    return run_here(request, error);
+}

@@ -1,0 +1,200 @@
+#include "clients/cli/resample/convert_child.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/base/send_fd.h"
+#include "daemon/index/helper.h"
+#include "daemon/index/writer_protocol.h"
+
+enum { ANSWER_TIMEOUT_MS = 600000, SLICE_MS = 100, END_SLICES = 100, TEXT_SIZE = 512 };
+
+static const uint64_t answer_bytes_max = UINT64_C(64) << 20;
+
+/* ---- the process ---- */
+
+enum trajd_status rewrite_child_start(struct rewrite_child *child)
+{
+    const char *path = child->plan->options->indexer_path;
+    int sockets[2], code;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
+        return trajd_error_set(child->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s", strerror(errno));
+    code = trajd_indexer_spawn(path, "write", sockets[1], &child->pid);
+    close(sockets[1]);
+    child->socket = sockets[0];
+    if (code)
+        child->pid = 0;
+    return code ? trajd_error_set(child->error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s", path, strerror(code)) : TRAJD_OK;
+}
+
+void rewrite_child_end(struct rewrite_child *child)
+{
+    int status = 0;
+
+    if (child->socket >= 0)
+        close(child->socket);
+    if (child->pid) {
+        kill(child->pid, SIGKILL);
+        while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    trajd_bytes_free(&child->frame);
+    free(child->answer);
+}
+
+/* How it ended; one that only closed its socket is ended. */
+static int wait_for_end(struct rewrite_child *child)
+{
+    int status = 0;
+    pid_t gone = 0;
+
+    for (int i = 0; i < END_SLICES && !gone; i++) {
+        gone = waitpid(child->pid, &status, WNOHANG);
+        if (!gone)
+            poll(NULL, 0, SLICE_MS);
+    }
+    if (!gone) {
+        kill(child->pid, SIGKILL);
+        while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    child->pid = 0;
+    return status;
+}
+
+/* Its end came without a word. A kill comes from the machine (its memory is full, or somebody), and so does a start that fails: neither speaks
+ * against an input. */
+static enum trajd_status lost(struct rewrite_child *child)
+{
+    const int status = child->pid ? wait_for_end(child) : 0;
+    const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    const bool is_killed = number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT || number == SIGXCPU;
+    char how[TEXT_SIZE] = "ended";
+
+    if (WIFSIGNALED(status))
+        snprintf(how, sizeof how, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WIFEXITED(status))
+        snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(status));
+    return trajd_error_set(child->error, is_killed || !child->is_ready ? TRAJD_ERR_SYSTEM : TRAJD_ERR_DATA, 0,
+                           "the process that makes the output's structure %s%s", how,
+                           is_killed ? "" : child->is_ready ? ": an input is damaged" : ": it does not start");
+}
+
+/* ---- frames ---- */
+
+void rewrite_child_begin(struct rewrite_child *child)
+{
+    child->frame.length = 0;
+}
+
+void rewrite_child_put_u8(struct rewrite_child *child, uint8_t value)
+{
+    trajd_bytes_add(&child->frame, &value, 1);
+}
+
+enum trajd_status rewrite_child_send(struct rewrite_child *child, uint32_t kind, int fd)
+{
+    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, kind, child->frame.length};
+    size_t sent = 0;
+    ssize_t done;
+
+    if (child->frame.failed)
+        return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for the output's structure");
+    done = trajd_send_fd(child->socket, &header, sizeof header, fd, 0);
+    if (done < 0 && (errno == EPIPE || errno == ECONNRESET))
+        return TRAJD_OK; /* why it hung up is in what it said before */
+    if (done != (ssize_t)sizeof header)
+        return lost(child);
+    while (sent < child->frame.length) {
+        done = send(child->socket, child->frame.data + sent, child->frame.length - sent, MSG_NOSIGNAL);
+        if (done < 0 && errno != EINTR)
+            return TRAJD_OK; /* as above */
+        sent += done > 0 ? (size_t)done : 0;
+    }
+    return TRAJD_OK;
+}
+
+/* Until there is something to read. Chunks take as long as they take, and there is no way back from them. */
+static enum trajd_status wait_readable(struct rewrite_child *child)
+{
+    const bool *cancel = child->is_closing ? NULL : child->plan->options->cancel;
+
+    for (int waited_ms = 0; waited_ms < ANSWER_TIMEOUT_MS; waited_ms += child->is_closing ? 0 : SLICE_MS) {
+        struct pollfd poll_fd = {.fd = child->socket, .events = POLLIN};
+        if (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
+            return trajd_error_set(child->error, TRAJD_ERR_CLOSED, 0, "interrupted");
+        if (poll(&poll_fd, 1, SLICE_MS) > 0)
+            return TRAJD_OK;
+    }
+    return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure has not answered for %d s",
+                           ANSWER_TIMEOUT_MS / 1000);
+}
+
+static enum trajd_status receive(struct rewrite_child *child, void *data, size_t size)
+{
+    enum trajd_status status = TRAJD_OK;
+    uint8_t *next = data;
+
+    while (size && !(status = wait_readable(child))) {
+        const ssize_t got = recv(child->socket, next, size, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return lost(child);
+        next += got;
+        size -= (size_t)got;
+    }
+    return status;
+}
+
+static enum trajd_status failed(struct rewrite_child *child, size_t length)
+{
+    uint32_t code = 0;
+    const char *text = (const char *)child->answer + sizeof code;
+
+    if (length < sizeof code)
+        return lost(child);
+    memcpy(&code, child->answer, sizeof code);
+    if (code == ENOSPC || code == EDQUOT || code == EFBIG)
+        return trajd_error_set(child->error, TRAJD_ERR_IO, (int)code, "%s: %s", child->plan->options->output, strerror((int)code));
+    return trajd_error_set(child->error, code ? TRAJD_ERR_IO : TRAJD_ERR_DATA, (int)code, "%.*s", (int)(length - sizeof code), text);
+}
+
+enum trajd_status rewrite_child_answer(struct rewrite_child *child, uint32_t kind, size_t *length)
+{
+    struct trajd_indexer_header header;
+    enum trajd_status status;
+
+    for (;;) {
+        if ((status = receive(child, &header, sizeof header)))
+            return status;
+        if (header.magic != TRAJD_INDEXER_MAGIC || header.length > answer_bytes_max)
+            return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure broke the framing");
+        if (header.length >= child->answer_capacity) {
+            uint8_t *grown = realloc(child->answer, header.length + 1);
+            if (!grown)
+                return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for an answer");
+            child->answer = grown;
+            child->answer_capacity = header.length + 1;
+        }
+        if ((status = receive(child, child->answer, header.length)))
+            return status;
+        child->answer[header.length] = '\0';
+        *length = header.length;
+        if (header.kind == kind)
+            return TRAJD_OK;
+        if (header.kind == TRAJD_WRITER_FAILED)
+            return failed(child, header.length);
+        if (header.kind != TRAJD_WRITER_NOTE)
+            return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure answered what was not asked");
+        rewrite_note(child->plan->options, "%s", (const char *)child->answer);
+    }
+}

@@ -1,0 +1,138 @@
+/* Where an episode is cut: between two rows of a stream that are further apart than it allows. A stretch between such holes begins with the
+ * row behind one and ends with the row before the next, so that no value of it comes from across a hole. */
+#include "clients/cli/resample/convert_plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/json.h"
+
+static const struct trajd_episode_clock *clock_of(const struct rewrite_cutter *cutter, uint32_t a)
+{
+    return &cutter->episode->clocks[cutter->plan->datasets[cutter->arrays[a].dataset].clock];
+}
+
+/* From that row on, the next hole that begins before the end. */
+static void find_hole(const struct rewrite_cutter *cutter, uint32_t a, int64_t row)
+{
+    const int64_t max_gap_ns = cutter->plan->datasets[cutter->arrays[a].dataset].max_gap_ns;
+    const struct trajd_episode_clock *clock = clock_of(cutter, a);
+    struct rewrite_hole *hole = &cutter->holes[a];
+
+    hole->row = -1;
+    for (; max_gap_ns > 0 && row + 1 < cutter->arrays[a].rows && rewrite_row_ns(clock, row) < cutter->end_ns; row++)
+        if (rewrite_row_ns(clock, row + 1) - rewrite_row_ns(clock, row) > max_gap_ns) {
+            hole->row = row;
+            hole->from_ns = rewrite_row_ns(clock, row);
+            hole->to_ns = rewrite_row_ns(clock, row + 1);
+            return;
+        }
+}
+
+/* Arrays on one clock have the same rows, so they begin with the same one. */
+static void begin_behind(struct rewrite_cutter *cutter, uint32_t a, int64_t behind)
+{
+    for (uint32_t other = 0; other < cutter->array_count; other++)
+        if (clock_of(cutter, other) == clock_of(cutter, a) && cutter->holes[other].first_row < behind)
+            cutter->holes[other].first_row = behind;
+}
+
+/* From that row back, the one behind the last hole: what lies before the grid may be averaged into it. */
+static int64_t row_behind_hole(const struct rewrite_cutter *cutter, uint32_t a, int64_t row)
+{
+    const int64_t max_gap_ns = cutter->plan->datasets[cutter->arrays[a].dataset].max_gap_ns;
+    const struct trajd_episode_clock *clock = clock_of(cutter, a);
+
+    for (; max_gap_ns > 0 && row > 0; row--)
+        if (rewrite_row_ns(clock, row) - rewrite_row_ns(clock, row - 1) > max_gap_ns)
+            return row;
+    return 0;
+}
+
+void rewrite_cutter_begin(struct rewrite_cutter *cutter, int64_t begin_ns, int64_t end_ns)
+{
+    cutter->next_ns = begin_ns;
+    cutter->end_ns = end_ns;
+    cutter->is_over = begin_ns > end_ns;
+    for (uint32_t a = 0; a < cutter->array_count; a++)
+        cutter->holes[a].first_row = 0;
+    for (uint32_t a = 0; a < cutter->array_count; a++) {
+        const int64_t row = rewrite_row_at(clock_of(cutter, a), cutter->arrays[a].rows, begin_ns);
+        begin_behind(cutter, a, row_behind_hole(cutter, a, row));
+        find_hole(cutter, a, row < 0 ? 0 : row);
+    }
+}
+
+/* Holes that end before the next stretch can begin. */
+static void pass_holes(struct rewrite_cutter *cutter)
+{
+    for (uint32_t a = 0; a < cutter->array_count; a++)
+        while (cutter->holes[a].row >= 0 && cutter->holes[a].to_ns <= cutter->next_ns) {
+            const int64_t behind = cutter->holes[a].row + 1;
+            begin_behind(cutter, a, behind);
+            find_hole(cutter, a, behind);
+        }
+}
+
+bool rewrite_cutter_next(struct rewrite_cutter *cutter, int64_t *begin_ns, int64_t *end_ns)
+{
+    while (!cutter->is_over) {
+        const struct rewrite_hole *first = NULL;
+        pass_holes(cutter);
+        for (uint32_t a = 0; a < cutter->array_count; a++)
+            if (cutter->holes[a].row >= 0 && (!first || cutter->holes[a].from_ns < first->from_ns))
+                first = &cutter->holes[a];
+        *begin_ns = cutter->next_ns;
+        *end_ns = first ? first->from_ns : cutter->end_ns;
+        cutter->is_over = !first || first->to_ns > cutter->end_ns;
+        cutter->next_ns = first ? first->to_ns : cutter->next_ns;
+        if (*begin_ns <= *end_ns)
+            return true;
+    }
+    return false;
+}
+
+/* The first array on each clock speaks for it. */
+static bool is_told(const struct rewrite_plan *plan, const struct rewrite_episode *made, uint32_t a)
+{
+    for (uint32_t before = 0; before < a; before++)
+        if (plan->datasets[made->arrays[before].dataset].clock == plan->datasets[made->arrays[a].dataset].clock)
+            return true;
+    return false;
+}
+
+char *rewrite_part_text(const struct rewrite_plan *plan, const struct rewrite_episode *made)
+{
+    const struct trajd_index *index = plan->options->indexes[made->source];
+    const struct trajd_episode *episode = &index->episodes[made->episode];
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out;
+
+    if (!made->part_count)
+        return strdup("");
+    out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    fprintf(out, "{\"episode\": ");
+    trajd_json_text(out, episode->id);
+    fprintf(out, ", \"part\": %u, \"parts\": %u, \"ns\": [%" PRId64 ", %" PRId64 "], \"rows\": {", made->part, made->part_count,
+            episode->origin_ns + made->begin_ns, episode->origin_ns + made->end_ns);
+    for (uint32_t a = 0; a < made->array_count; a++) {
+        const uint32_t k = plan->datasets[made->arrays[a].dataset].clock;
+        const struct trajd_episode_clock *clock = &episode->clocks[k];
+        if (is_told(plan, made, a))
+            continue;
+        fprintf(out, "%s", a ? ", " : "");
+        trajd_json_text(out, index->layout->clocks[k].name);
+        fprintf(out, ": [%" PRId64 ", %" PRId64 "]", rewrite_row_at(clock, made->arrays[a].rows, made->begin_ns - 1) + 1,
+                rewrite_row_at(clock, made->arrays[a].rows, made->end_ns) + 1);
+    }
+    fprintf(out, "}}");
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}

@@ -1,0 +1,119 @@
+/* All rows are there: the file becomes what it is to be, and bears its name. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/base/rename.h"
+#include "clients/cli/resample/convert_internal.h"
+
+static enum trajd_status sync_folder(struct rewriting *r)
+{
+    const int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool failed = fd < 0 || (fsync(fd) && errno != EINVAL);
+
+    if (fd >= 0)
+        close(fd);
+    return failed ? rewrite_io_error(r, r->folder) : TRAJD_OK;
+}
+
+static enum trajd_status put_signature(struct rewriting *r)
+{
+    return rewrite_pwrite(r->fd, &r->head.signature, sizeof r->head.signature, 0, r->partial, r->error);
+}
+
+/* From here on the file's structure changes under a kill: rows that lie in it cannot be gone on with then. */
+static enum trajd_status give_up_rows(struct rewriting *r)
+{
+    enum trajd_status status;
+
+    r->is_spent = !rewrite_is_all_chunks(r);
+    if (r->is_spent)
+        return unlink(r->journal_path) && errno != ENOENT ? rewrite_io_error(r, r->journal_path) : TRAJD_OK;
+    pthread_mutex_lock(&r->lock);
+    status = rewrite_commit(r);
+    pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
+static enum trajd_status add_chunks(struct rewriting *r)
+{
+    enum trajd_status status = give_up_rows(r);
+
+    if (!status)
+        status = put_signature(r);
+    if (!status)
+        status = rewrite_skeleton_add_chunks(&r->plan, (struct rewrite_chunk *const *const *)r->spool.chunks, r->fd, r->spool_fd,
+                                             &r->head.file_size, r->error);
+    return status;
+}
+
+/* Rows of a file that somebody wrote to while it was read are of no recording. */
+static enum trajd_status check_inputs(struct rewriting *r)
+{
+    const struct trajd_index_file *checked = NULL;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t e = 0; e < r->plan.episode_count && !status; e++) {
+        const struct trajd_index *index = r->options->indexes[r->plan.episodes[e].source];
+        const struct trajd_index_file *file = &index->files[index->episodes[r->plan.episodes[e].episode].file_index];
+        struct stat now;
+        if (file == checked)
+            continue;
+        status = stat(file->path, &now) ? rewrite_io_error(r, file->path) : rewrite_check_input(file, &now, r->error);
+        checked = file;
+    }
+    r->is_spent = status == TRAJD_ERR_DATA;
+    return status;
+}
+
+/* Whoever takes the file away while it is written has taken it away: what bears its name by then is another's. */
+static enum trajd_status check_name(struct rewriting *r)
+{
+    struct stat held, named;
+
+    if (!fstat(r->fd, &held) && !lstat(r->partial, &named) && held.st_ino == named.st_ino && held.st_dev == named.st_dev)
+        return TRAJD_OK;
+    r->has_files = false;
+    return trajd_error_set(r->error, TRAJD_ERR_IO, 0, "%s: somebody has removed or replaced it while it was written", r->partial);
+}
+
+static enum trajd_status name_output(struct rewriting *r)
+{
+    bool is_sure = true;
+
+    if (r->options->force ? rename(r->partial, r->options->output) : trajd_rename_new(r->partial, r->options->output, &is_sure))
+        return rewrite_io_error(r, r->options->output);
+    if (!is_sure)
+        rewrite_note(r->options, "%s: its filesystem can neither rename without replacing nor link: a file of that name that appeared at this very "
+                     "moment was replaced", r->options->output);
+    return TRAJD_OK;
+}
+
+enum trajd_status rewrite_publish(struct rewriting *r)
+{
+    enum trajd_status status = check_inputs(r);
+
+    if (!status)
+        status = check_name(r);
+    if (!status && r->has_spool)
+        status = add_chunks(r);
+    if (!status && fsync(r->fd))
+        status = rewrite_io_error(r, r->partial);
+    if (!status && !r->has_spool)
+        status = put_signature(r);
+    if (!status && !r->has_spool && fsync(r->fd))
+        status = rewrite_io_error(r, r->partial);
+    if (!status)
+        status = check_name(r);
+    if (!status)
+        status = name_output(r);
+    if (status)
+        return status;
+    r->has_files = false;
+    unlink(r->journal_path);
+    unlink(r->spool_path);
+    return sync_folder(r);
+}

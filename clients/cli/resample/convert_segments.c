@@ -1,0 +1,97 @@
+/* How the work is cut: by bytes, so that memory is the same whatever an episode's length. */
+#include <string.h>
+
+#include "clients/cli/resample/convert_rows.h"
+
+enum { SMALL_ROW_BYTES = 4096, PIECE_STEPS_MAX = 65536 };
+
+static const uint64_t piece_bytes = UINT64_C(4) << 20; /* of the output's rows */
+
+static bool is_small(const struct rewrite_dataset *dataset)
+{
+    return !dataset->is_compressed && dataset->row_bytes <= SMALL_ROW_BYTES && dataset->source_bytes <= SMALL_ROW_BYTES;
+}
+
+enum trajd_status rewrite_groups_make(struct rewrite_plan *plan, struct rewrite_group **groups, uint32_t *count, struct trajd_error *error)
+{
+    bool *taken = trajd_arena_alloc(&plan->arena, plan->dataset_count + 1);
+
+    *count = 0;
+    *groups = trajd_arena_alloc(&plan->arena, (plan->dataset_count + 1) * sizeof **groups);
+    for (uint32_t d = 0; taken && *groups && d < plan->dataset_count; d++) {
+        struct rewrite_group *group = &(*groups)[*count];
+        if (taken[d])
+            continue;
+        group->datasets = trajd_arena_alloc(&plan->arena, plan->dataset_count * sizeof *group->datasets);
+        if (!group->datasets)
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
+        for (uint32_t other = d; other < plan->dataset_count; other++) {
+            const bool joins = other == d || (is_small(&plan->datasets[d]) && is_small(&plan->datasets[other]) &&
+                                              plan->datasets[other].clock == plan->datasets[d].clock);
+            if (!joins || taken[other])
+                continue;
+            group->datasets[group->dataset_count++] = other;
+            taken[other] = true;
+        }
+        (*count)++;
+    }
+    return taken && *groups ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
+}
+
+/* Steps of a piece: constant for a group, whole chunks where there are some. */
+static uint64_t piece_steps(const struct rewrite_plan *plan, const struct rewrite_group *group)
+{
+    const struct rewrite_dataset *first = &plan->datasets[group->datasets[0]];
+    uint64_t row_bytes = 1, steps;
+
+    for (uint32_t i = 0; i < group->dataset_count; i++)
+        row_bytes += plan->datasets[group->datasets[i]].row_bytes;
+    steps = piece_bytes / row_bytes;
+    steps = steps > PIECE_STEPS_MAX ? PIECE_STEPS_MAX : steps < 1 ? 1 : steps;
+    return first->is_compressed ? (steps + first->chunk_rows - 1) / first->chunk_rows * first->chunk_rows : steps;
+}
+
+static bool has_any(const struct rewrite_episode *episode, const struct rewrite_group *group)
+{
+    for (uint32_t a = 0; a < episode->array_count; a++)
+        for (uint32_t i = 0; i < group->dataset_count; i++)
+            if (episode->arrays[a].dataset == group->datasets[i])
+                return true;
+    return false;
+}
+
+uint64_t rewrite_piece_count(const struct rewrite_plan *plan, const struct rewrite_group *groups, uint32_t group_count, uint32_t episode)
+{
+    uint64_t count = 0;
+
+    for (uint32_t g = 0; g < group_count; g++) {
+        const uint64_t steps = piece_steps(plan, &groups[g]);
+        if (has_any(&plan->episodes[episode], &groups[g]))
+            count += (plan->episodes[episode].step_count + steps - 1) / steps;
+    }
+    return count;
+}
+
+bool rewrite_cursor_next(struct rewrite_cursor *cursor, struct rewrite_piece *piece)
+{
+    const struct rewrite_plan *plan = cursor->plan;
+
+    while (cursor->episode < plan->episode_count) {
+        const struct rewrite_episode *episode = &plan->episodes[cursor->episode];
+        const bool skip = cursor->done && cursor->done[cursor->episode];
+        if (skip || cursor->group == cursor->group_count) {
+            cursor->episode++;
+            cursor->group = 0;
+            cursor->step = 0;
+        } else if (cursor->step == episode->step_count || !has_any(episode, &cursor->groups[cursor->group])) {
+            cursor->group++;
+            cursor->step = 0;
+        } else {
+            const uint64_t steps = piece_steps(plan, &cursor->groups[cursor->group]), left = episode->step_count - cursor->step;
+            *piece = (struct rewrite_piece){cursor->episode, cursor->group, cursor->step, cursor->step + (steps < left ? steps : left)};
+            cursor->step = piece->step_end;
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,31 @@
+/* One stream of one episode as numbers in memory, as it was recorded and as a rewriting makes it: for looking at it. */
+#ifndef TRAJD_REWRITE_REWRITE_SERIES_H
+#define TRAJD_REWRITE_REWRITE_SERIES_H
+
+#include "clients/cli/resample/convert.h"
+
+struct rewrite_series_options {
+    const struct trajd_index *index;
+    const struct trajd_episode *episode; /* kept, of the index */
+    const char *stream;
+    struct trajd_rewrite_rule rule; /* its `stream` is not looked at */
+    struct trajd_rate rate;         /* num 0: 20 Hz */
+    int64_t from_ns, to_ns;         /* of the episode's origin */
+    uint32_t features_max;
+};
+
+/* Times in s from the episode's origin; values [count][feature_count]. */
+struct rewrite_series {
+    const char *kind;
+    struct trajd_rate rate;
+    uint32_t feature_count;
+    uint64_t features_left_out;
+    uint64_t row_count, step_count;
+    double *row_times_s, *rows, *step_times_s, *steps;
+};
+
+/* TRAJD_ERR_NOT_FOUND: no such stream, or no rows in that span; TRAJD_ERR_UNSUPPORTED: more than some million values: a shorter span is needed. */
+enum trajd_status rewrite_series_read(const struct rewrite_series_options *options, struct rewrite_series **series, struct trajd_error *error);
+void rewrite_series_destroy(struct rewrite_series **series);
+
+#endif

@@ -1,0 +1,203 @@
+#include "clients/cli/resample/convert_summary.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/json.h"
+#include "daemon/window/window_report.h"
+#include "clients/cli/resample/convert_output.h"
+#include "daemon/index/writer_protocol.h"
+
+enum { PATH_SIZE = 4096 };
+
+static int compare_keys(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static const struct trajd_episode *episode_of(const struct rewrite_plan *plan, uint32_t e)
+{
+    return &plan->options->indexes[plan->episodes[e].source]->episodes[plan->episodes[e].episode];
+}
+
+static bool lists(const struct trajd_episode *episode, const char *key)
+{
+    for (const char *const *own = episode->filter_keys; own && *own; own++)
+        if (!strcmp(*own, key))
+            return true;
+    return false;
+}
+
+static void put_mask(struct rewrite_child *child, const char *key)
+{
+    uint32_t count = 0;
+
+    trajd_bytes_add_text(&child->frame, key);
+    for (uint32_t e = 0; e < child->plan->episode_count; e++)
+        count += lists(episode_of(child->plan, e), key);
+    trajd_bytes_add_u32(&child->frame, count);
+    for (uint32_t e = 0; e < child->plan->episode_count; e++)
+        if (lists(episode_of(child->plan, e), key))
+            trajd_bytes_add_text(&child->frame, child->plan->episodes[e].id);
+}
+
+enum trajd_status rewrite_summary_send_masks(struct rewrite_child *child)
+{
+    const struct rewrite_plan *plan = child->plan;
+    const char *filter = plan->options->indexes[0]->layout->filter_path, **keys;
+    size_t count = 0, distinct = 0;
+    char folder[PATH_SIZE];
+
+    if (!filter)
+        return TRAJD_OK;
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        for (const char *const *own = episode_of(plan, e)->filter_keys; own && *own; own++)
+            count++;
+    keys = malloc((count + 1) * sizeof *keys);
+    if (!keys)
+        return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for masks");
+    count = 0;
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        for (const char *const *own = episode_of(plan, e)->filter_keys; own && *own; own++)
+            keys[count++] = *own;
+    qsort(keys, count, sizeof *keys, compare_keys);
+    for (size_t i = 0; i < count; i++)
+        if (!i || strcmp(keys[i], keys[distinct - 1]))
+            keys[distinct++] = keys[i];
+    rewrite_child_begin(child);
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(filter, '/') - filter), filter);
+    trajd_bytes_add_text(&child->frame, folder);
+    trajd_bytes_add_u32(&child->frame, (uint32_t)distinct);
+    for (size_t i = 0; i < distinct; i++)
+        put_mask(child, keys[i]);
+    free(keys);
+    return distinct ? rewrite_child_send(child, TRAJD_WRITER_MASKS, -1) : TRAJD_OK;
+}
+
+/* As a number: 20, 12.5, 29.97. False where no such number is the rate exactly. */
+static bool rate_number(struct trajd_rate rate, char *text, size_t size)
+{
+    static const int digits[] = {4, 6, 9, 15};
+    struct trajd_rate back;
+
+    for (size_t i = 0; i < sizeof digits / sizeof *digits; i++) {
+        snprintf(text, size, "%.*g", digits[i], (double)rate.num / (double)rate.den);
+        if (!strchr(text, 'e') && trajd_parse_rate(text, &back) && back.num == rate.num && back.den == rate.den)
+            return true;
+    }
+    return false;
+}
+
+static bool clock_is_used(const struct rewrite_plan *plan, uint32_t clock)
+{
+    for (uint32_t d = 0; d < plan->dataset_count; d++)
+        if (plan->datasets[d].clock == clock)
+            return true;
+    return false;
+}
+
+/* The clock's rate where its attribute is, which may be each episode's own. */
+static uint32_t put_rate(struct rewrite_child *child, const struct trajd_layout_clock *clock, const char *number)
+{
+    const struct rewrite_plan *plan = child->plan;
+    const bool is_one = *clock->rate_attribute == '/';
+    const uint32_t count = is_one ? 1 : plan->episode_count;
+    const char *at = strchr(clock->rate_attribute, '@'); /* the layout has it */
+    const int length = (int)(at - clock->rate_attribute);
+
+    for (uint32_t e = 0; e < count; e++) {
+        char where[2 * PATH_SIZE], group[PATH_SIZE];
+        rewrite_episode_path(plan->options->indexes[plan->episodes[e].source], plan->episodes[e].id, group, sizeof group);
+        snprintf(where, sizeof where, "%s%s%.*s", is_one ? "" : group, is_one || !length ? "" : "/", length, clock->rate_attribute);
+        trajd_bytes_add_text(&child->frame, where);
+        trajd_bytes_add_text(&child->frame, at + 1);
+        trajd_bytes_add_text(&child->frame, clock->rate_json);
+        trajd_bytes_add_text(&child->frame, number);
+    }
+    return count;
+}
+
+/* What reads the output by the same layout must find the new rate. */
+static void put_rates(struct rewrite_child *child)
+{
+    const struct rewrite_plan *plan = child->plan;
+    const struct trajd_layout *layout = plan->options->indexes[0]->layout;
+    const struct trajd_rate rate = plan->options->rate;
+    const size_t at = child->frame.length;
+    char number[64];
+    const bool exact = rate_number(rate, number, sizeof number);
+    uint32_t count = 0;
+
+    trajd_bytes_add_u32(&child->frame, 0);
+    for (uint32_t k = 0; k < layout->clock_count; k++) {
+        const struct trajd_layout_clock *clock = &layout->clocks[k];
+        if (clock->stamps_path || !clock_is_used(plan, k))
+            continue;
+        if (clock->rate_attribute) {
+            count += put_rate(child, clock, number);
+            if (!exact)
+                rewrite_note(plan->options, "clock %s: no number is %" PRId64 "/%" PRId64 " Hz exactly, %s stands in %s", clock->name, rate.num,
+                             rate.den, number, clock->rate_attribute);
+        } else if (clock->rate.num != rate.num || clock->rate.den != rate.den) {
+            rewrite_note(plan->options, "layout %s says itself that clock %s is at %.6g Hz: the output needs a copy of it with `rate: %s`",
+                         layout->name, clock->name, (double)clock->rate.num / (double)clock->rate.den, number);
+        }
+    }
+    if (!child->frame.failed)
+        memcpy(child->frame.data + at, &count, sizeof count);
+}
+
+/* {"version": ..., "rate": ..., "sources": [...], "streams": {...}} */
+static char *provenance(const struct rewrite_plan *plan)
+{
+    const struct trajd_rewrite_options *options = plan->options;
+    char *text = NULL;
+    size_t size = 0, files = 0;
+    FILE *out = open_memstream(&text, &size);
+
+    if (!out)
+        return NULL;
+    fprintf(out, "{\"by\": \"trajd %s\", \"layout\": ", TRAJD_VERSION);
+    trajd_json_text(out, options->indexes[0]->layout->name);
+    fprintf(out, ", \"rate\": \"%" PRId64 "/%" PRId64 "\"%s, \"sources\": [", options->rate.num, options->rate.den,
+            plan->is_on_gpu ? ", \"arithmetic\": \"gpu\"" : "");
+    for (uint32_t k = 0; k < options->index_count; k++)
+        for (uint32_t f = 0; f < options->indexes[k]->file_count && files < 1000; f++, files++) {
+            fprintf(out, files ? ", " : "");
+            trajd_json_text(out, options->indexes[k]->files[f].path);
+        }
+    fprintf(out, "], \"streams\": {");
+    for (uint32_t s = 0; s < plan->stream_count; s++) {
+        const struct trajd_rewrite_stream *stream = &plan->streams[s];
+        fprintf(out, s ? ", " : "");
+        trajd_json_text(out, stream->name);
+        fprintf(out, ": {\"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\"", trajd_window_kind_name(stream->kind),
+                trajd_dtype_name(stream->from), trajd_dtype_name(stream->to));
+        if (stream->window_ns)
+            fprintf(out, ", \"window_ns\": %" PRId64, stream->window_ns);
+        fprintf(out, "}");
+    }
+    fprintf(out, "}}");
+    fclose(out);
+    return text;
+}
+
+enum trajd_status rewrite_summary_send(struct rewrite_child *child)
+{
+    char *text = provenance(child->plan);
+    enum trajd_status status;
+    size_t length;
+
+    rewrite_child_begin(child);
+    trajd_bytes_add_u64(&child->frame, child->plan->step_count);
+    trajd_bytes_add_u64(&child->frame, child->plan->episode_count);
+    put_rates(child);
+    trajd_bytes_add_text(&child->frame, text);
+    free(text);
+    status = rewrite_child_send(child, TRAJD_WRITER_FINISH, -1);
+    if (!status)
+        status = rewrite_child_answer(child, TRAJD_WRITER_DONE, &length);
+    return status;
+}

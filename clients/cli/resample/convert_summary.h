@@ -1,0 +1,12 @@
+/* What the output says of all its episodes: masks, the new rate, and whence it comes. */
+#ifndef TRAJD_REWRITE_REWRITE_SUMMARY_H
+#define TRAJD_REWRITE_REWRITE_SUMMARY_H
+
+#include "clients/cli/resample/convert_child.h"
+
+/* The lists of episodes by filter key, where the layout has some. Both fail as convert_child.h says. */
+enum trajd_status rewrite_summary_send_masks(struct rewrite_child *child);
+/* Rates, counts and provenance; the child then ends the file. */
+enum trajd_status rewrite_summary_send(struct rewrite_child *child);
+
+#endif

@@ -1,0 +1,174 @@
+/* Threads that make rows, and the one that watches them: progress, the journal, the wish to stop. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clients/cli/resample/convert_internal.h"
+
+enum { THREADS_MAX = 64, WAIT_MS = 50, PROGRESS_MS = 250, COMMIT_MS = 1000 };
+
+static const uint64_t commit_bytes = UINT64_C(16) << 20;
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static bool is_cancelled(const struct rewriting *r)
+{
+    return r->options->cancel && __atomic_load_n(r->options->cancel, __ATOMIC_RELAXED);
+}
+
+static void finish_piece(struct rewriting *r, const struct rewrite_piece *piece)
+{
+    if (--r->left[piece->episode] == 0) {
+        r->finished[r->finished_count++] = piece->episode;
+        pthread_cond_signal(&r->changed);
+    }
+}
+
+static void *work(void *context)
+{
+    struct rewriting *r = context;
+    struct rewrite_worker *worker = NULL;
+    struct rewrite_piece piece;
+    struct trajd_error error;
+    enum trajd_status status = rewrite_worker_create(&r->plan, r->groups, r->fd, r->has_spool ? &r->spool : NULL, &r->backend,
+                                                     r->nan_steps, &r->counts, &worker, &error);
+
+    pthread_mutex_lock(&r->lock);
+    while (!status && !r->stop && rewrite_cursor_next(&r->cursor, &piece)) {
+        pthread_mutex_unlock(&r->lock);
+        status = rewrite_worker_run(worker, &piece, &error);
+        pthread_mutex_lock(&r->lock);
+        if (!status)
+            finish_piece(r, &piece);
+    }
+    if (status && !r->status) {
+        r->status = status;
+        r->worker_error = error;
+    }
+    r->stop = r->stop || status;
+    r->running--;
+    pthread_cond_signal(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    rewrite_worker_destroy(&worker);
+    return NULL;
+}
+
+/* Episodes whose rows are on the disk are finished for good. Called with the lock held, which it drops for the disk. */
+enum trajd_status rewrite_commit(struct rewriting *r)
+{
+    const uint32_t until = r->finished_count;
+    enum trajd_status status = TRAJD_OK;
+
+    pthread_mutex_unlock(&r->lock);
+    if (fdatasync(r->fd) || (r->has_spool && fdatasync(r->spool_fd)))
+        status = rewrite_io_error(r, r->partial);
+    for (uint32_t i = r->committed_count; i < until && !status; i++)
+        status = rewrite_journal_append(r->journal_fd, &r->plan, r->finished[i],
+                                        r->has_spool ? r->spool.chunks[r->finished[i]] : NULL, r->error);
+    if (!status && fdatasync(r->journal_fd))
+        status = rewrite_io_error(r, r->journal_path);
+    pthread_mutex_lock(&r->lock);
+    if (!status)
+        r->committed_count = until;
+    return status;
+}
+
+/* Notes are this thread's to tell. */
+static void tell_of_backend(struct rewriting *r)
+{
+    if (r->told_of_backend || !__atomic_load_n(&r->backend.has_failed, __ATOMIC_ACQUIRE)) /* the failure was filled before */
+        return;
+    r->told_of_backend = true;
+    rewrite_note(r->options, "%s: the CPU goes on", r->backend.failure.message);
+}
+
+/* While the workers work: progress, the journal, the wish to stop. */
+static enum trajd_status watch(struct rewriting *r)
+{
+    int64_t told_ms = now_ms(), committed_ms = told_ms;
+    uint64_t committed_bytes = 0;
+    enum trajd_status status = TRAJD_OK;
+
+    pthread_mutex_lock(&r->lock);
+    while (r->running) {
+        const uint64_t bytes = __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED);
+        struct timespec until;
+        if (is_cancelled(r) && !r->stop) {
+            r->stop = true;
+            status = trajd_error_set(r->error, TRAJD_ERR_CLOSED, 0, "interrupted");
+        }
+        if (!r->stop && r->finished_count > r->committed_count &&
+            (now_ms() - committed_ms >= COMMIT_MS || bytes - committed_bytes >= commit_bytes)) {
+            status = rewrite_commit(r);
+            r->stop = r->stop || status;
+            committed_ms = now_ms();
+            committed_bytes = bytes;
+        }
+        if (now_ms() - told_ms >= PROGRESS_MS) {
+            told_ms = now_ms();
+            rewrite_tell(r, TRAJD_REWRITE_RUNNING);
+            tell_of_backend(r);
+        }
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += WAIT_MS * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (r->running)
+            pthread_cond_timedwait(&r->changed, &r->lock, &until);
+    }
+    tell_of_backend(r);
+    if (r->status) {
+        status = r->status;
+        *r->error = r->worker_error;
+    }
+    if (r->finished_count > r->committed_count && (status == TRAJD_ERR_CLOSED || status == TRAJD_ERR_DATA || status == TRAJD_ERR_DEVICE)) {
+        struct trajd_error kept = *r->error;
+        rewrite_commit(r);
+        *r->error = kept;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
+uint32_t rewrite_thread_count(const struct rewriting *r)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint32_t count = r->options->thread_count ? r->options->thread_count : processors > 0 ? (uint32_t)processors : 1;
+
+    return count > THREADS_MAX ? THREADS_MAX : count;
+}
+
+enum trajd_status rewrite_write_rows(struct rewriting *r)
+{
+    uint32_t count = rewrite_backend_threads(&r->backend, rewrite_thread_count(r));
+    pthread_t threads[THREADS_MAX];
+    enum trajd_status status;
+    sigset_t all, before;
+
+    for (uint32_t e = 0; e < r->plan.episode_count; e++)
+        r->left[e] = rewrite_piece_count(&r->plan, r->groups, r->group_count, e);
+    r->cursor = (struct rewrite_cursor){.plan = &r->plan, .group_count = r->group_count, .groups = r->groups, .done = r->done};
+    r->began_rows = true;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    pthread_mutex_lock(&r->lock);
+    while (r->running < count && !pthread_create(&threads[r->running], NULL, work, r))
+        r->running++;
+    count = r->running;
+    pthread_mutex_unlock(&r->lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!count)
+        return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, errno, "no thread can be started");
+    status = watch(r);
+    for (uint32_t i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    return status;
+}
