@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/c/client.h"
+#include "clients/c/client_internal.h"
 
 /* A part that travelled: tensors one behind the other. */
 static void place_in_part(struct trajd_batch *batch)

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/c/client.h"
+#include "clients/c/client_internal.h"
 
 #define CHECKPOINT_TIMEOUT_MS 5000u
 

@@ -1,4 +1,4 @@
-#include "clients/c/client.h"
+#include "clients/c/client_internal.h"
 
 #include <errno.h>
 #include <limits.h>

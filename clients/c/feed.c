@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/c/client.h"
+#include "clients/c/client_internal.h"
 
 #define BUSY_NS (1000 * UINT64_C(1000000))
 #define OPEN_TIMEOUT_MS 60000u

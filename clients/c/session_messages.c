@@ -2,7 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clients/c/client.h"
+#include "clients/c/client_internal.h"
 
 #define RETRY_NS (20 * UINT64_C(1000000))
 #define DEFAULT_SILENCE_NS (10000 * UINT64_C(1000000))

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
-#include "tests/tools/array_list.h"
+#include "tests/support/array_list.h"
 
 #define THREADS 2
 #define ROUNDS 15

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/index/inflate.h"
-#include "tests/tools/array_list.h"
+#include "tests/support/array_list.h"
 
 #define SKIPPED 77
 

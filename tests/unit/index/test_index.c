@@ -26,7 +26,7 @@
 #include "daemon/base/arena.h"
 #include "daemon/index/helper.h"
 #include "daemon/index/record.h"
-#include "tests/tools/array_list.h"
+#include "tests/support/array_list.h"
 
 #define SKIPPED 77
 #define LAYOUTS TRAJD_SOURCE_DIR "/configs/layouts"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/index/index.h"
-#include "tests/tools/array_list.h"
+#include "tests/support/array_list.h"
 
 #define SKIPPED 77
 #define LARGE_MIB 9 /* more than a file must have for it */

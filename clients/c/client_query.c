@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/c/client.h"
+#include "clients/c/client_internal.h"
 
 #define ANSWER_TIMEOUT_MS 10000u
 

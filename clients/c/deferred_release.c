@@ -3,7 +3,7 @@
  * wait behind that somebody else would hang on. */
 #include <time.h>
 
-#include "clients/c/client.h"
+#include "clients/c/client_internal.h"
 
 #define NAP_NS 50000
 #define LONGEST_PAUSE_NS 1000000

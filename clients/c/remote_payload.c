@@ -1,7 +1,7 @@
 /* Parts that travel: how long they are, and their way into a buffer (PROTOCOL.md, "Over tcp"). */
 #include <stdlib.h>
 
-#include "clients/c/client.h"
+#include "clients/c/client_internal.h"
 
 /* Each tensor's rows, padded: what the schema has been checked for does not overflow. */
 uint64_t trajd_part_size(const struct trajd_schema *schema, uint32_t row_count)

@@ -11,7 +11,7 @@
 #include "kernels/dispatch/plan.h"
 #include "kernels/pool.h"
 #include "kernels/quaternion.h"
-#include "unit/kernels/random_problem.h"
+#include "tests/support/random_problem.h"
 
 static const uint32_t sizes[] = {1, 2, 7, 31, 32, 33, 1000};
 static const struct trajd_device_facts one_thread = {.cpu_threads = 1};

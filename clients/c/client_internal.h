@@ -1,5 +1,5 @@
 /* libtrajd's inside. client.c connects and closes, session.c speaks the protocol, feed.c opens and hands out,
- * batch.c is what was handed out, questions.c asks, keeper.c is the library's own thread, tensors.c and mapping.c check what the
+ * batch.c is what was handed out, client_query.c asks, io_thread.c is the library's own thread, tensors.c and mapping.c check what the
  * daemon says of its memory.
  *
  * Locks: `pump` is the baton for link and protocol; whoever holds it moves messages (next(), else the
@@ -181,7 +181,7 @@ void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns);
 void trajd_session_begin(struct trajd_client *client);
 bool trajd_session_is_cancelled(const struct trajd_client *client);
 
-/* parts.c: remote; `pump` is held */
+/* remote_payload.c: remote; `pump` is held */
 uint64_t trajd_part_size(const struct trajd_schema *schema, uint32_t row_count);
 enum trajd_status trajd_client_make_buffers(struct trajd_client *client, struct trajd_error *error);
 /* The bytes behind a BATCH that was just received. TRAJD_ERR_PROTOCOL: they are not those of such a part. */
@@ -225,7 +225,7 @@ void trajd_batch_free(struct trajd_batch *batch);
 /* Somebody sends what is pending: next() at once, the keeper after a moment in which more may come. `state` is held. */
 void trajd_client_wake_sender(struct trajd_client *client);
 
-/* leaving.c */
+/* deferred_release.c */
 bool trajd_batch_mark(struct trajd_batch *batch); /* events behind its streams' work; false: nothing is to be waited for */
 void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch); /* `state` is held */
 uint64_t trajd_leaving_pause_ns(const struct trajd_client *client); /* until they are worth a question again; `state` is held */
@@ -238,7 +238,7 @@ uint64_t trajd_leaving_lot_ns(const struct trajd_client *client); /* until what 
 bool trajd_leaving_await(struct trajd_batch *batch);
 void trajd_leaving_end(struct trajd_client *client);  /* the session's end: waits for what leaves */
 
-/* keeper.c */
+/* io_thread.c */
 void *trajd_keeper_run(void *client);
 
 #endif

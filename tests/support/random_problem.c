@@ -1,4 +1,4 @@
-#include "unit/kernels/random_problem.h"
+#include "tests/support/random_problem.h"
 
 #include <math.h>
 #include <stdio.h>

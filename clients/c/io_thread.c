@@ -2,7 +2,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clients/c/client.h"
+#include "clients/c/client_internal.h"
 
 #define NAP_NS 1000000
 #define IDLE_MS 1000
