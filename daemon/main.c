@@ -1,4 +1,5 @@
-/* trajd: the daemon. Reads its configuration, brings the pipeline up, says READY, waits for signals. */
+/* trajd: the daemon. Reads its configuration, brings the pipeline up, says READY, waits for
+ * signals. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -20,7 +21,7 @@
 #define DRAIN_MS 5000
 #define END_S 5 /* after that: what has not ended by then waits for storage */
 #define TURN_MS 1000
-#define RELOAD_TURN_MS 20 /* while a reload is going on */
+#define RELOAD_TURN_MS 20             /* while a reload is going on */
 #define STUCK_NS INT64_C(30000000000) /* or half of the watchdog's time, if that is less */
 #define LEAST_STUCK_NS INT64_C(5000000000)
 
@@ -36,7 +37,8 @@ struct command_line {
 };
 
 static const char usage[] =
-    "usage: trajd --config FILE [--check | --print-config [--json]] [--set KEY=VALUE]... [--preset KEY=VALUE]...\n"
+    "usage: trajd --config FILE [--check | --print-config [--json]] [--set KEY=VALUE]... [--preset "
+    "KEY=VALUE]...\n"
     "             [--ready-fd N] [--log-level error|warning|info|debug]\n"
     "\n"
     "Feeds training jobs with resampled windows of robot trajectories.\n"
@@ -44,7 +46,8 @@ static const char usage[] =
     "  --config FILE    the configuration (trajd.yaml); configs/trajd.yaml shows every key\n"
     "  --check          open and plan everything, print the feeds, serve nothing\n"
     "  --print-config   print every key with the value in force, with --json as one JSON document\n"
-    "  --set KEY=VALUE  in place of what the file says: --set memory.store=50% (of the memory that is free)\n"
+    "  --set KEY=VALUE  in place of what the file says: --set memory.store=50% (of the memory that "
+    "is free)\n"
     "  --preset KEY=VALUE  where the file says nothing\n"
     "  --ready-fd N     write a line to this descriptor, and close it, when workers can be served\n"
     "  --version        print the version\n";
@@ -76,13 +79,17 @@ static int take_descriptor(struct command_line *line, const char *text)
 /* 0: go on; else the exit status is *status. */
 static int parse_arguments(int argc, char **argv, struct command_line *line, int *status)
 {
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'},       {"check", no_argument, NULL, 'k'},
-        {"print-config", no_argument, NULL, 'p'},       {"log-level", required_argument, NULL, 'l'},
-        {"version", no_argument, NULL, 'v'},            {"help", no_argument, NULL, 'h'},
-        {"set", required_argument, NULL, 's'},          {"preset", required_argument, NULL, 'd'},
-        {"ready-fd", required_argument, NULL, 'r'},     {"json", no_argument, NULL, 'j'},
-        {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"check", no_argument, NULL, 'k'},
+                                            {"print-config", no_argument, NULL, 'p'},
+                                            {"log-level", required_argument, NULL, 'l'},
+                                            {"version", no_argument, NULL, 'v'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {"set", required_argument, NULL, 's'},
+                                            {"preset", required_argument, NULL, 'd'},
+                                            {"ready-fd", required_argument, NULL, 'r'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {NULL, 0, NULL, 0}};
     int option, level;
 
     *line = (struct command_line){.level = TRAJD_LOG_INFO, .ready_fd = -1};
@@ -111,7 +118,8 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
                 return 1;
             break;
         case 'l':
-            for (level = 0; trajd_log_levels[level] && strcmp(trajd_log_levels[level], optarg); level++)
+            for (level = 0; trajd_log_levels[level] && strcmp(trajd_log_levels[level], optarg);
+                 level++)
                 ;
             if (!trajd_log_levels[level]) {
                 fprintf(stderr, "trajd: --log-level %s: error, warning, info or debug\n", optarg);
@@ -137,13 +145,14 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
     return 0;
 }
 
-/* What the service manager does next depends on whose mistake it was: a bad configuration is not started again. */
+/* What the service manager does next depends on whose mistake it was: a bad configuration is not
+ * started again. */
 static int exit_status(enum trajd_status status)
 {
-    return status == TRAJD_OK                                                ? EXIT_SUCCESS
+    return !status                                                         ? EXIT_SUCCESS
            : status == TRAJD_ERR_ARGUMENT || status == TRAJD_ERR_NOT_FOUND ? EX_CONFIG
-           : status == TRAJD_ERR_DEVICE                                      ? EX_UNAVAILABLE
-                                                                             : EXIT_FAILURE;
+           : status == TRAJD_ERR_DEVICE                                    ? EX_UNAVAILABLE
+                                                                           : EXIT_FAILURE;
 }
 
 /* True when no worker has been here for exit_idle, counted from READY at the earliest. */
@@ -151,16 +160,18 @@ static bool is_left(const struct trajd_pipeline *pipeline, int64_t exit_idle_ns,
 {
     const int64_t empty_ns = trajd_pipeline_empty_since_ns(pipeline);
 
-    return exit_idle_ns && empty_ns && trajd_now_ns() - (empty_ns > ready_ns ? empty_ns : ready_ns) >= exit_idle_ns;
+    return exit_idle_ns && empty_ns &&
+           trajd_now_ns() - (empty_ns > ready_ns ? empty_ns : ready_ns) >= exit_idle_ns;
 }
 
-/* Reloads that SIGHUP asks for: the service manager is told that one begins, and that it has ended. One that is asked for while
- * another is going on begins after it. */
+/* Reloads that SIGHUP asks for: the service manager is told that one begins, and that it has ended.
+ * One that is asked for while another is going on begins after it. */
 struct reloading {
     bool is_wanted, is_running;
 };
 
-static void turn_reloading(struct reloading *reloading, struct trajd_pipeline *pipeline, const struct trajd_config_source *source,
+static void turn_reloading(struct reloading *reloading, struct trajd_pipeline *pipeline,
+                           const struct trajd_config_source *source,
                            const struct trajd_notify *notify, const struct trajd_log *log)
 {
     struct trajd_reload reload;
@@ -171,7 +182,8 @@ static void turn_reloading(struct reloading *reloading, struct trajd_pipeline *p
             return;
         reloading->is_running = false;
         if (reload.status)
-            LOG(log, ERROR, "reload refused, the configuration stays as it was: %s", reload.message);
+            LOG(log, ERROR, "reload refused, the configuration stays as it was: %s",
+                reload.message);
         else
             LOG(log, INFO, "reloaded: %s", reload.message);
         trajd_notify_send(notify, NULL, "READY=1");
@@ -190,15 +202,20 @@ static int64_t stuck_after_ns(const struct trajd_notify *notify)
     return notify->watchdog_ns / 2 > LEAST_STUCK_NS ? notify->watchdog_ns / 2 : LEAST_STUCK_NS;
 }
 
-/* Until SIGTERM, SIGINT, exit_idle or the loss of a GPU: keeps the watchdog fed as long as every thread turns. */
+/* Until SIGTERM, SIGINT, exit_idle or the loss of a GPU: keeps the watchdog fed as long as every
+ * thread turns. */
 static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_config_source *source,
-                         const struct trajd_notify *notify, const struct trajd_log *log, const sigset_t *signals, bool *lost)
+                         const struct trajd_notify *notify, const struct trajd_log *log,
+                         const sigset_t *signals, bool *lost)
 {
     const int64_t ready_ns = trajd_now_ns();
-    const int64_t turn_ns = notify->watchdog_ns && notify->watchdog_ns / 3 < TURN_MS * INT64_C(1000000)
-                                ? notify->watchdog_ns / 3 : TURN_MS * INT64_C(1000000);
+    const int64_t turn_ns =
+        notify->watchdog_ns && notify->watchdog_ns / 3 < TURN_MS * INT64_C(1000000)
+            ? notify->watchdog_ns / 3
+            : TURN_MS * INT64_C(1000000);
     const int64_t stuck_ns = stuck_after_ns(notify);
-    const struct timespec turn = {turn_ns / 1000000000, turn_ns % 1000000000}, short_turn = {0, RELOAD_TURN_MS * 1000000};
+    const struct timespec turn = {turn_ns / 1000000000, turn_ns % 1000000000},
+                          short_turn = {0, RELOAD_TURN_MS * 1000000};
     struct reloading reloading = {0};
     bool told = false;
 
@@ -211,19 +228,22 @@ static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_con
         if (signal == SIGHUP)
             reloading.is_wanted = true;
         turn_reloading(&reloading, pipeline, source, notify, log);
-        if (trajd_pipeline_gpu_is_lost(pipeline)) { /* first: one that hung before has kept a feed from turning */
+        /* first: one that hung before has kept a feed from turning */
+        if (trajd_pipeline_gpu_is_lost(pipeline)) {
             *lost = true;
             return;
         }
         if (!trajd_pipeline_is_alive(pipeline, stuck_ns, line, sizeof line)) {
             if (!told)
-                LOG(log, ERROR, "%s has not turned for %lld s: the watchdog is not fed", line, (long long)(stuck_ns / 1000000000));
+                LOG(log, ERROR, "%s has not turned for %lld s: the watchdog is not fed", line,
+                    (long long)(stuck_ns / 1000000000));
             told = true;
             continue;
         }
         told = false;
         if (is_left(pipeline, trajd_pipeline_exit_idle_ns(pipeline), ready_ns)) {
-            LOG(log, INFO, "no worker for %g s (exit_idle)", (double)trajd_pipeline_exit_idle_ns(pipeline) / 1e9);
+            LOG(log, INFO, "no worker for %g s (exit_idle)",
+                (double)trajd_pipeline_exit_idle_ns(pipeline) / 1e9);
             return;
         }
         trajd_notify_send(notify, NULL, "WATCHDOG=1");
@@ -242,11 +262,12 @@ static void tell_ready(const struct trajd_log *log, int fd)
     close(fd);
 }
 
-/* A thread in a read that storage does not answer ends for nobody, and the threads are joined: the process ends without it. What is
- * left then are the sockets' files, as after a kill. */
+/* A thread in a read that storage does not answer ends for nobody, and the threads are joined: the
+ * process ends without it. What is left then are the sockets' files, as after a kill. */
 static void on_late_end(int signal)
 {
-    static const char line[] = "trajd: a thread waits for storage or a GPU that does not answer: ended without it\n";
+    static const char line[] =
+        "trajd: a thread waits for storage or a GPU that does not answer: ended without it\n";
 
     (void)signal;
     _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
@@ -255,7 +276,8 @@ static void on_late_end(int signal)
 /* Nor does a call of a driver whose GPU has failed. */
 static void on_late_loss(int signal)
 {
-    static const char line[] = "trajd: a thread waits for a GPU that does not answer: ended without it\n";
+    static const char line[] =
+        "trajd: a thread waits for a GPU that does not answer: ended without it\n";
 
     (void)signal;
     _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EX_UNAVAILABLE);
@@ -272,8 +294,8 @@ static void end_pipeline(struct trajd_pipeline **pipeline, bool lost)
     alarm(0);
 }
 
-static enum trajd_status serve(struct trajd_config *config, const struct command_line *line, const struct trajd_log *log,
-                               struct trajd_error *error)
+static enum trajd_status serve(struct trajd_config *config, const struct command_line *line,
+                               const struct trajd_log *log, struct trajd_error *error)
 {
     struct trajd_pipeline *pipeline = NULL;
     struct trajd_notify notify;
@@ -292,8 +314,10 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
     if (status)
         return status;
     trajd_notify_send(&notify, NULL, "STATUS=opening datasets and feeds");
-    /* Until READY signals end the process as they do by themselves: nothing has been handed to anybody. Threads block all. */
-    status = trajd_pipeline_create(config, log, true, log->level >= TRAJD_LOG_INFO && !log->journal ? stderr : NULL,
+    /* Until READY signals end the process as they do by themselves: nothing has been handed to
+     * anybody. Threads block all. */
+    status = trajd_pipeline_create(config, log, true,
+                                   log->level >= TRAJD_LOG_INFO && !log->journal ? stderr : NULL,
                                    &pipeline, error);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     if (!status) {
@@ -303,8 +327,10 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
         wait_for_end(pipeline, &source, &notify, log, &signals, &lost);
         LOG(log, INFO, "stopping");
         trajd_notify_send(&notify, NULL, "STOPPING=1");
-        if (lost) /* leases are not waited for: who holds a batch may wait for the next, which never comes */
-            status = trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "a GPU has failed: ending, to be started again");
+        /* leases are not waited for: who holds a batch may wait for the next, which never comes */
+        if (lost)
+            status = trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
+                                     "a GPU has failed: ending, to be started again");
         end_pipeline(&pipeline, lost);
     }
     trajd_notify_close(&notify);
@@ -333,7 +359,8 @@ int main(int argc, char **argv)
     } else if (!status)
         status = serve(config, &line, &log, &error);
     if (!status && (line.print || line.check) && (fflush(stdout) || ferror(stdout)))
-        status = trajd_error_set(&error, TRAJD_ERR_IO, errno, "standard output: %s", strerror(errno));
+        status =
+            trajd_error_set(&error, TRAJD_ERR_IO, errno, "standard output: %s", strerror(errno));
     if (status)
         LOG(&log, ERROR, "%s", error.message);
     trajd_config_destroy(&config);

@@ -4,8 +4,9 @@
 #include <string.h>
 
 static const uint64_t block_magic = UINT64_C(0x314B434F4C425254); /* "TRBLOCK1" */
-static const uint64_t searches_max = UINT64_C(1) << 24; /* steps of all brackets */
-static const int64_t time_max = INT64_C(1) << 61; /* differences and windows of such times do not overflow */
+static const uint64_t searches_max = UINT64_C(1) << 24;           /* steps of all brackets */
+/* differences and windows of such times do not overflow */
+static const int64_t time_max = INT64_C(1) << 61;
 
 enum { ALIGNMENT = 64 };
 
@@ -40,10 +41,13 @@ static uint64_t align(uint64_t at)
 /* False: beyond the limits. */
 static bool place(const struct head *head, struct places *places)
 {
-    if (!head->step_count || head->step_count > TRAJD_BLOCK_MAX_STEPS || !head->stream_count || head->stream_count > TRAJD_BLOCK_MAX_STREAMS ||
-        !head->bracket_count || head->bracket_count > head->stream_count ||
-        (uint64_t)head->bracket_count * head->step_count > searches_max || head->stamp_count > TRAJD_BLOCK_MAX_BYTES / sizeof(int64_t) ||
-        head->rows_bytes > TRAJD_BLOCK_MAX_BYTES || head->output_bytes > TRAJD_BLOCK_MAX_BYTES || head->mask_bytes > TRAJD_BLOCK_MAX_BYTES)
+    if (!head->step_count || head->step_count > TRAJD_BLOCK_MAX_STEPS || !head->stream_count ||
+        head->stream_count > TRAJD_BLOCK_MAX_STREAMS || !head->bracket_count ||
+        head->bracket_count > head->stream_count ||
+        (uint64_t)head->bracket_count * head->step_count > searches_max ||
+        head->stamp_count > TRAJD_BLOCK_MAX_BYTES / sizeof(int64_t) ||
+        head->rows_bytes > TRAJD_BLOCK_MAX_BYTES || head->output_bytes > TRAJD_BLOCK_MAX_BYTES ||
+        head->mask_bytes > TRAJD_BLOCK_MAX_BYTES)
         return false;
     places->streams = align(sizeof *head);
     places->brackets = align(places->streams + head->stream_count * sizeof(struct stream_record));
@@ -73,13 +77,15 @@ static uint64_t rows_until(const int64_t *stamps, uint64_t count, int64_t x)
 }
 
 /* Whether so much may be averaged: exact where a simple bound does not tell. */
-static bool means_end(const struct trajd_stream *streams, uint32_t count, const int64_t *const row_counts[], const int64_t *targets,
-                      uint32_t steps, const int64_t *stamps)
+static bool means_end(const struct trajd_stream *streams, uint32_t count,
+                      const int64_t *const row_counts[], const int64_t *targets, uint32_t steps,
+                      const int64_t *stamps)
 {
     uint64_t left = TRAJD_BLOCK_MAX_WORK;
 
     for (uint32_t s = 0; s < count; s++) {
-        const uint64_t rows = (uint64_t)*row_counts[streams[s].bracket_index], features = streams[s].feature_count;
+        const uint64_t rows = (uint64_t)*row_counts[streams[s].bracket_index],
+                       features = streams[s].feature_count;
         if (streams[s].kind != TRAJD_KIND_MEAN || !rows)
             continue;
         if (features > left)
@@ -89,7 +95,8 @@ static bool means_end(const struct trajd_stream *streams, uint32_t count, const 
             continue;
         }
         for (uint32_t t = 0; t < steps; t++) {
-            const uint64_t averaged = rows_until(stamps, rows, targets[t]) - rows_until(stamps, rows, targets[t] - streams[s].mean_width);
+            const uint64_t averaged = rows_until(stamps, rows, targets[t]) -
+                                      rows_until(stamps, rows, targets[t] - streams[s].mean_width);
             if (averaged > left / features)
                 return false;
             left -= averaged * features;
@@ -98,13 +105,16 @@ static bool means_end(const struct trajd_stream *streams, uint32_t count, const 
     return true;
 }
 
-/* Outputs that lie beside each other are no more than there is room for: else the same bytes could be written as often as there are streams. */
-static bool outputs_end(const struct trajd_stream *streams, uint32_t count, uint64_t steps, uint64_t output_bytes)
+/* Outputs that lie beside each other are no more than there is room for: else the same bytes could
+ * be written as often as there are streams. */
+static bool outputs_end(const struct trajd_stream *streams, uint32_t count, uint64_t steps,
+                        uint64_t output_bytes)
 {
     uint64_t left = output_bytes;
 
     for (uint32_t s = 0; s < count; s++) {
-        const uint64_t bytes = steps * streams[s].feature_count * trajd_dtype_size(streams[s].output_type);
+        const uint64_t bytes =
+            steps * streams[s].feature_count * trajd_dtype_size(streams[s].output_type);
         if (bytes > left)
             return false;
         left -= bytes;
@@ -126,11 +136,13 @@ static const uint8_t *base_of(const struct trajd_stream *stream)
 
 static bool lies_in(const void *pointer, const void *memory, uint64_t bytes)
 {
-    return (uintptr_t)pointer >= (uintptr_t)memory && (uintptr_t)pointer - (uintptr_t)memory <= bytes;
+    return (uintptr_t)pointer >= (uintptr_t)memory &&
+           (uintptr_t)pointer - (uintptr_t)memory <= bytes;
 }
 
 /* What a head says of the request. */
-static struct head head_of(const struct trajd_resample_request *request, const struct trajd_block_memory *memory)
+static struct head head_of(const struct trajd_resample_request *request,
+                           const struct trajd_block_memory *memory)
 {
     struct head head = {.magic = block_magic,
                         .rows_bytes = memory->rows_bytes,
@@ -146,10 +158,12 @@ static struct head head_of(const struct trajd_resample_request *request, const s
     return head;
 }
 
-static enum trajd_status check_form(const struct trajd_resample_request *request, const struct trajd_block_memory *memory,
+static enum trajd_status check_form(const struct trajd_resample_request *request,
+                                    const struct trajd_block_memory *memory,
                                     struct trajd_error *error)
 {
-    if (request->window_count != 1 || request->clock_count != 1 || request->grid_count != 1 || request->window_rows)
+    if (request->window_count != 1 || request->clock_count != 1 || request->grid_count != 1 ||
+        request->window_rows)
         return unfit(error, "more than one window, clock or grid");
     if (!request->clocks[0].stamps_ns || request->grids[0].unit != TRAJD_GRID_NS)
         return unfit(error, "a clock without stamps, or a grid of rows");
@@ -158,17 +172,20 @@ static enum trajd_status check_form(const struct trajd_resample_request *request
             return unfit(error, "rows that do not begin at 0");
     for (uint32_t s = 0; s < request->stream_count; s++) {
         const struct trajd_stream *stream = &request->streams[s];
-        if (!base_of(stream) || stream->scale || stream->offset || stream->derivative || stream->mask_joins_previous)
+        if (!base_of(stream) || stream->scale || stream->offset || stream->derivative ||
+            stream->mask_joins_previous)
             return unfit(error, "missing, normalised or derived streams");
-        if (!lies_in(base_of(stream), memory->rows, memory->rows_bytes) || !lies_in(stream->output, memory->output, memory->output_bytes) ||
+        if (!lies_in(base_of(stream), memory->rows, memory->rows_bytes) ||
+            !lies_in(stream->output, memory->output, memory->output_bytes) ||
             (stream->mask && !lies_in(stream->mask, memory->mask, memory->mask_bytes)))
             return unfit(error, "streams outside of the memory that is named");
     }
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_block_measure(const struct trajd_resample_request *request, const struct trajd_block_memory *memory,
-                                      uint64_t *size_bytes, struct trajd_error *error)
+enum trajd_status trajd_block_measure(const struct trajd_resample_request *request,
+                                      const struct trajd_block_memory *memory, uint64_t *size_bytes,
+                                      struct trajd_error *error)
 {
     const int64_t *row_counts[TRAJD_BLOCK_MAX_STREAMS];
     struct places places;
@@ -182,13 +199,15 @@ enum trajd_status trajd_block_measure(const struct trajd_resample_request *reque
         return unfit(error, "more than 96 MiB, 256 streams or 2^20 steps");
     for (uint32_t b = 0; b < request->bracket_count; b++)
         row_counts[b] = request->brackets[b].row_count;
-    if (!means_end(request->streams, request->stream_count, row_counts, request->grids[0].offsets, head.step_count, request->clocks[0].stamps_ns))
+    if (!means_end(request->streams, request->stream_count, row_counts, request->grids[0].offsets,
+                   head.step_count, request->clocks[0].stamps_ns))
         return unfit(error, "means over more than 2^30 elements");
     *size_bytes = places.end;
     return TRAJD_OK;
 }
 
-void trajd_block_write(const struct trajd_resample_request *request, const struct trajd_block_memory *memory, void *bytes)
+void trajd_block_write(const struct trajd_resample_request *request,
+                       const struct trajd_block_memory *memory, void *bytes)
 {
     const struct head head = head_of(request, memory);
     struct places places = {0};
@@ -210,8 +229,10 @@ void trajd_block_write(const struct trajd_resample_request *request, const struc
             .row_stride_bytes = stream->row_stride_bytes,
             .rows_at = (uint64_t)(base_of(stream) - (const uint8_t *)memory->rows),
             .step_stride_bytes = stream->step_stride_bytes,
-            .output_at = (uint64_t)((const uint8_t *)stream->output - (const uint8_t *)memory->output),
-            .mask_at = stream->mask ? (uint64_t)(stream->mask - (const uint8_t *)memory->mask) : UINT64_MAX,
+            .output_at =
+                (uint64_t)((const uint8_t *)stream->output - (const uint8_t *)memory->output),
+            .mask_at = stream->mask ? (uint64_t)(stream->mask - (const uint8_t *)memory->mask)
+                                    : UINT64_MAX,
             .max_gap_ns = stream->max_gap_ns,
             .max_age_ns = stream->max_age_ns,
             .mean_width = stream->mean_width,
@@ -229,7 +250,8 @@ void trajd_block_write(const struct trajd_resample_request *request, const struc
     memcpy(block + places.rows, memory->rows, memory->rows_bytes);
 }
 
-void trajd_block_read_answer(const struct trajd_resample_request *request, const void *bytes, const struct trajd_block_memory *memory)
+void trajd_block_read_answer(const struct trajd_resample_request *request, const void *bytes,
+                             const struct trajd_block_memory *memory)
 {
     const struct head head = head_of(request, memory);
     const uint8_t *block = bytes;
@@ -244,14 +266,17 @@ void trajd_block_read_answer(const struct trajd_resample_request *request, const
 
 static enum trajd_status wrong(struct trajd_error *error, const char *what, uint32_t index)
 {
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: %s[%u]: out of range", what, index);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: %s[%u]: out of range", what,
+                           index);
 }
 
-static enum trajd_status check_times(const int64_t *times, uint64_t count, bool ascend, const char *what, struct trajd_error *error)
+static enum trajd_status check_times(const int64_t *times, uint64_t count, bool ascend,
+                                     const char *what, struct trajd_error *error)
 {
     for (uint64_t i = 0; i < count; i++)
         if (times[i] > time_max || times[i] < -time_max || (ascend && i && times[i] < times[i - 1]))
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: %s[%" PRIu64 "]: out of range or order", what, i);
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "block: %s[%" PRIu64 "]: out of range or order", what, i);
     return TRAJD_OK;
 }
 
@@ -261,28 +286,40 @@ static bool fits(uint64_t at, uint64_t count, uint64_t stride, uint64_t last, ui
 
     if (!count)
         return at <= bytes;
-    return !__builtin_mul_overflow(count - 1, stride, &end) && !__builtin_add_overflow(end, last, &end) &&
-           !__builtin_add_overflow(end, at, &end) && end <= bytes;
+    return !__builtin_mul_overflow(count - 1, stride, &end) &&
+           !__builtin_add_overflow(end, last, &end) && !__builtin_add_overflow(end, at, &end) &&
+           end <= bytes;
 }
 
 /* What trajd_resample_check cannot see: that the stream stays inside of the block. */
-static enum trajd_status take_stream(const struct head *head, const struct places *places, const struct stream_record *record,
-                                     const int64_t *const row_counts[], uint8_t *base, uint32_t index, struct trajd_block *block,
+static enum trajd_status take_stream(const struct head *head, const struct places *places,
+                                     const struct stream_record *record,
+                                     const int64_t *const row_counts[], uint8_t *base,
+                                     uint32_t index, struct trajd_block *block,
                                      struct trajd_error *error)
 {
-    const uint64_t source_size = record->source_type < TRAJD_DTYPE_COUNT ? trajd_dtype_size(record->source_type) : 0;
-    const uint64_t output_size = record->output_type < TRAJD_DTYPE_COUNT ? trajd_dtype_size(record->output_type) : 0;
+    const uint64_t source_size =
+        record->source_type < TRAJD_DTYPE_COUNT ? trajd_dtype_size(record->source_type) : 0;
+    const uint64_t output_size =
+        record->output_type < TRAJD_DTYPE_COUNT ? trajd_dtype_size(record->output_type) : 0;
     const uint64_t columns = (uint64_t)record->first_column + record->feature_count;
     uint64_t step_stride_bytes, row_stride_bytes; /* a single step or row may tell any */
 
-    if (record->bracket >= head->bracket_count || record->kind >= TRAJD_KIND_COUNT || record->edge >= TRAJD_EDGE_COUNT || !source_size ||
-        !output_size || record->zero || record->mean_width > time_max || record->max_gap_ns > time_max || record->max_age_ns > time_max ||
-        !fits(record->rows_at, (uint64_t)*row_counts[record->bracket], record->row_stride_bytes, columns * source_size, head->rows_bytes) ||
-        !fits(record->output_at, head->step_count, record->step_stride_bytes, record->feature_count * output_size, head->output_bytes) ||
-        (record->mask_at != UINT64_MAX && !fits(record->mask_at, head->step_count, 1, 1, head->mask_bytes)))
+    if (record->bracket >= head->bracket_count || record->kind >= TRAJD_KIND_COUNT ||
+        record->edge >= TRAJD_EDGE_COUNT || !source_size || !output_size || record->zero ||
+        record->mean_width > time_max || record->max_gap_ns > time_max ||
+        record->max_age_ns > time_max ||
+        !fits(record->rows_at, (uint64_t)*row_counts[record->bracket], record->row_stride_bytes,
+              columns * source_size, head->rows_bytes) ||
+        !fits(record->output_at, head->step_count, record->step_stride_bytes,
+              record->feature_count * output_size, head->output_bytes) ||
+        (record->mask_at != UINT64_MAX &&
+         !fits(record->mask_at, head->step_count, 1, 1, head->mask_bytes)))
         return wrong(error, "streams", index);
-    step_stride_bytes = head->step_count > 1 ? record->step_stride_bytes : record->feature_count * output_size;
-    row_stride_bytes = *row_counts[record->bracket] > 1 ? record->row_stride_bytes : columns * source_size;
+    step_stride_bytes =
+        head->step_count > 1 ? record->step_stride_bytes : record->feature_count * output_size;
+    row_stride_bytes =
+        *row_counts[record->bracket] > 1 ? record->row_stride_bytes : columns * source_size;
     block->streams[index] = (struct trajd_stream){
         .bracket_index = record->bracket,
         .kind = record->kind,
@@ -307,7 +344,8 @@ static enum trajd_status take_stream(const struct head *head, const struct place
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_block_open(const void *bytes, uint64_t size_bytes, void *base, struct trajd_block *block, struct trajd_error *error)
+enum trajd_status trajd_block_open(const void *bytes, uint64_t size_bytes, void *base,
+                                   struct trajd_block *block, struct trajd_error *error)
 {
     const int64_t *row_counts[TRAJD_BLOCK_MAX_STREAMS], *targets, *stamps;
     const uint8_t *from = bytes;
@@ -317,12 +355,15 @@ enum trajd_status trajd_block_open(const void *bytes, uint64_t size_bytes, void 
     enum trajd_status status;
 
     if (size_bytes < sizeof head)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: %" PRIu64 " bytes are no head", size_bytes);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: %" PRIu64 " bytes are no head",
+                               size_bytes);
     memcpy(&head, from, sizeof head);
     if (head.magic != block_magic || head.zero)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: no head of a block, or of another version");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "block: no head of a block, or of another version");
     if (!place(&head, &places) || places.end != size_bytes)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: its parts are not as large as it is, or beyond a limit");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "block: its parts are not as large as it is, or beyond a limit");
     targets = (const int64_t *)(const void *)(from + places.targets);
     stamps = (const int64_t *)(const void *)(from + places.stamps);
     status = check_times(targets, head.step_count, false, "targets", error);
@@ -332,10 +373,12 @@ enum trajd_status trajd_block_open(const void *bytes, uint64_t size_bytes, void 
         const uint64_t at = places.brackets + b * sizeof(struct bracket_record);
         const struct bracket_record *record = (const void *)(from + at);
         int64_t *arrays = (int64_t *)(void *)(to + at);
-        if (record->row_begin || record->anchor || record->row_count < 0 || (uint64_t)record->row_count > head.stamp_count)
+        if (record->row_begin || record->anchor || record->row_count < 0 ||
+            (uint64_t)record->row_count > head.stamp_count)
             status = wrong(error, "brackets", b);
         row_counts[b] = &record->row_count;
-        block->brackets[b] = (struct trajd_bracket){.row_begin = arrays, .row_count = arrays + 1, .anchor = arrays + 2};
+        block->brackets[b] = (struct trajd_bracket){
+            .row_begin = arrays, .row_count = arrays + 1, .anchor = arrays + 2};
     }
     for (uint32_t s = 0; s < head.stream_count && !status; s++) {
         struct stream_record record;
@@ -344,17 +387,28 @@ enum trajd_status trajd_block_open(const void *bytes, uint64_t size_bytes, void 
     }
     if (status)
         return status;
-    block->clock = (struct trajd_clock){.stamps_ns = (const int64_t *)(const void *)(to + places.stamps)};
-    block->grid = (struct trajd_grid){TRAJD_GRID_NS, head.step_count, (const int64_t *)(const void *)(to + places.targets), 0};
-    block->request = (struct trajd_resample_request){.window_count = 1, .clock_count = 1, .grid_count = 1, .bracket_count = head.bracket_count,
-                                                    .stream_count = head.stream_count, .clocks = &block->clock, .grids = &block->grid,
-                                                    .brackets = block->brackets, .streams = block->streams};
+    block->clock =
+        (struct trajd_clock){.stamps_ns = (const int64_t *)(const void *)(to + places.stamps)};
+    block->grid = (struct trajd_grid){TRAJD_GRID_NS, head.step_count,
+                                      (const int64_t *)(const void *)(to + places.targets), 0};
+    block->request = (struct trajd_resample_request){.window_count = 1,
+                                                     .clock_count = 1,
+                                                     .grid_count = 1,
+                                                     .bracket_count = head.bracket_count,
+                                                     .stream_count = head.stream_count,
+                                                     .clocks = &block->clock,
+                                                     .grids = &block->grid,
+                                                     .brackets = block->brackets,
+                                                     .streams = block->streams};
     block->answer_at = places.output;
     block->answer_bytes = places.end - places.output;
     status = trajd_resample_check(&block->request, error);
-    if (!status && !outputs_end(block->streams, head.stream_count, head.step_count, head.output_bytes))
-        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: streams write to the same outputs");
-    if (!status && !means_end(block->streams, head.stream_count, row_counts, targets, head.step_count, stamps))
+    if (!status &&
+        !outputs_end(block->streams, head.stream_count, head.step_count, head.output_bytes))
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                 "block: streams write to the same outputs");
+    if (!status &&
+        !means_end(block->streams, head.stream_count, row_counts, targets, head.step_count, stamps))
         status = unfit(error, "means over more than 2^30 elements");
     return status;
 }

@@ -29,7 +29,8 @@ struct trajd_device_graph {
 
 static enum trajd_status fail(struct trajd_error *error, cudaError_t code, const char *what)
 {
-    enum trajd_status status = code == cudaErrorMemoryAllocation ? TRAJD_ERR_MEMORY : TRAJD_ERR_DEVICE;
+    enum trajd_status status =
+        code == cudaErrorMemoryAllocation ? TRAJD_ERR_MEMORY : TRAJD_ERR_DEVICE;
 
     cudaGetLastError(); /* a failure that does not stick is not to be found by a later launch */
     return trajd_error_set(error, status, (int)code, "%s: %s", what, cudaGetErrorString(code));
@@ -49,8 +50,9 @@ static void fill_info(const struct cudaDeviceProp *properties, struct trajd_devi
 
     snprintf(info->name, sizeof info->name, "%.*s", (int)sizeof info->name - 1, properties->name);
     snprintf(info->uuid, sizeof info->uuid,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+             u[15]);
     cudaDriverGetVersion(&version);
     info->memory_size_bytes = properties->totalGlobalMem;
     info->sm_count = (uint32_t)properties->multiProcessorCount;
@@ -59,7 +61,8 @@ static void fill_info(const struct cudaDeviceProp *properties, struct trajd_devi
     info->driver_version = (uint32_t)version;
 }
 
-enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device, struct trajd_error *error)
+enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device,
+                                    struct trajd_error *error)
 {
     struct cudaDeviceProp properties;
     struct trajd_device *opened;
@@ -68,7 +71,8 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
 
     *device = NULL;
     if (code != cudaSuccess) /* no driver, one that is too old, no /dev/nvidia* */
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, (int)code, "GPU %u: %s", index, cudaGetErrorString(code));
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, (int)code, "GPU %u: %s", index,
+                               cudaGetErrorString(code));
     if (index >= (uint32_t)count)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %d", index, count);
     code = cudaSetDevice((int)index); /* creates the context */
@@ -110,8 +114,8 @@ void trajd_device_close(struct trajd_device **device)
     *device = NULL;
 }
 
-enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
-                                     struct trajd_error *error)
+enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes,
+                                     void **memory, struct trajd_error *error)
 {
     cudaError_t code = cudaSetDevice(device->index);
 
@@ -129,7 +133,8 @@ void trajd_device_free(struct trajd_device *device, void *memory)
 
 _Static_assert(sizeof(cudaIpcMemHandle_t) == TRAJD_DEVICE_HANDLE_SIZE, "a handle travels whole");
 
-enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
+enum trajd_status trajd_device_share(struct trajd_device *device, void *memory,
+                                     uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
                                      struct trajd_error *error)
 {
     cudaIpcMemHandle_t made;
@@ -143,7 +148,8 @@ enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, 
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes, struct trajd_error *error)
+enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes,
+                                          struct trajd_error *error)
 {
     size_t left = 0, total = 0;
     cudaError_t code = cudaSetDevice(device->index);
@@ -154,8 +160,8 @@ enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t 
     return code == cudaSuccess ? TRAJD_OK : fail(error, code, "asking for free device memory");
 }
 
-enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
-                                          struct trajd_error *error)
+enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes,
+                                          void **memory, struct trajd_error *error)
 {
     cudaError_t code = cudaSetDevice(device->index);
 
@@ -171,7 +177,8 @@ void trajd_device_host_free(struct trajd_device *device, void *memory)
         cudaFreeHost(memory);
 }
 
-enum trajd_status trajd_device_stream_create(struct trajd_device *device, struct trajd_device_stream **stream,
+enum trajd_status trajd_device_stream_create(struct trajd_device *device,
+                                             struct trajd_device_stream **stream,
                                              struct trajd_error *error)
 {
     struct trajd_device_stream *created = calloc(1, sizeof *created);
@@ -196,7 +203,8 @@ enum trajd_status trajd_device_stream_create(struct trajd_device *device, struct
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream,
+                                           struct trajd_error *error)
 {
     cudaError_t code = cudaStreamSynchronize(stream->handle);
 
@@ -223,7 +231,8 @@ void *trajd_device_stream_handle(const struct trajd_device_stream *stream)
 }
 
 enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t size_bytes,
-                                          struct trajd_device_stream *stream, struct trajd_error *error)
+                                          struct trajd_device_stream *stream,
+                                          struct trajd_error *error)
 {
     cudaError_t code = cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream->handle);
 
@@ -231,16 +240,19 @@ enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t s
 }
 
 enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
-                                          struct trajd_device_stream *stream, struct trajd_error *error)
+                                          struct trajd_device_stream *stream,
+                                          struct trajd_error *error)
 {
-    cudaError_t code = cudaSetDevice(stream->device_index); /* unlike copies it is refused on another GPU's stream */
+    /* unlike copies it is refused on another GPU's stream */
+    cudaError_t code = cudaSetDevice(stream->device_index);
 
     if (code == cudaSuccess)
         code = cudaMemsetAsync(memory, byte, size_bytes, stream->handle);
     return code == cudaSuccess ? TRAJD_OK : fail(error, code, "filling device memory");
 }
 
-enum trajd_status trajd_device_event_create(struct trajd_device *device, struct trajd_device_event **event,
+enum trajd_status trajd_device_event_create(struct trajd_device *device,
+                                            struct trajd_device_event **event,
                                             struct trajd_error *error)
 {
     struct trajd_device_event *created = calloc(1, sizeof *created);
@@ -260,7 +272,8 @@ enum trajd_status trajd_device_event_create(struct trajd_device *device, struct 
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_device_event_record(struct trajd_device_event *event, struct trajd_device_stream *stream,
+enum trajd_status trajd_device_event_record(struct trajd_device_event *event,
+                                            struct trajd_device_stream *stream,
                                             struct trajd_error *error)
 {
     cudaError_t code = cudaEventRecord(event->handle, stream->handle);
@@ -268,7 +281,8 @@ enum trajd_status trajd_device_event_record(struct trajd_device_event *event, st
     return code == cudaSuccess ? TRAJD_OK : fail(error, code, "recording a GPU event");
 }
 
-enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed, struct trajd_error *error)
+enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed,
+                                          struct trajd_error *error)
 {
     cudaError_t code = cudaEventQuery(event->handle);
 
@@ -288,7 +302,8 @@ void trajd_device_event_destroy(struct trajd_device_event **event)
     *event = NULL;
 }
 
-enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream, struct trajd_device_event *event,
+enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream,
+                                             struct trajd_device_event *event,
                                              struct trajd_error *error)
 {
     cudaError_t code = cudaStreamWaitEvent(stream->handle, event->handle, 0);
@@ -296,7 +311,8 @@ enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream,
     return code == cudaSuccess ? TRAJD_OK : fail(error, code, "waiting for another GPU stream");
 }
 
-enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream,
+                                           struct trajd_error *error)
 {
     cudaError_t code = cudaStreamBeginCapture(stream->handle, cudaStreamCaptureModeThreadLocal);
 
@@ -304,7 +320,8 @@ enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, s
 }
 
 enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream,
-                                         struct trajd_device_graph **graph, struct trajd_error *error)
+                                         struct trajd_device_graph **graph,
+                                         struct trajd_error *error)
 {
     struct trajd_device_graph *ended = calloc(1, sizeof *ended);
     cudaError_t code;
@@ -346,7 +363,8 @@ void trajd_device_graph_destroy(struct trajd_device_graph **graph)
     *graph = NULL;
 }
 
-enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream,
+                                           struct trajd_error *error)
 {
     cudaError_t code = cudaEventRecord(stream->start, stream->handle);
 

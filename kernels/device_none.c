@@ -1,5 +1,5 @@
-/* device.h in a build without CUDA: no GPU is ever found, so nothing below the count is reached with a
- * device. */
+/* device.h in a build without CUDA: no GPU is ever found, so nothing below the count is reached
+ * with a device. */
 #include "kernels/device.h"
 
 static enum trajd_status refuse(struct trajd_error *error)
@@ -12,7 +12,8 @@ uint32_t trajd_device_count(void)
     return 0;
 }
 
-enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device, struct trajd_error *error)
+enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device,
+                                    struct trajd_error *error)
 {
     (void)index;
     *device = NULL;
@@ -37,7 +38,8 @@ enum trajd_status trajd_device_enter(struct trajd_device *device, struct trajd_e
     return refuse(error);
 }
 
-enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
+enum trajd_status trajd_device_share(struct trajd_device *device, void *memory,
+                                     uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
                                      struct trajd_error *error)
 {
     (void)device;
@@ -46,14 +48,16 @@ enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, 
     return refuse(error);
 }
 
-enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes, struct trajd_error *error)
+enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes,
+                                          struct trajd_error *error)
 {
     (void)device;
     *size_bytes = 0;
     return refuse(error);
 }
 
-enum trajd_status trajd_device_event_create(struct trajd_device *device, struct trajd_device_event **event,
+enum trajd_status trajd_device_event_create(struct trajd_device *device,
+                                            struct trajd_device_event **event,
                                             struct trajd_error *error)
 {
     (void)device;
@@ -61,7 +65,8 @@ enum trajd_status trajd_device_event_create(struct trajd_device *device, struct 
     return refuse(error);
 }
 
-enum trajd_status trajd_device_event_record(struct trajd_device_event *event, struct trajd_device_stream *stream,
+enum trajd_status trajd_device_event_record(struct trajd_device_event *event,
+                                            struct trajd_device_stream *stream,
                                             struct trajd_error *error)
 {
     (void)event;
@@ -69,7 +74,8 @@ enum trajd_status trajd_device_event_record(struct trajd_device_event *event, st
     return refuse(error);
 }
 
-enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed, struct trajd_error *error)
+enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed,
+                                          struct trajd_error *error)
 {
     (void)event;
     *passed = false;
@@ -86,8 +92,8 @@ void trajd_device_close(struct trajd_device **device)
     *device = NULL;
 }
 
-enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
-                                     struct trajd_error *error)
+enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes,
+                                     void **memory, struct trajd_error *error)
 {
     (void)device;
     (void)size_bytes;
@@ -101,8 +107,8 @@ void trajd_device_free(struct trajd_device *device, void *memory)
     (void)memory;
 }
 
-enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory,
-                                          struct trajd_error *error)
+enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes,
+                                          void **memory, struct trajd_error *error)
 {
     return trajd_device_alloc(device, size_bytes, memory, error);
 }
@@ -112,7 +118,8 @@ void trajd_device_host_free(struct trajd_device *device, void *memory)
     trajd_device_free(device, memory);
 }
 
-enum trajd_status trajd_device_stream_create(struct trajd_device *device, struct trajd_device_stream **stream,
+enum trajd_status trajd_device_stream_create(struct trajd_device *device,
+                                             struct trajd_device_stream **stream,
                                              struct trajd_error *error)
 {
     (void)device;
@@ -120,7 +127,8 @@ enum trajd_status trajd_device_stream_create(struct trajd_device *device, struct
     return refuse(error);
 }
 
-enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream,
+                                           struct trajd_error *error)
 {
     (void)stream;
     return refuse(error);
@@ -138,7 +146,8 @@ void *trajd_device_stream_handle(const struct trajd_device_stream *stream)
 }
 
 enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t size_bytes,
-                                          struct trajd_device_stream *stream, struct trajd_error *error)
+                                          struct trajd_device_stream *stream,
+                                          struct trajd_error *error)
 {
     (void)to;
     (void)from;
@@ -148,13 +157,15 @@ enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t s
 }
 
 enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
-                                          struct trajd_device_stream *stream, struct trajd_error *error)
+                                          struct trajd_device_stream *stream,
+                                          struct trajd_error *error)
 {
     (void)byte;
     return trajd_device_copy_async(memory, memory, size_bytes, stream, error);
 }
 
-enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream, struct trajd_device_event *event,
+enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream,
+                                             struct trajd_device_event *event,
                                              struct trajd_error *error)
 {
     (void)stream;
@@ -162,14 +173,16 @@ enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream,
     return refuse(error);
 }
 
-enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream,
+                                           struct trajd_error *error)
 {
     (void)stream;
     return refuse(error);
 }
 
 enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream,
-                                         struct trajd_device_graph **graph, struct trajd_error *error)
+                                         struct trajd_device_graph **graph,
+                                         struct trajd_error *error)
 {
     (void)stream;
     *graph = NULL;
@@ -190,7 +203,8 @@ void trajd_device_graph_destroy(struct trajd_device_graph **graph)
     *graph = NULL;
 }
 
-enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream,
+                                           struct trajd_error *error)
 {
     (void)stream;
     return refuse(error);

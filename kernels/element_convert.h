@@ -1,7 +1,9 @@
-/* Elements to and from double and float, one rounding each, to nearest even. Host code; unaligned addresses are fine.
+/* Elements to and from double and float, one rounding each, to nearest even. Host code; unaligned
+ * addresses are fine.
  *
- * Every source type but i64 and u64 beyond 2^53 is exact in double, so a value that is computed in double and stored
- * by trajd_element_store is rounded once. f16 and bf16 are rounded from double directly: by way of float they would be rounded twice. */
+ * Every source type but i64 and u64 beyond 2^53 is exact in double, so a value that is computed in
+ * double and stored by trajd_element_store is rounded once. f16 and bf16 are rounded from double
+ * directly: by way of float they would be rounded twice. */
 #ifndef TRAJD_KERNELS_CONVERT_H
 #define TRAJD_KERNELS_CONVERT_H
 
@@ -56,7 +58,8 @@ static inline uint16_t trajd_narrow(double value, int mantissa_bits, int bias)
     wide &= INT64_MAX;
     if (isnan(value))
         return sign | infinity | (uint16_t)(1 << (mantissa_bits - 1));
-    if (wide < (uint64_t)(1024 - bias) << 52) /* below the smallest normal: a count of the smallest step */
+    /* below the smallest normal: a count of the smallest step */
+    if (wide < (uint64_t)(1024 - bias) << 52)
         return sign | (uint16_t)nearbyint(ldexp(fabs(value), bias - 1 + mantissa_bits));
     wide += (UINT64_C(1) << (drop - 1)) - 1 + (wide >> drop & 1);
     wide = (wide >> drop) - ((uint64_t)(1023 - bias) << mantissa_bits);
@@ -88,18 +91,40 @@ static inline double trajd_element_load(enum trajd_dtype type, const void *addre
     } e;
 
     switch (type) {
-    case TRAJD_F16: memcpy(&e, address, 2); return trajd_f16_to_double(e.u16);
-    case TRAJD_BF16: memcpy(&e, address, 2); return (double)trajd_bf16_to_float(e.u16);
-    case TRAJD_F32: memcpy(&e, address, 4); return (double)e.f32;
-    case TRAJD_F64: memcpy(&e, address, 8); return e.f64;
-    case TRAJD_I8: return *(const int8_t *)address;
-    case TRAJD_I16: memcpy(&e, address, 2); return e.i16;
-    case TRAJD_I32: memcpy(&e, address, 4); return e.i32;
-    case TRAJD_I64: memcpy(&e, address, 8); return (double)e.i64;
-    case TRAJD_U16: memcpy(&e, address, 2); return e.u16;
-    case TRAJD_U32: memcpy(&e, address, 4); return e.u32;
-    case TRAJD_U64: memcpy(&e, address, 8); return (double)e.u64;
-    default: return *(const uint8_t *)address; /* u8, bool */
+    case TRAJD_F16:
+        memcpy(&e, address, 2);
+        return trajd_f16_to_double(e.u16);
+    case TRAJD_BF16:
+        memcpy(&e, address, 2);
+        return (double)trajd_bf16_to_float(e.u16);
+    case TRAJD_F32:
+        memcpy(&e, address, 4);
+        return (double)e.f32;
+    case TRAJD_F64:
+        memcpy(&e, address, 8);
+        return e.f64;
+    case TRAJD_I8:
+        return *(const int8_t *)address;
+    case TRAJD_I16:
+        memcpy(&e, address, 2);
+        return e.i16;
+    case TRAJD_I32:
+        memcpy(&e, address, 4);
+        return e.i32;
+    case TRAJD_I64:
+        memcpy(&e, address, 8);
+        return (double)e.i64;
+    case TRAJD_U16:
+        memcpy(&e, address, 2);
+        return e.u16;
+    case TRAJD_U32:
+        memcpy(&e, address, 4);
+        return e.u32;
+    case TRAJD_U64:
+        memcpy(&e, address, 8);
+        return (double)e.u64;
+    default:
+        return *(const uint8_t *)address; /* u8, bool */
     }
 }
 
@@ -110,8 +135,12 @@ static inline void trajd_element_store(enum trajd_dtype type, void *address, dou
     float single = (float)value;
 
     switch (type) {
-    case TRAJD_F64: memcpy(address, &value, sizeof value); break;
-    case TRAJD_F32: memcpy(address, &single, sizeof single); break;
+    case TRAJD_F64:
+        memcpy(address, &value, sizeof value);
+        break;
+    case TRAJD_F32:
+        memcpy(address, &single, sizeof single);
+        break;
     default:
         half = type == TRAJD_F16 ? trajd_f16_from_double(value) : trajd_bf16_from_double(value);
         memcpy(address, &half, sizeof half);

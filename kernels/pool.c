@@ -25,7 +25,7 @@ struct trajd_pool {
     struct job job;
     uint32_t busy; /* threads at the job */
     bool ends;
-    uint32_t waiting; /* callers for their turn; atomic */
+    uint32_t waiting;      /* callers for their turn; atomic */
     uint64_t next_slice;   /* wider than a count: it runs on past the end by one a thread */
     uint32_t thread_count; /* the caller counted */
     uint32_t started;
@@ -33,7 +33,8 @@ struct trajd_pool {
     pthread_t threads[];
 };
 
-/* Slices are taken from a counter. Relaxed: what a slice reads and writes is ordered by the lock around each job. */
+/* Slices are taken from a counter. Relaxed: what a slice reads and writes is ordered by the lock
+ * around each job. */
 static void work(struct trajd_pool *pool, const struct job *job)
 {
     uint64_t index;
@@ -69,7 +70,8 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-static void run_inline(uint32_t slice_count, void (*slice)(void *context, uint32_t index), void *context)
+static void run_inline(uint32_t slice_count, void (*slice)(void *context, uint32_t index),
+                       void *context)
 {
     for (uint32_t index = 0; index < slice_count; index++)
         slice(context, index);
@@ -129,8 +131,8 @@ static int start_threads(struct trajd_pool *pool)
     return code;
 }
 
-enum trajd_status trajd_pool_create(uint32_t thread_count, const char *name, struct trajd_pool **out,
-                                    struct trajd_error *error)
+enum trajd_status trajd_pool_create(uint32_t thread_count, const char *name,
+                                    struct trajd_pool **out, struct trajd_error *error)
 {
     struct trajd_pool *pool;
     int code;
@@ -151,8 +153,8 @@ enum trajd_status trajd_pool_create(uint32_t thread_count, const char *name, str
     code = start_threads(pool);
     if (code != 0) {
         trajd_pool_destroy(&pool);
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "pool %s: cannot start a thread: %s", name,
-                               strerror(code));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "pool %s: cannot start a thread: %s",
+                               name, strerror(code));
     }
     *out = pool;
     return TRAJD_OK;

@@ -1,4 +1,5 @@
-/* Quaternions in double, for the reference and the CPU variants. Arrays of four in either order where the order does not matter. */
+/* Quaternions in double, for the reference and the CPU variants. Arrays of four in either order
+ * where the order does not matter. */
 #ifndef TRAJD_KERNELS_QUATERNION_H
 #define TRAJD_KERNELS_QUATERNION_H
 
@@ -7,11 +8,13 @@
 
 #include "kernels/resample.h"
 
-/* Squared lengths that a quaternion may have, and how far from 1 it may be to be passed on as it is stored. */
+/* Squared lengths that a quaternion may have, and how far from 1 it may be to be passed on as it is
+ * stored. */
 #define TRAJD_QUATERNION_MIN 1e-30
 #define TRAJD_QUATERNION_MAX 1e30
 #define TRAJD_QUATERNION_UNIT_SLACK 1e-5
-/* Below this sine of the angle the arc is a chord: the weights differ from sin(a h)/sin(h) by less than 1e-12. */
+/* Below this sine of the angle the arc is a chord: the weights differ from sin(a h)/sin(h) by less
+ * than 1e-12. */
 #define TRAJD_SLERP_PARALLEL 1e-6
 
 static inline bool trajd_kind_is_slerp(enum trajd_kind kind)
@@ -24,11 +27,13 @@ static inline double trajd_quaternion_dot(const double p[4], const double q[4])
     return p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
 }
 
-/* Scales to unit length; NaN where there is no direction. Returns the squared length that it had. */
+/* Scales to unit length; NaN where there is no direction. Returns the squared length that it had.
+ */
 static inline double trajd_quaternion_make_unit(double q[4])
 {
     double square = trajd_quaternion_dot(q, q);
-    double factor = square >= TRAJD_QUATERNION_MIN && square <= TRAJD_QUATERNION_MAX ? 1 / sqrt(square) : NAN;
+    double factor =
+        square >= TRAJD_QUATERNION_MIN && square <= TRAJD_QUATERNION_MAX ? 1 / sqrt(square) : NAN;
 
     for (int k = 0; k < 4; k++)
         q[k] *= factor;
@@ -36,7 +41,8 @@ static inline double trajd_quaternion_make_unit(double q[4])
 }
 
 /* From unit p to unit q by the shorter arc; unit output. */
-static inline void trajd_quaternion_slerp(const double p[4], const double q[4], double a, double out[4])
+static inline void trajd_quaternion_slerp(const double p[4], const double q[4], double a,
+                                          double out[4])
 {
     double sign = trajd_quaternion_dot(p, q) < 0 ? -1 : 1;
     double sum = 0, difference = 0, angle, weight_p = 1 - a, weight_q = a;
@@ -56,7 +62,8 @@ static inline void trajd_quaternion_slerp(const double p[4], const double q[4], 
 }
 
 /* The rotation vector of q p^-1, fixed frame, the shorter way; unit quaternions. */
-static inline void trajd_quaternion_turn(enum trajd_kind kind, const double p[4], const double q[4], double out[3])
+static inline void trajd_quaternion_turn(enum trajd_kind kind, const double p[4], const double q[4],
+                                         double out[3])
 {
     int w = kind == TRAJD_KIND_SLERP_XYZW ? 3 : 0;
     const double *u = kind == TRAJD_KIND_SLERP_XYZW ? p : p + 1;

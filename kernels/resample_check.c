@@ -8,7 +8,8 @@
 #define RATE_LIMIT INT32_MAX
 #define SIZE_LIMIT ((uint64_t)INT64_MAX)
 
-/* Which object is being looked at, for messages: "streams[3]: mean_width is 0 (must be positive)". */
+/* Which object is being looked at, for messages: "streams[3]: mean_width is 0 (must be positive)".
+ */
 struct place {
     const char *list;
     uint32_t index;
@@ -17,14 +18,14 @@ struct place {
 
 static enum trajd_status wrong(const struct place *place, const char *rule)
 {
-    return trajd_error_set(place->error, TRAJD_ERR_ARGUMENT, 0, "%s[%u]: %s", place->list, place->index,
-                           rule);
+    return trajd_error_set(place->error, TRAJD_ERR_ARGUMENT, 0, "%s[%u]: %s", place->list,
+                           place->index, rule);
 }
 
 static enum trajd_status unsupported(const struct place *place, const char *rule)
 {
-    return trajd_error_set(place->error, TRAJD_ERR_UNSUPPORTED, 0, "%s[%u]: %s", place->list, place->index,
-                           rule);
+    return trajd_error_set(place->error, TRAJD_ERR_UNSUPPORTED, 0, "%s[%u]: %s", place->list,
+                           place->index, rule);
 }
 
 static bool has_rate(struct trajd_rate rate)
@@ -43,7 +44,8 @@ static enum trajd_status check_clock(const struct trajd_clock *clock, const stru
     return TRAJD_OK;
 }
 
-static enum trajd_status check_grid(const struct trajd_grid *grid, bool pointers, const struct place *place)
+static enum trajd_status check_grid(const struct trajd_grid *grid, bool pointers,
+                                    const struct place *place)
 {
     if (grid->unit != TRAJD_GRID_NS && grid->unit != TRAJD_GRID_ROWS)
         return wrong(place, "unit is unknown");
@@ -69,8 +71,8 @@ static enum trajd_status check_bracket(const struct trajd_resample_request *requ
     if (pointers && (!bracket->row_begin || !bracket->row_count || !bracket->anchor))
         return wrong(place, "row_begin, row_count or anchor is NULL");
     clock = &request->clocks[bracket->clock_index];
-    if (request->grids[bracket->grid_index].unit == TRAJD_GRID_NS && pointers && !clock->stamps_ns &&
-        !has_rate(clock->rate))
+    if (request->grids[bracket->grid_index].unit == TRAJD_GRID_NS && pointers &&
+        !clock->stamps_ns && !has_rate(clock->rate))
         return wrong(place, "a grid in ns needs a clock with stamps or a rate");
     return TRAJD_OK;
 }
@@ -109,8 +111,8 @@ static enum trajd_status check_types(const struct trajd_stream *stream, enum tra
     if (floats && stream->output_type == TRAJD_F64 && stream->source_type != TRAJD_F64)
         return unsupported(place, "f64 is an output of f64 sources only");
     if (!floats && (stream->output_type != stream->source_type || !picks_a_row(stream->kind)))
-        return unsupported(place,
-                           "an integer output needs a source of that type and kind previous or nearest");
+        return unsupported(
+            place, "an integer output needs a source of that type and kind previous or nearest");
     if (!floats && stream->edge == TRAJD_EDGE_NAN)
         return unsupported(place, "edge NaN needs a floating-point output");
     if (!floats && stream->scale)
@@ -124,7 +126,8 @@ static enum trajd_status check_types(const struct trajd_stream *stream, enum tra
     return TRAJD_OK;
 }
 
-/* count blocks of `inner` bytes, stride apart: do they lie beside each other, and where do they end? False: overlap or overflow. */
+/* count blocks of `inner` bytes, stride apart: do they lie beside each other, and where do they
+ * end? False: overlap or overflow. */
 static bool extend(uint64_t inner, uint64_t count, uint64_t stride, uint64_t *end)
 {
     uint64_t last;
@@ -143,7 +146,8 @@ static bool strides_fit(uint64_t row, uint64_t steps, uint64_t step_stride, uint
 {
     uint64_t inner, end;
 
-    return (extend(row, steps, step_stride, &inner) && extend(inner, windows, window_stride, &end)) ||
+    return (extend(row, steps, step_stride, &inner) &&
+            extend(inner, windows, window_stride, &end)) ||
            (extend(row, windows, window_stride, &inner) && extend(inner, steps, step_stride, &end));
 }
 
@@ -170,8 +174,8 @@ static enum trajd_status check_source(const struct trajd_stream *stream, bool po
     return TRAJD_OK;
 }
 
-static enum trajd_status check_output(const struct trajd_stream *stream, uint64_t windows, uint64_t steps,
-                                      bool pointers, const struct place *place)
+static enum trajd_status check_output(const struct trajd_stream *stream, uint64_t windows,
+                                      uint64_t steps, bool pointers, const struct place *place)
 {
     uint64_t size = trajd_dtype_size(stream->output_type);
     uint64_t slopes =
@@ -202,7 +206,8 @@ static uint32_t output_rows(const struct trajd_resample_request *request)
     return request->window_rows ? request->output_row_count : request->window_count;
 }
 
-static uint32_t steps_of(const struct trajd_resample_request *request, const struct trajd_stream *stream)
+static uint32_t steps_of(const struct trajd_resample_request *request,
+                         const struct trajd_stream *stream)
 {
     return request->grids[request->brackets[stream->bracket_index].grid_index].step_count;
 }
@@ -216,7 +221,8 @@ static enum trajd_status check_mask(const struct trajd_resample_request *request
 
     if (stream->mask_joins_previous > 1)
         return wrong(place, "mask_joins_previous must be 0 or 1");
-    if (stream->mask && !strides_fit(steps, 1, 0, output_rows(request), stream->mask_window_stride_bytes))
+    if (stream->mask &&
+        !strides_fit(steps, 1, 0, output_rows(request), stream->mask_window_stride_bytes))
         return wrong(place, "mask strides overlap");
     if (!stream->mask_joins_previous)
         return TRAJD_OK;
@@ -224,8 +230,9 @@ static enum trajd_status check_mask(const struct trajd_resample_request *request
         return wrong(place, "mask_joins_previous: there is no stream before it");
     if (before->mask != stream->mask || steps_of(request, before) != steps ||
         before->mask_window_stride_bytes != stream->mask_window_stride_bytes)
-        return wrong(place,
-                     "mask_joins_previous: mask, stride or step_count differ from the stream before it");
+        return wrong(
+            place,
+            "mask_joins_previous: mask, stride or step_count differ from the stream before it");
     return TRAJD_OK;
 }
 
@@ -239,10 +246,9 @@ static enum trajd_status check_stream(const struct trajd_resample_request *reque
     if (stream->bracket_index >= request->bracket_count)
         return wrong(place, "bracket_index is out of range");
     grid = &request->grids[request->brackets[stream->bracket_index].grid_index];
-    if ((status = check_kind(stream, place)) != TRAJD_OK ||
-        (status = check_types(stream, grid->unit, place)) != TRAJD_OK ||
-        (status = check_source(stream, pointers, place)) != TRAJD_OK ||
-        (status = check_output(stream, output_rows(request), grid->step_count, pointers, place)) != TRAJD_OK)
+    if ((status = check_kind(stream, place)) || (status = check_types(stream, grid->unit, place)) ||
+        (status = check_source(stream, pointers, place)) ||
+        (status = check_output(stream, output_rows(request), grid->step_count, pointers, place)))
         return status;
     return check_mask(request, index, place);
 }
@@ -252,14 +258,14 @@ static enum trajd_status check_lists(const struct trajd_resample_request *reques
 {
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t i = 0; i < request->clock_count && status == TRAJD_OK; i++)
+    for (uint32_t i = 0; i < request->clock_count && !status; i++)
         status = check_clock(&request->clocks[i], &(struct place){"clocks", i, error});
-    for (uint32_t i = 0; i < request->grid_count && status == TRAJD_OK; i++)
+    for (uint32_t i = 0; i < request->grid_count && !status; i++)
         status = check_grid(&request->grids[i], pointers, &(struct place){"grids", i, error});
-    for (uint32_t i = 0; i < request->bracket_count && status == TRAJD_OK; i++)
-        status =
-            check_bracket(request, &request->brackets[i], pointers, &(struct place){"brackets", i, error});
-    for (uint32_t i = 0; i < request->stream_count && status == TRAJD_OK; i++)
+    for (uint32_t i = 0; i < request->bracket_count && !status; i++)
+        status = check_bracket(request, &request->brackets[i], pointers,
+                               &(struct place){"brackets", i, error});
+    for (uint32_t i = 0; i < request->stream_count && !status; i++)
         status = check_stream(request, i, pointers, &(struct place){"streams", i, error});
     return status;
 }
@@ -272,11 +278,13 @@ static enum trajd_status check(const struct trajd_resample_request *request, boo
     if (request->window_count == 0)
         return TRAJD_OK;
     if ((request->clock_count && !request->clocks) || (request->grid_count && !request->grids) ||
-        (request->bracket_count && !request->brackets) || (request->stream_count && !request->streams))
+        (request->bracket_count && !request->brackets) ||
+        (request->stream_count && !request->streams))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "request: a list is NULL though its count is not 0");
     if (request->window_rows && request->output_row_count < request->window_count)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "request: %u windows into output_row_count %u",
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "request: %u windows into output_row_count %u",
                                request->window_count, request->output_row_count);
     return check_lists(request, pointers, error);
 }
@@ -293,13 +301,15 @@ enum trajd_status trajd_resample_check_shape(const struct trajd_resample_request
     return check(shape, false, error);
 }
 
-enum trajd_status trajd_resample_check_rows(const struct trajd_resample_request *request, struct trajd_error *error)
+enum trajd_status trajd_resample_check_rows(const struct trajd_resample_request *request,
+                                            struct trajd_error *error)
 {
     for (uint32_t w = 0; w < request->window_count && request->window_rows; w++)
         if (request->window_rows[w] >= request->output_row_count ||
             (w > 0 && request->window_rows[w] <= request->window_rows[w - 1]))
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "window_rows[%u]: row %u (must ascend, and be below output_row_count, %u)", w,
-                                   request->window_rows[w], request->output_row_count);
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "window_rows[%u]: row %u (must ascend, and be below output_row_count, %u)", w,
+                request->window_rows[w], request->output_row_count);
     return TRAJD_OK;
 }

@@ -1,14 +1,18 @@
-/* The definition of correct, for every kind: scalar, double, one element at a time, nothing shared between steps.
+/* The definition of correct, for every kind: scalar, double, one element at a time, nothing shared
+ * between steps.
  *
- * Math      resample.h. A target is resolved into a row, a fraction and a mask code; the value is formed in double;
+ * Math      resample.h. A target is resolved into a row, a fraction and a mask code; the value is
+ *           formed in double;
  *           value * scale + offset in double; one rounding at the store.
  * Shapes    any that trajd_resample_check accepts.
- * Requires  host memory. Rows, stamps and counts are not looked at beforehand and cannot make it fail.
+ * Requires  host memory. Rows, stamps and counts are not looked at beforehand and cannot make it
+ *           fail.
  * Moves     every source row once per step that uses it: no attempt to be fast.
- * Threads   the caller's; windows are independent, so several callers may share a request by ranges of windows.
- * Numerics  the error against exact arithmetic is that of double; i64 and u64 beyond 2^53 are rounded to double first.
- * Chosen    where no other variant takes a request: choose.c's last row.
- */
+ * Threads   the caller's; windows are independent, so several callers may share a request by ranges
+ *           of windows.
+ * Numerics  the error against exact arithmetic is that of double; i64 and u64 beyond 2^53 are
+ *           rounded to double first.
+ * Chosen    where no other variant takes a request: choose.c's last row. */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -23,8 +27,9 @@ struct target {
     bool has_row; /* false: the value is the edge's constant */
     bool blends;  /* rows row and row + 1 with fraction `a`; else row alone */
     int64_t row;
-    int64_t mean_first;   /* of kind mean: average of [mean_first, row]; above row: row alone */
-    int64_t interval_row; /* the derivative is that of [interval_row, interval_row + 1]; < 0: none */
+    int64_t mean_first; /* of kind mean: average of [mean_first, row]; above row: row alone */
+    /* the derivative is that of [interval_row, interval_row + 1]; < 0: none */
+    int64_t interval_row;
     uint64_t interval_ns;
     double a;
 };
@@ -107,7 +112,8 @@ static void resolve_row_step(const struct view *view, int64_t row, struct target
         target->mean_first = 0;
 }
 
-/* The interval that the derivative is taken over: the bracket's, at the last row the one before it. */
+/* The interval that the derivative is taken over: the bracket's, at the last row the one before it.
+ */
 static void resolve_interval(const struct view *view, struct target *target)
 {
     int64_t row = target->row < view->row_count - 1 ? target->row : target->row - 1;
@@ -178,8 +184,9 @@ static double element(const struct view *view, int64_t row, uint32_t d)
 {
     const struct trajd_stream *stream = view->stream;
 
-    return trajd_element_load(stream->source_type, view->rows + row * (int64_t)stream->row_stride_bytes +
-                                                       (uint64_t)d * trajd_dtype_size(stream->source_type));
+    return trajd_element_load(stream->source_type,
+                              view->rows + row * (int64_t)stream->row_stride_bytes +
+                                  (uint64_t)d * trajd_dtype_size(stream->source_type));
 }
 
 static void see_nan(double value, uint8_t *mask)
@@ -219,10 +226,12 @@ static double mean(const struct view *view, const struct target *target, uint32_
 }
 
 /* Every kind that works feature by feature. */
-static double scalar_value(const struct view *view, const struct target *target, uint32_t d, uint8_t *mask)
+static double scalar_value(const struct view *view, const struct target *target, uint32_t d,
+                           uint8_t *mask)
 {
     const struct trajd_stream *stream = view->stream;
-    double value = stream->kind == TRAJD_KIND_MEAN ? mean(view, target, d) : element(view, target->row, d);
+    double value =
+        stream->kind == TRAJD_KIND_MEAN ? mean(view, target, d) : element(view, target->row, d);
 
     see_nan(value, mask);
     if (target->blends) {
@@ -246,8 +255,8 @@ static void load_unit(const struct view *view, int64_t row, uint32_t d, double q
     trajd_quaternion_make_unit(q);
 }
 
-static void quaternion_value(const struct view *view, const struct target *target, uint32_t d, double out[4],
-                             uint8_t *mask)
+static void quaternion_value(const struct view *view, const struct target *target, uint32_t d,
+                             double out[4], uint8_t *mask)
 {
     double stored[4], p[4], q[4];
     double square;
@@ -298,11 +307,12 @@ static void write_value(const struct trajd_stream *stream, char *out, uint32_t d
 {
     if (stream->scale)
         value = value * (double)stream->scale[d] + (double)stream->offset[d];
-    trajd_element_store(stream->output_type, out + (uint64_t)d * trajd_dtype_size(stream->output_type),
-                        value);
+    trajd_element_store(stream->output_type,
+                        out + (uint64_t)d * trajd_dtype_size(stream->output_type), value);
 }
 
-/* Previous and nearest into their own type: bytes, so that integers of 64 bits and NaN payloads arrive as they are. */
+/* Previous and nearest into their own type: bytes, so that integers of 64 bits and NaN payloads
+ * arrive as they are. */
 static void copy_row(const struct view *view, const struct target *target, char *out, uint8_t *mask)
 {
     const struct trajd_stream *stream = view->stream;
@@ -326,13 +336,14 @@ static void write_edge(const struct trajd_stream *stream, char *out)
         write_value(stream, out, d, constant);
 }
 
-static void write_row(const struct view *view, const struct target *target, char *out, uint8_t *mask)
+static void write_row(const struct view *view, const struct target *target, char *out,
+                      uint8_t *mask)
 {
     const struct trajd_stream *stream = view->stream;
     double q[4];
 
-    if ((stream->kind == TRAJD_KIND_PREVIOUS || stream->kind == TRAJD_KIND_NEAREST) && !stream->scale &&
-        stream->output_type == stream->source_type) {
+    if ((stream->kind == TRAJD_KIND_PREVIOUS || stream->kind == TRAJD_KIND_NEAREST) &&
+        !stream->scale && stream->output_type == stream->source_type) {
         copy_row(view, target, out, mask);
         return;
     }
@@ -350,8 +361,10 @@ static void write_row(const struct view *view, const struct target *target, char
 static void resample_step(const struct view *view, uint32_t w, uint64_t row, uint32_t t)
 {
     const struct trajd_stream *stream = view->stream;
-    struct target target = resolve(view, view->grid->offsets[w * view->grid->offsets_per_window + t]);
-    char *out = (char *)stream->output + row * stream->window_stride_bytes + t * stream->step_stride_bytes;
+    struct target target =
+        resolve(view, view->grid->offsets[w * view->grid->offsets_per_window + t]);
+    char *out =
+        (char *)stream->output + row * stream->window_stride_bytes + t * stream->step_stride_bytes;
 
     if (target.has_row)
         write_row(view, &target, out, &target.mask);
@@ -359,7 +372,8 @@ static void resample_step(const struct view *view, uint32_t w, uint64_t row, uin
         write_edge(stream, out);
     if (stream->derivative)
         write_derivative(view, &target,
-                         (float *)((char *)stream->derivative + row * stream->derivative_window_stride_bytes +
+                         (float *)((char *)stream->derivative +
+                                   row * stream->derivative_window_stride_bytes +
                                    t * stream->derivative_step_stride_bytes));
     if (stream->mask) {
         uint8_t *mask = stream->mask + row * stream->mask_window_stride_bytes + t;
@@ -368,8 +382,8 @@ static void resample_step(const struct view *view, uint32_t w, uint64_t row, uin
     }
 }
 
-static struct view view_of(const struct trajd_resample_request *request, const struct trajd_stream *stream,
-                           uint32_t w)
+static struct view view_of(const struct trajd_resample_request *request,
+                           const struct trajd_stream *stream, uint32_t w)
 {
     const struct trajd_bracket *bracket = &request->brackets[stream->bracket_index];
     struct view view = {
@@ -400,8 +414,8 @@ void trajd_resample_reference(const struct trajd_resample_request *request, uint
         }
 }
 
-void trajd_resample_resolve(const struct trajd_resample_request *request, uint32_t stream_index, uint32_t window,
-                            uint32_t step_index, struct trajd_resample_step *step)
+void trajd_resample_resolve(const struct trajd_resample_request *request, uint32_t stream_index,
+                            uint32_t window, uint32_t step_index, struct trajd_resample_step *step)
 {
     const struct view view = view_of(request, &request->streams[stream_index], window);
     const int64_t offset = view.grid->offsets[window * view.grid->offsets_per_window + step_index];
@@ -422,21 +436,24 @@ void trajd_resample_resolve(const struct trajd_resample_request *request, uint32
         return;
     step->past_ns = (uint64_t)step->x - (uint64_t)stamp_of(&view, step->before);
     if (step->before + 1 < view.row_count)
-        step->width_ns = (uint64_t)stamp_of(&view, step->before + 1) - (uint64_t)stamp_of(&view, step->before);
+        step->width_ns =
+            (uint64_t)stamp_of(&view, step->before + 1) - (uint64_t)stamp_of(&view, step->before);
 }
 
-int64_t trajd_resample_find_nan(const struct trajd_resample_request *request, uint32_t stream_index, uint32_t window,
-                                const struct trajd_resample_step *step)
+int64_t trajd_resample_find_nan(const struct trajd_resample_request *request, uint32_t stream_index,
+                                uint32_t window, const struct trajd_resample_step *step)
 {
     const struct view view = view_of(request, &request->streams[stream_index], window);
     const struct target target = {.has_row = step->has_row,
                                   .blends = step->blends,
                                   .row = step->row,
                                   .mean_first = step->mean_first,
-                                  .a = step->blends ? (double)step->past_ns / (double)step->width_ns : 0};
+                                  .a = step->blends ? (double)step->past_ns / (double)step->width_ns
+                                                    : 0};
     const uint32_t width = trajd_kind_is_slerp(view.stream->kind) ? 4 : 1;
 
-    if (!step->has_row || !view.rows || (width == 1 && !trajd_dtype_is_float(view.stream->source_type)))
+    if (!step->has_row || !view.rows ||
+        (width == 1 && !trajd_dtype_is_float(view.stream->source_type)))
         return -1;
     for (uint32_t d = 0; d < view.stream->feature_count; d += width) {
         uint8_t mask = TRAJD_MASK_VALID;

@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/trials.h"
 
-#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 #define VERSION_LINE "trajd-tuning 1"
 #define ROWS_MAX 4096u
 #define FILE_BYTES_MAX (4u << 20)
@@ -19,8 +19,8 @@
 
 static const char *const path_names[TRAJD_CUDA_PATH_COUNT] = {"full",     "bf16",     "f32", "f16",
                                                               "f32_bf16", "bf16_f32", "copy"};
-static const char *const style_names[TRAJD_CUDA_STYLE_COUNT] = {"steps",  "walk",  "direct", "narrow",
-                                                                "stream", "batch", "tile"};
+static const char *const style_names[TRAJD_CUDA_STYLE_COUNT] = {
+    "steps", "walk", "direct", "narrow", "stream", "batch", "tile"};
 
 struct row {
     uint32_t line;
@@ -93,7 +93,8 @@ struct parser {
 
 static enum trajd_status fail(const struct parser *p, const char *what, const char *word)
 {
-    return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: %s%.40s", p->name, p->line, what, word);
+    return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: %s%.40s", p->name, p->line,
+                           what, word);
 }
 
 /* Decimal digits only. */
@@ -145,8 +146,8 @@ static enum trajd_status read_row(const struct parser *p, char *text, struct row
         }
         if (!good)
             return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0,
-                                   "%s:%u: %s: %.40s is none or out of range", p->name, p->line, field->key,
-                                   word);
+                                   "%s:%u: %s: %.40s is none or out of range", p->name, p->line,
+                                   field->key, word);
     }
     if (strtok_r(NULL, " ", &rest))
         return fail(p, "more than a row has: after ", "stages");
@@ -187,7 +188,8 @@ static enum trajd_status read_origin(struct parser *p, char *text)
 static enum trajd_status read_line(struct parser *p, char *line, struct trajd_tuning *tuning)
 {
     if (p->line == 1)
-        return strcmp(line, VERSION_LINE) == 0 ? TRAJD_OK : fail(p, "the first line is not ", VERSION_LINE);
+        return strcmp(line, VERSION_LINE) == 0 ? TRAJD_OK
+                                               : fail(p, "the first line is not ", VERSION_LINE);
     if (!*line || *line == '#')
         return TRAJD_OK;
     if (strncmp(line, "origin ", 7) == 0)
@@ -227,18 +229,19 @@ enum trajd_status trajd_tuning_parse(const char *name, const char *text, size_t 
         status = read_line(&p, line, tuning);
         at += length + 1;
     }
-    if (status == TRAJD_OK && tuning->row_count == 0) {
+    if (!status && tuning->row_count == 0) {
         p.line++;
         status = fail(&p, "no rows", "");
     }
-    if (status == TRAJD_OK)
+    if (!status)
         *out = tuning;
     else
         free(tuning);
     return status;
 }
 
-enum trajd_status trajd_tuning_load(const char *path, struct trajd_tuning **tuning, struct trajd_error *error)
+enum trajd_status trajd_tuning_load(const char *path, struct trajd_tuning **tuning,
+                                    struct trajd_error *error)
 {
     enum trajd_status status;
     size_t size = 0;
@@ -249,8 +252,8 @@ enum trajd_status trajd_tuning_load(const char *path, struct trajd_tuning **tuni
     if (!text)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", path);
     if (!file) {
-        status = trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno, "%s: %s",
-                                 path, strerror(errno));
+        status = trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
+                                 "%s: %s", path, strerror(errno));
     } else {
         size = fread(text, 1, FILE_BYTES_MAX, file);
         if (ferror(file))
@@ -286,7 +289,8 @@ static double far(double a, double b)
 /* A window that may have more rows than are staged is searched slowly by these. */
 static bool needs_row_count(const struct trajd_cuda_shape *shape)
 {
-    return shape->stage_rows > 0 && (shape->style == TRAJD_CUDA_DIRECT || shape->style == TRAJD_CUDA_NARROW);
+    return shape->stage_rows > 0 &&
+           (shape->style == TRAJD_CUDA_DIRECT || shape->style == TRAJD_CUDA_NARROW);
 }
 
 static uint32_t features_of(const struct trajd_cuda_problem *problem)
@@ -334,9 +338,9 @@ int trajd_tuning_find(const struct trajd_tuning *tuning, const struct trajd_cuda
                           far(row->steps, problem->step_count_max) + far(row->features, features) +
                           (row_count ? far(row->rows, (double)row_count) : 0);
 
-        if (row->path != path || (path == TRAJD_CUDA_FULL && row->kind != kind) || row->search != search ||
-            row->compute != facts->compute_capability || distance >= nearest ||
-            (row_count == 0 && needs_row_count(&row->shape)))
+        if (row->path != path || (path == TRAJD_CUDA_FULL && row->kind != kind) ||
+            row->search != search || row->compute != facts->compute_capability ||
+            distance >= nearest || (row_count == 0 && needs_row_count(&row->shape)))
             continue;
         nearest = distance;
         best = row;
@@ -358,15 +362,16 @@ void trajd_tuning_print_row(FILE *out, const struct trajd_cuda_problem *problem,
                             double us, const struct trajd_cuda_shape *shape)
 {
     fprintf(out,
-            "row path %s kind %u search %u B %u S %llu T %u D %u us %.2f style %s tile %u threads %u tiles %u stage "
+            "row path %s kind %u search %u B %u S %llu T %u D %u us %.2f style %s tile %u threads "
+            "%u tiles %u stage "
             "%u prefetch %u vectors %u "
             "producers %u stages %u\n",
-            path_names[problem->lean ? problem->streams[0].path : TRAJD_CUDA_FULL], kind_of(problem),
-            search_of(problem),
-            problem->window_count, (unsigned long long)row_count, problem->step_count_max,
-            features_of(problem), us, style_names[shape->style], shape->tile_steps, shape->thread_count,
-            shape->tiles_per_block, shape->stage_rows, shape->prefetch, shape->vectors, shape->producers,
-            shape->stages);
+            path_names[problem->lean ? problem->streams[0].path : TRAJD_CUDA_FULL],
+            kind_of(problem), search_of(problem), problem->window_count,
+            (unsigned long long)row_count, problem->step_count_max, features_of(problem), us,
+            style_names[shape->style], shape->tile_steps, shape->thread_count,
+            shape->tiles_per_block, shape->stage_rows, shape->prefetch, shape->vectors,
+            shape->producers, shape->stages);
 }
 
 const char *trajd_cuda_style_name(uint32_t style)

@@ -1,14 +1,18 @@
-/* Measured launch shapes: a table that the tuner (bench_resample tune) writes on a GPU and that the daemon
- * loads, so that a new GPU needs no release. Text, a version line, then lines of two kinds, each one line:
+/* Measured launch shapes: a table that the tuner (bench_resample tune) writes on a GPU and that the
+ * daemon loads, so that a new GPU needs no release. Text, a version line, then lines of two kinds,
+ * each one line:
  *
  *   trajd-tuning 1
- *   origin compute 90 NVIDIA H200, 132 multiprocessors, driver 13000, 2026-11-21, commit 1234567, bench_resample tune
- *   row path bf16 kind 0 search 1 B 32 S 100 T 256 D 128 us 3.04 style direct tile 16 threads 128 tiles 1
+ *   origin compute 90 NVIDIA H200, 132 multiprocessors, driver 13000, 2026-11-21, commit 1234567,
+ *     bench_resample tune
+ *   row path bf16 kind 0 search 1 B 32 S 100 T 256 D 128 us 3.04 style direct tile 16 threads 128
+ *     tiles 1
  *       stage 100 prefetch 1 vectors 2 producers 0 stages 0
  *
- * A row is of the origin before it: what was measured to be the best for B windows of S rows resampled to T
- * steps of D features; search 0: a grid of rows, 1: stamps, 2: a regular clock. It serves GPUs of its origin's compute capability; the kind (enum trajd_kind, the
- * costliest of several) is looked at where it decides, which is path full. Immutable after loading; any thread
+ * A row is of the origin before it: what was measured to be the best for B windows of S rows
+ * resampled to T steps of D features; search 0: a grid of rows, 1: stamps, 2: a regular clock. It
+ * serves GPUs of its origin's compute capability; the kind (enum trajd_kind, the costliest of
+ * several) is looked at where it decides, which is path full. Immutable after loading; any thread
  * may read. */
 #ifndef TRAJD_KERNELS_TUNING_H
 #define TRAJD_KERNELS_TUNING_H
@@ -24,7 +28,8 @@ extern "C" {
 
 struct trajd_tuning;
 
-/* A range-checked parse of any bytes. TRAJD_ERR_ARGUMENT: "NAME:LINE: what". The caller destroys. */
+/* A range-checked parse of any bytes. TRAJD_ERR_ARGUMENT: "NAME:LINE: what". The caller destroys.
+ */
 enum trajd_status trajd_tuning_parse(const char *name, const char *text, size_t size,
                                      struct trajd_tuning **tuning, struct trajd_error *error);
 

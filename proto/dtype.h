@@ -1,4 +1,5 @@
-/* Element types of rows and tensors. The numbers are on the wire and in the index cache: append only. */
+/* Element types of rows and tensors. The numbers are on the wire and in the index cache: append
+ * only. */
 #ifndef TRAJD_PROTO_DTYPE_H
 #define TRAJD_PROTO_DTYPE_H
 
@@ -29,10 +30,12 @@ enum trajd_dtype {
 /* Bytes of one element; 0 for a number that is no type. All rows and tensors are little endian. */
 uint32_t trajd_dtype_size(enum trajd_dtype dtype);
 
-/* "f16", "bf16", "f32", ... as config, wire and trajctl write them; "none" for a number that is no type. */
+/* "f16", "bf16", "f32", ... as config, wire and trajctl write them; "none" for a number that is no
+ * type. */
 const char *trajd_dtype_name(enum trajd_dtype dtype);
 
-/* The inverse; also takes "float32", "uint8" and the like. TRAJD_DTYPE_NONE for a word that is no type. */
+/* The inverse; also takes "float32", "uint8" and the like. TRAJD_DTYPE_NONE for a word that is no
+ * type. */
 enum trajd_dtype trajd_dtype_parse(const char *name);
 
 #ifdef __cplusplus

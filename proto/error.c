@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum trajd_status trajd_error_set(struct trajd_error *error, enum trajd_status status, int foreign_code,
-                                  const char *format, ...)
+enum trajd_status trajd_error_set(struct trajd_error *error, enum trajd_status status,
+                                  int foreign_code, const char *format, ...)
 {
     if (error) {
         va_list arguments;
@@ -38,20 +38,34 @@ enum trajd_status trajd_error_prefix(struct trajd_error *error, const char *form
 const char *trajd_status_name(enum trajd_status status)
 {
     switch (status) {
-    case TRAJD_OK: return "ok";
-    case TRAJD_ERR_ARGUMENT: return "argument";
-    case TRAJD_ERR_NOT_FOUND: return "not_found";
-    case TRAJD_ERR_DATA: return "data";
-    case TRAJD_ERR_UNSUPPORTED: return "unsupported";
-    case TRAJD_ERR_IO: return "io";
-    case TRAJD_ERR_MEMORY: return "memory";
-    case TRAJD_ERR_PROTOCOL: return "protocol";
-    case TRAJD_ERR_TIMEOUT: return "timeout";
-    case TRAJD_ERR_CLOSED: return "closed";
-    case TRAJD_ERR_BUSY: return "busy";
-    case TRAJD_ERR_SYSTEM: return "system";
-    case TRAJD_ERR_DEVICE: return "device";
-    case TRAJD_END_OF_EPOCH: return "end_of_epoch";
+    case TRAJD_OK:
+        return "ok";
+    case TRAJD_ERR_ARGUMENT:
+        return "argument";
+    case TRAJD_ERR_NOT_FOUND:
+        return "not_found";
+    case TRAJD_ERR_DATA:
+        return "data";
+    case TRAJD_ERR_UNSUPPORTED:
+        return "unsupported";
+    case TRAJD_ERR_IO:
+        return "io";
+    case TRAJD_ERR_MEMORY:
+        return "memory";
+    case TRAJD_ERR_PROTOCOL:
+        return "protocol";
+    case TRAJD_ERR_TIMEOUT:
+        return "timeout";
+    case TRAJD_ERR_CLOSED:
+        return "closed";
+    case TRAJD_ERR_BUSY:
+        return "busy";
+    case TRAJD_ERR_SYSTEM:
+        return "system";
+    case TRAJD_ERR_DEVICE:
+        return "device";
+    case TRAJD_END_OF_EPOCH:
+        return "end_of_epoch";
     }
     return "unknown";
 }

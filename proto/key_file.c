@@ -17,10 +17,11 @@ bool trajd_key_is_valid(const char *text)
 
 bool trajd_key_name_is_valid(const char *name)
 {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     const size_t length = strlen(name);
     return length > 0 && length < TRAJD_KEY_NAME_SIZE && strspn(name, allowed) == length &&
-           strchr("-_.", name[0]) == NULL;
+           !strchr("-_.", name[0]);
 }
 
 /* ---- reading ---- */
@@ -29,7 +30,7 @@ bool trajd_key_name_is_valid(const char *name)
 static bool split(char *line, char **name, char **value)
 {
     char *equals = strchr(line, '=');
-    if (equals == NULL)
+    if (!equals)
         return false;
     char *end = equals;
     while (end > line && (end[-1] == ' ' || end[-1] == '\t'))
@@ -38,26 +39,28 @@ static bool split(char *line, char **name, char **value)
     *name = line;
     *value = equals + 1 + strspn(equals + 1, " \t");
     size_t length = strlen(*value);
-    while (length > 0 && strchr(" \t\r", (*value)[length - 1]) != NULL)
+    while (length > 0 && strchr(" \t\r", (*value)[length - 1]))
         (*value)[--length] = '\0';
-    if (length >= 2 && ((*value)[0] == '"' || (*value)[0] == '\'') && (*value)[length - 1] == (*value)[0]) {
+    if (length >= 2 && ((*value)[0] == '"' || (*value)[0] == '\'') &&
+        (*value)[length - 1] == (*value)[0]) {
         (*value)[length - 1] = '\0';
         (*value)++;
     }
     return true;
 }
 
-static enum trajd_status note(const char *path, unsigned number, const char *name, const char *value,
-                              struct trajd_key_file *keys, struct trajd_error *error)
+static enum trajd_status note(const char *path, unsigned number, const char *name,
+                              const char *value, struct trajd_key_file *keys,
+                              struct trajd_error *error)
 {
     char *const fields[] = {keys->public_key, keys->secret_key, keys->server_key};
     static const char *const names[] = {"public-key", "secret-key", "server-key"};
-    for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (strcmp(name, names[i]) != 0)
             continue;
         if (!trajd_key_is_valid(value))
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: %s: not 40 characters of Z85", path,
-                                   number, names[i]);
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "%s:%u: %s: not 40 characters of Z85", path, number, names[i]);
         if (fields[i][0] != '\0')
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: a second %s", path, number,
                                    names[i]);
@@ -68,7 +71,8 @@ static enum trajd_status note(const char *path, unsigned number, const char *nam
         return TRAJD_OK;
     if (!trajd_key_name_is_valid(value))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s:%u: name: 1 to 64 letters, digits, '-', '_' and '.'", path, number);
+                               "%s:%u: name: 1 to 64 letters, digits, '-', '_' and '.'", path,
+                               number);
     memcpy(keys->name, value, strlen(value) + 1);
     return TRAJD_OK;
 }
@@ -81,23 +85,24 @@ enum trajd_status trajd_key_parse(const char *path, const char *text, size_t siz
     *keys = (struct trajd_key_file){.name = ""};
     for (size_t at = 0, length; at < size; at += length + 1) {
         const char *end = memchr(text + at, '\n', size - at);
-        length = end != NULL ? (size_t)(end - (text + at)) : size - at;
+        length = end ? (size_t)(end - (text + at)) : size - at;
         number++;
-        if (length >= sizeof(line) || memchr(text + at, '\0', length) != NULL)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: no line of a file of keys", path,
-                                   number);
+        if (length >= sizeof line || memchr(text + at, '\0', length))
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: no line of a file of keys",
+                                   path, number);
         memcpy(line, text + at, length);
         line[length] = '\0';
         char *begin = line + strspn(line, " \t"), *name, *value;
         if (*begin == '#' || !split(begin, &name, &value))
             continue;
         enum trajd_status status = note(path, number, name, value, keys, error);
-        if (status != TRAJD_OK)
+        if (status)
             return status;
     }
     if (keys->public_key[0] == '\0')
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: no public-key: not a file of keys (trajctl keygen makes them)", path);
+                               "%s: no public-key: not a file of keys (trajctl keygen makes them)",
+                               path);
     return TRAJD_OK;
 }
 
@@ -125,16 +130,17 @@ static enum trajd_status read_open(const char *path, int fd, struct trajd_key_fi
     char text[TRAJD_KEY_FILE_LIMIT + 1];
     size_t size = 0;
     ssize_t count;
-    while (size < sizeof(text) && (count = read(fd, text + size, sizeof(text) - size)) != 0) {
+    while (size < sizeof text && (count = read(fd, text + size, sizeof text - size)) != 0) {
         if (count < 0)
             return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
         size += (size_t)count;
     }
     if (size > TRAJD_KEY_FILE_LIMIT)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: longer than %u bytes: not a file of keys",
-                               path, TRAJD_KEY_FILE_LIMIT);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: longer than %u bytes: not a file of keys", path,
+                               TRAJD_KEY_FILE_LIMIT);
     enum trajd_status status = trajd_key_parse(path, text, size, keys, error);
-    explicit_bzero(text, sizeof(text));
+    explicit_bzero(text, sizeof text);
     return status;
 }
 
@@ -142,15 +148,16 @@ static int open_for_reading(const char *path, struct trajd_error *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a fifo must not stop us */
     if (fd < 0)
-        trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM, errno, "%s: %s", path,
-                        strerror(errno));
+        trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM, errno,
+                        "%s: %s", path, strerror(errno));
     return fd;
 }
 
-enum trajd_status trajd_key_read(const char *path, struct trajd_key_file *keys, struct trajd_error *error)
+enum trajd_status trajd_key_read(const char *path, struct trajd_key_file *keys,
+                                 struct trajd_error *error)
 {
     struct trajd_error own;
-    error = error != NULL ? error : &own;
+    error = error ? error : &own;
     int fd = open_for_reading(path, error);
     if (fd < 0)
         return error->status;
@@ -163,17 +170,17 @@ enum trajd_status trajd_key_read_secret(const char *path, struct trajd_key_file 
                                         struct trajd_error *error)
 {
     struct trajd_error own;
-    error = error != NULL ? error : &own;
+    error = error ? error : &own;
     int fd = open_for_reading(path, error);
     if (fd < 0)
         return error->status;
     enum trajd_status status = check_secrecy(path, fd, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = read_open(path, fd, keys, error);
     close(fd);
-    if (status == TRAJD_OK && keys->secret_key[0] == '\0')
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: no secret-key: is this the public file?",
-                               path);
+    if (!status && keys->secret_key[0] == '\0')
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: no secret-key: is this the public file?", path);
     return status;
 }
 
@@ -190,10 +197,11 @@ static int format_text(const struct trajd_key_file *keys, char *text, size_t roo
                     "curve\n"
                     "    public-key = \"%s\"\n"
                     "%s%s%s",
-                    secret ? "A key pair: whoever can read this file has the name below" : "A public key",
-                    keys->name, bound ? "    server-key = \"" : "", keys->server_key, bound ? "\"\n" : "",
-                    keys->public_key, secret ? "    secret-key = \"" : "", keys->secret_key,
-                    secret ? "\"\n" : "");
+                    secret ? "A key pair: whoever can read this file has the name below"
+                           : "A public key",
+                    keys->name, bound ? "    server-key = \"" : "", keys->server_key,
+                    bound ? "\"\n" : "", keys->public_key, secret ? "    secret-key = \"" : "",
+                    keys->secret_key, secret ? "\"\n" : "");
 }
 
 enum trajd_status trajd_key_write(const char *path, const struct trajd_key_file *keys,
@@ -201,14 +209,14 @@ enum trajd_status trajd_key_write(const char *path, const struct trajd_key_file 
 {
     char text[1024];
     const mode_t mode = keys->secret_key[0] != '\0' ? 0600 : 0644;
-    const int size = format_text(keys, text, sizeof(text));
+    const int size = format_text(keys, text, sizeof text);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd < 0)
-        return trajd_error_set(error, errno == EEXIST ? TRAJD_ERR_BUSY : TRAJD_ERR_SYSTEM, errno, "%s: %s",
-                               path, strerror(errno));
+        return trajd_error_set(error, errno == EEXIST ? TRAJD_ERR_BUSY : TRAJD_ERR_SYSTEM, errno,
+                               "%s: %s", path, strerror(errno));
     const bool good = fchmod(fd, mode) == 0 && write(fd, text, (size_t)size) == size;
     const int code = errno;
-    explicit_bzero(text, sizeof(text));
+    explicit_bzero(text, sizeof text);
     if (close(fd) == 0 && good)
         return TRAJD_OK;
     unlink(path);

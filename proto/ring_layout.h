@@ -1,10 +1,11 @@
-/* What daemon and workers see in a ring's memory. C11, C++17, CUDA. Fixed for protocol major version 1.
+/* What daemon and workers see in a ring's memory. C11, C++17, CUDA. Fixed for protocol major
+ * version 1.
  *
- * A ring is one sealed memfd: this header in the first 4096 bytes, then slot_count slots of slot_size_bytes,
- * each beginning on a 4096-byte boundary. A slot begins with a slot header of 64 bytes; tensors stand at the
- * offsets that OPENED tells. The daemon writes both headers and never reads them back; a worker checks them
- * and trusts them for nothing but detecting a protocol error. What a slot's state is only the daemon knows
- * (PROTOCOL.md, "Slots and parts"). */
+ * A ring is one sealed memfd: this header in the first 4096 bytes, then slot_count slots of
+ * slot_size_bytes, each beginning on a 4096-byte boundary. A slot begins with a slot header of 64
+ * bytes; tensors stand at the offsets that OPENED tells. The daemon writes both headers and never
+ * reads them back; a worker checks them and trusts them for nothing but detecting a protocol error.
+ * What a slot's state is only the daemon knows (PROTOCOL.md, "Slots and parts"). */
 #ifndef TRAJD_PROTO_RING_LAYOUT_H
 #define TRAJD_PROTO_RING_LAYOUT_H
 
@@ -37,7 +38,9 @@ struct trajd_slot_header {
 #else
 #define TRAJD_STATIC_ASSERT _Static_assert
 #endif
-TRAJD_STATIC_ASSERT(sizeof(struct trajd_ring_header) == 64, "the ring header is 64 bytes on every machine");
-TRAJD_STATIC_ASSERT(sizeof(struct trajd_slot_header) == 64, "the slot header is 64 bytes on every machine");
+TRAJD_STATIC_ASSERT(sizeof(struct trajd_ring_header) == 64,
+                    "the ring header is 64 bytes on every machine");
+TRAJD_STATIC_ASSERT(sizeof(struct trajd_slot_header) == 64,
+                    "the slot header is 64 bytes on every machine");
 
 #endif

@@ -70,7 +70,8 @@ static bool is_exact(struct trajd_wire_text text)
     return true;
 }
 
-/* A message for people must arrive, even one that quotes a file's bytes: what is no UTF-8 becomes '?'. */
+/* A message for people must arrive, even one that quotes a file's bytes: what is no UTF-8 becomes
+ * '?'. */
 static void pack_prose(msgpack_packer *packer, struct trajd_wire_text text, uint32_t limit)
 {
     const uint8_t *data = (const uint8_t *)text.data;
@@ -101,7 +102,8 @@ static void pack_leases(msgpack_packer *packer, const struct trajd_wire_leases *
     }
 }
 
-static bool pack_table(msgpack_packer *packer, const struct trajd_wire_table *table, const void *base);
+static bool pack_table(msgpack_packer *packer, const struct trajd_wire_table *table,
+                       const void *base);
 
 static bool pack_feeds(msgpack_packer *packer, const uint32_t *feed_count)
 {
@@ -121,7 +123,8 @@ static bool pack_feeds(msgpack_packer *packer, const uint32_t *feed_count)
 static bool pack_tensors(msgpack_packer *packer, const uint32_t *tensor_count)
 {
     const struct trajd_wire_opened *opened =
-        (const void *)((const char *)tensor_count - offsetof(struct trajd_wire_opened, tensor_count));
+        (const void *)((const char *)tensor_count -
+                       offsetof(struct trajd_wire_opened, tensor_count));
 
     msgpack_pack_array(packer, opened->tensor_count);
     for (uint32_t i = 0; i < opened->tensor_count; i++)
@@ -182,7 +185,8 @@ static bool is_empty(const struct trajd_wire_field *field, const char *base)
 }
 
 /* The value of one key; false if it breaks a limit. */
-static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *field, const char *base)
+static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *field,
+                       const char *base)
 {
     const void *at = base + field->offset;
     const struct trajd_wire_text *text = at;
@@ -215,7 +219,8 @@ static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *fi
         msgpack_pack_bin_body(packer, bytes->data, bytes->size);
         return bytes->size <= field->high;
     case TRAJD_WIRE_KIND_MODE:
-        pack_word(packer, *(const enum trajd_wire_mode *)at == TRAJD_WIRE_SHARD ? "shard" : "share");
+        pack_word(packer,
+                  *(const enum trajd_wire_mode *)at == TRAJD_WIRE_SHARD ? "shard" : "share");
         return true;
     case TRAJD_WIRE_KIND_STATUS_WORD:
         pack_word(packer, trajd_status_name(*(const enum trajd_status *)at));
@@ -250,7 +255,8 @@ static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *fi
     }
 }
 
-static bool pack_table(msgpack_packer *packer, const struct trajd_wire_table *table, const void *base)
+static bool pack_table(msgpack_packer *packer, const struct trajd_wire_table *table,
+                       const void *base)
 {
     uint32_t count = 0;
 
@@ -267,27 +273,29 @@ static bool pack_table(msgpack_packer *packer, const struct trajd_wire_table *ta
     return true;
 }
 
-enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, void *buffer, size_t room,
-                                    size_t *size, struct trajd_error *error)
+enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, void *buffer,
+                                    size_t room, size_t *size, struct trajd_error *error)
 {
     const struct trajd_wire_table *table = trajd_wire_table((unsigned)message->op);
     struct writer writer = {buffer, (uint8_t *)buffer + room, false};
     msgpack_packer packer;
-    uint8_t header[TRAJD_WIRE_HEADER_SIZE] = {'T', 'R', 'J', 'D', TRAJD_WIRE_MAJOR, (uint8_t)message->op,
-                                              0,   0};
+    uint8_t header[TRAJD_WIRE_HEADER_SIZE] = {
+        'T', 'R', 'J', 'D', TRAJD_WIRE_MAJOR, (uint8_t)message->op, 0, 0};
 
     if (!table)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: %u is no message", (unsigned)message->op);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: %u is no message",
+                               (unsigned)message->op);
     if (writer.end - writer.at > (ptrdiff_t)TRAJD_WIRE_MAX_FRAME)
         writer.end = writer.at + TRAJD_WIRE_MAX_FRAME;
     write_bytes(&writer, (const char *)header, sizeof header);
     msgpack_packer_init(&packer, &writer, write_bytes);
-    if (!pack_table(&packer, table, &message->hello)) /* every struct of the union begins where hello does */
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: %s: a value is beyond its limit",
-                               table->name);
+    /* every struct of the union begins where hello does */
+    if (!pack_table(&packer, table, &message->hello))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "wire: %s: a value is beyond its limit", table->name);
     if (writer.full)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "wire: %s: longer than %zu bytes", table->name,
-                               (size_t)(writer.end - (uint8_t *)buffer));
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "wire: %s: longer than %zu bytes",
+                               table->name, (size_t)(writer.end - (uint8_t *)buffer));
     *size = (size_t)(writer.at - (uint8_t *)buffer);
     return TRAJD_OK;
 }

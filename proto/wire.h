@@ -1,9 +1,10 @@
-/* The messages of PROTOCOL.md as plain structs, and their encoding. Used by daemon and libtrajd both; msgpack
- * stops here.
+/* The messages of PROTOCOL.md as plain structs, and their encoding. Used by daemon and libtrajd
+ * both; msgpack stops here.
  *
- * A frame is scanned before anything is decoded (depth, item count, every length against the bytes that are
- * left), so a decoder never meets a structure that it must not trust. Nothing here allocates. Texts of a
- * decoded message point into the frame: they live as long as it does, and are not NUL-terminated. */
+ * A frame is scanned before anything is decoded (depth, item count, every length against the bytes
+ * that are left), so a decoder never meets a structure that it must not trust. Nothing here
+ * allocates. Texts of a decoded message point into the frame: they live as long as it does, and are
+ * not NUL-terminated. */
 #ifndef TRAJD_PROTO_WIRE_H
 #define TRAJD_PROTO_WIRE_H
 
@@ -25,8 +26,8 @@ extern "C" {
 #define TRAJD_WIRE_MAX_DEPTH 4u
 #define TRAJD_WIRE_MAX_ITEMS 1024u        /* every map, array, key and value counts one */
 #define TRAJD_WIRE_MAX_ITEMS_OPENED 8192u /* OPENED lists tensors */
-#define TRAJD_WIRE_MAX_LEASES                                                                                \
-    64u /* in one list; also the largest credit, so that HELLO can name all that is held */
+/* in one list; also the largest credit, so that HELLO can name all that is held */
+#define TRAJD_WIRE_MAX_LEASES 64u
 #define TRAJD_WIRE_MAX_TENSORS 256u
 #define TRAJD_WIRE_MAX_RANK 8u
 #define TRAJD_WIRE_MAX_FEEDS 64u
@@ -36,10 +37,10 @@ extern "C" {
 #define TRAJD_WIRE_MAX_STATUS 61440u /* STATE's document */
 #define TRAJD_WIRE_MAX_REASON 512u   /* messages and reasons */
 #define TRAJD_WIRE_TOKEN_SIZE 16u
-#define TRAJD_WIRE_MAX_LOCAL 512u       /* ranks of one node */
-#define TRAJD_WIRE_MAX_CHECKPOINT 8192u /* bytes of a checkpoint's token */
-#define TRAJD_WIRE_MAX_GPU 64u          /* "GPU-" and a UUID */
-#define TRAJD_WIRE_MAX_HANDLE 64u       /* of a ring in a GPU's memory */
+#define TRAJD_WIRE_MAX_LOCAL 512u         /* ranks of one node */
+#define TRAJD_WIRE_MAX_CHECKPOINT 8192u   /* bytes of a checkpoint's token */
+#define TRAJD_WIRE_MAX_GPU 64u            /* "GPU-" and a UUID */
+#define TRAJD_WIRE_MAX_HANDLE 64u         /* of a ring in a GPU's memory */
 #define TRAJD_WIRE_MAX_PART_FRAME 262144u /* over tcp: a frame of a part's bytes */
 
 enum trajd_wire_op {
@@ -117,10 +118,11 @@ struct trajd_wire_open {
     uint64_t epoch;
     uint64_t next;
     uint64_t fingerprint;
-    bool fresh; /* absent: true */
+    bool fresh;                     /* absent: true */
     struct trajd_wire_ranks local;  /* ascending, below world, `rank` among them; none: all ranks */
     struct trajd_wire_bytes resume; /* a checkpoint's token; empty: none */
-    struct trajd_wire_text gpu;     /* batches are wanted in that GPU's memory; empty: in the host's */
+    /* batches are wanted in that GPU's memory; empty: in the host's */
+    struct trajd_wire_text gpu;
 };
 
 struct trajd_wire_ack {
@@ -150,7 +152,9 @@ struct trajd_wire_checkpoint {
 
 struct trajd_wire_resample {
     uint64_t request;
-    uint64_t size_bytes; /* of the block, from the beginning of the descriptor that comes along; 0: only who would do it is asked */
+    /* of the block, from the beginning of the descriptor that comes along; 0: only who would do it
+     * is asked */
+    uint64_t size_bytes;
 };
 
 struct trajd_wire_resampled {
@@ -165,15 +169,17 @@ struct trajd_wire_welcome {
     uint64_t session;
     bool resumed;
     struct trajd_wire_text version;
-    uint32_t silence_ms; /* over tcp: a session that says nothing for so long is over; 0: none ends so */
+    /* over tcp: a session that says nothing for so long is over; 0: none ends so */
+    uint32_t silence_ms;
     uint32_t feed_count;
     struct trajd_wire_text feeds[TRAJD_WIRE_MAX_FEEDS];
 };
 
 struct trajd_wire_tensor {
     struct trajd_wire_text name;
-    struct trajd_wire_text role; /* "obs", "action", "ids", "mask"; other words are for later versions */
-    struct trajd_wire_text of;   /* empty if of nothing */
+    /* "obs", "action", "ids", "mask"; other words are for later versions */
+    struct trajd_wire_text role;
+    struct trajd_wire_text of; /* empty if of nothing */
     enum trajd_dtype dtype;
     uint32_t rank;
     uint64_t shape[TRAJD_WIRE_MAX_RANK];
@@ -194,9 +200,9 @@ struct trajd_wire_opened {
     uint64_t epoch, next, length, windows, dropped, fingerprint, seed;
     uint32_t tensor_count;
     const struct trajd_wire_tensor *tensors;
-    struct trajd_wire_text gpu;      /* the ring lies there; empty: it is a descriptor on fd.sock */
-    struct trajd_wire_bytes handle;  /* and is opened by this handle, as it begins */
-    uint64_t handle_offset_bytes;    /* so far behind where the handle opens */
+    struct trajd_wire_text gpu;     /* the ring lies there; empty: it is a descriptor on fd.sock */
+    struct trajd_wire_bytes handle; /* and is opened by this handle, as it begins */
+    uint64_t handle_offset_bytes;   /* so far behind where the handle opens */
 };
 
 struct trajd_wire_batch {
@@ -267,21 +273,26 @@ bool trajd_wire_text_equals(struct trajd_wire_text text, const char *string);
 void trajd_wire_text_copy(struct trajd_wire_text text, char *buffer, size_t room);
 
 /* Writes the frame into buffer, *size its length. TRAJD_ERR_ARGUMENT: a value breaks a limit above;
- * TRAJD_ERR_MEMORY: room is too small (TRAJD_WIRE_MAX_FRAME fits all but absurd tensor lists; that of an ACK
- * or BATCH is below 4 KiB). */
-enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, void *buffer, size_t room,
-                                    size_t *size, struct trajd_error *error);
+ * TRAJD_ERR_MEMORY: room is too small (TRAJD_WIRE_MAX_FRAME fits all but absurd tensor lists; that
+ * of an ACK or BATCH is below 4 KiB). */
+enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, void *buffer,
+                                    size_t room, size_t *size, struct trajd_error *error);
 
-/* Decodes one frame. `tensors` has room for TRAJD_WIRE_MAX_TENSORS and keeps those of an OPENED, or is NULL
- * where none is expected (the daemon): an OPENED is then an unknown op. What the status asks for:
- *   TRAJD_OK                every field of the op's struct is set and in range (absent keys: their defaults)
- *   TRAJD_ERR_DATA          not from a peer of ours (magic, size, scan): count it and drop it, answer nothing
+/* Decodes one frame. `tensors` has room for TRAJD_WIRE_MAX_TENSORS and keeps those of an OPENED, or
+ * is NULL where none is expected (the daemon): an OPENED is then an unknown op. What the status
+ * asks for:
+ *   TRAJD_OK                every field of the op's struct is set and in range (absent keys: their
+ *                           defaults)
+ *   TRAJD_ERR_DATA          not from a peer of ours (magic, size, scan): count it and drop it,
+ *                           answer nothing
  *   TRAJD_ERR_UNSUPPORTED   another major version: answer ERROR `unsupported`
- *   TRAJD_ERR_PROTOCOL      unknown op, or a key that is missing, of the wrong type or out of range: answer
+ *   TRAJD_ERR_PROTOCOL      unknown op, or a key that is missing, of the wrong type or out of
+ *                           range: answer
  *                           ERROR `protocol`
- * Of a message that is refused only `op` means anything; *request is the number to answer with, 0 if it had
- * none. */
-enum trajd_status trajd_wire_decode(const void *frame, size_t size, struct trajd_wire_tensor *tensors,
+ * Of a message that is refused only `op` means anything; *request is the number to answer with, 0
+ * if it had none. */
+enum trajd_status trajd_wire_decode(const void *frame, size_t size,
+                                    struct trajd_wire_tensor *tensors,
                                     struct trajd_wire_message *message, uint64_t *request,
                                     struct trajd_error *error);
 

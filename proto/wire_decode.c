@@ -1,16 +1,25 @@
-/* Scan and decoder: a bounded cursor over the frame. Every read is checked against the end, scanned or not.
- */
+/* Scan and decoder: a bounded cursor over the frame. Every read is checked against the end, scanned
+ * or not. */
 #include "proto/wire.h"
 
 #include <string.h>
 
 #include "proto/wire_fields.h"
 
-enum token_type { TOKEN_OTHER, TOKEN_UINT, TOKEN_BOOL, TOKEN_STR, TOKEN_BIN, TOKEN_ARRAY, TOKEN_MAP };
+enum token_type {
+    TOKEN_OTHER,
+    TOKEN_UINT,
+    TOKEN_BOOL,
+    TOKEN_STR,
+    TOKEN_BIN,
+    TOKEN_ARRAY,
+    TOKEN_MAP
+};
 
 struct token {
     enum token_type type;
-    uint64_t value; /* the number, the length in bytes, or the count of children (a map's pair is two) */
+    /* the number, the length in bytes, or the count of children (a map's pair is two) */
+    uint64_t value;
     const uint8_t *bytes;
 };
 
@@ -29,7 +38,8 @@ static bool read_big_endian(struct cursor *cursor, uint32_t width, uint64_t *val
 }
 
 /* A string's or binary's bytes, or a container's count, which needs a byte a child. */
-static bool read_extent(struct cursor *cursor, struct token *token, enum token_type type, uint64_t count)
+static bool read_extent(struct cursor *cursor, struct token *token, enum token_type type,
+                        uint64_t count)
 {
     token->type = type;
     token->value = type == TOKEN_MAP ? 2 * count : count;
@@ -41,7 +51,8 @@ static bool read_extent(struct cursor *cursor, struct token *token, enum token_t
     return true;
 }
 
-static bool read_sized(struct cursor *cursor, struct token *token, enum token_type type, uint32_t width)
+static bool read_sized(struct cursor *cursor, struct token *token, enum token_type type,
+                       uint32_t width)
 {
     uint64_t count;
 
@@ -57,8 +68,8 @@ static bool read_signed(struct cursor *cursor, struct token *token, uint32_t wid
     return true;
 }
 
-/* One value, or the head of a container. False at the end of the bytes and for what is never allowed (ext,
- * 0xc1). */
+/* One value, or the head of a container. False at the end of the bytes and for what is never
+ * allowed (ext, 0xc1). */
 static bool read_token(struct cursor *cursor, struct token *token)
 {
     uint8_t byte;
@@ -170,7 +181,8 @@ static bool read_uint(struct cursor *cursor, uint64_t low, uint64_t high, uint64
 {
     struct token token;
 
-    if (!read_token(cursor, &token) || token.type != TOKEN_UINT || token.value < low || token.value > high)
+    if (!read_token(cursor, &token) || token.type != TOKEN_UINT || token.value < low ||
+        token.value > high)
         return false;
     *value = token.value;
     return true;
@@ -190,7 +202,8 @@ static bool read_array(struct cursor *cursor, uint64_t low, uint64_t high, uint3
 {
     struct token token;
 
-    if (!read_token(cursor, &token) || token.type != TOKEN_ARRAY || token.value < low || token.value > high)
+    if (!read_token(cursor, &token) || token.type != TOKEN_ARRAY || token.value < low ||
+        token.value > high)
         return false;
     *count = (uint32_t)token.value;
     return true;
@@ -213,7 +226,8 @@ static bool read_token_bytes(struct cursor *cursor, uint8_t *bytes)
 {
     struct token token;
 
-    if (!read_token(cursor, &token) || token.type != TOKEN_BIN || token.value != TRAJD_WIRE_TOKEN_SIZE)
+    if (!read_token(cursor, &token) || token.type != TOKEN_BIN ||
+        token.value != TRAJD_WIRE_TOKEN_SIZE)
         return false;
     memcpy(bytes, token.bytes, TRAJD_WIRE_TOKEN_SIZE);
     return true;
@@ -263,7 +277,8 @@ static bool read_leases(struct cursor *cursor, struct trajd_wire_leases *leases)
     for (uint32_t i = 0; i < leases->count; i++) {
         struct trajd_wire_lease *lease = &leases->list[i];
         if (!read_array(cursor, 4, 4, &fields) || !read_u32(cursor, 0, &lease->ring) ||
-            !read_u32(cursor, 0, &lease->slot) || !read_uint(cursor, 0, UINT64_MAX, &lease->generation) ||
+            !read_u32(cursor, 0, &lease->slot) ||
+            !read_uint(cursor, 0, UINT64_MAX, &lease->generation) ||
             !read_u32(cursor, 0, &lease->part))
             return false;
     }
@@ -315,7 +330,8 @@ static bool read_rows(struct cursor *cursor, uint32_t *pair)
 {
     uint32_t count;
 
-    return read_array(cursor, 2, 2, &count) && read_u32(cursor, 0, &pair[0]) && read_u32(cursor, 0, &pair[1]);
+    return read_array(cursor, 2, 2, &count) && read_u32(cursor, 0, &pair[0]) &&
+           read_u32(cursor, 0, &pair[1]);
 }
 
 /* `base` is the op's struct; tensors is where those of an OPENED go. */
@@ -336,7 +352,8 @@ static bool read_tensors(struct cursor *cursor, struct target target)
     opened->tensors = target.tensors;
     for (uint32_t i = 0; i < opened->tensor_count; i++) {
         memset(&target.tensors[i], 0, sizeof target.tensors[i]);
-        if (read_table(cursor, &trajd_wire_tensor_table, (struct target){(void *)&target.tensors[i], NULL}))
+        if (read_table(cursor, &trajd_wire_tensor_table,
+                       (struct target){(void *)&target.tensors[i], NULL}))
             return false;
     }
     return true;
@@ -352,12 +369,14 @@ static bool read_bool(struct cursor *cursor, bool *value)
     return true;
 }
 
-static bool read_u32_in(struct cursor *cursor, const struct trajd_wire_field *field, uint32_t *value)
+static bool read_u32_in(struct cursor *cursor, const struct trajd_wire_field *field,
+                        uint32_t *value)
 {
     return read_u32(cursor, field->low, value) && *value <= field->high;
 }
 
-static bool read_value(struct cursor *cursor, const struct trajd_wire_field *field, struct target target)
+static bool read_value(struct cursor *cursor, const struct trajd_wire_field *field,
+                       struct target target)
 {
     void *at = target.base + field->offset;
 
@@ -487,8 +506,8 @@ static uint64_t find_request(struct cursor cursor)
 }
 
 static enum trajd_status decode_body(struct cursor cursor, const struct trajd_wire_table *table,
-                                     struct trajd_wire_tensor *tensors, struct trajd_wire_message *message,
-                                     struct trajd_error *error)
+                                     struct trajd_wire_tensor *tensors,
+                                     struct trajd_wire_message *message, struct trajd_error *error)
 {
     const char *wrong;
 
@@ -502,12 +521,13 @@ static enum trajd_status decode_body(struct cursor cursor, const struct trajd_wi
         wrong = check_open(&message->open);
     if (wrong)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                               "%s: %s (missing, of the wrong type, twice, or out of range)", table->name,
-                               wrong);
+                               "%s: %s (missing, of the wrong type, twice, or out of range)",
+                               table->name, wrong);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_wire_decode(const void *frame, size_t size, struct trajd_wire_tensor *tensors,
+enum trajd_status trajd_wire_decode(const void *frame, size_t size,
+                                    struct trajd_wire_tensor *tensors,
                                     struct trajd_wire_message *message, uint64_t *request,
                                     struct trajd_error *error)
 {
@@ -518,11 +538,13 @@ enum trajd_status trajd_wire_decode(const void *frame, size_t size, struct trajd
 
     *request = 0;
     message->op = 0;
-    if (size < TRAJD_WIRE_HEADER_SIZE || size > TRAJD_WIRE_MAX_FRAME || memcmp(bytes, "TRJD", 4) != 0)
+    if (size < TRAJD_WIRE_HEADER_SIZE || size > TRAJD_WIRE_MAX_FRAME ||
+        memcmp(bytes, "TRJD", 4) != 0)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "wire: not a message of trajd");
     if (bytes[4] != TRAJD_WIRE_MAJOR)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "protocol version %u, this side speaks %u: daemon and workers have to be of one release",
+                               "protocol version %u, this side speaks %u: daemon and workers have "
+                               "to be of one release",
                                bytes[4], TRAJD_WIRE_MAJOR);
     body = (struct cursor){bytes + TRAJD_WIRE_HEADER_SIZE, bytes + size};
     table = bytes[5] == TRAJD_WIRE_OPENED && !tensors ? NULL : trajd_wire_table(bytes[5]);

@@ -1,6 +1,6 @@
 #include "proto/wire_fields.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define COUNT(array) (sizeof array / sizeof((array)[0]))
 #define AT(type, member) ((uint32_t)offsetof(struct trajd_wire_##type, member))
 
 static const struct trajd_wire_field hello_fields[] = {
@@ -23,7 +23,8 @@ static const struct trajd_wire_field open_fields[] = {
     {"rank", TRAJD_WIRE_KIND_U32, AT(open, rank), true, 0, UINT32_MAX},
     {"world", TRAJD_WIRE_KIND_U32, AT(open, world), true, 1, UINT32_MAX},
     {"credit", TRAJD_WIRE_KIND_U32, AT(open, credit), false, 2, UINT32_MAX},
-    {"epoch", TRAJD_WIRE_KIND_U64, AT(open, epoch), true, 0, UINT64_MAX - 1}, /* the next one is prefetched */
+    /* the next one is prefetched */
+    {"epoch", TRAJD_WIRE_KIND_U64, AT(open, epoch), true, 0, UINT64_MAX - 1},
     {"next", TRAJD_WIRE_KIND_U64, AT(open, next), true, 0, UINT64_MAX},
     {"fingerprint", TRAJD_WIRE_KIND_U64, AT(open, fingerprint), true, 0, UINT64_MAX},
     {"fresh", TRAJD_WIRE_KIND_BOOL, AT(open, fresh), true, 0, 0},
@@ -98,7 +99,8 @@ static const struct trajd_wire_field opened_fields[] = {
     {"dropped", TRAJD_WIRE_KIND_U64, AT(opened, dropped), false, 0, UINT64_MAX},
     {"fingerprint", TRAJD_WIRE_KIND_U64, AT(opened, fingerprint), false, 0, UINT64_MAX},
     {"seed", TRAJD_WIRE_KIND_U64, AT(opened, seed), false, 0, UINT64_MAX},
-    {"tensors", TRAJD_WIRE_KIND_TENSORS, AT(opened, tensor_count), false, 0, TRAJD_WIRE_MAX_TENSORS},
+    {"tensors", TRAJD_WIRE_KIND_TENSORS, AT(opened, tensor_count), false, 0,
+     TRAJD_WIRE_MAX_TENSORS},
     {"gpu", TRAJD_WIRE_KIND_NAME, AT(opened, gpu), true, 0, TRAJD_WIRE_MAX_GPU},
     {"handle", TRAJD_WIRE_KIND_BYTES, AT(opened, handle), true, 0, TRAJD_WIRE_MAX_HANDLE},
     {"handle_offset", TRAJD_WIRE_KIND_U64, AT(opened, handle_offset_bytes), true, 0, UINT64_MAX},
@@ -162,27 +164,33 @@ static const struct trajd_wire_table tables[] = {
     {TRAJD_WIRE_ACK, "ACK", ack_fields, COUNT(ack_fields), sizeof(struct trajd_wire_ack)},
     {TRAJD_WIRE_PING, "PING", ping_fields, COUNT(ping_fields), sizeof(struct trajd_wire_ping)},
     {TRAJD_WIRE_BYE, "BYE", NULL, 0, 0},
-    {TRAJD_WIRE_STATUS, "STATUS", status_fields, COUNT(status_fields), sizeof(struct trajd_wire_status)},
+    {TRAJD_WIRE_STATUS, "STATUS", status_fields, COUNT(status_fields),
+     sizeof(struct trajd_wire_status)},
     {TRAJD_WIRE_ASK, "ASK", ask_fields, COUNT(ask_fields), sizeof(struct trajd_wire_ask)},
     {TRAJD_WIRE_CHECKPOINT, "CHECKPOINT", checkpoint_fields, COUNT(checkpoint_fields),
      sizeof(struct trajd_wire_checkpoint)},
-    {TRAJD_WIRE_RESAMPLE, "RESAMPLE", resample_fields, COUNT(resample_fields), sizeof(struct trajd_wire_resample)},
-    {TRAJD_WIRE_WELCOME, "WELCOME", welcome_fields, COUNT(welcome_fields), sizeof(struct trajd_wire_welcome)},
-    {TRAJD_WIRE_OPENED, "OPENED", opened_fields, COUNT(opened_fields), sizeof(struct trajd_wire_opened)},
+    {TRAJD_WIRE_RESAMPLE, "RESAMPLE", resample_fields, COUNT(resample_fields),
+     sizeof(struct trajd_wire_resample)},
+    {TRAJD_WIRE_WELCOME, "WELCOME", welcome_fields, COUNT(welcome_fields),
+     sizeof(struct trajd_wire_welcome)},
+    {TRAJD_WIRE_OPENED, "OPENED", opened_fields, COUNT(opened_fields),
+     sizeof(struct trajd_wire_opened)},
     {TRAJD_WIRE_BATCH, "BATCH", batch_fields, COUNT(batch_fields), sizeof(struct trajd_wire_batch)},
     {TRAJD_WIRE_EPOCH_END, "EPOCH_END", epoch_end_fields, COUNT(epoch_end_fields),
      sizeof(struct trajd_wire_epoch_end)},
     {TRAJD_WIRE_PONG, "PONG", ping_fields, COUNT(ping_fields), sizeof(struct trajd_wire_ping)},
-    {TRAJD_WIRE_GOAWAY, "GOAWAY", goaway_fields, COUNT(goaway_fields), sizeof(struct trajd_wire_goaway)},
+    {TRAJD_WIRE_GOAWAY, "GOAWAY", goaway_fields, COUNT(goaway_fields),
+     sizeof(struct trajd_wire_goaway)},
     {TRAJD_WIRE_STATE, "STATE", state_fields, COUNT(state_fields), sizeof(struct trajd_wire_state)},
     {TRAJD_WIRE_ERROR, "ERROR", error_fields, COUNT(error_fields), sizeof(struct trajd_wire_error)},
     {TRAJD_WIRE_CHECKPOINTED, "CHECKPOINTED", checkpointed_fields, COUNT(checkpointed_fields),
      sizeof(struct trajd_wire_checkpointed)},
-    {TRAJD_WIRE_RESAMPLED, "RESAMPLED", resampled_fields, COUNT(resampled_fields), sizeof(struct trajd_wire_resampled)},
+    {TRAJD_WIRE_RESAMPLED, "RESAMPLED", resampled_fields, COUNT(resampled_fields),
+     sizeof(struct trajd_wire_resampled)},
 };
 
-const struct trajd_wire_table trajd_wire_tensor_table = {0, "tensor", tensor_fields, COUNT(tensor_fields),
-                                                         sizeof(struct trajd_wire_tensor)};
+const struct trajd_wire_table trajd_wire_tensor_table = {
+    0, "tensor", tensor_fields, COUNT(tensor_fields), sizeof(struct trajd_wire_tensor)};
 
 const struct trajd_wire_table *trajd_wire_table(unsigned op)
 {

@@ -8,8 +8,9 @@ enum trajd_wire_kind {
     TRAJD_WIRE_KIND_U32,
     TRAJD_WIRE_KIND_U64,
     TRAJD_WIRE_KIND_BOOL,
-    TRAJD_WIRE_KIND_NAME,  /* a text that must be exact */
-    TRAJD_WIRE_KIND_PROSE, /* a text for people: cut and cleaned when it is encoded, rather than refused */
+    TRAJD_WIRE_KIND_NAME, /* a text that must be exact */
+    /* a text for people: cut and cleaned when it is encoded, rather than refused */
+    TRAJD_WIRE_KIND_PROSE,
     TRAJD_WIRE_KIND_TOKEN,
     TRAJD_WIRE_KIND_MODE,
     TRAJD_WIRE_KIND_STATUS_WORD,

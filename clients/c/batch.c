@@ -13,13 +13,14 @@ static void place_in_part(struct trajd_batch *batch)
         batch->tensors[i] = from->shape;
         batch->tensors[i].shape[0] = batch->info.row_count;
         batch->tensors[i].data = batch->part + offset_bytes;
-        offset_bytes += (size_bytes + TRAJD_TENSOR_ALIGNMENT - 1) / TRAJD_TENSOR_ALIGNMENT * TRAJD_TENSOR_ALIGNMENT;
+        offset_bytes += (size_bytes + TRAJD_TENSOR_ALIGNMENT - 1) / TRAJD_TENSOR_ALIGNMENT *
+                        TRAJD_TENSOR_ALIGNMENT;
     }
 }
 
 static void place_tensors(struct trajd_batch *batch, const struct trajd_delivery *delivery)
 {
-    if (batch->mapping == NULL) {
+    if (!batch->mapping) {
         place_in_part(batch);
         return;
     }
@@ -28,19 +29,21 @@ static void place_tensors(struct trajd_batch *batch, const struct trajd_delivery
         const struct trajd_schema_tensor *from = &batch->schema->tensors[i];
         batch->tensors[i] = from->shape;
         batch->tensors[i].shape[0] = delivery->row_count;
-        batch->tensors[i].data = slot + from->offset_bytes + delivery->row_begin * from->row_size_bytes;
+        batch->tensors[i].data =
+            slot + from->offset_bytes + delivery->row_begin * from->row_size_bytes;
     }
 }
 
-struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct trajd_delivery *delivery)
+struct trajd_batch *trajd_batch_create(struct trajd_client *client,
+                                       const struct trajd_delivery *delivery)
 {
     struct trajd_batch *batch =
-        malloc(sizeof(*batch) + client->schema->tensor_count * sizeof(*batch->tensors));
-    if (batch == NULL)
+        malloc(sizeof *batch + client->schema->tensor_count * sizeof *batch->tensors);
+    if (!batch)
         return NULL;
     *batch = (struct trajd_batch){
         .client = client,
-        .mapping = client->mapping != NULL ? trajd_mapping_hold(client->mapping) : NULL,
+        .mapping = client->mapping ? trajd_mapping_hold(client->mapping) : NULL,
         .buffers = client->buffers,
         .part = delivery->part,
         .schema = trajd_schema_hold(client->schema),
@@ -52,7 +55,8 @@ struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct
                  .ready_ns = delivery->ready_ns,
                  .sequence = delivery->sequence},
     };
-    __atomic_add_fetch(&client->references, 1, __ATOMIC_RELAXED); /* relaxed: the caller holds a reference */
+    /* relaxed: the caller holds a reference */
+    __atomic_add_fetch(&client->references, 1, __ATOMIC_RELAXED);
     place_tensors(batch, delivery);
     return batch;
 }
@@ -82,17 +86,18 @@ const struct trajd_tensor *trajd_batch_find(const struct trajd_batch *batch, con
 
 bool trajd_batch_is_writable(const struct trajd_batch *batch)
 {
-    return batch->mapping == NULL || batch->mapping->terms.writable;
+    return !batch->mapping || batch->mapping->terms.writable;
 }
 
 struct trajd_ring {
     struct trajd_mapping *mapping;
 };
 
-struct trajd_ring *trajd_batch_hold_ring(const struct trajd_batch *batch, struct trajd_ring_info *info)
+struct trajd_ring *trajd_batch_hold_ring(const struct trajd_batch *batch,
+                                         struct trajd_ring_info *info)
 {
-    struct trajd_ring *ring = batch->mapping != NULL && batch->mapping->gpu == NULL ? malloc(sizeof(*ring)) : NULL;
-    if (ring == NULL)
+    struct trajd_ring *ring = batch->mapping && !batch->mapping->gpu ? malloc(sizeof *ring) : NULL;
+    if (!ring)
         return NULL;
     ring->mapping = trajd_mapping_hold(batch->mapping);
     *info = (struct trajd_ring_info){.base = ring->mapping->memory,
@@ -103,7 +108,7 @@ struct trajd_ring *trajd_batch_hold_ring(const struct trajd_batch *batch, struct
 
 void trajd_ring_drop(struct trajd_ring **ring)
 {
-    if (*ring != NULL)
+    if (*ring)
         trajd_mapping_drop((*ring)->mapping);
     free(*ring);
     *ring = NULL;
@@ -128,7 +133,8 @@ void trajd_batch_say_done(struct trajd_batch *batch)
         client->previous = NULL;
 }
 
-/* Whoever sleeps is woken to send: next() at once, the keeper after a moment in which more may come. */
+/* Whoever sleeps is woken to send: next() at once, the keeper after a moment in which more may
+ * come. */
 void trajd_client_wake_sender(struct trajd_client *client)
 {
     if (client->waiting) {
@@ -164,7 +170,7 @@ void trajd_batch_give_back(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
     take_from_held(batch);
-    if (batch->mapping == NULL || batch->mapping->gpu == NULL) {
+    if (!batch->mapping || !batch->mapping->gpu) {
         client->lot_since_ns = 0;
     } else {
         trajd_batch_say_done(batch); /* its release may wait for others */
@@ -210,7 +216,7 @@ void trajd_batch_release(struct trajd_batch **pointer)
     struct trajd_batch *batch = *pointer;
     *pointer = NULL;
     /* a child made by fork has the mapping, but the lease is its parent's */
-    if (batch == NULL || trajd_client_is_foreign(batch->client))
+    if (!batch || trajd_client_is_foreign(batch->client))
         return;
     struct trajd_client *client = batch->client;
     const bool leaves = trajd_batch_mark(batch);
@@ -228,7 +234,7 @@ void trajd_batch_abandon(struct trajd_batch **pointer)
 {
     struct trajd_batch *batch = *pointer;
     *pointer = NULL;
-    if (batch == NULL || trajd_client_is_foreign(batch->client))
+    if (!batch || trajd_client_is_foreign(batch->client))
         return;
     struct trajd_client *client = batch->client;
     const bool leaves = trajd_batch_mark(batch);

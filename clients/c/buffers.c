@@ -13,13 +13,14 @@ struct trajd_buffers {
 
 struct trajd_buffers *trajd_buffers_create(size_t buffer_size_bytes, uint32_t keep)
 {
-    struct trajd_buffers *buffers = calloc(1, sizeof(*buffers) + keep * sizeof(*buffers->idle));
-    if (buffers == NULL)
+    struct trajd_buffers *buffers = calloc(1, sizeof *buffers + keep * sizeof *buffers->idle);
+    if (!buffers)
         return NULL;
     pthread_mutex_init(&buffers->mutex, NULL);
     buffers->references = 1;
     buffers->keep = keep;
-    buffers->buffer_size_bytes = (buffer_size_bytes + TRAJD_BUFFERS_ALIGNMENT - 1) / TRAJD_BUFFERS_ALIGNMENT * TRAJD_BUFFERS_ALIGNMENT;
+    buffers->buffer_size_bytes = (buffer_size_bytes + TRAJD_BUFFERS_ALIGNMENT - 1) /
+                                 TRAJD_BUFFERS_ALIGNMENT * TRAJD_BUFFERS_ALIGNMENT;
     return buffers;
 }
 
@@ -38,7 +39,7 @@ static void drop_reference(struct trajd_buffers *buffers)
 
 void trajd_buffers_drop(struct trajd_buffers *buffers)
 {
-    if (buffers == NULL)
+    if (!buffers)
         return;
     pthread_mutex_lock(&buffers->mutex);
     while (buffers->idle_count > 0) /* those that are out are freed when they come */
@@ -56,9 +57,10 @@ void *trajd_buffers_take(struct trajd_buffers *buffers)
 {
     pthread_mutex_lock(&buffers->mutex);
     void *buffer = buffers->idle_count > 0 ? buffers->idle[--buffers->idle_count] : NULL;
-    if (buffer == NULL)
-        buffer = aligned_alloc(TRAJD_BUFFERS_ALIGNMENT,
-                               buffers->buffer_size_bytes > 0 ? buffers->buffer_size_bytes : TRAJD_BUFFERS_ALIGNMENT);
+    if (!buffer)
+        buffer = aligned_alloc(TRAJD_BUFFERS_ALIGNMENT, buffers->buffer_size_bytes > 0
+                                                            ? buffers->buffer_size_bytes
+                                                            : TRAJD_BUFFERS_ALIGNMENT);
     buffers->references += buffer != NULL;
     pthread_mutex_unlock(&buffers->mutex);
     return buffer;
@@ -66,7 +68,7 @@ void *trajd_buffers_take(struct trajd_buffers *buffers)
 
 void trajd_buffers_give(struct trajd_buffers *buffers, void *buffer)
 {
-    if (buffer == NULL)
+    if (!buffer)
         return;
     pthread_mutex_lock(&buffers->mutex);
     if (buffers->idle_count < buffers->keep)

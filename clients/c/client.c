@@ -30,15 +30,18 @@ bool trajd_client_is_foreign(const struct trajd_client *client)
     return client->pid != getpid();
 }
 
-enum trajd_status trajd_client_check_text(const char *what, const char *text, size_t limit, struct trajd_error *error)
+enum trajd_status trajd_client_check_text(const char *what, const char *text, size_t limit,
+                                          struct trajd_error *error)
 {
-    const size_t size = text != NULL ? strlen(text) : 0;
+    const size_t size = text ? strlen(text) : 0;
     if (size > limit)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: \"%.32s...\" is longer than %zu bytes", what, text, limit);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: \"%.32s...\" is longer than %zu bytes", what, text, limit);
     for (size_t i = 0, length; i < size; i += length) {
         length = trajd_wire_character((const uint8_t *)text + i, size - i);
         if (length == 0)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: byte %zu is no UTF-8", what, i);
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: byte %zu is no UTF-8", what,
+                                   i);
     }
     return TRAJD_OK;
 }
@@ -46,7 +49,7 @@ enum trajd_status trajd_client_check_text(const char *what, const char *text, si
 void trajd_client_kick(int event_fd)
 {
     const uint64_t one = 1;
-    if (write(event_fd, &one, sizeof(one)) < 0)
+    if (write(event_fd, &one, sizeof one) < 0)
         return; /* only a full counter refuses, and that wakes as well */
 }
 
@@ -54,13 +57,14 @@ void trajd_client_notify(struct trajd_client *client)
 {
     uint64_t count;
     bool readable = client->queue_count > 0 || client->ended || client->over ||
-                    (client->info.credit > 0 && client->held_count - trajd_leaving_count(client) >= client->info.credit);
+                    (client->info.credit > 0 &&
+                     client->held_count - trajd_leaving_count(client) >= client->info.credit);
     if (!client->notify_wanted || readable == client->notified)
         return;
     client->notified = readable;
     if (readable)
         trajd_client_kick(client->notify_fd);
-    else if (read(client->notify_fd, &count, sizeof(count)) < 0)
+    else if (read(client->notify_fd, &count, sizeof count) < 0)
         client->notified = false; /* was not readable: the user has read it */
 }
 
@@ -69,7 +73,7 @@ void trajd_client_notify(struct trajd_client *client)
 static void free_client(struct trajd_client *client)
 {
     const int fds[] = {client->wake_fd, client->keeper_fd, client->notify_fd};
-    for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++)
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
     trajd_client_forget_terms(client);
@@ -94,21 +98,22 @@ void trajd_client_drop(struct trajd_client *client)
 
 static const char *choose_directory(const struct trajd_connect_options *options)
 {
-    if (options->endpoint != NULL && options->endpoint[0] != '\0')
+    if (options->endpoint && options->endpoint[0] != '\0')
         return options->endpoint;
     const char *environment = getenv("TRAJD_ENDPOINT");
-    return environment != NULL && environment[0] != '\0' ? environment : DEFAULT_ENDPOINT;
+    return environment && environment[0] != '\0' ? environment : DEFAULT_ENDPOINT;
 }
 
-static enum trajd_status allocate(struct trajd_client *client, const struct trajd_connect_options *options,
+static enum trajd_status allocate(struct trajd_client *client,
+                                  const struct trajd_connect_options *options,
                                   struct trajd_error *error)
 {
-    const char *name = options->client_name != NULL ? options->client_name : program_invocation_short_name;
+    const char *name = options->client_name ? options->client_name : program_invocation_short_name;
     client->directory = strdup(choose_directory(options));
     client->name = strndup(name, TRAJD_WIRE_MAX_CLIENT);
     client->frame = malloc(TRAJD_WIRE_MAX_FRAME);
-    client->tensors = malloc(TRAJD_WIRE_MAX_TENSORS * sizeof(*client->tensors));
-    if (client->directory == NULL || client->name == NULL || client->frame == NULL || client->tensors == NULL)
+    client->tensors = malloc(TRAJD_WIRE_MAX_TENSORS * sizeof *client->tensors);
+    if (!client->directory || !client->name || !client->frame || !client->tensors)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "connect: out of memory");
     client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     client->keeper_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -124,13 +129,15 @@ static enum trajd_status no_answer(const struct trajd_client *client, struct tra
     char path[PATH_MAX];
 
     if (client->link.remote)
-        return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "connect: no daemon answers at %s%s%s", client->directory,
+        return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "connect: no daemon answers at %s%s%s",
+                               client->directory,
                                trajd_link_trouble(&client->link)[0] != '\0' ? ": " : "",
                                trajd_link_trouble(&client->link));
     snprintf(path, sizeof path, "%s/feed.sock", client->directory);
     if (access(path, R_OK | W_OK) != 0 && errno == EACCES)
         return trajd_error_set(error, TRAJD_ERR_TIMEOUT, EACCES,
-                               "connect: %s: permission denied (its owner may read the feeds, or its group with group_access)",
+                               "connect: %s: permission denied (its owner may read the feeds, or "
+                               "its group with group_access)",
                                path);
     return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "connect: no daemon answers at %s", path);
 }
@@ -139,7 +146,7 @@ static enum trajd_status await_session(struct trajd_client *client, struct trajd
 {
     const uint64_t deadline_ns = trajd_client_now_ns() + client->timeout_ms * UINT64_C(1000000);
     enum trajd_status status = trajd_link_dial(&client->link, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     trajd_session_begin(client);
     while (client->phase < TRAJD_PHASE_READY) {
@@ -168,15 +175,15 @@ static enum trajd_status start_keeper(struct trajd_client *client, struct trajd_
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_client_connect(const struct trajd_connect_options *options, struct trajd_client **out,
-                                       struct trajd_error *error)
+enum trajd_status trajd_client_connect(const struct trajd_connect_options *options,
+                                       struct trajd_client **out, struct trajd_error *error)
 {
     static const struct trajd_connect_options defaults;
     struct trajd_error own;
-    error = error != NULL ? error : &own;
-    options = options != NULL ? options : &defaults;
-    struct trajd_client *client = calloc(1, sizeof(*client));
-    if (client == NULL)
+    error = error ? error : &own;
+    options = options ? options : &defaults;
+    struct trajd_client *client = calloc(1, sizeof *client);
+    if (!client)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "connect: out of memory");
     client->references = 1;
     client->pid = getpid();
@@ -192,17 +199,17 @@ enum trajd_status trajd_client_connect(const struct trajd_connect_options *optio
     pthread_mutex_init(&client->pump, NULL);
     pthread_mutex_init(&client->state, NULL);
     enum trajd_status status = allocate(client, options, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = trajd_link_create(&client->link,
                                    &(struct trajd_link_options){.endpoint = client->directory,
                                                                 .key_file = options->key_file,
                                                                 .server_key = options->server_key},
                                    error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = await_session(client, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = start_keeper(client, error);
-    if (status != TRAJD_OK) {
+    if (status) {
         trajd_client_close(&client);
         return status;
     }
@@ -228,14 +235,14 @@ static bool drain(struct trajd_client *client)
     uint64_t request;
     size_t size;
     while ((size = trajd_link_receive(&client->link, client->frame, TRAJD_WIRE_MAX_FRAME)) > 0)
-        if (trajd_wire_decode(client->frame, size, client->tensors, &message, &request, NULL) == TRAJD_OK &&
+        if (!trajd_wire_decode(client->frame, size, client->tensors, &message, &request, NULL) &&
             message.op == TRAJD_WIRE_ERROR && message.error.status == TRAJD_ERR_NOT_FOUND)
             return true;
     return false;
 }
 
-/* What was said counts only when it is heard: so until the daemon has closed its end, or, where there is none, has
- * answered what was said behind the BYE: that there is no session. */
+/* What was said counts only when it is heard: so until the daemon has closed its end, or, where
+ * there is none, has answered what was said behind the BYE: that there is no session. */
 static void say_bye(struct trajd_client *client)
 {
     const uint64_t deadline_ns = trajd_client_now_ns() + BYE_TIMEOUT_NS;
@@ -257,7 +264,8 @@ static void say_bye(struct trajd_client *client)
             close(ring.fd);
         if (drain(client))
             return;
-        trajd_link_wait(&client->link, client->wake_fd, (int)((deadline_ns - now_ns) / 1000000) + 1);
+        trajd_link_wait(&client->link, client->wake_fd,
+                        (int)((deadline_ns - now_ns) / 1000000) + 1);
     }
 }
 
@@ -269,21 +277,23 @@ static bool is_held_by_user(struct trajd_client *client)
     return held;
 }
 
-/* Streams pass what they were given within moments, mostly: then the daemon has heard of it when close() returns. */
+/* Streams pass what they were given within moments, mostly: then the daemon has heard of it when
+ * close() returns. */
 static void await_leaving(struct trajd_client *client)
 {
     const struct timespec pause = {.tv_nsec = LEAVING_PAUSE_NS};
     const uint64_t deadline_ns = trajd_client_now_ns() + BYE_TIMEOUT_NS;
-    while (!is_held_by_user(client) && trajd_leaving_collect(client) && trajd_client_now_ns() < deadline_ns)
+    while (!is_held_by_user(client) && trajd_leaving_collect(client) &&
+           trajd_client_now_ns() < deadline_ns)
         nanosleep(&pause, NULL);
 }
 
-/* BYE, like the end of the connection, gives the memory of all batches to others: it waits for those that are
- * still read. True if there are any; then the keeper has the client. */
+/* BYE, like the end of the connection, gives the memory of all batches to others: it waits for
+ * those that are still read. True if there are any; then the keeper has the client. */
 static bool keep_for_batches(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    client->closing = (client->held_count > 0 || client->leaving != NULL) && client->keeper_runs;
+    client->closing = (client->held_count > 0 || client->leaving) && client->keeper_runs;
     bool kept = client->closing;
     if (kept) {
         pthread_detach(client->keeper);
@@ -297,7 +307,7 @@ void trajd_client_close(struct trajd_client **pointer)
 {
     struct trajd_client *client = *pointer;
     *pointer = NULL;
-    if (client == NULL || trajd_client_is_foreign(client))
+    if (!client || trajd_client_is_foreign(client))
         return;
     await_leaving(client);
     if (keep_for_batches(client))
@@ -336,13 +346,15 @@ bool trajd_client_is_connected(struct trajd_client *client)
         return false;
     pthread_mutex_lock(&client->pump);
     trajd_session_turn(client);
-    const bool connected = trajd_link_is_attached(&client->link) && client->phase >= TRAJD_PHASE_READY;
+    const bool connected =
+        trajd_link_is_attached(&client->link) && client->phase >= TRAJD_PHASE_READY;
     pthread_mutex_unlock(&client->pump);
     return connected;
 }
 
 void trajd_client_interrupt(struct trajd_client *client)
 {
-    __atomic_store_n(&client->interrupted, true, __ATOMIC_RELEASE); /* pairs with next() taking it */
+    /* pairs with next() taking it */
+    __atomic_store_n(&client->interrupted, true, __ATOMIC_RELEASE);
     trajd_client_kick(client->wake_fd);
 }

@@ -1,10 +1,10 @@
-/* libtrajd's inside. client.c connects and closes, session.c speaks the protocol, feed.c opens and hands out,
- * batch.c is what was handed out, client_query.c asks, io_thread.c is the library's own thread, tensors.c and mapping.c check what the
- * daemon says of its memory.
+/* libtrajd's inside. client.c connects and closes, session.c speaks the protocol, feed.c opens and
+ * hands out, batch.c is what was handed out, client_query.c asks, io_thread.c is the library's own
+ * thread, tensors.c and mapping.c check what the daemon says of its memory.
  *
- * Locks: `pump` is the baton for link and protocol; whoever holds it moves messages (next(), else the
- * keeper). `state` guards what release and done touch from any thread; it is taken inside `pump`, for
- * moments. A client lives until it is closed and its last batch is released. */
+ * Locks: `pump` is the baton for link and protocol; whoever holds it moves messages (next(), else
+ * the keeper). `state` guards what release and done touch from any thread; it is taken inside
+ * `pump`, for moments. A client lives until it is closed and its last batch is released. */
 #ifndef TRAJD_CLIENT_H
 #define TRAJD_CLIENT_H
 
@@ -52,15 +52,18 @@ struct trajd_batch {
     struct trajd_wire_lease lease;
     uint64_t life; /* the session that leased it: no word goes to another */
     bool done;
-    bool left; /* its epoch was left by an OPEN since: DONE can no longer be said */
+    bool left;      /* its epoch was left by an OPEN since: DONE can no longer be said */
     bool abandoned; /* on a GPU: nothing is said of it when its streams have passed */
     uint32_t held_index;
-    uint32_t stream_count; /* on a GPU: streams that read it, once it is released those that are not known to have passed */
+    /* on a GPU: streams that read it, once it is released those that are not known to have passed
+     */
+    uint32_t stream_count;
     uintptr_t streams[TRAJD_BATCH_MAX_STREAMS];
-    void *events[TRAJD_BATCH_MAX_STREAMS]; /* behind their work, once it is released; NULL: not to be had yet */
-    uint64_t named_by;  /* the default stream of a thread: whose */
-    bool is_deaf;       /* one of them takes no event: only the whole context tells */
-    bool is_settled;    /* the context is asked right now */
+    /* behind their work, once it is released; NULL: not to be had yet */
+    void *events[TRAJD_BATCH_MAX_STREAMS];
+    uint64_t named_by; /* the default stream of a thread: whose */
+    bool is_deaf;      /* one of them takes no event: only the whole context tells */
+    bool is_settled;   /* the context is asked right now */
     struct trajd_batch *next_leaving;
     struct trajd_batch_info info;
     struct trajd_tensor tensors[]; /* as the schema, for the rows of this batch */
@@ -94,11 +97,11 @@ struct trajd_client {
     bool reconnect, explicit_done;
     bool (*ask_user)(void *context); /* true: the wait ends; NULL: nobody asks */
     void *context;
-    bool cancelled; /* it said so in this call */
+    bool cancelled;    /* it said so in this call */
     uint64_t asked_ns; /* when it was asked last */
-    int wake_fd;   /* wakes next() */
-    int keeper_fd; /* wakes the keeper */
-    int notify_fd; /* what the user polls */
+    int wake_fd;       /* wakes next() */
+    int keeper_fd;     /* wakes the keeper */
+    int notify_fd;     /* what the user polls */
     pthread_t keeper;
     bool keeper_runs;
 
@@ -148,31 +151,38 @@ struct trajd_client {
     struct trajd_batch *held[TRAJD_CLIENT_QUEUE]; /* with the caller, of this life */
     uint32_t held_count;
     struct trajd_batch *previous; /* returned last, its DONE unsaid */
-    struct trajd_batch *leaving, **leaving_end; /* released, their streams not known to have passed */
+    /* released, their streams not known to have passed */
+    struct trajd_batch *leaving, **leaving_end;
     uint64_t leaving_since_ns; /* when the last of them came or went */
     struct trajd_wire_ack pending;
-    uint64_t lot_since_ns; /* when the first of the releases that are pending came, on a GPU; 0: they do not wait for others */
+    /* when the first of the releases that are pending came, on a GPU; 0: they do not wait for
+     * others */
+    uint64_t lot_since_ns;
     uint64_t lot_sequence; /* of that batch, as its session counts them */
-    uint64_t life; /* counts sessions */
-    bool ended;    /* the epoch */
-    bool over;     /* next() would fail: for the poll descriptor */
+    uint64_t life;         /* counts sessions */
+    bool ended;            /* the epoch */
+    bool over;             /* next() would fail: for the poll descriptor */
     bool notify_wanted, notified;
     bool waiting; /* next() sleeps on wake_fd */
     bool napping; /* the keeper is about to flush */
     bool stop;
-    bool closing;     /* the user has closed, and still holds batches: the keeper ends it all after the last */
+    /* the user has closed, and still holds batches: the keeper ends it all after the last */
+    bool closing;
     bool finished;    /* nobody looks after `leaving` any more: whoever releases waits */
     bool interrupted; /* atomic */
 };
 
 /* session.c; `pump` is held */
-void trajd_session_turn(struct trajd_client *client);     /* moves what can be moved without waiting */
+/* moves what can be moved without waiting */
+void trajd_session_turn(struct trajd_client *client);
 void trajd_session_exchange(struct trajd_client *client); /* the same, but for fd.sock */
 int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns);
 void trajd_session_flush(struct trajd_client *client);
-bool trajd_session_has_to_say(const struct trajd_client *client); /* flush would say something; `state` is held */
-void trajd_session_open(struct trajd_client *client);  /* says OPEN with what is wanted */
-void trajd_session_leave(struct trajd_client *client); /* before that: what is DONE is said now or never */
+/* flush would say something; `state` is held */
+bool trajd_session_has_to_say(const struct trajd_client *client);
+void trajd_session_open(struct trajd_client *client); /* says OPEN with what is wanted */
+/* before that: what is DONE is said now or never */
+void trajd_session_leave(struct trajd_client *client);
 void trajd_session_repeat_open(struct trajd_client *client); /* it may have been lost */
 void trajd_session_say(struct trajd_client *client, const struct trajd_wire_message *message);
 /* One wait for anything, at most until the deadline; then a turn. */
@@ -184,33 +194,41 @@ bool trajd_session_is_cancelled(const struct trajd_client *client);
 /* remote_payload.c: remote; `pump` is held */
 uint64_t trajd_part_size(const struct trajd_schema *schema, uint32_t row_count);
 enum trajd_status trajd_client_make_buffers(struct trajd_client *client, struct trajd_error *error);
-/* The bytes behind a BATCH that was just received. TRAJD_ERR_PROTOCOL: they are not those of such a part. */
-enum trajd_status trajd_client_receive_part(struct trajd_client *client, uint32_t row_count, unsigned char **part,
-                                            struct trajd_error *error);
-void trajd_delivery_drop(struct trajd_client *client, struct trajd_delivery *delivery); /* failure and part */
+/* The bytes behind a BATCH that was just received. TRAJD_ERR_PROTOCOL: they are not those of such a
+ * part. */
+enum trajd_status trajd_client_receive_part(struct trajd_client *client, uint32_t row_count,
+                                            unsigned char **part, struct trajd_error *error);
+/* failure and part */
+void trajd_delivery_drop(struct trajd_client *client, struct trajd_delivery *delivery);
 
 /* session_messages.c: what the daemon says; `pump` is held */
 void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size);
 void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error);
 void trajd_session_map(struct trajd_client *client); /* OPENED and descriptor are here */
 void trajd_session_forget(
-    struct trajd_client *client); /* batches and rings of the session; what the caller holds stays */
-void trajd_session_lose(struct trajd_client *client); /* the session is gone, and all that it had under way */
+    struct trajd_client
+        *client); /* batches and rings of the session; what the caller holds stays */
+/* the session is gone, and all that it had under way */
+void trajd_session_lose(struct trajd_client *client);
 void trajd_session_note_ring(struct trajd_client *client, const struct trajd_link_ring *ring);
 
 /* feed.c */
 void trajd_client_forget_terms(struct trajd_client *client);
 
 /* checkpoint.c; `pump` is held */
-void trajd_checkpoint_note(struct trajd_client *client, const struct trajd_wire_checkpointed *checkpointed);
+void trajd_checkpoint_note(struct trajd_client *client,
+                           const struct trajd_wire_checkpointed *checkpointed);
 void trajd_checkpoint_fail(struct trajd_client *client, const struct trajd_error *error);
 
 /* client.c */
-void trajd_client_finish(struct trajd_client *client); /* BYE, and the end; `pump` is free, the keeper gone */
+/* BYE, and the end; `pump` is free, the keeper gone */
+void trajd_client_finish(struct trajd_client *client);
 uint64_t trajd_client_now_ns(void);
 bool trajd_client_is_foreign(const struct trajd_client *client); /* in a child made by fork */
-/* A text that can be said in a message: no longer than `limit` bytes, UTF-8 without NUL. NULL is fine. `what` names it. */
-enum trajd_status trajd_client_check_text(const char *what, const char *text, size_t limit, struct trajd_error *error);
+/* A text that can be said in a message: no longer than `limit` bytes, UTF-8 without NUL. NULL is
+ * fine. `what` names it. */
+enum trajd_status trajd_client_check_text(const char *what, const char *text, size_t limit,
+                                          struct trajd_error *error);
 void trajd_client_drop(struct trajd_client *client);
 void trajd_client_kick(int event_fd);
 void trajd_client_notify(
@@ -218,25 +236,35 @@ void trajd_client_notify(
 
 /* batch.c */
 void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease);
-struct trajd_batch *trajd_batch_create(struct trajd_client *client, const struct trajd_delivery *delivery);
-void trajd_batch_say_done(struct trajd_batch *batch); /* `state` is held */
+struct trajd_batch *trajd_batch_create(struct trajd_client *client,
+                                       const struct trajd_delivery *delivery);
+void trajd_batch_say_done(struct trajd_batch *batch);  /* `state` is held */
 void trajd_batch_give_back(struct trajd_batch *batch); /* `state` is held */
 void trajd_batch_free(struct trajd_batch *batch);
-/* Somebody sends what is pending: next() at once, the keeper after a moment in which more may come. `state` is held. */
+/* Somebody sends what is pending: next() at once, the keeper after a moment in which more may come.
+ * `state` is held. */
 void trajd_client_wake_sender(struct trajd_client *client);
 
 /* deferred_release.c */
-bool trajd_batch_mark(struct trajd_batch *batch); /* events behind its streams' work; false: nothing is to be waited for */
-void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch); /* `state` is held */
-uint64_t trajd_leaving_pause_ns(const struct trajd_client *client); /* until they are worth a question again; `state` is held */
-bool trajd_leaving_collect(struct trajd_client *client); /* gives back what its streams have passed; true if some is left */
-void trajd_leaving_settle(struct trajd_client *client);  /* waits for the context of one that is deaf */
-uint32_t trajd_leaving_count(const struct trajd_client *client); /* of those that credit counts; `state` is held */
-uint64_t trajd_leaving_lot_ns(const struct trajd_client *client); /* until what is released is to be said; 0: now. `state` is held */
+/* events behind its streams' work; false: nothing is to be waited for */
+bool trajd_batch_mark(struct trajd_batch *batch);
+/* `state` is held */
+void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch);
+/* until they are worth a question again; `state` is held */
+uint64_t trajd_leaving_pause_ns(const struct trajd_client *client);
+/* gives back what its streams have passed; true if some is left */
+bool trajd_leaving_collect(struct trajd_client *client);
+/* waits for the context of one that is deaf */
+void trajd_leaving_settle(struct trajd_client *client);
+/* of those that credit counts; `state` is held */
+uint32_t trajd_leaving_count(const struct trajd_client *client);
+/* until what is released is to be said; 0: now. `state` is held */
+uint64_t trajd_leaving_lot_ns(const struct trajd_client *client);
 
-/* Marked, of a client that is finished: until its streams have passed. False: that cannot be known, as a graph is being captured. */
+/* Marked, of a client that is finished: until its streams have passed. False: that cannot be known,
+ * as a graph is being captured. */
 bool trajd_leaving_await(struct trajd_batch *batch);
-void trajd_leaving_end(struct trajd_client *client);  /* the session's end: waits for what leaves */
+void trajd_leaving_end(struct trajd_client *client); /* the session's end: waits for what leaves */
 
 /* io_thread.c */
 void *trajd_keeper_run(void *client);

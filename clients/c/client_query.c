@@ -6,7 +6,8 @@
 
 #define ANSWER_TIMEOUT_MS 10000u
 
-/* ASK of the open feed waits until that is open again after a reconnect: its number is another one then. */
+/* ASK of the open feed waits until that is open again after a reconnect: its number is another one
+ * then. */
 static bool may_say(const struct trajd_client *client, const struct trajd_wire_message *message)
 {
     const bool of_feed = message->op == TRAJD_WIRE_ASK && message->ask.feed_id == 0;
@@ -27,7 +28,8 @@ static void say_question(struct trajd_client *client, const struct trajd_wire_me
 }
 
 /* The question is said once a session: what another daemon was asked, this one does not know. */
-static enum trajd_status await_answer(struct trajd_client *client, const struct trajd_wire_message *question,
+static enum trajd_status await_answer(struct trajd_client *client,
+                                      const struct trajd_wire_message *question,
                                       uint64_t deadline_ns, struct trajd_error *error)
 {
     uint64_t said_life = 0;
@@ -43,13 +45,13 @@ static enum trajd_status await_answer(struct trajd_client *client, const struct 
         if (trajd_session_is_cancelled(client))
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "interrupted");
         if (trajd_client_now_ns() >= deadline_ns)
-            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "no answer from the daemon at %s in time",
-                                   client->directory);
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
+                                   "no answer from the daemon at %s in time", client->directory);
         trajd_session_wait(client, deadline_ns);
     }
-    if (client->answer_json == NULL)
+    if (!client->answer_json)
         *error = client->answer_error;
-    return client->answer_json == NULL ? error->status : TRAJD_OK;
+    return !client->answer_json ? error->status : TRAJD_OK;
 }
 
 static enum trajd_status ask(struct trajd_client *client, const struct trajd_wire_message *question,
@@ -69,7 +71,8 @@ static enum trajd_status ask(struct trajd_client *client, const struct trajd_wir
 
 static enum trajd_status refuse_foreign(struct trajd_error *error)
 {
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a client cannot be used in a child made by fork");
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "a client cannot be used in a child made by fork");
 }
 
 enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t timeout_ms, char **json,
@@ -77,7 +80,7 @@ enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t time
 {
     const struct trajd_wire_message question = {.op = TRAJD_WIRE_STATUS};
     struct trajd_error own;
-    error = error != NULL ? error : &own;
+    error = error ? error : &own;
     *json = NULL;
     if (trajd_client_is_foreign(client))
         return refuse_foreign(error);
@@ -88,22 +91,26 @@ enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t time
 }
 
 static enum trajd_status check_question(const struct trajd_client *client,
-                                        const struct trajd_question *question, struct trajd_error *error)
+                                        const struct trajd_question *question,
+                                        struct trajd_error *error)
 {
-    if (question->what == NULL || question->what[0] == '\0')
+    if (!question->what || question->what[0] == '\0')
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "ask: what?");
-    enum trajd_status status = trajd_client_check_text("ask", question->what, TRAJD_WIRE_MAX_NAME, error);
-    if (status == TRAJD_OK)
+    enum trajd_status status =
+        trajd_client_check_text("ask", question->what, TRAJD_WIRE_MAX_NAME, error);
+    if (!status)
         status = trajd_client_check_text("ask: name", question->name, TRAJD_WIRE_MAX_NAME, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     if (question->feed_id == 0 && !client->has_feed)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "ask: open a feed first, or name one by its number");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "ask: open a feed first, or name one by its number");
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_client_ask(struct trajd_client *client, const struct trajd_question *question,
-                                   uint32_t timeout_ms, char **json, struct trajd_error *error)
+enum trajd_status trajd_client_ask(struct trajd_client *client,
+                                   const struct trajd_question *question, uint32_t timeout_ms,
+                                   char **json, struct trajd_error *error)
 {
     const struct trajd_wire_message message = {.op = TRAJD_WIRE_ASK,
                                                .ask = {.feed_id = question->feed_id,
@@ -113,13 +120,13 @@ enum trajd_status trajd_client_ask(struct trajd_client *client, const struct tra
                                                        .first = question->first,
                                                        .count = question->count}};
     struct trajd_error own;
-    error = error != NULL ? error : &own;
+    error = error ? error : &own;
     *json = NULL;
     if (trajd_client_is_foreign(client))
         return refuse_foreign(error);
     pthread_mutex_lock(&client->pump);
     enum trajd_status status = check_question(client, question, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = ask(client, &message, timeout_ms, json, error);
     pthread_mutex_unlock(&client->pump);
     return status;

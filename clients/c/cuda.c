@@ -6,10 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The driver's ABI (cuda.h of the toolkit; stable since CUDA 10.1, `_v2` since 3.2 and 11.4). cuDeviceGetUuid without it names the whole GPU
- * of which a MIG instance is a part: the daemon's runtime library, and so OPEN, has the instance. */
-enum { SUCCESS = 0, ERROR_NOT_READY = 600, ERROR_FIRST_OF_CAPTURE = 900, ERROR_LAST_OF_CAPTURE = 908,
-       EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, HANDLE_SIZE = 64, CAPTURE_RELAXED = 2, CAPTURE_NONE = 0 };
+/* The driver's ABI (cuda.h of the toolkit; stable since CUDA 10.1, `_v2` since 3.2 and 11.4).
+ * cuDeviceGetUuid without it names the whole GPU of which a MIG instance is a part: the daemon's
+ * runtime library, and so OPEN, has the instance. */
+enum {
+    SUCCESS = 0,
+    ERROR_NOT_READY = 600,
+    ERROR_FIRST_OF_CAPTURE = 900,
+    ERROR_LAST_OF_CAPTURE = 908,
+    EVENT_DISABLE_TIMING = 2,
+    IPC_LAZY_PEER_ACCESS = 1,
+    HANDLE_SIZE = 64,
+    CAPTURE_RELAXED = 2,
+    CAPTURE_NONE = 0
+};
 typedef int result;
 typedef int device;
 typedef void *context, *event, *stream;
@@ -64,12 +74,15 @@ static void load(void)
         {.name = "cuInit", .entry = (void **)&driver.init},
         {.name = "cuDeviceGetCount", .entry = (void **)&driver.device_get_count},
         {.name = "cuDeviceGet", .entry = (void **)&driver.device_get},
-        {.name = "cuDeviceGetUuid_v2", .entry = (void **)&driver.device_get_uuid, .older = "cuDeviceGetUuid"},
+        {.name = "cuDeviceGetUuid_v2",
+         .entry = (void **)&driver.device_get_uuid,
+         .older = "cuDeviceGetUuid"},
         {.name = "cuDevicePrimaryCtxRetain", .entry = (void **)&driver.primary_retain},
         {.name = "cuDevicePrimaryCtxRelease_v2", .entry = (void **)&driver.primary_release},
         {.name = "cuCtxPushCurrent_v2", .entry = (void **)&driver.push},
         {.name = "cuCtxPopCurrent_v2", .entry = (void **)&driver.pop},
-        {.name = "cuThreadExchangeStreamCaptureMode", .entry = (void **)&driver.exchange_capture_mode},
+        {.name = "cuThreadExchangeStreamCaptureMode",
+         .entry = (void **)&driver.exchange_capture_mode},
         {.name = "cuIpcOpenMemHandle_v2", .entry = (void **)&driver.ipc_open},
         {.name = "cuIpcCloseMemHandle", .entry = (void **)&driver.ipc_close},
         {.name = "cuMemGetAddressRange_v2", .entry = (void **)&driver.get_range},
@@ -83,18 +96,20 @@ static void load(void)
         {.name = "cuGetErrorName", .entry = (void **)&driver.error_name},
     };
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
+    if (!library) {
         const char *why = dlerror();
-        trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, 0, "GPU: %s", why != NULL ? why : "no libcuda.so.1");
+        trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, 0, "GPU: %s",
+                        why ? why : "no libcuda.so.1");
         return;
     }
-    for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++) {
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         *entries[i].entry = dlsym(library, entries[i].name);
-        if (*entries[i].entry == NULL && entries[i].older != NULL)
+        if (!*entries[i].entry && entries[i].older)
             *entries[i].entry = dlsym(library, entries[i].older);
-        if (*entries[i].entry != NULL)
+        if (*entries[i].entry)
             continue;
-        trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, 0, "GPU: libcuda.so.1 is too old: it has no %s", entries[i].name);
+        trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, 0,
+                        "GPU: libcuda.so.1 is too old: it has no %s", entries[i].name);
         dlclose(library);
         return;
     }
@@ -102,7 +117,8 @@ static void load(void)
     if (code != SUCCESS) {
         const char *name = NULL;
         driver.error_name(code, &name);
-        trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, code, "GPU: cuInit: %s", name != NULL ? name : "failed");
+        trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, code, "GPU: cuInit: %s",
+                        name ? name : "failed");
         return;
     }
     driver.library = library; /* for good: others in this process use it too */
@@ -112,7 +128,7 @@ static enum trajd_status need_driver(struct trajd_error *error)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, load);
-    if (driver.library != NULL)
+    if (driver.library)
         return TRAJD_OK;
     *error = driver.error;
     return error->status;
@@ -122,7 +138,8 @@ static enum trajd_status fail(struct trajd_error *error, result code, const char
 {
     const char *name = NULL;
     driver.error_name(code, &name);
-    return trajd_error_set(error, TRAJD_ERR_DEVICE, code, "GPU: %s: %s", what, name != NULL ? name : "an unknown error");
+    return trajd_error_set(error, TRAJD_ERR_DEVICE, code, "GPU: %s: %s", what,
+                           name ? name : "an unknown error");
 }
 
 /* ---- which GPU ---- */
@@ -130,11 +147,14 @@ static enum trajd_status fail(struct trajd_error *error, result code, const char
 static void write_uuid(const struct uuid *uuid, char text[TRAJD_CUDA_UUID_SIZE])
 {
     const unsigned char *u = uuid->bytes;
-    snprintf(text, TRAJD_CUDA_UUID_SIZE, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    snprintf(text, TRAJD_CUDA_UUID_SIZE,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+             u[15]);
 }
 
-static enum trajd_status look(int ordinal, device *found, char uuid[TRAJD_CUDA_UUID_SIZE], struct trajd_error *error)
+static enum trajd_status look(int ordinal, device *found, char uuid[TRAJD_CUDA_UUID_SIZE],
+                              struct trajd_error *error)
 {
     struct uuid bytes;
     result code = driver.device_get(found, ordinal);
@@ -149,46 +169,50 @@ static enum trajd_status look(int ordinal, device *found, char uuid[TRAJD_CUDA_U
 static enum trajd_status count_gpus(int *count, struct trajd_error *error)
 {
     enum trajd_status status = need_driver(error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     result code = driver.device_get_count(count);
     return code == SUCCESS ? TRAJD_OK : fail(error, code, "counting GPUs");
 }
 
-enum trajd_status trajd_cuda_uuid(int ordinal, char uuid[TRAJD_CUDA_UUID_SIZE], struct trajd_error *error)
+enum trajd_status trajd_cuda_uuid(int ordinal, char uuid[TRAJD_CUDA_UUID_SIZE],
+                                  struct trajd_error *error)
 {
     device found;
     int count = 0;
     enum trajd_status status = count_gpus(&count, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     if (ordinal < 0 || ordinal >= count)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %d: this process sees %d", ordinal, count);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %d: this process sees %d",
+                               ordinal, count);
     return look(ordinal, &found, uuid, error);
 }
 
-enum trajd_status trajd_cuda_open(const char *uuid, struct trajd_cuda **out, struct trajd_error *error)
+enum trajd_status trajd_cuda_open(const char *uuid, struct trajd_cuda **out,
+                                  struct trajd_error *error)
 {
     char text[TRAJD_CUDA_UUID_SIZE];
     struct trajd_cuda gpu = {0};
     int count = 0;
     enum trajd_status status = count_gpus(&count, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     for (; gpu.ordinal < count; gpu.ordinal++) {
         status = look(gpu.ordinal, &gpu.device, text, error);
-        if (status != TRAJD_OK)
+        if (status)
             return status;
         if (strcmp(text, uuid) == 0)
             break;
     }
     if (gpu.ordinal == count)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %s: not one of the %d that this process sees", uuid, count);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "GPU %s: not one of the %d that this process sees", uuid, count);
     const result code = driver.primary_retain(&gpu.context, gpu.device);
     if (code != SUCCESS)
         return fail(error, code, "its context");
     *out = malloc(sizeof(**out));
-    if (*out == NULL) {
+    if (!*out) {
         driver.primary_release(gpu.device);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "GPU %s: out of memory", uuid);
     }
@@ -198,7 +222,7 @@ enum trajd_status trajd_cuda_open(const char *uuid, struct trajd_cuda **out, str
 
 void trajd_cuda_close(struct trajd_cuda **cuda)
 {
-    if (*cuda != NULL)
+    if (*cuda)
         driver.primary_release((*cuda)->device);
     free(*cuda);
     *cuda = NULL;
@@ -211,8 +235,8 @@ int trajd_cuda_ordinal(const struct trajd_cuda *cuda)
 
 /* ---- in its context ---- */
 
-/* While a thread of this process captures a graph, the driver refuses other threads' calls that might belong to it, and spoils the graph;
- * ours never do. *mode is for leave. */
+/* While a thread of this process captures a graph, the driver refuses other threads' calls that
+ * might belong to it, and spoils the graph; ours never do. *mode is for leave. */
 static result enter(const struct trajd_cuda *cuda, int *mode)
 {
     const result code = driver.push(cuda->context);
@@ -229,14 +253,15 @@ static void leave(int mode)
     driver.pop(&left);
 }
 
-enum trajd_status trajd_cuda_map(const struct trajd_cuda *cuda, const void *bytes, size_t size_bytes, void **memory,
-                                 struct trajd_error *error)
+enum trajd_status trajd_cuda_map(const struct trajd_cuda *cuda, const void *bytes,
+                                 size_t size_bytes, void **memory, struct trajd_error *error)
 {
     struct ipc_handle handle;
     pointer opened = 0;
-    if (size_bytes != sizeof(handle))
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "GPU: a handle of %zu bytes, not of %zu", size_bytes, sizeof(handle));
-    memcpy(&handle, bytes, sizeof(handle));
+    if (size_bytes != sizeof handle)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
+                               "GPU: a handle of %zu bytes, not of %zu", size_bytes, sizeof handle);
+    memcpy(&handle, bytes, sizeof handle);
     int mode;
     result code = enter(cuda, &mode);
     if (code != SUCCESS)
@@ -258,7 +283,8 @@ void trajd_cuda_unmap(const struct trajd_cuda *cuda, void *memory)
     leave(mode);
 }
 
-enum trajd_status trajd_cuda_read(const struct trajd_cuda *cuda, void *to, const void *from, size_t size_bytes, struct trajd_error *error)
+enum trajd_status trajd_cuda_read(const struct trajd_cuda *cuda, void *to, const void *from,
+                                  size_t size_bytes, struct trajd_error *error)
 {
     int mode;
     result code = enter(cuda, &mode);
@@ -269,7 +295,8 @@ enum trajd_status trajd_cuda_read(const struct trajd_cuda *cuda, void *to, const
     return code == SUCCESS ? TRAJD_OK : fail(error, code, "reading the daemon's memory");
 }
 
-enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const void *memory, uint64_t offset_bytes, uint64_t size_bytes,
+enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const void *memory,
+                                          uint64_t offset_bytes, uint64_t size_bytes,
                                           struct trajd_error *error)
 {
     pointer base = 0, opened = (uintptr_t)memory;
@@ -285,10 +312,13 @@ enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const v
     code = driver.get_range(&base, &length, opened);
     leave(mode);
     if (code != SUCCESS)
-        return trajd_cuda_read(cuda, &last, (const unsigned char *)memory + end_bytes - 1, 1, error);
+        return trajd_cuda_read(cuda, &last, (const unsigned char *)memory + end_bytes - 1, 1,
+                               error);
     if (base > opened || opened - base > length || length - (opened - base) < end_bytes)
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "GPU: the daemon's memory has %llu bytes, not the %llu that were told",
-                               (unsigned long long)length, (unsigned long long)end_bytes);
+        return trajd_error_set(
+            error, TRAJD_ERR_PROTOCOL, 0,
+            "GPU: the daemon's memory has %llu bytes, not the %llu that were told",
+            (unsigned long long)length, (unsigned long long)end_bytes);
     return TRAJD_OK;
 }
 
@@ -307,12 +337,13 @@ static bool is_captured(uintptr_t on)
     return is_of_capture(code) || (code == SUCCESS && state != CAPTURE_NONE);
 }
 
-/* A capture may begin at any time in another thread: an event that may have become part of it is none of ours. */
+/* A capture may begin at any time in another thread: an event that may have become part of it is
+ * none of ours. */
 static enum trajd_cuda_answer mark_entered(event *marked, uintptr_t on)
 {
     if (is_captured(on))
         return TRAJD_CUDA_CAPTURED;
-    if (*marked == NULL && driver.event_create(marked, EVENT_DISABLE_TIMING) != SUCCESS) {
+    if (!*marked && driver.event_create(marked, EVENT_DISABLE_TIMING) != SUCCESS) {
         *marked = NULL;
         return TRAJD_CUDA_DEAF;
     }
@@ -328,7 +359,7 @@ enum trajd_cuda_answer trajd_cuda_mark(const struct trajd_cuda *cuda, void **mar
     if (enter(cuda, &mode) != SUCCESS)
         return TRAJD_CUDA_PASSED;
     const enum trajd_cuda_answer answer = mark_entered(marked, on);
-    if (answer != TRAJD_CUDA_NOT_YET && *marked != NULL) {
+    if (answer != TRAJD_CUDA_NOT_YET && *marked) {
         driver.event_destroy(*marked);
         *marked = NULL;
     }
@@ -354,7 +385,8 @@ enum trajd_cuda_answer trajd_cuda_await_all(const struct trajd_cuda *cuda)
     int mode;
     if (enter(cuda, &mode) != SUCCESS)
         return TRAJD_CUDA_PASSED;
-    const result code = driver.synchronize(); /* another error than of a capture is that of work, which has ended so */
+    /* another error than of a capture is that of work, which has ended so */
+    const result code = driver.synchronize();
     leave(mode);
     return is_of_capture(code) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_PASSED;
 }
@@ -362,7 +394,7 @@ enum trajd_cuda_answer trajd_cuda_await_all(const struct trajd_cuda *cuda)
 void trajd_cuda_forget(const struct trajd_cuda *cuda, void *marked)
 {
     int mode;
-    if (marked == NULL || enter(cuda, &mode) != SUCCESS)
+    if (!marked || enter(cuda, &mode) != SUCCESS)
         return;
     driver.event_destroy(marked);
     leave(mode);

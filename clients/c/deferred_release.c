@@ -1,6 +1,7 @@
-/* Batches on a GPU between their release and the moment at which the consumer's streams have passed what reads them. Events are recorded by
- * whoever releases and asked about by whoever has time: the keeper, next(). Nothing waits in a stream: a worker that dies leaves no
- * wait behind that somebody else would hang on. */
+/* Batches on a GPU between their release and the moment at which the consumer's streams have passed
+ * what reads them. Events are recorded by whoever releases and asked about by whoever has time: the
+ * keeper, next(). Nothing waits in a stream: a worker that dies leaves no wait behind that somebody
+ * else would hang on. */
 #include <time.h>
 
 #include "clients/c/client_internal.h"
@@ -10,7 +11,8 @@
 #define LOT_NS 100000000
 #define DEFAULT_OF_THREAD 2 /* CU_STREAM_PER_THREAD: another stream in every thread */
 
-/* Of the calling thread alone, for ever: a pthread_t is the next thread's once its own has been joined. */
+/* Of the calling thread alone, for ever: a pthread_t is the next thread's once its own has been
+ * joined. */
 static uint64_t thread_number(void)
 {
     static uint64_t last;
@@ -20,7 +22,8 @@ static uint64_t thread_number(void)
     return own;
 }
 
-/* That stream can only be asked about in the thread whose it is; of two threads' it can not be said which. */
+/* That stream can only be asked about in the thread whose it is; of two threads' it can not be said
+ * which. */
 static void name_thread(struct trajd_batch *batch, bool is_new)
 {
     if (is_new)
@@ -29,11 +32,12 @@ static void name_thread(struct trajd_batch *batch, bool is_new)
         batch->is_deaf = true;
 }
 
-enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t stream, struct trajd_error *error)
+enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t stream,
+                                         struct trajd_error *error)
 {
     struct trajd_client *client = batch->client;
     enum trajd_status status = TRAJD_OK;
-    if (batch->mapping == NULL || batch->mapping->gpu == NULL || trajd_client_is_foreign(client))
+    if (!batch->mapping || !batch->mapping->gpu || trajd_client_is_foreign(client))
         return TRAJD_OK;
     pthread_mutex_lock(&client->state);
     uint32_t known = 0;
@@ -41,10 +45,11 @@ enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t st
         known++;
     const bool is_new = known == batch->stream_count;
     if (known == TRAJD_BATCH_MAX_STREAMS)
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a batch is used on %u streams already", TRAJD_BATCH_MAX_STREAMS);
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                 "a batch is used on %u streams already", TRAJD_BATCH_MAX_STREAMS);
     else if (is_new)
         batch->streams[batch->stream_count++] = stream;
-    if (status == TRAJD_OK && stream == DEFAULT_OF_THREAD)
+    if (!status && stream == DEFAULT_OF_THREAD)
         name_thread(batch, is_new);
     pthread_mutex_unlock(&client->state);
     return status;
@@ -52,22 +57,23 @@ enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t st
 
 int trajd_batch_gpu(const struct trajd_batch *batch)
 {
-    return batch->mapping != NULL && batch->mapping->gpu != NULL ? trajd_cuda_ordinal(batch->mapping->gpu) : -1;
+    return batch->mapping && batch->mapping->gpu ? trajd_cuda_ordinal(batch->mapping->gpu) : -1;
 }
 
 enum trajd_status trajd_gpu_uuid(int ordinal, char uuid[48], struct trajd_error *error)
 {
     struct trajd_error own;
-    return trajd_cuda_uuid(ordinal, uuid, error != NULL ? error : &own);
+    return trajd_cuda_uuid(ordinal, uuid, error ? error : &own);
 }
 
 /* One stream of those that are left, asked for as far as it is known. */
 static enum trajd_cuda_answer ask(struct trajd_batch *batch, uint32_t i)
 {
     const struct trajd_cuda *gpu = batch->mapping->gpu;
-    if (batch->streams[i] == DEFAULT_OF_THREAD && batch->events[i] == NULL && batch->named_by != thread_number())
+    if (batch->streams[i] == DEFAULT_OF_THREAD && !batch->events[i] &&
+        batch->named_by != thread_number())
         return TRAJD_CUDA_DEAF;
-    if (batch->events[i] == NULL)
+    if (!batch->events[i])
         return trajd_cuda_mark(gpu, &batch->events[i], batch->streams[i]);
     const enum trajd_cuda_answer answer = trajd_cuda_ask(gpu, batch->events[i]);
     if (answer != TRAJD_CUDA_NOT_YET) {
@@ -113,7 +119,8 @@ static bool has_passed(struct trajd_batch *batch)
     return batch->stream_count == 0;
 }
 
-/* A part that a GPU has left is worth a batch, but a step that takes milliseconds is not over sooner for being asked about. */
+/* A part that a GPU has left is worth a batch, but a step that takes milliseconds is not over
+ * sooner for being asked about. */
 uint64_t trajd_leaving_pause_ns(const struct trajd_client *client)
 {
     const uint64_t pause_ns = (trajd_client_now_ns() - client->leaving_since_ns) / 4;
@@ -137,7 +144,7 @@ static void nap(void)
 static bool is_captured(struct trajd_batch *batch)
 {
     for (uint32_t i = 0; i < batch->stream_count; i++)
-        if (batch->events[i] == NULL && ask(batch, i) == TRAJD_CUDA_CAPTURED)
+        if (!batch->events[i] && ask(batch, i) == TRAJD_CUDA_CAPTURED)
             return true;
     return false;
 }
@@ -161,8 +168,9 @@ bool trajd_leaving_await(struct trajd_batch *batch)
 static uint32_t count_behind(const struct trajd_client *client, uint64_t sequence)
 {
     uint32_t count = 0;
-    for (const struct trajd_batch *batch = client->leaving; batch != NULL; batch = batch->next_leaving)
-        count += !batch->abandoned && batch->life == client->life && batch->info.sequence > sequence;
+    for (const struct trajd_batch *batch = client->leaving; batch; batch = batch->next_leaving)
+        count +=
+            !batch->abandoned && batch->life == client->life && batch->info.sequence > sequence;
     return count;
 }
 
@@ -171,36 +179,40 @@ uint32_t trajd_leaving_count(const struct trajd_client *client)
     return count_behind(client, 0);
 }
 
-/* Batches that the GPU is yet to work on, as far as is known: those that came before one that it has passed wait for something else. */
+/* Batches that the GPU is yet to work on, as far as is known: those that came before one that it
+ * has passed wait for something else. */
 static uint32_t count_ahead(const struct trajd_client *client)
 {
     return count_behind(client, client->lot_sequence);
 }
 
-/* Parts go back in lots for as long as there is other work, half of what the session may hold at a time: the daemon makes as many batches
- * in one turn then. Where processes share a GPU in time slices it is the turns that cost a training step, not the batches. */
+/* Parts go back in lots for as long as there is other work, half of what the session may hold at a
+ * time: the daemon makes as many batches in one turn then. Where processes share a GPU in time
+ * slices it is the turns that cost a training step, not the batches. */
 uint64_t trajd_leaving_lot_ns(const struct trajd_client *client)
 {
-    if (client->lot_since_ns == 0 || client->closing || client->pending.released.count >= client->queue_count + count_ahead(client))
+    if (client->lot_since_ns == 0 || client->closing ||
+        client->pending.released.count >= client->queue_count + count_ahead(client))
         return 0;
     const uint64_t now_ns = trajd_client_now_ns(), due_ns = client->lot_since_ns + LOT_NS;
     return now_ns < due_ns ? due_ns - now_ns : 0;
 }
 
-/* One GPU a call: the batches that were deaf before it was asked. Nobody collects them meanwhile. */
+/* One GPU a call: the batches that were deaf before it was asked. Nobody collects them meanwhile.
+ */
 void trajd_leaving_settle(struct trajd_client *client)
 {
     const struct trajd_cuda *gpu = NULL;
     pthread_mutex_lock(&client->state);
-    for (struct trajd_batch *batch = client->leaving; batch != NULL; batch = batch->next_leaving) {
-        gpu = gpu == NULL && batch->is_deaf ? batch->mapping->gpu : gpu;
+    for (struct trajd_batch *batch = client->leaving; batch; batch = batch->next_leaving) {
+        gpu = !gpu && batch->is_deaf ? batch->mapping->gpu : gpu;
         batch->is_settled = batch->is_deaf && batch->mapping->gpu == gpu;
     }
     pthread_mutex_unlock(&client->state);
-    if (gpu == NULL || trajd_cuda_await_all(gpu) != TRAJD_CUDA_PASSED)
+    if (!gpu || trajd_cuda_await_all(gpu) != TRAJD_CUDA_PASSED)
         return;
     pthread_mutex_lock(&client->state);
-    for (struct trajd_batch *batch = client->leaving; batch != NULL; batch = batch->next_leaving)
+    for (struct trajd_batch *batch = client->leaving; batch; batch = batch->next_leaving)
         if (batch->is_settled)
             settle(batch);
     pthread_mutex_unlock(&client->state);
@@ -222,7 +234,7 @@ bool trajd_leaving_collect(struct trajd_client *client)
     struct trajd_batch *over = NULL;
     pthread_mutex_lock(&client->state);
     struct trajd_batch **link = &client->leaving;
-    while (*link != NULL) {
+    while (*link) {
         struct trajd_batch *batch = *link;
         if (!has_passed(batch)) {
             link = &batch->next_leaving;
@@ -235,11 +247,11 @@ bool trajd_leaving_collect(struct trajd_client *client)
             trajd_batch_give_back(batch);
     }
     client->leaving_end = link;
-    if (over != NULL)
+    if (over)
         client->leaving_since_ns = trajd_client_now_ns();
     const bool left = client->leaving != NULL;
     pthread_mutex_unlock(&client->state);
-    while (over != NULL) {
+    while (over) {
         struct trajd_batch *batch = over;
         over = batch->next_leaving;
         trajd_batch_free(batch);

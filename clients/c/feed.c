@@ -10,7 +10,8 @@
 
 static uint64_t deadline_after(int64_t timeout_ms)
 {
-    return timeout_ms < 0 ? UINT64_MAX : trajd_client_now_ns() + (uint64_t)timeout_ms * UINT64_C(1000000);
+    return timeout_ms < 0 ? UINT64_MAX
+                          : trajd_client_now_ns() + (uint64_t)timeout_ms * UINT64_C(1000000);
 }
 
 static enum trajd_status refuse_foreign(struct trajd_error *error)
@@ -21,7 +22,8 @@ static enum trajd_status refuse_foreign(struct trajd_error *error)
 
 /* ---- open ---- */
 
-static bool is_rank_list(const struct trajd_open_options *options, const uint32_t *ranks, uint32_t count, uint32_t world)
+static bool is_rank_list(const struct trajd_open_options *options, const uint32_t *ranks,
+                         uint32_t count, uint32_t world)
 {
     bool found = false;
     if (count > TRAJD_WIRE_MAX_LOCAL)
@@ -38,51 +40,61 @@ static void keep_ranks(struct trajd_wire_ranks *kept, const uint32_t *ranks, uin
 {
     kept->count = count;
     if (count > 0)
-        memcpy(kept->list, ranks, count * sizeof(*ranks));
+        memcpy(kept->list, ranks, count * sizeof *ranks);
 }
 
 /* What no message could say: an OPEN that cannot be sent would be waited for. */
-static enum trajd_status check_words(const struct trajd_open_options *options, struct trajd_error *error)
+static enum trajd_status check_words(const struct trajd_open_options *options,
+                                     struct trajd_error *error)
 {
-    enum trajd_status status = trajd_client_check_text("open: feed", options->feed, TRAJD_WIRE_MAX_NAME, error);
-    if (status == TRAJD_OK)
+    enum trajd_status status =
+        trajd_client_check_text("open: feed", options->feed, TRAJD_WIRE_MAX_NAME, error);
+    if (!status)
         status = trajd_client_check_text("open: spec", options->spec, TRAJD_WIRE_MAX_SPEC, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = trajd_client_check_text("open: job", options->job, TRAJD_WIRE_MAX_NAME, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = trajd_client_check_text("open: gpu", options->gpu, TRAJD_WIRE_MAX_GPU, error);
-    if (status == TRAJD_OK && options->epoch == UINT64_MAX)
-        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: epoch %llu is beyond the last", (unsigned long long)options->epoch);
+    if (!status && options->epoch == UINT64_MAX)
+        status =
+            trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: epoch %llu is beyond the last",
+                            (unsigned long long)options->epoch);
     return status;
 }
 
-static enum trajd_status check_options(const struct trajd_open_options *options, struct trajd_error *error)
+static enum trajd_status check_options(const struct trajd_open_options *options,
+                                       struct trajd_error *error)
 {
     const uint32_t world = options->world > 0 ? options->world : 1;
     if ((options->feed != NULL && options->feed[0] != '\0') ==
         (options->spec != NULL && options->spec[0] != '\0'))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: either feed or spec");
     if (options->mode != TRAJD_MODE_SHARE && options->mode != TRAJD_MODE_SHARD)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: mode %d is neither share nor shard",
-                               (int)options->mode);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "open: mode %d is neither share nor shard", (int)options->mode);
     if (options->rank >= world || (options->mode == TRAJD_MODE_SHARE && world != 1))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "open: rank %u of %u (rank below world; share has no ranks)", options->rank,
-                               world);
-    if (options->local_rank_count > 0 && (options->mode != TRAJD_MODE_SHARD ||
-                                          !is_rank_list(options, options->local_ranks, options->local_rank_count, world)))
+                               "open: rank %u of %u (rank below world; share has no ranks)",
+                               options->rank, world);
+    if (options->local_rank_count > 0 &&
+        (options->mode != TRAJD_MODE_SHARD ||
+         !is_rank_list(options, options->local_ranks, options->local_rank_count, world)))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "open: local_ranks: at most %u ranks below %u, ascending, rank %u among them (of shard)",
+                               "open: local_ranks: at most %u ranks below %u, ascending, rank %u "
+                               "among them (of shard)",
                                TRAJD_WIRE_MAX_LOCAL, world, options->rank);
     if (options->resume_size_bytes > TRAJD_WIRE_MAX_CHECKPOINT ||
         (options->resume_size_bytes > 0 && options->mode != TRAJD_MODE_SHARE))
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "open: resume: the token of a checkpoint, at most %u bytes (of share)",
+            TRAJD_WIRE_MAX_CHECKPOINT);
+    if (options->gpu_rank_count > 0 &&
+        (!options->gpu || options->mode != TRAJD_MODE_SHARD ||
+         !is_rank_list(options, options->gpu_ranks, options->gpu_rank_count, world)))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "open: resume: the token of a checkpoint, at most %u bytes (of share)",
-                               TRAJD_WIRE_MAX_CHECKPOINT);
-    if (options->gpu_rank_count > 0 && (options->gpu == NULL || options->mode != TRAJD_MODE_SHARD ||
-                                        !is_rank_list(options, options->gpu_ranks, options->gpu_rank_count, world)))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "open: gpu_ranks: at most %u ranks below %u, ascending, rank %u among them (of shard, with gpu)",
+                               "open: gpu_ranks: at most %u ranks below %u, ascending, rank %u "
+                               "among them (of shard, with gpu)",
                                TRAJD_WIRE_MAX_LOCAL, world, options->rank);
     if (options->credit == 1)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
@@ -92,7 +104,7 @@ static enum trajd_status check_options(const struct trajd_open_options *options,
 
 static char *copy_text(const char *text, bool *good)
 {
-    char *copy = strdup(text != NULL ? text : "");
+    char *copy = strdup(text ? text : "");
     *good = *good && copy != NULL;
     return copy;
 }
@@ -107,14 +119,17 @@ static void free_terms(struct trajd_open_terms *terms)
     *terms = (struct trajd_open_terms){0};
 }
 
-static enum trajd_status keep_terms(struct trajd_client *client, const struct trajd_open_options *options,
+static enum trajd_status keep_terms(struct trajd_client *client,
+                                    const struct trajd_open_options *options,
                                     struct trajd_error *error)
 {
     struct trajd_open_terms terms = {
         .mode = options->mode,
         .rank = options->rank,
         .world = options->world > 0 ? options->world : 1,
-        .credit = options->credit > 0 ? options->credit : options->gpu != NULL ? DEFAULT_GPU_CREDIT : DEFAULT_CREDIT,
+        .credit = options->credit > 0 ? options->credit
+                  : options->gpu      ? DEFAULT_GPU_CREDIT
+                                      : DEFAULT_CREDIT,
         .epoch = options->epoch,
         .next = options->next,
         .fingerprint = options->fingerprint,
@@ -130,7 +145,7 @@ static enum trajd_status keep_terms(struct trajd_client *client, const struct tr
         terms.resume = malloc(options->resume_size_bytes);
         good = good && terms.resume != NULL;
         terms.resume_size = (uint32_t)options->resume_size_bytes;
-        if (terms.resume != NULL)
+        if (terms.resume)
             memcpy(terms.resume, options->resume, terms.resume_size);
     }
     if (!good) {
@@ -171,7 +186,8 @@ static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_
 static enum trajd_status await_opened(struct trajd_client *client, uint64_t deadline_ns,
                                       struct trajd_error *error)
 {
-    while (client->phase != TRAJD_PHASE_OPEN && client->phase != TRAJD_PHASE_FAILED && !client->refused) {
+    while (client->phase != TRAJD_PHASE_OPEN && client->phase != TRAJD_PHASE_FAILED &&
+           !client->refused) {
         const uint64_t now_ns = trajd_client_now_ns();
         if (client->phase == TRAJD_PHASE_READY && now_ns >= client->retry_at_ns)
             trajd_session_open(client);
@@ -183,7 +199,8 @@ static enum trajd_status await_opened(struct trajd_client *client, uint64_t dead
                 return TRAJD_ERR_BUSY;
             }
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
-                                   "open: no answer from the daemon at %s in time", client->directory);
+                                   "open: no answer from the daemon at %s in time",
+                                   client->directory);
         }
         trajd_session_wait(client, deadline_ns);
     }
@@ -194,30 +211,32 @@ static enum trajd_status await_opened(struct trajd_client *client, uint64_t dead
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_client_open(struct trajd_client *client, const struct trajd_open_options *options,
+enum trajd_status trajd_client_open(struct trajd_client *client,
+                                    const struct trajd_open_options *options,
                                     struct trajd_error *error)
 {
     struct trajd_error own;
-    error = error != NULL ? error : &own;
+    error = error ? error : &own;
     if (trajd_client_is_foreign(client))
         return refuse_foreign(error);
     enum trajd_status status = check_options(options, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     pthread_mutex_lock(&client->pump);
     status = prepare_open(client, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = keep_terms(client, options, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = await_opened(
-            client, deadline_after(options->timeout_ms > 0 ? options->timeout_ms : OPEN_TIMEOUT_MS), error);
+            client, deadline_after(options->timeout_ms > 0 ? options->timeout_ms : OPEN_TIMEOUT_MS),
+            error);
     pthread_mutex_unlock(&client->pump);
     return status;
 }
 
 const struct trajd_feed_info *trajd_client_feed_info(const struct trajd_client *client)
 {
-    return client->schema != NULL ? &client->info : NULL;
+    return client->schema ? &client->info : NULL;
 }
 
 /* ---- next ---- */
@@ -249,7 +268,8 @@ static enum trajd_status tell_failure(struct trajd_client *client, struct trajd_
     trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s", delivery->failure);
     free(delivery->failure);
     pthread_mutex_lock(&client->state);
-    trajd_leases_append(&client->pending.done, &delivery->lease); /* its release may wait for others */
+    /* its release may wait for others */
+    trajd_leases_append(&client->pending.done, &delivery->lease);
     trajd_leases_append(&client->pending.released, &delivery->lease);
     pthread_mutex_unlock(&client->state);
     trajd_session_flush(client);
@@ -259,11 +279,11 @@ static enum trajd_status tell_failure(struct trajd_client *client, struct trajd_
 static bool is_stamped(const struct trajd_client *client, const struct trajd_delivery *delivery)
 {
     struct trajd_slot_header header;
-    if (client->mapping == NULL)
+    if (!client->mapping)
         return delivery->part != NULL;
-    if (client->mapping->gpu != NULL) /* to look would be a copy from the GPU, for each batch */
+    if (client->mapping->gpu) /* to look would be a copy from the GPU, for each batch */
         return true;
-    memcpy(&header, trajd_mapping_slot(client->mapping, delivery->lease.slot), sizeof(header));
+    memcpy(&header, trajd_mapping_slot(client->mapping, delivery->lease.slot), sizeof header);
     return header.generation == delivery->lease.generation;
 }
 
@@ -271,7 +291,7 @@ static enum trajd_status hand_out(struct trajd_client *client, struct trajd_deli
                                   struct trajd_batch **out, struct trajd_error *error)
 {
     advance_position(client, delivery->position);
-    if (delivery->failure != NULL)
+    if (delivery->failure)
         return tell_failure(client, delivery, error);
     if (!is_stamped(client, delivery)) {
         trajd_error_set(&client->failure, TRAJD_ERR_PROTOCOL, 0,
@@ -283,7 +303,7 @@ static enum trajd_status hand_out(struct trajd_client *client, struct trajd_deli
         return TRAJD_ERR_PROTOCOL;
     }
     struct trajd_batch *batch = trajd_batch_create(client, delivery);
-    if (batch == NULL) {
+    if (!batch) {
         trajd_delivery_drop(client, delivery);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "next: out of memory");
     }
@@ -311,8 +331,9 @@ static enum trajd_status judge(struct trajd_client *client, struct trajd_error *
     if (ended)
         return TRAJD_END_OF_EPOCH;
     if (client->goaway && !client->reconnect)
-        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s goes away", client->directory);
-    if (client->wanted.feed == NULL || (client->phase == TRAJD_PHASE_READY && !client->has_feed))
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s goes away",
+                               client->directory);
+    if (!client->wanted.feed || (client->phase == TRAJD_PHASE_READY && !client->has_feed))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "next: open a feed first");
     return TRAJD_OK;
 }
@@ -326,19 +347,21 @@ static uint32_t count_held(struct trajd_client *client)
     return count;
 }
 
-/* The next call says DONE for the batch before; what is unsaid leaves in lots of half the credit while
- * batches are here. */
+/* The next call says DONE for the batch before; what is unsaid leaves in lots of half the credit
+ * while batches are here. */
 static void settle_previous(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    if (client->previous != NULL && !client->explicit_done)
+    if (client->previous && !client->explicit_done)
         trajd_batch_say_done(client->previous);
     const struct trajd_wire_ack *pending = &client->pending;
     const uint32_t released = trajd_leaving_lot_ns(client) == 0 ? pending->released.count : 0;
     const uint32_t unsaid = released > pending->done.count ? released : pending->done.count;
-    bool flush = unsaid > 0 && (client->queue_count == 0 || unsaid >= (client->info.credit + 1) / 2);
+    bool flush =
+        unsaid > 0 && (client->queue_count == 0 || unsaid >= (client->info.credit + 1) / 2);
     if (unsaid > 0 && !flush)
-        trajd_client_wake_sender(client); /* not later than in a moment, however long the caller works now */
+        trajd_client_wake_sender(
+            client); /* not later than in a moment, however long the caller works now */
     pthread_mutex_unlock(&client->state);
     if (flush)
         trajd_session_exchange(client);
@@ -350,8 +373,8 @@ static bool was_interrupted(struct trajd_client *client)
                                __ATOMIC_ACQ_REL); /* what came before the interrupt is seen */
 }
 
-static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms, struct trajd_batch **batch,
-                                     struct trajd_error *error)
+static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms,
+                                     struct trajd_batch **batch, struct trajd_error *error)
 {
     const uint64_t deadline_ns = deadline_after(timeout_ms);
     const uint64_t patience_ns = trajd_client_now_ns() + BUSY_NS;
@@ -363,15 +386,16 @@ static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms
         if (take_delivery(client, &delivery))
             return hand_out(client, &delivery, batch, error);
         enum trajd_status status = judge(client, error);
-        if (status != TRAJD_OK)
+        if (status)
             return status;
         const uint64_t now_ns = trajd_client_now_ns();
         const uint32_t held = count_held(client);
         const bool exhausted = client->info.credit > 0 && held >= client->info.credit;
         if (turned && exhausted && now_ns >= busy_ns)
-            return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                                   "next: %u batches are held, and the credit is %u: release one first", held,
-                                   client->info.credit);
+            return trajd_error_set(
+                error, TRAJD_ERR_BUSY, 0,
+                "next: %u batches are held, and the credit is %u: release one first", held,
+                client->info.credit);
         if (was_interrupted(client))
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: interrupted");
         if (turned && now_ns >= deadline_ns)
@@ -383,11 +407,11 @@ static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms
     }
 }
 
-enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms, struct trajd_batch **batch,
-                                    struct trajd_error *error)
+enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms,
+                                    struct trajd_batch **batch, struct trajd_error *error)
 {
     struct trajd_error own;
-    error = error != NULL ? error : &own;
+    error = error ? error : &own;
     *batch = NULL;
     if (trajd_client_is_foreign(client))
         return refuse_foreign(error);

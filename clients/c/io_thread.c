@@ -20,17 +20,19 @@ static void nap(struct trajd_client *client)
 
 static void sleep_on(struct trajd_client *client, int64_t timeout_ns, int feed_fd, int fd)
 {
-    const struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
+    const struct timespec timeout = {.tv_sec = timeout_ns / 1000000000,
+                                     .tv_nsec = timeout_ns % 1000000000};
     uint64_t count;
     struct pollfd items[] = {{.fd = client->keeper_fd, .events = POLLIN},
                              {.fd = feed_fd, .events = POLLIN},
                              {.fd = fd, .events = POLLIN}};
     ppoll(items, 3, &timeout, NULL);
-    if (read(client->keeper_fd, &count, sizeof(count)) < 0)
+    if (read(client->keeper_fd, &count, sizeof count) < 0)
         return; /* the time was up, or a socket has something */
 }
 
-/* While next() holds the baton, it does all that is to be done; what it leaves is looked for again soon. */
+/* While next() holds the baton, it does all that is to be done; what it leaves is looked for again
+ * soon. */
 void *trajd_keeper_run(void *context)
 {
     struct trajd_client *client = context;
@@ -38,7 +40,7 @@ void *trajd_keeper_run(void *context)
         int timeout_ms = IDLE_MS, feed_fd = -1, fd = -1;
         pthread_mutex_lock(&client->state);
         bool stop = client->stop, napping = client->napping;
-        bool last = client->closing && client->held_count == 0 && client->leaving == NULL;
+        bool last = client->closing && client->held_count == 0 && !client->leaving;
         pthread_mutex_unlock(&client->state);
         if (last)
             trajd_client_finish(client);
@@ -72,6 +74,7 @@ void *trajd_keeper_run(void *context)
         }
         if (baton)
             pthread_mutex_unlock(&client->pump);
-        sleep_on(client, leaving ? (int64_t)leaving_ns : timeout_ms * INT64_C(1000000), feed_fd, fd);
+        sleep_on(client, leaving ? (int64_t)leaving_ns : timeout_ms * INT64_C(1000000), feed_fd,
+                 fd);
     }
 }

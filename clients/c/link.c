@@ -13,31 +13,35 @@
 
 #include "proto/wire.h"
 
-static enum trajd_status prepare_local(struct trajd_link *link, const char *directory, struct trajd_error *error)
+static enum trajd_status prepare_local(struct trajd_link *link, const char *directory,
+                                       struct trajd_error *error)
 {
     const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
     if (strlen(directory) + strlen("/feed.sock") > limit)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-                               "endpoint %s: a socket's path has at most %zu bytes", directory, limit);
+                               "endpoint %s: a socket's path has at most %zu bytes", directory,
+                               limit);
     if (asprintf(&link->feed_endpoint, "ipc://%s/feed.sock", directory) < 0)
         link->feed_endpoint = NULL;
     if (asprintf(&link->fd_path, "%s/fd.sock", directory) < 0)
         link->fd_path = NULL;
-    if (link->feed_endpoint == NULL || link->fd_path == NULL)
+    if (!link->feed_endpoint || !link->fd_path)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "endpoint %s: out of memory", directory);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_link_create(struct trajd_link *link, const struct trajd_link_options *options,
+enum trajd_status trajd_link_create(struct trajd_link *link,
+                                    const struct trajd_link_options *options,
                                     struct trajd_error *error)
 {
-    *link = (struct trajd_link){.fd = -1, .remote = trajd_link_is_remote_endpoint(options->endpoint)};
+    *link =
+        (struct trajd_link){.fd = -1, .remote = trajd_link_is_remote_endpoint(options->endpoint)};
     enum trajd_status status = link->remote ? trajd_link_remote_prepare(link, options, error)
                                             : prepare_local(link, options->endpoint, error);
-    if (status == TRAJD_OK && (link->context = zmq_ctx_new()) == NULL)
-        status =
-            trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "endpoint %s: out of memory", options->endpoint);
-    if (status != TRAJD_OK)
+    if (!status && !(link->context = zmq_ctx_new()))
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "endpoint %s: out of memory",
+                                 options->endpoint);
+    if (status)
         trajd_link_destroy(link);
     return status;
 }
@@ -45,7 +49,7 @@ enum trajd_status trajd_link_create(struct trajd_link *link, const struct trajd_
 static void hang_up(struct trajd_link *link)
 {
     trajd_link_remote_hang_up(link);
-    if (link->dealer != NULL)
+    if (link->dealer)
         zmq_close(link->dealer);
     link->dealer = NULL;
 }
@@ -54,11 +58,11 @@ void trajd_link_destroy(struct trajd_link *link)
 {
     trajd_link_detach(link);
     hang_up(link);
-    if (link->context != NULL)
+    if (link->context)
         zmq_ctx_term(link->context);
     free(link->feed_endpoint);
     free(link->fd_path);
-    explicit_bzero(&link->keys, sizeof(link->keys));
+    explicit_bzero(&link->keys, sizeof link->keys);
     *link = (struct trajd_link){.fd = -1};
 }
 
@@ -71,17 +75,17 @@ static int set_options(void *dealer)
         {ZMQ_LINGER, 0},
     };
     const int64_t max_frame_bytes = TRAJD_WIRE_MAX_FRAME;
-    for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (zmq_setsockopt(dealer, options[i][0], &options[i][1], sizeof(int)) != 0)
             return -1;
-    return zmq_setsockopt(dealer, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof(max_frame_bytes));
+    return zmq_setsockopt(dealer, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof max_frame_bytes);
 }
 
 enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *error)
 {
     hang_up(link);
     link->dealer = zmq_socket(link->context, ZMQ_DEALER);
-    if (link->dealer == NULL || set_options(link->dealer) != 0 ||
+    if (!link->dealer || set_options(link->dealer) != 0 ||
         (link->remote && trajd_link_remote_set(link) != 0) ||
         zmq_connect(link->dealer, link->feed_endpoint) != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, zmq_errno(), "%s: %s", link->feed_endpoint,
@@ -92,13 +96,14 @@ enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *e
 
 enum trajd_status trajd_link_send(struct trajd_link *link, const void *frame, size_t size_bytes)
 {
-    return zmq_send(link->dealer, frame, size_bytes, ZMQ_DONTWAIT) >= 0 ? TRAJD_OK : TRAJD_ERR_TIMEOUT;
+    return zmq_send(link->dealer, frame, size_bytes, ZMQ_DONTWAIT) >= 0 ? TRAJD_OK
+                                                                        : TRAJD_ERR_TIMEOUT;
 }
 
 static bool has_more(const struct trajd_link *link)
 {
     int more = 0;
-    size_t more_size = sizeof(more);
+    size_t more_size = sizeof more;
     return zmq_getsockopt(link->dealer, ZMQ_RCVMORE, &more, &more_size) == 0 && more != 0;
 }
 
@@ -146,8 +151,9 @@ bool trajd_link_receive_part(struct trajd_link *link, void *part, size_t size_by
 bool trajd_link_can_send(const struct trajd_link *link)
 {
     int events = 0;
-    size_t size = sizeof(events);
-    return zmq_getsockopt(link->dealer, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLOUT) != 0;
+    size_t size = sizeof events;
+    return zmq_getsockopt(link->dealer, ZMQ_EVENTS, &events, &size) == 0 &&
+           (events & ZMQ_POLLOUT) != 0;
 }
 
 bool trajd_link_is_attached(const struct trajd_link *link)
@@ -164,7 +170,7 @@ enum trajd_status trajd_link_attach(struct trajd_link *link, const void *token, 
         return TRAJD_OK;
     memcpy(address.sun_path, link->fd_path, strlen(link->fd_path) + 1);
     trajd_link_open_socket(link);
-    if (link->fd >= 0 && connect(link->fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+    if (link->fd >= 0 && connect(link->fd, (struct sockaddr *)&address, sizeof address) == 0 &&
         send(link->fd, token, token_size, MSG_NOSIGNAL) == (ssize_t)token_size)
         return TRAJD_OK;
     trajd_link_detach(link);
@@ -182,13 +188,13 @@ void trajd_link_detach(struct trajd_link *link)
 static int take_descriptor(struct msghdr *message)
 {
     int kept = -1;
-    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part != NULL; part = CMSG_NXTHDR(message, part)) {
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
         if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
             continue;
         size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (size_t i = 0; i < count; i++) {
             int fd;
-            memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
+            memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
             if (kept < 0)
                 kept = fd;
             else
@@ -205,11 +211,11 @@ enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link
         struct cmsghdr header;
         char bytes[CMSG_SPACE(4 * sizeof(int))];
     } control;
-    struct iovec part = {.iov_base = words, .iov_len = sizeof(words)};
+    struct iovec part = {.iov_base = words, .iov_len = sizeof words};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
+                             .msg_controllen = sizeof control.bytes};
     if (link->remote)
         return trajd_link_remote_read(link);
     if (link->fd < 0)
@@ -218,7 +224,7 @@ enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link
     if (size < 0)
         return errno == EAGAIN || errno == EINTR ? TRAJD_LINK_NOTHING : TRAJD_LINK_END;
     int fd = take_descriptor(&message);
-    if (size == sizeof(words) && fd >= 0) {
+    if (size == sizeof words && fd >= 0) {
         *ring = (struct trajd_link_ring){.ring_id = words[0], .size_bytes = words[1], .fd = fd};
         return TRAJD_LINK_RING;
     }
@@ -232,28 +238,30 @@ enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link
 int trajd_link_poll_fd(const struct trajd_link *link)
 {
     int fd = -1;
-    size_t size = sizeof(fd);
-    if (link->dealer == NULL || zmq_getsockopt(link->dealer, ZMQ_FD, &fd, &size) != 0)
+    size_t size = sizeof fd;
+    if (!link->dealer || zmq_getsockopt(link->dealer, ZMQ_FD, &fd, &size) != 0)
         return -1;
     return fd;
 }
 
-/* By poll, not zmq_poll, which asks the socket twice: its descriptor becomes readable once, when there is
- * something after nothing. */
+/* By poll, not zmq_poll, which asks the socket twice: its descriptor becomes readable once, when
+ * there is something after nothing. */
 struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd, int timeout_ms)
 {
     struct pollfd items[] = {{.fd = link->dealer_fd, .events = POLLIN},
                              {.fd = wake_fd, .events = POLLIN},
                              {.fd = link->fd, .events = POLLIN}};
-    const bool greeting = link->attached && !link->greeted; /* what it says of itself does not wait */
+    /* what it says of itself does not wait */
+    const bool greeting = link->attached && !link->greeted;
     const int count = poll(items, 3, greeting ? 0 : timeout_ms);
     if (count <= 0)
-        return (struct trajd_link_readable){.connection = link->remote, .signalled = count < 0 && errno == EINTR};
+        return (struct trajd_link_readable){.connection = link->remote,
+                                            .signalled = count < 0 && errno == EINTR};
     return (struct trajd_link_readable){.wake = items[1].revents != 0,
                                         .connection = link->remote || items[2].revents != 0};
 }
 
 const char *trajd_link_trouble(const struct trajd_link *link)
 {
-    return link->trouble != NULL ? link->trouble : "";
+    return link->trouble ? link->trouble : "";
 }

@@ -1,13 +1,15 @@
-/* What a child made by fork has of its parent's connections to fd.sock: nothing. Their end is how the daemon knows that a worker has died, and
- * it would come only with the last process that has the descriptor. exec closes them (SOCK_CLOEXEC), but processes of multiprocessing and
- * of DataLoaders do not exec, and may outlive who made them. */
+/* What a child made by fork has of its parent's connections to fd.sock: nothing. Their end is how
+ * the daemon knows that a worker has died, and it would come only with the last process that has
+ * the descriptor. exec closes them (SOCK_CLOEXEC), but processes of multiprocessing and of
+ * DataLoaders do not exec, and may outlive who made them. */
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "clients/c/link.h"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the list, and of what opens and closes its descriptors: fork waits for it */
+/* of the list, and of what opens and closes its descriptors: fork waits for it */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct trajd_link *connected;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -24,7 +26,7 @@ static void in_parent(void)
 /* Of what is here, only this thread came along. */
 static void in_child(void)
 {
-    for (struct trajd_link *link = connected; link != NULL; link = link->next_connected) {
+    for (struct trajd_link *link = connected; link; link = link->next_connected) {
         close(link->fd);
         link->fd = -1;
     }
@@ -34,7 +36,8 @@ static void in_child(void)
 
 static void watch_forks(void)
 {
-    pthread_atfork(before_fork, in_parent, in_child); /* fails without memory alone: then a child has them, as everything else */
+    /* fails without memory alone: then a child has them, as everything else */
+    pthread_atfork(before_fork, in_parent, in_child);
 }
 
 void trajd_link_open_socket(struct trajd_link *link)
@@ -53,9 +56,9 @@ void trajd_link_close_socket(struct trajd_link *link)
 {
     struct trajd_link **place = &connected;
     pthread_mutex_lock(&mutex);
-    while (*place != NULL && *place != link)
+    while (*place && *place != link)
         place = &(*place)->next_connected;
-    if (*place != NULL) {
+    if (*place) {
         *place = link->next_connected;
         close(link->fd);
     }

@@ -28,61 +28,71 @@ bool trajd_link_is_remote_endpoint(const char *endpoint)
 
 /* ---- what is to be connected to, and as whom ---- */
 
-static enum trajd_status check_endpoint(const char *endpoint, bool *loopback, struct trajd_error *error)
+static enum trajd_status check_endpoint(const char *endpoint, bool *loopback,
+                                        struct trajd_error *error)
 {
     static const char *const loopbacks[] = {"127.0.0.1", "localhost", "[::1]"};
     const char *host = endpoint + strlen(SCHEME), *colon = strrchr(host, ':');
-    const size_t length = colon != NULL ? (size_t)(colon - host) : 0;
+    const size_t length = colon ? (size_t)(colon - host) : 0;
     char *end = NULL;
-    const unsigned long port = colon != NULL ? strtoul(colon + 1, &end, 10) : 0;
-    if (length == 0 || colon[1] < '0' || colon[1] > '9' || *end != '\0' || port < 1 || port > 65535 ||
-        strpbrk(host, ";/*") != NULL)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "endpoint %s: tcp://HOST:PORT", endpoint);
+    const unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+    if (length == 0 || colon[1] < '0' || colon[1] > '9' || *end != '\0' || port < 1 ||
+        port > 65535 || strpbrk(host, ";/*"))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "endpoint %s: tcp://HOST:PORT",
+                               endpoint);
     *loopback = false;
-    for (size_t i = 0; i < sizeof(loopbacks) / sizeof(*loopbacks); i++)
-        *loopback = *loopback || (strlen(loopbacks[i]) == length && memcmp(loopbacks[i], host, length) == 0);
+    for (size_t i = 0; i < sizeof loopbacks / sizeof *loopbacks; i++)
+        *loopback = *loopback ||
+                    (strlen(loopbacks[i]) == length && memcmp(loopbacks[i], host, length) == 0);
     return TRAJD_OK;
 }
 
-static enum trajd_status read_keys(struct trajd_link *link, const struct trajd_link_options *options,
+static enum trajd_status read_keys(struct trajd_link *link,
+                                   const struct trajd_link_options *options,
                                    struct trajd_error *error)
 {
     if (zmq_has("curve") != 1)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "endpoint %s: this libzmq was built without CURVE (libsodium)", options->endpoint);
+                               "endpoint %s: this libzmq was built without CURVE (libsodium)",
+                               options->endpoint);
     enum trajd_status status = trajd_key_read_secret(options->key_file, &link->keys, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
-    if (options->server_key != NULL && options->server_key[0] != '\0') {
+    if (options->server_key && options->server_key[0] != '\0') {
         if (!trajd_key_is_valid(options->server_key))
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "server_key: not 40 characters of Z85 (the public-key of the server's file)");
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "server_key: not 40 characters of Z85 (the public-key of the server's file)");
         memcpy(link->keys.server_key, options->server_key, TRAJD_KEY_SIZE);
     }
     if (link->keys.server_key[0] == '\0')
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: no server-key, and none was given: whom is it for?", options->key_file);
+                               "%s: no server-key, and none was given: whom is it for?",
+                               options->key_file);
     link->curve = true;
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_link_remote_prepare(struct trajd_link *link, const struct trajd_link_options *options,
+enum trajd_status trajd_link_remote_prepare(struct trajd_link *link,
+                                            const struct trajd_link_options *options,
                                             struct trajd_error *error)
 {
-    const bool has_keys = options->key_file != NULL && options->key_file[0] != '\0';
+    const bool has_keys = options->key_file && options->key_file[0] != '\0';
     bool loopback = false;
     enum trajd_status status = check_endpoint(options->endpoint, &loopback, error);
-    if (status == TRAJD_OK && !has_keys && !loopback)
-        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                 "endpoint %s: a key file is needed (`trajctl keygen DIR --client NAME` makes it)",
-                                 options->endpoint);
-    if (status == TRAJD_OK && has_keys)
+    if (!status && !has_keys && !loopback)
+        status = trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "endpoint %s: a key file is needed (`trajctl keygen DIR --client NAME` makes it)",
+            options->endpoint);
+    if (!status && has_keys)
         status = read_keys(link, options, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     link->feed_endpoint = strdup(options->endpoint);
-    return link->feed_endpoint != NULL ? TRAJD_OK
-                                       : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "endpoint: out of memory");
+    return link->feed_endpoint
+               ? TRAJD_OK
+               : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "endpoint: out of memory");
 }
 
 /* ---- a new DEALER ---- */
@@ -90,15 +100,17 @@ enum trajd_status trajd_link_remote_prepare(struct trajd_link *link, const struc
 /* Handshakes that fail are the only way to learn that a key is not known. */
 static int watch_handshakes(struct trajd_link *link)
 {
-    const int no_limit = 0, no_linger = 0; /* events are sent by a blocking call on the I/O thread */
+    /* events are sent by a blocking call on the I/O thread */
+    const int no_limit = 0, no_linger = 0;
     const int events = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                        ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     char endpoint[64];
-    snprintf(endpoint, sizeof(endpoint), "inproc://trajd.monitor.%u", ++link->dials); /* the last one's may live on */
+    /* the last one's may live on */
+    snprintf(endpoint, sizeof endpoint, "inproc://trajd.monitor.%u", ++link->dials);
     if (zmq_socket_monitor(link->dealer, endpoint, events) != 0)
         return -1;
     link->monitor = zmq_socket(link->context, ZMQ_PAIR);
-    if (link->monitor == NULL || zmq_setsockopt(link->monitor, ZMQ_RCVHWM, &no_limit, sizeof(int)) != 0 ||
+    if (!link->monitor || zmq_setsockopt(link->monitor, ZMQ_RCVHWM, &no_limit, sizeof(int)) != 0 ||
         zmq_setsockopt(link->monitor, ZMQ_LINGER, &no_linger, sizeof(int)) != 0)
         return -1;
     return zmq_connect(link->monitor, endpoint);
@@ -107,9 +119,12 @@ static int watch_handshakes(struct trajd_link *link)
 static int set_keys(struct trajd_link *link)
 {
     const struct trajd_key_file *keys = &link->keys;
-    return zmq_setsockopt(link->dealer, ZMQ_CURVE_SERVERKEY, keys->server_key, TRAJD_KEY_SIZE) != 0 ||
-                   zmq_setsockopt(link->dealer, ZMQ_CURVE_PUBLICKEY, keys->public_key, TRAJD_KEY_SIZE) != 0 ||
-                   zmq_setsockopt(link->dealer, ZMQ_CURVE_SECRETKEY, keys->secret_key, TRAJD_KEY_SIZE) != 0
+    return zmq_setsockopt(link->dealer, ZMQ_CURVE_SERVERKEY, keys->server_key, TRAJD_KEY_SIZE) !=
+                       0 ||
+                   zmq_setsockopt(link->dealer, ZMQ_CURVE_PUBLICKEY, keys->public_key,
+                                  TRAJD_KEY_SIZE) != 0 ||
+                   zmq_setsockopt(link->dealer, ZMQ_CURVE_SECRETKEY, keys->secret_key,
+                                  TRAJD_KEY_SIZE) != 0
                ? -1
                : 0;
 }
@@ -117,18 +132,19 @@ static int set_keys(struct trajd_link *link)
 int trajd_link_remote_set(struct trajd_link *link)
 {
     const int options[][2] = {
-        {ZMQ_RECONNECT_IVL_MAX, 1000},     {ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS},
+        {ZMQ_RECONNECT_IVL_MAX, 1000},       {ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS},
         {ZMQ_CONNECT_TIMEOUT, HANDSHAKE_MS}, {ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS},
         {ZMQ_HEARTBEAT_TIMEOUT, TIMEOUT_MS}, {ZMQ_HEARTBEAT_TTL, TIMEOUT_MS},
         {ZMQ_TCP_MAXRT, TIMEOUT_MS},         {ZMQ_IPV6, strchr(link->feed_endpoint, '[') != NULL},
     };
     const int64_t max_frame_bytes = TRAJD_WIRE_MAX_PART_FRAME + CURVE_OVERHEAD_BYTES;
-    for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (zmq_setsockopt(link->dealer, options[i][0], &options[i][1], sizeof(int)) != 0)
             return -1;
     link->up_ns = now_ns();
     link->more = false;
-    if (zmq_setsockopt(link->dealer, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof(max_frame_bytes)) != 0 ||
+    if (zmq_setsockopt(link->dealer, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof max_frame_bytes) !=
+            0 ||
         (link->curve && set_keys(link) != 0))
         return -1;
     return watch_handshakes(link);
@@ -136,9 +152,9 @@ int trajd_link_remote_set(struct trajd_link *link)
 
 void trajd_link_remote_hang_up(struct trajd_link *link)
 {
-    if (link->dealer != NULL && link->remote)
+    if (link->dealer && link->remote)
         zmq_socket_monitor(link->dealer, NULL, 0);
-    if (link->monitor != NULL)
+    if (link->monitor)
         zmq_close(link->monitor);
     link->monitor = NULL;
 }
@@ -149,15 +165,18 @@ static void read_monitor(struct trajd_link *link)
 {
     uint8_t event[6], address[256];
     uint16_t number;
-    while (link->monitor != NULL && zmq_recv(link->monitor, event, sizeof(event), ZMQ_DONTWAIT) >= 0) {
-        zmq_recv(link->monitor, address, sizeof(address), ZMQ_DONTWAIT);
-        memcpy(&number, event, sizeof(number));
+    while (link->monitor && zmq_recv(link->monitor, event, sizeof event, ZMQ_DONTWAIT) >= 0) {
+        zmq_recv(link->monitor, address, sizeof address, ZMQ_DONTWAIT);
+        memcpy(&number, event, sizeof number);
         if (number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
-            link->trouble = "the daemon does not know the key of this worker (its file is missing in clients/ there)";
+            link->trouble = "the daemon does not know the key of this worker (its file is missing "
+                            "in clients/ there)";
         else if (link->curve)
-            link->trouble = "the handshake failed: another server's key, a daemon without CURVE, or no daemon of ours";
+            link->trouble = "the handshake failed: another server's key, a daemon without CURVE, "
+                            "or no daemon of ours";
         else
-            link->trouble = "the handshake failed: a daemon with CURVE (then a key file is needed), or no daemon of ours";
+            link->trouble = "the handshake failed: a daemon with CURVE (then a key file is "
+                            "needed), or no daemon of ours";
     }
 }
 

@@ -1,5 +1,5 @@
-/* A ring as the worker has it: mapped once, kept while a batch in it is held, also past the daemon's death.
- */
+/* A ring as the worker has it: mapped once, kept while a batch in it is held, also past the
+ * daemon's death. */
 #ifndef TRAJD_CLIENT_MAPPING_H
 #define TRAJD_CLIENT_MAPPING_H
 
@@ -29,16 +29,18 @@ struct trajd_mapping {
     unsigned char *memory;
     struct trajd_cuda *gpu; /* where the memory is; NULL: the host's */
     void *opened;           /* on the GPU: what its handle opened */
-    uint32_t references; /* the client's and one a batch; changed atomically, by any thread */
+    uint32_t references;    /* the client's and one a batch; changed atomically, by any thread */
 };
 
-/* Checks size, seals and header against the terms before anything is believed, and maps. The descriptor stays
- * the caller's. TRAJD_ERR_PROTOCOL: the ring is not what was told. */
+/* Checks size, seals and header against the terms before anything is believed, and maps. The
+ * descriptor stays the caller's. TRAJD_ERR_PROTOCOL: the ring is not what was told. */
 enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *terms,
                                        struct trajd_mapping **mapping, struct trajd_error *error);
-/* The same for a ring on the GPU with that UUID. Also TRAJD_ERR_UNSUPPORTED, _NOT_FOUND, _DEVICE: it cannot be opened from here. */
+/* The same for a ring on the GPU with that UUID. Also TRAJD_ERR_UNSUPPORTED, _NOT_FOUND, _DEVICE:
+ * it cannot be opened from here. */
 enum trajd_status trajd_mapping_create_device(const char *gpu, const struct trajd_ring_terms *terms,
-                                              struct trajd_mapping **mapping, struct trajd_error *error);
+                                              struct trajd_mapping **mapping,
+                                              struct trajd_error *error);
 struct trajd_mapping *trajd_mapping_hold(struct trajd_mapping *mapping);
 /* The last one unmaps. NULL is fine. */
 void trajd_mapping_drop(struct trajd_mapping *mapping);

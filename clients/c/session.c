@@ -12,16 +12,16 @@ void trajd_session_say(struct trajd_client *client, const struct trajd_wire_mess
 {
     size_t size;
     client->spoke = true;
-    if (trajd_wire_encode(message, client->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK ||
-        trajd_link_send(&client->link, client->frame, size) != TRAJD_OK)
+    if (trajd_wire_encode(message, client->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) ||
+        trajd_link_send(&client->link, client->frame, size))
         return; /* nobody is connected: what matters is said again after the next HELLO */
     client->last_sent_ns = trajd_client_now_ns();
 }
 
 /* ---- HELLO ---- */
 
-/* What we still have. All other leases up to `received` are released by not being named, so nothing is
- * pending any more. */
+/* What we still have. All other leases up to `received` are released by not being named, so nothing
+ * is pending any more. */
 static void list_leases(struct trajd_client *client, struct trajd_wire_hello *hello)
 {
     pthread_mutex_lock(&client->state);
@@ -45,7 +45,7 @@ static void say_hello(struct trajd_client *client, uint64_t now_ns)
                                                    .pid = (uint64_t)client->pid}};
     if (client->resuming) {
         message.hello.has_token = true;
-        memcpy(message.hello.token, client->token, sizeof(client->token));
+        memcpy(message.hello.token, client->token, sizeof client->token);
         message.hello.instance = client->instance;
         message.hello.received = client->received;
         list_leases(client, &message.hello);
@@ -57,7 +57,7 @@ static void say_hello(struct trajd_client *client, uint64_t now_ns)
 static void attach(struct trajd_client *client, uint64_t now_ns)
 {
     if (!trajd_link_is_attached(&client->link) && now_ns >= client->retry_at_ns &&
-        trajd_link_attach(&client->link, client->token, sizeof(client->token)) != TRAJD_OK)
+        trajd_link_attach(&client->link, client->token, sizeof client->token))
         client->retry_at_ns = now_ns + RETRY_NS;
 }
 
@@ -128,7 +128,8 @@ static void merge(struct trajd_wire_leases *into, const struct trajd_wire_leases
 
 static bool can_say(const struct trajd_client *client)
 {
-    return !client->resuming && trajd_link_is_attached(&client->link) && client->phase >= TRAJD_PHASE_READY;
+    return !client->resuming && trajd_link_is_attached(&client->link) &&
+           client->phase >= TRAJD_PHASE_READY;
 }
 
 void trajd_session_flush(struct trajd_client *client)
@@ -146,8 +147,8 @@ void trajd_session_flush(struct trajd_client *client)
     pthread_mutex_unlock(&client->state);
     if (message.ack.done.count + message.ack.released.count == 0)
         return;
-    if (trajd_wire_encode(&message, client->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) == TRAJD_OK &&
-        trajd_link_send(&client->link, client->frame, size) == TRAJD_OK) {
+    if (!trajd_wire_encode(&message, client->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) &&
+        !trajd_link_send(&client->link, client->frame, size)) {
         client->last_sent_ns = trajd_client_now_ns();
         return;
     }
@@ -204,11 +205,12 @@ static void ping(struct trajd_client *client, uint64_t now_ns)
     const uint64_t last_ns = client->last_sent_ns > client->last_heard_ns || client->link.remote
                                  ? client->last_sent_ns
                                  : client->last_heard_ns;
-    if (!trajd_link_is_attached(&client->link) || client->resuming || client->phase < TRAJD_PHASE_READY ||
-        now_ns < last_ns + client->ping_ns)
+    if (!trajd_link_is_attached(&client->link) || client->resuming ||
+        client->phase < TRAJD_PHASE_READY || now_ns < last_ns + client->ping_ns)
         return;
     client->last_sent_ns = now_ns; /* also when nobody is connected: not in every turn */
-    trajd_session_say(client, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = now_ns}});
+    trajd_session_say(
+        client, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = now_ns}});
 }
 
 static void receive_all(struct trajd_client *client, uint64_t now_ns)
@@ -246,7 +248,8 @@ void trajd_session_exchange(struct trajd_client *client)
 
 bool trajd_session_has_to_say(const struct trajd_client *client)
 {
-    return client->pending.done.count > 0 || (client->pending.released.count > 0 && trajd_leaving_lot_ns(client) == 0);
+    return client->pending.done.count > 0 ||
+           (client->pending.released.count > 0 && trajd_leaving_lot_ns(client) == 0);
 }
 
 /* Until there is something to be said that waits for its time. */
@@ -264,7 +267,8 @@ int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns)
 {
     const uint64_t left_ns = lot_ns(client);
     uint64_t due_ns = now_ns + (left_ns < client->ping_ns ? left_ns : client->ping_ns);
-    const bool retries = client->phase == TRAJD_PHASE_DOWN || client->phase == TRAJD_PHASE_GREETING ||
+    const bool retries = client->phase == TRAJD_PHASE_DOWN ||
+                         client->phase == TRAJD_PHASE_GREETING ||
                          client->phase == TRAJD_PHASE_READY;
     if (client->phase == TRAJD_PHASE_HELLO || client->resuming)
         due_ns = client->hello_sent_ns + HELLO_NS;
@@ -296,11 +300,12 @@ bool trajd_session_is_cancelled(const struct trajd_client *client)
     return client->cancelled;
 }
 
-/* Asking costs the user a lock: not more often than it can be noticed, but at once when a signal came. */
+/* Asking costs the user a lock: not more often than it can be noticed, but at once when a signal
+ * came. */
 static void ask_user(struct trajd_client *client, bool signalled)
 {
     const uint64_t now_ns = trajd_client_now_ns();
-    if (client->ask_user == NULL || (!signalled && now_ns - client->asked_ns < ASK_USER_NS))
+    if (!client->ask_user || (!signalled && now_ns - client->asked_ns < ASK_USER_NS))
         return;
     client->asked_ns = now_ns;
     if (client->ask_user(client->context))
@@ -317,13 +322,13 @@ void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns)
         int timeout_ms = trajd_session_timeout_ms(client, now_ns);
         if (rest_ms < (uint64_t)timeout_ms)
             timeout_ms = (int)rest_ms;
-        if (client->ask_user != NULL && timeout_ms > ASK_USER_MS)
+        if (client->ask_user && timeout_ms > ASK_USER_MS)
             timeout_ms = ASK_USER_MS;
         readable = trajd_link_wait(&client->link, client->wake_fd, timeout_ms);
         pthread_mutex_lock(&client->state);
         client->waiting = false;
         pthread_mutex_unlock(&client->state);
-        if (readable.wake && read(client->wake_fd, &count, sizeof(count)) < 0)
+        if (readable.wake && read(client->wake_fd, &count, sizeof count) < 0)
             count = 0; /* never empty here; and if it were, nothing would be lost */
     }
     turn(client, readable.connection);

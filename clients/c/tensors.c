@@ -5,8 +5,10 @@
 
 #include "proto/ring_layout.h"
 
-/* *left_bytes: of a slot, for this tensor and those behind it: together they are no longer than it, so that sums of theirs fit. */
-static enum trajd_status check_tensor(const struct trajd_wire_opened *opened, const struct trajd_wire_tensor *tensor, uint64_t *left_bytes,
+/* *left_bytes: of a slot, for this tensor and those behind it: together they are no longer than it,
+ * so that sums of theirs fit. */
+static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
+                                      const struct trajd_wire_tensor *tensor, uint64_t *left_bytes,
                                       struct trajd_error *error)
 {
     uint64_t size_bytes = trajd_dtype_size(tensor->dtype), end_bytes;
@@ -14,14 +16,16 @@ static enum trajd_status check_tensor(const struct trajd_wire_opened *opened, co
                 tensor->shape[0] == opened->batch;
     const uint64_t item_bytes = size_bytes;
     for (uint32_t i = 0; good && i < tensor->rank; i++)
-        good = tensor->shape[i] <= INT64_MAX && !__builtin_mul_overflow(size_bytes, tensor->shape[i], &size_bytes);
+        good = tensor->shape[i] <= INT64_MAX &&
+               !__builtin_mul_overflow(size_bytes, tensor->shape[i], &size_bytes);
     good = good && !__builtin_add_overflow(tensor->offset_bytes, size_bytes, &end_bytes) &&
-           end_bytes <= opened->slot_size_bytes && tensor->offset_bytes >= sizeof(struct trajd_slot_header) &&
+           end_bytes <= opened->slot_size_bytes &&
+           tensor->offset_bytes >= sizeof(struct trajd_slot_header) &&
            tensor->offset_bytes % item_bytes == 0 && size_bytes <= *left_bytes;
     if (!good)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                               "tensor %.*s: does not lie in a slot of %llu bytes", (int)tensor->name.size,
-                               tensor->name.data != NULL ? tensor->name.data : "",
+                               "tensor %.*s: does not lie in a slot of %llu bytes",
+                               (int)tensor->name.size, tensor->name.data ? tensor->name.data : "",
                                (unsigned long long)opened->slot_size_bytes);
     *left_bytes -= size_bytes;
     return TRAJD_OK;
@@ -35,14 +39,15 @@ static const char *keep_text(char **room, struct trajd_wire_text text)
     return kept;
 }
 
-static void copy_tensor(struct trajd_schema_tensor *to, const struct trajd_wire_tensor *from, char **room)
+static void copy_tensor(struct trajd_schema_tensor *to, const struct trajd_wire_tensor *from,
+                        char **room)
 {
     to->shape.name = keep_text(room, from->name);
     to->shape.role = keep_text(room, from->role);
     to->shape.of = from->of.size > 0 ? keep_text(room, from->of) : NULL;
     to->shape.dtype = from->dtype;
     to->shape.rank = from->rank;
-    memcpy(to->shape.shape, from->shape, from->rank * sizeof(*from->shape));
+    memcpy(to->shape.shape, from->shape, from->rank * sizeof *from->shape);
     uint64_t stride_bytes = trajd_dtype_size(from->dtype);
     for (uint32_t i = from->rank; i-- > 0;) {
         to->shape.strides_bytes[i] = (int64_t)stride_bytes;
@@ -52,22 +57,22 @@ static void copy_tensor(struct trajd_schema_tensor *to, const struct trajd_wire_
     to->row_size_bytes = (uint64_t)to->shape.strides_bytes[0];
 }
 
-enum trajd_status trajd_schema_create(const struct trajd_wire_opened *opened, struct trajd_schema **out,
-                                      struct trajd_error *error)
+enum trajd_status trajd_schema_create(const struct trajd_wire_opened *opened,
+                                      struct trajd_schema **out, struct trajd_error *error)
 {
     uint64_t left_bytes = opened->slot_size_bytes < INT64_MAX ? opened->slot_size_bytes : INT64_MAX;
     size_t text_size = 0;
     for (uint32_t i = 0; i < opened->tensor_count; i++) {
         const struct trajd_wire_tensor *tensor = &opened->tensors[i];
         enum trajd_status status = check_tensor(opened, tensor, &left_bytes, error);
-        if (status != TRAJD_OK)
+        if (status)
             return status;
         text_size += (size_t)tensor->name.size + tensor->role.size + tensor->of.size + 3;
     }
-    struct trajd_schema *schema = calloc(1, sizeof(*schema));
-    if (schema != NULL)
-        schema->tensors = calloc(1, opened->tensor_count * sizeof(*schema->tensors) + text_size + 1);
-    if (schema == NULL || schema->tensors == NULL) {
+    struct trajd_schema *schema = calloc(1, sizeof *schema);
+    if (schema)
+        schema->tensors = calloc(1, opened->tensor_count * sizeof *schema->tensors + text_size + 1);
+    if (!schema || !schema->tensors) {
         free(schema);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed: out of memory");
     }
@@ -83,14 +88,15 @@ enum trajd_status trajd_schema_create(const struct trajd_wire_opened *opened, st
 
 struct trajd_schema *trajd_schema_hold(struct trajd_schema *schema)
 {
-    __atomic_add_fetch(&schema->references, 1, __ATOMIC_RELAXED); /* relaxed: a reference is held already */
+    /* relaxed: a reference is held already */
+    __atomic_add_fetch(&schema->references, 1, __ATOMIC_RELAXED);
     return schema;
 }
 
 void trajd_schema_drop(struct trajd_schema *schema)
 {
     /* acquire and release: all other users' reads come before the freeing */
-    if (schema == NULL || __atomic_sub_fetch(&schema->references, 1, __ATOMIC_ACQ_REL) != 0)
+    if (!schema || __atomic_sub_fetch(&schema->references, 1, __ATOMIC_ACQ_REL) != 0)
         return;
     free(schema->tensors);
     free(schema);

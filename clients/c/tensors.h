@@ -1,5 +1,5 @@
-/* The tensors of a feed as OPENED told them, checked against the slot's size once, so that no batch has to
- * be. */
+/* The tensors of a feed as OPENED told them, checked against the slot's size once, so that no batch
+ * has to be. */
 #ifndef TRAJD_CLIENT_TENSORS_H
 #define TRAJD_CLIENT_TENSORS_H
 
@@ -19,8 +19,8 @@ struct trajd_schema {
 };
 
 /* TRAJD_ERR_PROTOCOL: a tensor that does not lie in the slot, or whose numbers overflow. */
-enum trajd_status trajd_schema_create(const struct trajd_wire_opened *opened, struct trajd_schema **schema,
-                                      struct trajd_error *error);
+enum trajd_status trajd_schema_create(const struct trajd_wire_opened *opened,
+                                      struct trajd_schema **schema, struct trajd_error *error);
 struct trajd_schema *trajd_schema_hold(struct trajd_schema *schema);
 void trajd_schema_drop(struct trajd_schema *schema); /* NULL is fine */
 

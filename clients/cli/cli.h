@@ -39,5 +39,4 @@ int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* How the subcommand is used, on stderr; returns CLI_USAGE. */
 int cli_usage(const char *command);
 
-
 #endif

@@ -6,7 +6,8 @@
 
 #include "clients/cli/cli.h"
 
-#define OPEN_TIMEOUT_MS 10000u /* also how long another job is waited for, which may only be about to end */
+/* also how long another job is waited for, which may only be about to end */
+#define OPEN_TIMEOUT_MS 10000u
 
 /* A daemon may be elsewhere wherever one is named. */
 static bool is_known(const char *const *known, const char *name)
@@ -37,22 +38,30 @@ static bool set_option(struct cli_feed_arguments *arguments, const char *name, c
         uint64_t *number;
         const char **text;
     } table[] = {
-        {"--endpoint", NULL, &arguments->endpoint}, {"--key", NULL, &arguments->key_file},
+        {"--endpoint", NULL, &arguments->endpoint},
+        {"--key", NULL, &arguments->key_file},
         {"--server-key", NULL, &arguments->server_key},
         {"--job", NULL, &arguments->job},
-        {"--count", &arguments->count, NULL},       {"--seconds", &arguments->seconds, NULL},
-        {"--workers", &arguments->workers, NULL},   {"--credit", &arguments->credit, NULL},
-        {"--epoch", &arguments->epoch, NULL},       {"--next", &arguments->next, NULL},
-        {"--rank", &arguments->rank, NULL},         {"--world", &arguments->world, NULL},
-        {"--window", &arguments->window, NULL},     {"--position", &arguments->position, NULL},
-        {"--first", &arguments->next, NULL},        {"--output", NULL, &arguments->output},
-        {"--out", NULL, &arguments->out},           {"-o", NULL, &arguments->out},
+        {"--count", &arguments->count, NULL},
+        {"--seconds", &arguments->seconds, NULL},
+        {"--workers", &arguments->workers, NULL},
+        {"--credit", &arguments->credit, NULL},
+        {"--epoch", &arguments->epoch, NULL},
+        {"--next", &arguments->next, NULL},
+        {"--rank", &arguments->rank, NULL},
+        {"--world", &arguments->world, NULL},
+        {"--window", &arguments->window, NULL},
+        {"--position", &arguments->position, NULL},
+        {"--first", &arguments->next, NULL},
+        {"--output", NULL, &arguments->output},
+        {"--out", NULL, &arguments->out},
+        {"-o", NULL, &arguments->out},
         {"--format", NULL, &arguments->format},
     };
-    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(table[i].name, name) != 0)
             continue;
-        if (table[i].number != NULL)
+        if (table[i].number)
             return parse_number(name, value, table[i].number);
         *table[i].text = value;
         return true;
@@ -60,11 +69,12 @@ static bool set_option(struct cli_feed_arguments *arguments, const char *name, c
     return false;
 }
 
-bool cli_parse_feed(int argc, char **argv, const char *const *known, struct cli_feed_arguments *arguments)
+bool cli_parse_feed(int argc, char **argv, const char *const *known,
+                    struct cli_feed_arguments *arguments)
 {
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] != '-') {
-            if (!is_known(known, "FEED") || arguments->feed != NULL)
+            if (!is_known(known, "FEED") || arguments->feed)
                 return cli_fail("one argument too many: %s", argv[i]), false;
             arguments->feed = argv[i];
         } else if (!is_known(known, argv[i])) {
@@ -79,9 +89,10 @@ bool cli_parse_feed(int argc, char **argv, const char *const *known, struct cli_
             i++;
         }
     }
-    if (arguments->rank > UINT32_MAX || arguments->world > UINT32_MAX || arguments->credit > UINT32_MAX)
+    if (arguments->rank > UINT32_MAX || arguments->world > UINT32_MAX ||
+        arguments->credit > UINT32_MAX)
         return cli_fail("rank, world or credit is too large"), false;
-    if (is_known(known, "FEED") && arguments->feed == NULL)
+    if (is_known(known, "FEED") && !arguments->feed)
         return cli_fail("which feed?"), false;
     return true;
 }
@@ -96,7 +107,7 @@ struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, boo
                                                   .client_name = "trajctl",
                                                   .timeout_ms = 3000,
                                                   .reconnect = reconnect};
-    if (trajd_client_connect(&options, &client, &error) != TRAJD_OK)
+    if (trajd_client_connect(&options, &client, &error))
         cli_fail("%s", error.message);
     return client;
 }
@@ -106,8 +117,8 @@ enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_ar
 {
     const struct trajd_open_options options = {.feed = arguments->feed,
                                                .job = arguments->job,
-                                               .mode =
-                                                   arguments->world > 0 ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE,
+                                               .mode = arguments->world > 0 ? TRAJD_MODE_SHARD
+                                                                            : TRAJD_MODE_SHARE,
                                                .rank = (uint32_t)arguments->rank,
                                                .world = (uint32_t)arguments->world,
                                                .credit = (uint32_t)arguments->credit,

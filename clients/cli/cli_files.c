@@ -19,8 +19,9 @@ int cli_files_find(struct cli_files *files)
     return CLI_OK;
 }
 
-static enum trajd_status open_with(const struct cli_files *files, const char *layout, const char *path,
-                                   struct trajd_index **index, struct trajd_error *error)
+static enum trajd_status open_with(const struct cli_files *files, const char *layout,
+                                   const char *path, struct trajd_index **index,
+                                   struct trajd_error *error)
 {
     struct trajd_index_options options = {.path = path,
                                           .layout = layout,
@@ -44,8 +45,8 @@ static bool is_convincing(const struct trajd_index *index)
     return false;
 }
 
-/* Tries the shipped layouts; the first that keeps an episode and looks right is it. The first error is the
- * one that is told. */
+/* Tries the shipped layouts; the first that keeps an episode and looks right is it. The first error
+ * is the one that is told. */
 static enum trajd_status guess(const struct cli_files *files, const char *path,
                                struct trajd_index **index, struct trajd_error *error)
 {
@@ -60,7 +61,8 @@ static enum trajd_status guess(const struct cli_files *files, const char *path,
             trajd_index_destroy(&second_best);
             return TRAJD_OK;
         }
-        if (status && status != TRAJD_ERR_DATA && status != TRAJD_ERR_NOT_FOUND) { /* nothing is known of this layout */
+        /* nothing is known of this layout */
+        if (status && status != TRAJD_ERR_DATA && status != TRAJD_ERR_NOT_FOUND) {
             trajd_index_destroy(&second_best);
             *index = NULL;
             *error = other;
@@ -78,8 +80,9 @@ static enum trajd_status guess(const struct cli_files *files, const char *path,
     return second_best ? TRAJD_OK : first;
 }
 
-enum trajd_status cli_files_open(const struct cli_files *files, const char *layout, const char *path,
-                                 struct trajd_index **index, struct trajd_error *error)
+enum trajd_status cli_files_open(const struct cli_files *files, const char *layout,
+                                 const char *path, struct trajd_index **index,
+                                 struct trajd_error *error)
 {
     return layout ? open_with(files, layout, path, index, error) : guess(files, path, index, error);
 }

@@ -1,4 +1,5 @@
-/* What subcommands that look into files share: the programs and layouts of this installation, and which layout files have. */
+/* What subcommands that look into files share: the programs and layouts of this installation, and
+ * which layout files have. */
 #ifndef TRAJD_CLI_FILES_H
 #define TRAJD_CLI_FILES_H
 
@@ -16,9 +17,10 @@ struct cli_files {
 /* Where this installation has its parts. CLI_OK, or CLI_FAILED after telling what is missing. */
 int cli_files_find(struct cli_files *files);
 
-/* Indexes a file or folder by a layout's name or path; NULL: by the first shipped layout that keeps an episode and looks right. The
- * caller destroys. */
-enum trajd_status cli_files_open(const struct cli_files *files, const char *layout, const char *path,
-                                 struct trajd_index **index, struct trajd_error *error);
+/* Indexes a file or folder by a layout's name or path; NULL: by the first shipped layout that keeps
+ * an episode and looks right. The caller destroys. */
+enum trajd_status cli_files_open(const struct cli_files *files, const char *layout,
+                                 const char *path, struct trajd_index **index,
+                                 struct trajd_error *error);
 
 #endif

@@ -33,14 +33,15 @@ bool cli_next_page(const struct trajd_yaml_node *page, uint64_t *first)
     return true;
 }
 
-struct trajd_yaml *cli_ask(struct trajd_client *client, const struct trajd_question *question, char **json)
+struct trajd_yaml *cli_ask(struct trajd_client *client, const struct trajd_question *question,
+                           char **json)
 {
     struct trajd_yaml *yaml = NULL;
     struct trajd_error error;
 
     *json = NULL;
-    if (trajd_client_ask(client, question, 0, json, &error) != TRAJD_OK ||
-        trajd_yaml_parse("answer", *json, strlen(*json), &yaml, &error) != TRAJD_OK) {
+    if (trajd_client_ask(client, question, 0, json, &error) ||
+        trajd_yaml_parse("answer", *json, strlen(*json), &yaml, &error)) {
         cli_fail("%s", error.message);
         free(*json);
         *json = NULL;
@@ -56,16 +57,18 @@ bool cli_find_feed(struct trajd_client *client, const char *name, uint32_t *feed
     size_t used = 0;
 
     *feed_id = 0;
-    if (trajd_client_status(client, 0, &json, &error) != TRAJD_OK ||
-        trajd_yaml_parse("status", json, strlen(json), &yaml, &error) != TRAJD_OK) {
+    if (trajd_client_status(client, 0, &json, &error) ||
+        trajd_yaml_parse("status", json, strlen(json), &yaml, &error)) {
         free(json);
         return cli_fail("%s", error.message), false;
     }
-    for (const struct trajd_yaml_node *feed = cli_first(trajd_yaml_root(yaml), "feeds"); feed && !*feed_id; feed = feed->next) {
+    for (const struct trajd_yaml_node *feed = cli_first(trajd_yaml_root(yaml), "feeds");
+         feed && !*feed_id; feed = feed->next) {
         if (!strcmp(cli_text(feed, "name"), name))
             *feed_id = (uint32_t)cli_number(feed, "feed_id");
         else if (used < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", cli_text(feed, "name"));
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                                     cli_text(feed, "name"));
     }
     if (!*feed_id)
         cli_fail("no feed %s is open in this daemon (there are: %s)", name, used ? names : "none");

@@ -26,7 +26,8 @@ static uint64_t now_ns(void)
     return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
 }
 
-static void note_batch(struct worker_result *result, struct trajd_batch **batch, uint64_t returned_ns)
+static void note_batch(struct worker_result *result, struct trajd_batch **batch,
+                       uint64_t returned_ns)
 {
     struct trajd_batch_info info;
     trajd_batch_get_info(*batch, &info);
@@ -41,17 +42,17 @@ static bool work(struct cli_feed_arguments arguments, struct worker_result *resu
     struct trajd_client *client = cli_connect(&arguments, false);
     struct trajd_batch *batch;
     struct trajd_error error;
-    if (client == NULL)
+    if (!client)
         return false;
     enum trajd_status status = cli_open(client, &arguments, &error);
     const uint64_t begin_ns = now_ns();
     const uint64_t end_ns = begin_ns + arguments.seconds * UINT64_C(1000000000);
     uint64_t at_ns = begin_ns;
-    while (status == TRAJD_OK && at_ns < end_ns) {
+    while (!status && at_ns < end_ns) {
         status = trajd_client_next(client, 1000, &batch, &error);
         const uint64_t returned_ns = now_ns();
         result->waited_ns += returned_ns - at_ns;
-        if (status == TRAJD_OK) {
+        if (!status) {
             note_batch(result, &batch, returned_ns);
         } else if (status == TRAJD_END_OF_EPOCH) {
             arguments.epoch++;
@@ -64,9 +65,9 @@ static bool work(struct cli_feed_arguments arguments, struct worker_result *resu
     }
     result->elapsed_ns = at_ns - begin_ns;
     trajd_client_close(&client);
-    if (status != TRAJD_OK)
+    if (status)
         cli_fail("%s", error.message);
-    return status == TRAJD_OK;
+    return !status;
 }
 
 static int compare(const void *a, const void *b)
@@ -85,7 +86,7 @@ static struct summary summarise(const struct worker_result *results, uint64_t wo
     struct summary summary = {0};
     uint64_t count = 0;
     double waited = 0, elapsed = 0;
-    uint64_t *all = malloc(workers * sizeof(results->latency_ns));
+    uint64_t *all = malloc(workers * sizeof results->latency_ns);
     for (uint64_t i = 0; i < workers; i++) {
         const struct worker_result *one = &results[i];
         const double seconds = (double)one->elapsed_ns * 1e-9;
@@ -95,12 +96,12 @@ static struct summary summarise(const struct worker_result *results, uint64_t wo
         summary.windows_per_second += seconds > 0 ? (double)one->windows / seconds : 0;
         waited += (double)one->waited_ns;
         elapsed += (double)one->elapsed_ns;
-        for (uint64_t k = 0; all != NULL && k < one->batches && k < LATENCY_SAMPLES; k++)
+        for (uint64_t k = 0; all && k < one->batches && k < LATENCY_SAMPLES; k++)
             all[count++] = one->latency_ns[k];
     }
     summary.stall_share = elapsed > 0 ? waited / elapsed : 0;
     if (count > 0) {
-        qsort(all, count, sizeof(*all), compare);
+        qsort(all, count, sizeof *all, compare);
         summary.p50_us = (double)all[count / 2] * 1e-3;
         summary.p99_us = (double)all[(count - 1) * 99 / 100] * 1e-3;
     }
@@ -113,19 +114,22 @@ static void print_summary(const struct summary *summary, const struct cli_feed_a
     if (arguments->json) {
         printf("{\"feed\":");
         trajd_json_text(stdout, arguments->feed);
-        printf(",\"workers\":%" PRIu64 ",\"seconds\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"failed\":%" PRIu64,
+        printf(",\"workers\":%" PRIu64 ",\"seconds\":%" PRIu64 ",\"batches\":%" PRIu64
+               ",\"failed\":%" PRIu64,
                arguments->workers, arguments->seconds, summary->batches, summary->failed);
-        printf(",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f", summary->batches_per_second,
-               summary->windows_per_second);
-        printf(",\"ready_to_next_us\":{\"p50\":%.1f,\"p99\":%.1f},\"stall_share\":%.4f}\n", summary->p50_us,
-               summary->p99_us, summary->stall_share);
+        printf(",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f",
+               summary->batches_per_second, summary->windows_per_second);
+        printf(",\"ready_to_next_us\":{\"p50\":%.1f,\"p99\":%.1f},\"stall_share\":%.4f}\n",
+               summary->p50_us, summary->p99_us, summary->stall_share);
         return;
     }
     printf("%s: %" PRIu64 " workers, %" PRIu64 " s, %" PRIu64 " batches, %" PRIu64 " failed\n",
-           arguments->feed, arguments->workers, arguments->seconds, summary->batches, summary->failed);
+           arguments->feed, arguments->workers, arguments->seconds, summary->batches,
+           summary->failed);
     printf("  rate        %.1f batches/s, %.1f windows/s\n", summary->batches_per_second,
            summary->windows_per_second);
-    printf("  hand-over   p50 %.1f us, p99 %.1f us (from READY to the return of next, queueing included)\n",
+    printf("  hand-over   p50 %.1f us, p99 %.1f us (from READY to the return of next, queueing "
+           "included)\n",
            summary->p50_us, summary->p99_us);
     printf("  stall       %.1f %% of the time in next\n", 100 * summary->stall_share);
 }
@@ -139,10 +143,10 @@ int cli_bench(int argc, char **argv)
     if (!cli_parse_feed(argc, argv, known, &arguments) || arguments.workers < 1 ||
         arguments.workers > MAX_WORKERS)
         return cli_usage("bench");
-    snprintf(job, sizeof(job), "bench-%ld", (long)getpid());
+    snprintf(job, sizeof job, "bench-%ld", (long)getpid());
     arguments.job = job;
-    struct worker_result *results = mmap(NULL, arguments.workers * sizeof(*results), PROT_READ | PROT_WRITE,
-                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct worker_result *results = mmap(NULL, arguments.workers * sizeof *results,
+                                         PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (results == MAP_FAILED)
         return cli_fail("bench: out of memory");
     for (uint64_t i = 0; i < arguments.workers; i++) {
@@ -162,6 +166,6 @@ int cli_bench(int argc, char **argv)
     const struct summary summary = summarise(results, arguments.workers);
     if (good)
         print_summary(&summary, &arguments);
-    munmap(results, arguments.workers * sizeof(*results));
+    munmap(results, arguments.workers * sizeof *results);
     return good ? CLI_OK : CLI_FAILED;
 }

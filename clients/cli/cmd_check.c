@@ -1,4 +1,5 @@
-/* trajctl check: what a configuration comes to. The daemon's own --check, so that both can never differ. */
+/* trajctl check: what a configuration comes to. The daemon's own --check, so that both can never
+ * differ. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* trajctl diff: why one feed has two fingerprints on two daemons: the episodes that one of them lacks or that differ, walking through
- * both lists together. */
+/* trajctl diff: why one feed has two fingerprints on two daemons: the episodes that one of them
+ * lacks or that differ, walking through both lists together. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,10 +40,12 @@ static void advance(struct side *side)
 
 static bool open_side(struct side *side, const char *feed, struct trajd_error *error)
 {
-    const struct trajd_connect_options options = {
-        .endpoint = side->endpoint, .client_name = "trajctl", .timeout_ms = 3000, .key_file = side->key_file};
+    const struct trajd_connect_options options = {.endpoint = side->endpoint,
+                                                  .client_name = "trajctl",
+                                                  .timeout_ms = 3000,
+                                                  .key_file = side->key_file};
 
-    if (trajd_client_connect(&options, &side->client, error) != TRAJD_OK)
+    if (trajd_client_connect(&options, &side->client, error))
         return cli_fail("%s", error->message), false;
     side->question = (struct trajd_question){.what = "episodes"};
     if (!cli_find_feed(side->client, feed, &side->question.feed_id))
@@ -65,7 +67,8 @@ static int dataset_number(const struct side *side)
     const struct trajd_yaml_node *dataset = cli_first(trajd_yaml_root(side->yaml), "datasets");
     int number = 0;
 
-    for (; dataset && strcmp(cli_text(dataset, "name"), cli_text(side->item, "dataset")) != 0; dataset = dataset->next)
+    for (; dataset && strcmp(cli_text(dataset, "name"), cli_text(side->item, "dataset")) != 0;
+         dataset = dataset->next)
         number++;
     return number;
 }
@@ -81,13 +84,15 @@ static int compare(const struct side *a, const struct side *b)
     if (order)
         return order;
     order = trajd_natural_compare(cli_text(a->item, "file"), cli_text(b->item, "file"));
-    return order ? order : trajd_natural_compare(cli_text(a->item, "episode"), cli_text(b->item, "episode"));
+    return order
+               ? order
+               : trajd_natural_compare(cli_text(a->item, "episode"), cli_text(b->item, "episode"));
 }
 
 static void print_difference(const struct side *side, const char *what)
 {
-    printf("dataset %s: %s: %s: %s\n", cli_text(side->item, "dataset"), cli_text(side->item, "file"), cli_text(side->item, "episode"),
-           what);
+    printf("dataset %s: %s: %s: %s\n", cli_text(side->item, "dataset"),
+           cli_text(side->item, "file"), cli_text(side->item, "episode"), what);
 }
 
 /* What differs in an episode that both have, in the order of what explains the rest. */
@@ -97,10 +102,12 @@ static void print_change(const struct side *a, const struct side *b)
     char what[1200];
 
     if (strcmp(left, right) != 0)
-        snprintf(what, sizeof what, "%s at %s, %s at %s", *left ? left : "kept", a->endpoint, *right ? right : "kept", b->endpoint);
+        snprintf(what, sizeof what, "%s at %s, %s at %s", *left ? left : "kept", a->endpoint,
+                 *right ? right : "kept", b->endpoint);
     else if (cli_number(a->item, "rows") != cli_number(b->item, "rows"))
-        snprintf(what, sizeof what, "%" PRId64 " rows at %s, %" PRId64 " at %s", cli_number(a->item, "rows"), a->endpoint,
-                 cli_number(b->item, "rows"), b->endpoint);
+        snprintf(what, sizeof what, "%" PRId64 " rows at %s, %" PRId64 " at %s",
+                 cli_number(a->item, "rows"), a->endpoint, cli_number(b->item, "rows"),
+                 b->endpoint);
     else
         snprintf(what, sizeof what, "other content (stamps, rows, shapes or texts)");
     print_difference(a, what);
@@ -113,7 +120,8 @@ static uint64_t walk(struct side *a, struct side *b)
 
     while ((a->item || b->item) && !a->failed && !b->failed) {
         const int order = compare(a, b);
-        const bool changed = order || strcmp(cli_text(a->item, "digest"), cli_text(b->item, "digest")) != 0;
+        const bool changed =
+            order || strcmp(cli_text(a->item, "digest"), cli_text(b->item, "digest")) != 0;
         if (changed && differences++ < LISTED_MAX) {
             snprintf(what, sizeof what, "only at %s", order < 0 ? a->endpoint : b->endpoint);
             if (order)
@@ -133,16 +141,19 @@ static uint64_t walk(struct side *a, struct side *b)
 
 static int compare_feeds(struct side *a, struct side *b, const char *feed)
 {
-    const char *left = cli_text(trajd_yaml_root(a->yaml), "fingerprint"), *right = cli_text(trajd_yaml_root(b->yaml), "fingerprint");
+    const char *left = cli_text(trajd_yaml_root(a->yaml), "fingerprint"),
+               *right = cli_text(trajd_yaml_root(b->yaml), "fingerprint");
     const bool same = strcmp(left, right) == 0;
     uint64_t differences;
 
-    printf("feed %s: fingerprint %s at %s, %s at %s%s\n", feed, left, a->endpoint, right, b->endpoint, same ? ": the same" : "");
+    printf("feed %s: fingerprint %s at %s, %s at %s%s\n", feed, left, a->endpoint, right,
+           b->endpoint, same ? ": the same" : "");
     if (same)
         return CLI_OK;
     differences = walk(a, b);
     if (!differences && !a->failed && !b->failed)
-        printf("all episodes are the same: the feed's specification, the layout, or the files that hold no episode differ\n");
+        printf("all episodes are the same: the feed's specification, the layout, or the files that "
+               "hold no episode differ\n");
     return CLI_FAILED;
 }
 

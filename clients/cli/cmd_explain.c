@@ -1,5 +1,5 @@
-/* trajctl explain: where the steps of a window come from, and why one is masked. The daemon's documents as they are, one a line
- * (--json), or a table. */
+/* trajctl explain: where the steps of a window come from, and why one is masked. The daemon's
+ * documents as they are, one a line (--json), or a table. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,14 @@
 #define NOT_GIVEN UINT64_MAX
 
 /* The window at --position of --epoch. */
-static bool find_window(struct trajd_client *client, uint32_t feed_id, struct cli_feed_arguments *arguments)
+static bool find_window(struct trajd_client *client, uint32_t feed_id,
+                        struct cli_feed_arguments *arguments)
 {
-    const struct trajd_question question = {
-        .what = "position", .feed_id = feed_id, .window = arguments->epoch, .first = arguments->position, .count = 1};
+    const struct trajd_question question = {.what = "position",
+                                            .feed_id = feed_id,
+                                            .window = arguments->epoch,
+                                            .first = arguments->position,
+                                            .count = 1};
     const struct trajd_yaml_node *item;
     struct trajd_yaml *yaml;
     char *json;
@@ -41,10 +45,12 @@ static void describe_rows(const struct trajd_yaml_node *source, char *text, size
     if (!row || !row->children)
         snprintf(text, size, "-");
     else if (behind && behind->children && trajd_yaml_get(source, "averaged"))
-        snprintf(text, size, "%s..%s (mean of %s)", row->children->value, behind->children->value, cli_text(source, "averaged"));
+        snprintf(text, size, "%s..%s (mean of %s)", row->children->value, behind->children->value,
+                 cli_text(source, "averaged"));
     else if (behind && behind->children && behind->children->next && behind->children->next->next) {
         const double share = strtod(behind->children->next->next->value, NULL);
-        snprintf(text, size, "%s (%.1f%%), %s (%.1f%%)", row->children->value, 100 * (1 - share), behind->children->value, 100 * share);
+        snprintf(text, size, "%s (%.1f%%), %s (%.1f%%)", row->children->value, 100 * (1 - share),
+                 behind->children->value, 100 * share);
     } else
         snprintf(text, size, "%s", row->children->value);
 }
@@ -56,10 +62,12 @@ static void print_step(const struct trajd_yaml_node *step, int64_t anchor_ns)
 
     snprintf(when, sizeof when, "%+.6g ms", (double)(cli_number(step, "ns") - anchor_ns) * 1e-6);
     printf("  %5s %14s", cli_text(step, "step"), when);
-    for (const char *before = "  "; source; source = source->next, before = "                         ") {
+    for (const char *before = "  "; source;
+         source = source->next, before = "                         ") {
         describe_rows(source, rows, sizeof rows);
         if (cli_number(source, "mask"))
-            printf("%s%-32s %s %s\n", before, rows, cli_text(source, "mask"), cli_text(source, "reason"));
+            printf("%s%-32s %s %s\n", before, rows, cli_text(source, "mask"),
+                   cli_text(source, "reason"));
         else
             printf("%s%s\n", before, rows);
     }
@@ -68,10 +76,13 @@ static void print_step(const struct trajd_yaml_node *step, int64_t anchor_ns)
 static void print_output(const struct trajd_yaml_node *output, int64_t anchor_ns)
 {
     printf("\n%s (%s)\n", cli_text(output, "name"), cli_text(output, "role"));
-    for (const struct trajd_yaml_node *source = cli_first(output, "sources"); source; source = source->next) {
+    for (const struct trajd_yaml_node *source = cli_first(output, "sources"); source;
+         source = source->next) {
         const int64_t first = cli_number(source, "first_column");
-        printf("  from %s: dataset %s, columns %" PRId64 " to %" PRId64 ", clock %s, %s, %s rows in sight\n", cli_text(source, "stream"),
-               cli_text(source, "path"), first, first + cli_number(source, "columns") - 1, cli_text(source, "clock"),
+        printf("  from %s: dataset %s, columns %" PRId64 " to %" PRId64
+               ", clock %s, %s, %s rows in sight\n",
+               cli_text(source, "stream"), cli_text(source, "path"), first,
+               first + cli_number(source, "columns") - 1, cli_text(source, "clock"),
                cli_text(source, "kind"), cli_text(source, "visible_rows"));
     }
     printf("  %5s %14s  %-32s %s\n", "step", "to the anchor", "rows", "mask, and why");
@@ -81,15 +92,17 @@ static void print_output(const struct trajd_yaml_node *output, int64_t anchor_ns
 
 static void print_head(const struct trajd_yaml_node *root)
 {
-    printf("window %s of feed %s: dataset %s, %s, %s; anchor %s at %.9g s\n", cli_text(root, "window_id"), cli_text(root, "feed"),
-           cli_text(root, "dataset"), cli_text(root, "file"), cli_text(root, "episode"), cli_text(root, "anchor"),
+    printf("window %s of feed %s: dataset %s, %s, %s; anchor %s at %.9g s\n",
+           cli_text(root, "window_id"), cli_text(root, "feed"), cli_text(root, "dataset"),
+           cli_text(root, "file"), cli_text(root, "episode"), cli_text(root, "anchor"),
            (double)cli_number(root, "anchor_ns") * 1e-9);
     if (trajd_yaml_get(root, "unreadable"))
         printf("its rows cannot be read: %s\n", cli_text(root, "unreadable"));
 }
 
 /* Page by page, until the last or --count steps. */
-static int explain(struct trajd_client *client, uint32_t feed_id, const struct cli_feed_arguments *arguments)
+static int explain(struct trajd_client *client, uint32_t feed_id,
+                   const struct cli_feed_arguments *arguments)
 {
     struct trajd_question question = {.what = "explain",
                                       .name = arguments->output,
@@ -113,7 +126,8 @@ static int explain(struct trajd_client *client, uint32_t feed_id, const struct c
             puts(json);
         else if (first)
             print_head(root);
-        for (const struct trajd_yaml_node *output = cli_first(root, "outputs"); output && !arguments->json; output = output->next)
+        for (const struct trajd_yaml_node *output = cli_first(root, "outputs");
+             output && !arguments->json; output = output->next)
             print_output(output, cli_number(root, "anchor_ns"));
         more = cli_next_page(root, &question.first);
         if (more && left != NOT_GIVEN) {
@@ -128,17 +142,20 @@ static int explain(struct trajd_client *client, uint32_t feed_id, const struct c
 
 int cli_explain(int argc, char **argv)
 {
-    static const char *const known[] = {"FEED",    "--window", "--position", "--epoch",    "--output",
-                                        "--first", "--count",  "--endpoint", "--json", NULL};
-    struct cli_feed_arguments arguments = {.window = NOT_GIVEN, .position = NOT_GIVEN, .count = NOT_GIVEN};
+    static const char *const known[] = {"FEED",    "--window", "--position", "--epoch", "--output",
+                                        "--first", "--count",  "--endpoint", "--json",  NULL};
+    struct cli_feed_arguments arguments = {
+        .window = NOT_GIVEN, .position = NOT_GIVEN, .count = NOT_GIVEN};
     struct trajd_client *client;
     int result = CLI_FAILED;
     uint32_t feed_id;
 
     if (!cli_parse_feed(argc, argv, known, &arguments))
         return cli_usage("explain");
-    if ((arguments.window == NOT_GIVEN) == (arguments.position == NOT_GIVEN) || arguments.count == 0) {
-        cli_fail(arguments.count == 0 ? "--count: at least 1" : "which window? --window ID, or --position P of --epoch E");
+    if ((arguments.window == NOT_GIVEN) == (arguments.position == NOT_GIVEN) ||
+        arguments.count == 0) {
+        cli_fail(arguments.count == 0 ? "--count: at least 1"
+                                      : "which window? --window ID, or --position P of --epoch E");
         return cli_usage("explain");
     }
     client = cli_connect(&arguments, false);

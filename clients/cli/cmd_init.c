@@ -17,7 +17,8 @@ enum { PICTURE_RANK = 2, LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10 };
 static double mean_rate_hz(const struct trajd_index *index, uint32_t which)
 {
     for (uint32_t e = 0; e < index->episode_count; e++) {
-        const struct trajd_episode_clock *clock = index->episodes[e].quarantine ? NULL : &index->episodes[e].clocks[which];
+        const struct trajd_episode_clock *clock =
+            index->episodes[e].quarantine ? NULL : &index->episodes[e].clocks[which];
         int64_t span_ns;
         if (!clock || clock->row_count < 2)
             continue;
@@ -61,7 +62,8 @@ static uint32_t anchor_clock(const struct trajd_index *index)
 static bool has_filter_key(const struct trajd_index *index, const char *key)
 {
     for (uint32_t e = 0; e < index->episode_count; e++)
-        for (uint32_t k = 0; !index->episodes[e].quarantine && index->episodes[e].filter_keys[k]; k++)
+        for (uint32_t k = 0; !index->episodes[e].quarantine && index->episodes[e].filter_keys[k];
+             k++)
             if (strcmp(index->episodes[e].filter_keys[k], key) == 0)
                 return true;
     return false;
@@ -72,7 +74,9 @@ static uint64_t count_rows(const struct trajd_index *index, uint32_t clock)
     uint64_t rows = 0;
 
     for (uint32_t e = 0; e < index->episode_count; e++)
-        rows += index->episodes[e].quarantine ? 0 : (uint64_t)index->episodes[e].clocks[clock].row_count;
+        rows += index->episodes[e].quarantine
+                    ? 0
+                    : (uint64_t)index->episodes[e].clocks[clock].row_count;
     return rows;
 }
 
@@ -88,12 +92,14 @@ static uint32_t guess_batch(uint64_t rows)
 
 static bool is_plain(const char *name)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./";
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./";
 
     return strspn(name, letters) == strlen(name) && strspn(name, "0123456789.") == 0;
 }
 
-static void print_output(const struct trajd_index *index, const struct trajd_index_stream *stream, uint32_t anchor)
+static void print_output(const struct trajd_index *index, const struct trajd_index_stream *stream,
+                         uint32_t anchor)
 {
     const char *at = is_action(stream) ? CHUNK_STEPS : stream->rank >= PICTURE_RANK ? "0" : "-1..0";
     const int width = 34 - (int)strlen(stream->name) - (int)strlen(at);
@@ -107,7 +113,8 @@ static void print_output(const struct trajd_index *index, const struct trajd_ind
     for (uint32_t i = 0; i < stream->rank; i++)
         printf("%s%" PRIu64, i ? "x" : " ", stream->shape[i]);
     if (stream->clock_index != anchor)
-        printf(", clock %s: %.4g Hz", index->clocks[stream->clock_index].name, mean_rate_hz(index, stream->clock_index));
+        printf(", clock %s: %.4g Hz", index->clocks[stream->clock_index].name,
+               mean_rate_hz(index, stream->clock_index));
     if (stream->unit)
         printf(", %s", stream->unit);
     printf("\n");
@@ -122,10 +129,13 @@ static void print_feed(const struct trajd_index *index)
     if (has_filter_key(index, "train"))
         printf("    filter: train\n");
     else if (index->kept_count >= FEWEST_TO_SPLIT)
-        printf("    split: 0..0.9              # 0.9..1 is left to validate with; adding data moves no episode\n");
+        printf("    split: 0..0.9              # 0.9..1 is left to validate with; adding data "
+               "moves no episode\n");
     printf("    global_batch: %u\n", guess_batch(count_rows(index, anchor)));
     if (index->clock_count > 1 && rate > 0)
-        printf("    rate: %.0f                   # of all steps; the anchors' clock was measured at %.6g Hz\n", fmax(1, round(rate)), rate);
+        printf("    rate: %.0f                   # of all steps; the anchors' clock was measured "
+               "at %.6g Hz\n",
+               fmax(1, round(rate)), rate);
     printf("    anchor: {clock: %s}%*s# one window a row", index->clocks[anchor].name, 4, "");
     if (rate > 0)
         printf(", %.6g Hz", rate);
@@ -140,7 +150,9 @@ static int print_config(const char *path, const struct trajd_index *index)
 
     if (!realpath(path, real))
         return cli_fail("%s: cannot be resolved", path);
-    printf("# Made by `trajctl init` from %u episodes; `trajctl check THIS_FILE` shows what comes of it.\n", index->kept_count);
+    printf("# Made by `trajctl init` from %u episodes; `trajctl check THIS_FILE` shows what comes "
+           "of it.\n",
+           index->kept_count);
     printf("version: 1\n\ndatasets:\n  data: {path: ");
     trajd_json_text(stdout, real);
     printf(", layout: %s}\n", index->layout->name);
@@ -162,7 +174,9 @@ int cli_init(int argc, char **argv)
         if (!strcmp(argv[i], "--layout") && i + 1 < argc)
             layout = argv[++i];
         else if (argv[i][0] == '-' || path)
-            return cli_fail(path && argv[i][0] != '-' ? "one file or folder, not also %s" : "no option is called %s", argv[i]),
+            return cli_fail(path && argv[i][0] != '-' ? "one file or folder, not also %s"
+                                                      : "no option is called %s",
+                            argv[i]),
                    cli_usage("init");
         else
             path = argv[i];

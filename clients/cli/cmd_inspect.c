@@ -26,8 +26,8 @@ struct clock_summary {
 
 static const char *kind_name(enum trajd_kind kind)
 {
-    static const char *const names[TRAJD_KIND_COUNT] = {"linear",     "previous", "nearest", "slerp xyzw",
-                                                        "slerp wxyz", "angle",    "mean"};
+    static const char *const names[TRAJD_KIND_COUNT] = {
+        "linear", "previous", "nearest", "slerp xyzw", "slerp wxyz", "angle", "mean"};
 
     return kind < TRAJD_KIND_COUNT ? names[kind] : "?";
 }
@@ -99,7 +99,8 @@ static const struct trajd_array *example_array(const struct trajd_index *index, 
 
 static void describe_storage(const struct trajd_array *array, char *text, size_t size)
 {
-    static const char *const names[] = {"absent", "never written", "contiguous", "chunked", "compact"};
+    static const char *const names[] = {"absent", "never written", "contiguous", "chunked",
+                                        "compact"};
     size_t used = (size_t)snprintf(text, size, "%s", array ? names[array->storage] : "absent");
 
     for (uint32_t i = 0; array && i < array->filter_count && used < size; i++)
@@ -116,8 +117,8 @@ static void describe_shape(const struct trajd_index_stream *stream, char *text, 
         snprintf(text + used, size - used, ")");
 }
 
-static void count_rows(const struct trajd_index *index, uint32_t dataset, uint64_t *least, uint64_t *most,
-                       uint32_t *episodes)
+static void count_rows(const struct trajd_index *index, uint32_t dataset, uint64_t *least,
+                       uint64_t *most, uint32_t *episodes)
 {
     *least = UINT64_MAX;
     *most = *episodes = 0;
@@ -145,8 +146,9 @@ static void print_clock(const struct trajd_index *index, uint32_t which)
     else if (clock->regular)
         printf("regular, %.6g to %.6g Hz by episode", summary.lowest_hz, summary.highest_hz);
     else if (summary.intervals)
-        printf("stamped, mean %.6g Hz, intervals %.6g to %.6g ms", (double)summary.intervals / summary.sum_s,
-               (double)summary.shortest_ns / 1e6, (double)summary.longest_ns / 1e6);
+        printf("stamped, mean %.6g Hz, intervals %.6g to %.6g ms",
+               (double)summary.intervals / summary.sum_s, (double)summary.shortest_ns / 1e6,
+               (double)summary.longest_ns / 1e6);
     else
         printf("stamped");
     printf(", %" PRIu64 " rows", summary.rows);
@@ -165,8 +167,9 @@ static void print_stream(const struct trajd_index *index, const struct trajd_ind
     describe_storage(example_array(index, stream->dataset_index), storage, sizeof storage);
     count_rows(index, stream->dataset_index, &least, &most, &episodes);
     snprintf(rows, sizeof rows, least == most ? "%" PRIu64 : "%" PRIu64 "..%" PRIu64, least, most);
-    printf("  %-32s %-5s %-16s %-10s %-12s T=%-10s %s", stream->name, trajd_dtype_name(stream->dtype), shape,
-           kind_name(stream->kind), index->clocks[stream->clock_index].name, rows, storage);
+    printf("  %-32s %-5s %-16s %-10s %-12s T=%-10s %s", stream->name,
+           trajd_dtype_name(stream->dtype), shape, kind_name(stream->kind),
+           index->clocks[stream->clock_index].name, rows, storage);
     if (episodes < index->kept_count)
         printf(", in %u of %u episodes", episodes, index->kept_count);
     printf("\n");
@@ -183,8 +186,8 @@ static void print_meta(const struct trajd_index *index, uint32_t which)
         episodes += text != NULL;
         example = example ? example : text;
     }
-    printf("%s  %-32s in %u of %u episodes", which ? "" : " meta\n", index->layout->metas[which].name, episodes,
-           index->kept_count);
+    printf("%s  %-32s in %u of %u episodes", which ? "" : " meta\n",
+           index->layout->metas[which].name, episodes, index->kept_count);
     if (example) {
         printf(", the first: ");
         trajd_json_text(stdout, example);
@@ -215,8 +218,8 @@ static void print_problems(const struct trajd_index *index)
 static void print_index(const char *path, const struct trajd_index *index)
 {
     printf("%s\n  layout %s, %u file%s, %u of %u episodes kept, fingerprint %016" PRIx64 "\n", path,
-           index->layout->name, index->file_count, index->file_count == 1 ? "" : "s", index->kept_count,
-           index->episode_count, index->fingerprint);
+           index->layout->name, index->file_count, index->file_count == 1 ? "" : "s",
+           index->kept_count, index->episode_count, index->fingerprint);
     if (index->trimmed_row_count)
         printf("  %" PRIu64 " rows beyond their clock's last stamp left out (T+1)\n",
                index->trimmed_row_count);
@@ -279,8 +282,8 @@ static void json_stream(const struct trajd_index *index, const struct trajd_inde
     json_field("clock", index->clocks[stream->clock_index].name);
     printf(", ");
     json_field("storage", storage);
-    printf(", \"fewest_rows\": %" PRIu64 ", \"most_rows\": %" PRIu64 ", \"episodes\": %u}", least, most,
-           episodes);
+    printf(", \"fewest_rows\": %" PRIu64 ", \"most_rows\": %" PRIu64 ", \"episodes\": %u}", least,
+           most, episodes);
 }
 
 static void json_episode(const struct trajd_index *index, const struct trajd_episode *episode)
@@ -356,7 +359,8 @@ static int inspect_path(const struct inspection *inspection, const char *path)
 {
     struct trajd_index *index = NULL;
     struct trajd_error error;
-    enum trajd_status status = cli_files_open(&inspection->files, inspection->layout, path, &index, &error);
+    enum trajd_status status =
+        cli_files_open(&inspection->files, inspection->layout, path, &index, &error);
 
     if (status) {
         if (inspection->json) {
@@ -377,8 +381,8 @@ static int inspect_path(const struct inspection *inspection, const char *path)
     return CLI_OK;
 }
 
-/* Options stand before or behind the files; the files are moved to the front of argv, after the name. Their
- * number; -1: something is wrong. */
+/* Options stand before or behind the files; the files are moved to the front of argv, after the
+ * name. Their number; -1: something is wrong. */
 static int parse(int argc, char **argv, struct inspection *inspection)
 {
     int count = 0;

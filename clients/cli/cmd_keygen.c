@@ -1,10 +1,11 @@
-/* trajctl keygen: the CURVE keys of a daemon and of its remote workers, as files that the daemon reads from one directory:
+/* trajctl keygen: the CURVE keys of a daemon and of its remote workers, as files that the daemon
+ * reads from one directory:
  *
  *     DIR/server.key_secret     the daemon's pair, 0600
  *     DIR/server.key            its public key: what a worker must know
  *     DIR/clients/NAME.key      a public key each: these workers are let in
- *     DIR/NAME.key_secret       the worker's pair and the server's public key, 0600: goes to the worker's machine
- */
+ *     DIR/NAME.key_secret       the worker's pair and the server's public key, 0600: goes to the
+ *                               worker's machine */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,17 +32,19 @@ static int make_pair(const char *name, struct trajd_key_file *keys)
     return CLI_OK;
 }
 
-/* The secret file first: a public key without it would let nobody in, but stand in the way of the next try. */
-static int write_pair(const char *secret_path, const char *public_path, const struct trajd_key_file *pair)
+/* The secret file first: a public key without it would let nobody in, but stand in the way of the
+ * next try. */
+static int write_pair(const char *secret_path, const char *public_path,
+                      const struct trajd_key_file *pair)
 {
     struct trajd_key_file shown = {.name = ""};
     struct trajd_error error;
 
     memcpy(shown.name, pair->name, sizeof shown.name);
     memcpy(shown.public_key, pair->public_key, sizeof shown.public_key);
-    if (trajd_key_write(secret_path, pair, &error) != TRAJD_OK)
+    if (trajd_key_write(secret_path, pair, &error))
         return cli_fail("%s", error.message);
-    if (trajd_key_write(public_path, &shown, &error) != TRAJD_OK) {
+    if (trajd_key_write(public_path, &shown, &error)) {
         remove(secret_path);
         return cli_fail("%s", error.message);
     }
@@ -55,9 +58,11 @@ static int make_server(const char *directory)
 
     snprintf(secret_path, sizeof secret_path, "%s/server.key_secret", directory);
     snprintf(public_path, sizeof public_path, "%s/server.key", directory);
-    if (make_pair("server", &pair) != CLI_OK || write_pair(secret_path, public_path, &pair) != CLI_OK)
+    if (make_pair("server", &pair) != CLI_OK ||
+        write_pair(secret_path, public_path, &pair) != CLI_OK)
         return CLI_FAILED;
-    printf("%s: the daemon's, stays here\n%s: its public key %s\n", secret_path, public_path, pair.public_key);
+    printf("%s: the daemon's, stays here\n%s: its public key %s\n", secret_path, public_path,
+           pair.public_key);
     return CLI_OK;
 }
 
@@ -70,14 +75,16 @@ static int make_client(const char *directory, const char *clients, const char *n
     snprintf(secret_path, sizeof secret_path, "%s/%s.key_secret", directory, name);
     snprintf(public_path, sizeof public_path, "%s/%s.key", clients, name);
     snprintf(server_path, sizeof server_path, "%s/server.key", directory);
-    if (trajd_key_read(server_path, &server, &error) != TRAJD_OK)
-        return cli_fail("%s (the server's public key is needed: `trajctl keygen %s` makes one)", error.message, directory);
+    if (trajd_key_read(server_path, &server, &error))
+        return cli_fail("%s (the server's public key is needed: `trajctl keygen %s` makes one)",
+                        error.message, directory);
     if (make_pair(name, &pair) != CLI_OK)
         return CLI_FAILED;
     memcpy(pair.server_key, server.public_key, sizeof pair.server_key);
     if (write_pair(secret_path, public_path, &pair) != CLI_OK)
         return CLI_FAILED;
-    printf("%s: goes to the worker's machine, nowhere else\n%s: lets it in\n", secret_path, public_path);
+    printf("%s: goes to the worker's machine, nowhere else\n%s: lets it in\n", secret_path,
+           public_path);
     return CLI_OK;
 }
 
@@ -97,7 +104,8 @@ int cli_keygen(int argc, char **argv)
     if (!directory || strlen(directory) > sizeof clients - 128)
         return cli_usage("keygen");
     if (name && (!trajd_key_name_is_valid(name) || strcmp(name, "server") == 0)) {
-        cli_fail("--client %s: 1 to 64 letters, digits, '-', '_' and '.', and not \"server\"", name);
+        cli_fail("--client %s: 1 to 64 letters, digits, '-', '_' and '.', and not \"server\"",
+                 name);
         return CLI_USAGE;
     }
     snprintf(clients, sizeof clients, "%s/clients", directory);

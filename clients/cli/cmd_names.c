@@ -1,5 +1,6 @@
-/* trajctl names: what may stand next on the command line, for completions: from the table of commands itself, from a daemon, from the
- * installed layouts. A word of its own a line; in capitals what is to be put there (FILE, FEED, NAME). */
+/* trajctl names: what may stand next on the command line, for completions: from the table of
+ * commands itself, from a daemon, from the installed layouts. A word of its own a line; in capitals
+ * what is to be put there (FILE, FEED, NAME). */
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -49,7 +50,9 @@ static void print_words(const char *usage)
             printf("%s\n", word);
         else if (!is_value)
             print_alternatives(word);
-        is_value = *word == '-'; /* what follows an option is its value; a flag is followed by an option or a bracket's end */
+        /* what follows an option is its value; a flag is followed by an option or a bracket's end
+         */
+        is_value = *word == '-';
         if (is_value && rest && *rest == ' ')
             is_value = false;
     }
@@ -70,7 +73,8 @@ static void print_value(const char *usage, const char *option)
 
 static int print_feeds(const char *endpoint)
 {
-    const struct trajd_connect_options options = {.endpoint = endpoint, .client_name = "trajctl", .timeout_ms = CONNECT_MS};
+    const struct trajd_connect_options options = {
+        .endpoint = endpoint, .client_name = "trajctl", .timeout_ms = CONNECT_MS};
     struct trajd_client *client = NULL;
     struct trajd_yaml *yaml = NULL;
     struct trajd_error error;
@@ -81,7 +85,9 @@ static int print_feeds(const char *endpoint)
         status = trajd_client_status(client, CONNECT_MS, &json, &error);
     if (!status)
         status = trajd_yaml_parse("status", json, strlen(json), &yaml, &error);
-    for (const struct trajd_yaml_node *feed = status ? NULL : cli_first(trajd_yaml_root(yaml), "feeds"); feed; feed = feed->next)
+    for (const struct trajd_yaml_node *feed = status ? NULL
+                                                     : cli_first(trajd_yaml_root(yaml), "feeds");
+         feed; feed = feed->next)
         if (!strpbrk(cli_text(feed, "name"), ":#")) /* those of the configuration */
             printf("%s\n", cli_text(feed, "name"));
     trajd_yaml_destroy(&yaml);
@@ -117,7 +123,8 @@ int cli_names(int argc, char **argv)
     }
     if (strcmp(argv[1], "--layouts") == 0 && argc == 2)
         return print_layouts();
-    if (strcmp(argv[1], "--feeds") == 0 && (argc == 2 || (argc == 4 && strcmp(argv[2], "--endpoint") == 0)))
+    if (strcmp(argv[1], "--feeds") == 0 &&
+        (argc == 2 || (argc == 4 && strcmp(argv[2], "--endpoint") == 0)))
         return print_feeds(argc == 4 ? argv[3] : NULL);
     for (command = cli_commands; command->name && strcmp(command->name, argv[1]) != 0; command++)
         ;

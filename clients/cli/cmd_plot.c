@@ -1,4 +1,5 @@
-/* trajctl plot: one stream of one episode, its rows as points and what resampling makes of them as lines, over time. */
+/* trajctl plot: one stream of one episode, its rows as points and what resampling makes of them as
+ * lines, over time. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -33,22 +34,28 @@ static bool parse_value(struct plotting *plotting, const char *option, const cha
     if (!strcmp(option, "-o"))
         return plotting->output = value, true;
     if (!strcmp(option, "--rate"))
-        return trajd_parse_rate(value, &plotting->rate) || (cli_fail("--rate: \"%s\" is no rate above 0 (20, 29.97, 30000/1001)", value), false);
+        return trajd_parse_rate(value, &plotting->rate) ||
+               (cli_fail("--rate: \"%s\" is no rate above 0 (20, 29.97, 30000/1001)", value),
+                false);
     if (!strcmp(option, "--kind")) {
         plotting->rule.kind = trajd_rewrite_kind_parse(value, &error);
         plotting->rule.layout_order = !strcmp(value, "slerp");
-        return plotting->rule.kind != TRAJD_REWRITE_NO_KIND || (cli_fail("--kind: %s", error.message), false);
+        return plotting->rule.kind != TRAJD_REWRITE_NO_KIND ||
+               (cli_fail("--kind: %s", error.message), false);
     }
     if (!strcmp(option, "--window"))
-        return (trajd_parse_duration(value, &plotting->rule.window_ns) && plotting->rule.window_ns > 0) ||
+        return (trajd_parse_duration(value, &plotting->rule.window_ns) &&
+                plotting->rule.window_ns > 0) ||
                (cli_fail("--window: \"%s\" is no time above 0 (50ms, 1.5s)", value), false);
-    return (trajd_parse_duration(value, !strcmp(option, "--from") ? &plotting->from_ns : &plotting->to_ns)) ||
+    return (trajd_parse_duration(value, !strcmp(option, "--from") ? &plotting->from_ns
+                                                                  : &plotting->to_ns)) ||
            (cli_fail("%s: \"%s\" is no time (1.5s, 200ms)", option, value), false);
 }
 
 static bool parse(int argc, char **argv, struct plotting *plotting)
 {
-    static const char *const options[] = {"--layout", "--episode", "-o", "--rate", "--kind", "--window", "--from", "--to", NULL};
+    static const char *const options[] = {"--layout", "--episode", "-o",   "--rate", "--kind",
+                                          "--window", "--from",    "--to", NULL};
 
     for (int i = 1; i < argc; i++) {
         bool known = false;
@@ -91,11 +98,14 @@ static const struct trajd_episode *find_episode(const struct trajd_index *index,
             names[count++] = episode->id;
     }
     near = trajd_yaml_nearest(id ? id : "", names, count);
-    return cli_fail("no episode is called \"%s\"%s%s%s", id ? id : "", near ? " (did you mean " : "", near ? near : "", near ? "?)" : ""), NULL;
+    return cli_fail("no episode is called \"%s\"%s%s%s", id ? id : "",
+                    near ? " (did you mean " : "", near ? near : "", near ? "?)" : ""),
+           NULL;
 }
 
 /* Onto the terminal or into the file. */
-static int draw(const struct plotting *plotting, const struct rewrite_series *series, const char *title)
+static int draw(const struct plotting *plotting, const struct rewrite_series *series,
+                const char *title)
 {
     struct winsize size;
     int columns = COLUMNS_DEFAULT;
@@ -119,8 +129,13 @@ static int draw(const struct plotting *plotting, const struct rewrite_series *se
 static int plot(struct plotting *plotting, const struct trajd_index *index)
 {
     const struct trajd_episode *episode = find_episode(index, plotting->episode);
-    struct rewrite_series_options options = {.index = index, .episode = episode, .stream = plotting->stream, .rule = plotting->rule,
-                                             .rate = plotting->rate, .from_ns = plotting->from_ns, .to_ns = plotting->to_ns,
+    struct rewrite_series_options options = {.index = index,
+                                             .episode = episode,
+                                             .stream = plotting->stream,
+                                             .rule = plotting->rule,
+                                             .rate = plotting->rate,
+                                             .from_ns = plotting->from_ns,
+                                             .to_ns = plotting->to_ns,
                                              .features_max = FEATURES_MAX};
     struct rewrite_series *series = NULL;
     struct trajd_error error;
@@ -131,10 +146,12 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
         return CLI_FAILED;
     if (rewrite_series_read(&options, &series, &error))
         return cli_fail("%s", error.message);
-    snprintf(title, sizeof title, "%.180s, %.100s: %.100s by %s at %.6g Hz", index->files[episode->file_index].relative_path, episode->id,
-             plotting->stream, series->kind, (double)series->rate.num / (double)series->rate.den);
+    snprintf(title, sizeof title, "%.180s, %.100s: %.100s by %s at %.6g Hz",
+             index->files[episode->file_index].relative_path, episode->id, plotting->stream,
+             series->kind, (double)series->rate.num / (double)series->rate.den);
     if (series->features_left_out)
-        fprintf(stderr, "note: the first %u of %" PRIu64 " features\n", series->feature_count, series->feature_count + series->features_left_out);
+        fprintf(stderr, "note: the first %u of %" PRIu64 " features\n", series->feature_count,
+                series->feature_count + series->features_left_out);
     result = draw(plotting, series, title);
     rewrite_series_destroy(&series);
     return result;
@@ -142,7 +159,8 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
 
 int cli_plot(int argc, char **argv)
 {
-    struct plotting plotting = {.rule = {.kind = TRAJD_REWRITE_NO_KIND}, .from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct plotting plotting = {
+        .rule = {.kind = TRAJD_REWRITE_NO_KIND}, .from_ns = INT64_MIN, .to_ns = INT64_MAX};
     struct trajd_index *index = NULL;
     struct trajd_error error;
     int result;

@@ -67,28 +67,29 @@ static void print_real(double value, bool json)
 
 static void print_value(const struct trajd_tensor *tensor, uint64_t index, bool json)
 {
-    const unsigned char *at = (const unsigned char *)tensor->data + index * trajd_dtype_size(tensor->dtype);
+    const unsigned char *at =
+        (const unsigned char *)tensor->data + index * trajd_dtype_size(tensor->dtype);
     uint16_t bits;
     uint32_t wide;
     float single;
     double real;
     switch (tensor->dtype) {
     case TRAJD_F16:
-        memcpy(&bits, at, sizeof(bits));
+        memcpy(&bits, at, sizeof bits);
         print_real(half_value(bits), json);
         return;
     case TRAJD_BF16:
-        memcpy(&bits, at, sizeof(bits));
+        memcpy(&bits, at, sizeof bits);
         wide = (uint32_t)bits << 16;
-        memcpy(&single, &wide, sizeof(single));
+        memcpy(&single, &wide, sizeof single);
         print_real(single, json);
         return;
     case TRAJD_F32:
-        memcpy(&single, at, sizeof(single));
+        memcpy(&single, at, sizeof single);
         print_real(single, json);
         return;
     case TRAJD_F64:
-        memcpy(&real, at, sizeof(real));
+        memcpy(&real, at, sizeof real);
         print_real(real, json);
         return;
     case TRAJD_U64:
@@ -174,8 +175,8 @@ static void print_batch(const struct trajd_batch *batch, bool json)
             print_tensor(trajd_batch_tensor(batch, i));
         return;
     }
-    printf("{\"epoch\":%" PRIu64 ",\"position\":%" PRIu64 ",\"rows\":[%u,%u],\"tensors\":[", info.epoch,
-           info.position, info.row_begin, info.row_count);
+    printf("{\"epoch\":%" PRIu64 ",\"position\":%" PRIu64 ",\"rows\":[%u,%u],\"tensors\":[",
+           info.epoch, info.position, info.row_begin, info.row_count);
     for (uint32_t i = 0; i < count; i++) {
         printf(i > 0 ? "," : "");
         print_tensor_json(trajd_batch_tensor(batch, i));
@@ -198,7 +199,7 @@ static int receive(struct trajd_client *client, const struct cli_feed_arguments 
 {
     struct trajd_batch *batch;
     struct trajd_error error;
-    if (cli_open(client, arguments, &error) != TRAJD_OK)
+    if (cli_open(client, arguments, &error))
         return cli_fail("%s", error.message);
     for (uint64_t i = 0; i < arguments->count; i++) {
         enum trajd_status status = trajd_client_next(client, -1, &batch, &error);
@@ -208,7 +209,7 @@ static int receive(struct trajd_client *client, const struct cli_feed_arguments 
             print_failure(error.message, arguments->json);
             continue;
         }
-        if (status != TRAJD_OK)
+        if (status)
             return cli_fail("%s", error.message);
         print_batch(batch, arguments->json);
         trajd_batch_release(&batch);
@@ -218,13 +219,14 @@ static int receive(struct trajd_client *client, const struct cli_feed_arguments 
 
 int cli_recv(int argc, char **argv)
 {
-    static const char *const known[] = {"FEED",     "--endpoint", "--job",   "--count", "--epoch", "--next",
-                                        "--credit", "--rank",     "--world", "--json",  NULL};
+    static const char *const known[] = {"FEED",    "--endpoint", "--job",    "--count",
+                                        "--epoch", "--next",     "--credit", "--rank",
+                                        "--world", "--json",     NULL};
     struct cli_feed_arguments arguments = {.count = UINT64_MAX, .job = "trajctl"};
     if (!cli_parse_feed(argc, argv, known, &arguments))
         return cli_usage("recv");
     struct trajd_client *client = cli_connect(&arguments, false);
-    if (client == NULL)
+    if (!client)
         return CLI_FAILED;
     int result = receive(client, &arguments);
     trajd_client_close(&client);

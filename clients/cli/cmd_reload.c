@@ -1,4 +1,5 @@
-/* trajctl reload: has a daemon on this machine read its configuration again (SIGHUP), and with --wait tells what came of it. */
+/* trajctl reload: has a daemon on this machine read its configuration again (SIGHUP), and with
+ * --wait tells what came of it. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -31,16 +32,19 @@ static bool parse(int argc, char **argv, struct reload_arguments *arguments)
         else
             return cli_fail("%s: no such option, or its value is missing", argv[i]), false;
     }
-    arguments->directory = arguments->feed.endpoint ? arguments->feed.endpoint : getenv("TRAJD_ENDPOINT");
+    arguments->directory =
+        arguments->feed.endpoint ? arguments->feed.endpoint : getenv("TRAJD_ENDPOINT");
     if (!arguments->directory || !*arguments->directory)
         arguments->directory = "/run/trajd/main";
     if (strncmp(arguments->directory, "tcp://", 6) == 0)
-        return cli_fail("%s: only a daemon of this machine can be told to reload", arguments->directory), false;
+        return cli_fail("%s: only a daemon of this machine can be told to reload",
+                        arguments->directory),
+               false;
     return true;
 }
 
-/* The process that listens on the daemon's socket, as this process sees it; 0, and why, if there is none. A number from a file could be of
- * another process by now, or of another namespace. */
+/* The process that listens on the daemon's socket, as this process sees it; 0, and why, if there is
+ * none. A number from a file could be of another process by now, or of another namespace. */
 static pid_t find_daemon(const char *directory)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -48,11 +52,13 @@ static pid_t find_daemon(const char *directory)
     socklen_t size = sizeof peer;
     int fd;
 
-    if (snprintf(address.sun_path, sizeof address.sun_path, "%s/fd.sock", directory) >= (int)sizeof address.sun_path)
+    if (snprintf(address.sun_path, sizeof address.sun_path, "%s/fd.sock", directory) >=
+        (int)sizeof address.sun_path)
         return cli_fail("%s: the path is too long for a socket", directory), 0;
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address)) {
-        cli_fail("%s: %s", address.sun_path, errno == ENOENT || errno == ECONNREFUSED ? "no daemon is there" : strerror(errno));
+        cli_fail("%s: %s", address.sun_path,
+                 errno == ENOENT || errno == ECONNREFUSED ? "no daemon is there" : strerror(errno));
     } else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
         cli_fail("%s: %s", address.sun_path, strerror(errno));
         peer.pid = 0;
@@ -72,7 +78,8 @@ static const struct trajd_yaml_node *ask(struct trajd_client *client, struct tra
     struct trajd_error error;
     char *json = NULL;
 
-    if (trajd_client_status(client, 0, &json, &error) != TRAJD_OK || trajd_yaml_parse("status", json, strlen(json), yaml, &error) != TRAJD_OK)
+    if (trajd_client_status(client, 0, &json, &error) ||
+        trajd_yaml_parse("status", json, strlen(json), yaml, &error))
         cli_fail("%s", error.message);
     else if (!(reload = trajd_yaml_get(trajd_yaml_root(*yaml), "reload")))
         cli_fail("the daemon tells nothing of reloads: it is of an earlier version");
@@ -91,10 +98,12 @@ static int wait_for_end(struct trajd_client *client, int64_t asked_ns)
         const struct trajd_yaml_node *reload = ask(client, &yaml);
         if (!reload)
             result = CLI_FAILED;
-        else if (cli_number(reload, "began_ns") < asked_ns || !strcmp(cli_text(reload, "running"), "true"))
+        else if (cli_number(reload, "began_ns") < asked_ns ||
+                 !strcmp(cli_text(reload, "running"), "true"))
             nanosleep(&pause, NULL);
         else if (strcmp(cli_text(reload, "applied"), "true") != 0)
-            result = cli_fail("refused, the configuration stays as it was: %s", cli_text(reload, "message"));
+            result = cli_fail("refused, the configuration stays as it was: %s",
+                              cli_text(reload, "message"));
         else
             result = printf("%s\n", cli_text(reload, "message")) < 0;
         trajd_yaml_destroy(&yaml);
@@ -117,7 +126,8 @@ int cli_reload(int argc, char **argv)
         return CLI_FAILED;
     asked_ns = trajd_now_ns();
     if (kill(pid, SIGHUP))
-        result = cli_fail("process %ld: %s%s", (long)pid, strerror(errno), errno == EPERM ? ": its user and root can" : "");
+        result = cli_fail("process %ld: %s%s", (long)pid, strerror(errno),
+                          errno == EPERM ? ": its user and root can" : "");
     else if (arguments.wait)
         result = wait_for_end(client, asked_ns);
     trajd_client_close(&client);

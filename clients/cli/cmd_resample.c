@@ -1,4 +1,5 @@
-/* trajctl resample: files onto a regular grid. The work is daemon/rewrite; here are options, progress and words. */
+/* trajctl resample: files onto a regular grid. The work is daemon/rewrite; here are options,
+ * progress and words. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -58,9 +59,11 @@ static void on_note(void *context, const char *text)
 
 static void json_plan(const struct trajd_rewrite_report *plan)
 {
-    printf("{\"event\": \"plan\", \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64 ", \"cut\": %" PRIu64 ", \"steps\": %" PRIu64
-           ", \"bytes\": %" PRIu64 ", \"seconds\": %.9g, \"backend\": \"%s\", \"by\": ",
-           plan->episode_count, plan->episodes_left_out, plan->episodes_cut, plan->steps, plan->byte_count, (double)plan->duration_ns * 1e-9,
+    printf("{\"event\": \"plan\", \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64
+           ", \"cut\": %" PRIu64 ", \"steps\": %" PRIu64 ", \"bytes\": %" PRIu64
+           ", \"seconds\": %.9g, \"backend\": \"%s\", \"by\": ",
+           plan->episode_count, plan->episodes_left_out, plan->episodes_cut, plan->steps,
+           plan->byte_count, (double)plan->duration_ns * 1e-9,
            trajd_rewrite_backend_name(plan->backend));
     trajd_json_text(stdout, plan->backend_text);
     printf(", \"streams\": [");
@@ -70,8 +73,10 @@ static void json_plan(const struct trajd_rewrite_report *plan)
         trajd_json_text(stdout, stream->name);
         printf(", \"clock\": ");
         trajd_json_text(stdout, stream->clock);
-        printf(", \"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\", \"features\": %" PRIu64 ", \"compressed\": %s}",
-               trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from), trajd_dtype_name(stream->to), stream->feature_count,
+        printf(", \"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\", \"features\": %" PRIu64
+               ", \"compressed\": %s}",
+               trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from),
+               trajd_dtype_name(stream->to), stream->feature_count,
                stream->is_compressed ? "true" : "false");
     }
     printf("]}\n");
@@ -80,17 +85,20 @@ static void json_plan(const struct trajd_rewrite_report *plan)
 
 static void print_plan(const struct resampling *resampling, const struct trajd_rewrite_report *plan)
 {
-    printf("%" PRIu64 " episodes, %.1f s, %" PRIu64 " steps at %.6g Hz, %.1f MB, by %s", plan->episode_count,
-           (double)plan->duration_ns * 1e-9, plan->steps, (double)resampling->options.rate.num / (double)resampling->options.rate.den,
+    printf("%" PRIu64 " episodes, %.1f s, %" PRIu64 " steps at %.6g Hz, %.1f MB, by %s",
+           plan->episode_count, (double)plan->duration_ns * 1e-9, plan->steps,
+           (double)resampling->options.rate.num / (double)resampling->options.rate.den,
            (double)plan->byte_count * 1e-6, plan->backend_text);
     if (plan->episodes_cut)
         printf("; %" PRIu64 " were cut into parts", plan->episodes_cut);
     printf(plan->episodes_left_out ? "; %" PRIu64 " left out\n" : "\n", plan->episodes_left_out);
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         const struct trajd_rewrite_stream *stream = &plan->streams[s];
-        printf("  %-28s %-12s %-10s %s%s%s x %" PRIu64, stream->name, stream->clock, trajd_window_kind_name(stream->kind),
-               trajd_dtype_name(stream->from), stream->to != stream->from ? " to " : "",
-               stream->to != stream->from ? trajd_dtype_name(stream->to) : "", stream->feature_count);
+        printf("  %-28s %-12s %-10s %s%s%s x %" PRIu64, stream->name, stream->clock,
+               trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from),
+               stream->to != stream->from ? " to " : "",
+               stream->to != stream->from ? trajd_dtype_name(stream->to) : "",
+               stream->feature_count);
         if (stream->window_ns)
             printf(", over %.6g ms", (double)stream->window_ns * 1e-6);
         printf(stream->is_compressed ? ", gzip\n" : "\n");
@@ -110,14 +118,15 @@ static void on_plan(void *context, const struct trajd_rewrite_report *plan)
 
 static void draw_bar(struct resampling *resampling, const struct trajd_rewrite_progress *progress)
 {
-    const double share = progress->byte_count ? (double)progress->bytes_done / (double)progress->byte_count : 1;
+    const double share =
+        progress->byte_count ? (double)progress->bytes_done / (double)progress->byte_count : 1;
     char bar[BAR_WIDTH + 1];
 
     for (int i = 0; i < BAR_WIDTH; i++)
         bar[i] = i < (int)(share * BAR_WIDTH) ? '#' : '.';
     bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r[%s] %3.0f%%  %" PRIu64 " of %" PRIu64 " episodes\033[K", bar, share * 100, progress->episodes_done,
-            progress->episode_count);
+    fprintf(stderr, "\r[%s] %3.0f%%  %" PRIu64 " of %" PRIu64 " episodes\033[K", bar, share * 100,
+            progress->episodes_done, progress->episode_count);
     resampling->bar_is_drawn = true;
 }
 
@@ -127,10 +136,11 @@ static void on_progress(void *context, const struct trajd_rewrite_progress *prog
     struct resampling *resampling = context;
 
     if (resampling->json) {
-        printf("{\"event\": \"progress\", \"phase\": \"%s\", \"episodes_done\": %" PRIu64 ", \"episodes_safe\": %" PRIu64
-               ", \"episodes\": %" PRIu64 ", \"bytes_done\": %" PRIu64 ", \"bytes\": %" PRIu64 "}\n",
-               phases[progress->phase], progress->episodes_done, progress->episodes_safe, progress->episode_count, progress->bytes_done,
-               progress->byte_count);
+        printf("{\"event\": \"progress\", \"phase\": \"%s\", \"episodes_done\": %" PRIu64
+               ", \"episodes_safe\": %" PRIu64 ", \"episodes\": %" PRIu64
+               ", \"bytes_done\": %" PRIu64 ", \"bytes\": %" PRIu64 "}\n",
+               phases[progress->phase], progress->episodes_done, progress->episodes_safe,
+               progress->episode_count, progress->bytes_done, progress->byte_count);
         fflush(stdout);
     } else if (resampling->has_bar && progress->phase == TRAJD_REWRITE_RUNNING) {
         draw_bar(resampling, progress);
@@ -155,8 +165,10 @@ static bool split(char *text, const char **items, uint32_t *count)
     return true;
 }
 
-/* "STREAM=VALUE", or where `may_be_all` VALUE for all streams: a rule without wishes yet. NULL after telling. */
-static struct trajd_rewrite_rule *add_rule(struct resampling *resampling, const char *option, char *text, bool may_be_all, char **value)
+/* "STREAM=VALUE", or where `may_be_all` VALUE for all streams: a rule without wishes yet. NULL
+ * after telling. */
+static struct trajd_rewrite_rule *add_rule(struct resampling *resampling, const char *option,
+                                           char *text, bool may_be_all, char **value)
 {
     struct trajd_rewrite_rule *rule = &resampling->rules[resampling->options.rule_count];
     char *equals = strrchr(text, '=');
@@ -166,7 +178,8 @@ static struct trajd_rewrite_rule *add_rule(struct resampling *resampling, const 
     if (resampling->options.rule_count == ITEMS_MAX)
         return cli_fail("more than %d rules", ITEMS_MAX), NULL;
     resampling->options.rule_count++;
-    *rule = (struct trajd_rewrite_rule){.stream = equals ? text : NULL, .kind = TRAJD_REWRITE_NO_KIND};
+    *rule =
+        (struct trajd_rewrite_rule){.stream = equals ? text : NULL, .kind = TRAJD_REWRITE_NO_KIND};
     *value = equals ? equals + 1 : text;
     if (equals)
         *equals = '\0';
@@ -183,7 +196,8 @@ static bool parse_kind(struct resampling *resampling, char *text)
         return false;
     rule->kind = trajd_rewrite_kind_parse(value, &error);
     rule->layout_order = !strcmp(value, "slerp");
-    return rule->kind != TRAJD_REWRITE_NO_KIND || (cli_fail("--kind %s: %s", rule->stream, error.message), false);
+    return rule->kind != TRAJD_REWRITE_NO_KIND ||
+           (cli_fail("--kind %s: %s", rule->stream, error.message), false);
 }
 
 static bool parse_time(struct resampling *resampling, const char *option, char *text)
@@ -208,7 +222,9 @@ static bool parse_dtype(struct resampling *resampling, char *text)
     if (!rule)
         return false;
     rule->dtype = trajd_dtype_parse(value);
-    return rule->dtype || (cli_fail("--dtype: \"%s\" is no type; there are float16, float32, float64", value), false);
+    return rule->dtype ||
+           (cli_fail("--dtype: \"%s\" is no type; there are float16, float32, float64", value),
+            false);
 }
 
 static bool parse_compress(struct resampling *resampling, const char *text)
@@ -216,7 +232,8 @@ static bool parse_compress(struct resampling *resampling, const char *text)
     char *end;
 
     if (!strcmp(text, "keep") || !strcmp(text, "none")) {
-        resampling->options.compress = strcmp(text, "none") ? TRAJD_REWRITE_KEEP : TRAJD_REWRITE_NONE;
+        resampling->options.compress =
+            strcmp(text, "none") ? TRAJD_REWRITE_KEEP : TRAJD_REWRITE_NONE;
         return true;
     }
     resampling->options.compress = TRAJD_REWRITE_DEFLATE;
@@ -233,7 +250,8 @@ static bool parse_compress(struct resampling *resampling, const char *text)
 
 static bool parse_backend(struct resampling *resampling, const char *text)
 {
-    static const enum trajd_rewrite_backend kinds[] = {TRAJD_REWRITE_AUTO, TRAJD_REWRITE_CPU, TRAJD_REWRITE_CUDA, TRAJD_REWRITE_DAEMON};
+    static const enum trajd_rewrite_backend kinds[] = {TRAJD_REWRITE_AUTO, TRAJD_REWRITE_CPU,
+                                                       TRAJD_REWRITE_CUDA, TRAJD_REWRITE_DAEMON};
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(text, trajd_rewrite_backend_name(kinds[i])))
@@ -307,8 +325,10 @@ static bool parse_switch(struct resampling *resampling, const char *option)
 
 static bool takes_value(const char *option)
 {
-    static const char *const options[] = {"-o",       "--output",  "--layout",   "--filter",  "--rate",    "--streams", "--episodes", "--kind",
-                                          "--window", "--dtype",   "--max-gap",  "--compress", "--threads", "--backend", "--endpoint"};
+    static const char *const options[] = {"-o",        "--output",  "--layout",   "--filter",
+                                          "--rate",    "--streams", "--episodes", "--kind",
+                                          "--window",  "--dtype",   "--max-gap",  "--compress",
+                                          "--threads", "--backend", "--endpoint"};
 
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (!strcmp(options[i], option))
@@ -365,25 +385,32 @@ static int open_inputs(struct resampling *resampling, char **paths, int count)
     return CLI_OK;
 }
 
-static void print_report(const struct resampling *resampling, const struct trajd_rewrite_report *report)
+static void print_report(const struct resampling *resampling,
+                         const struct trajd_rewrite_report *report)
 {
     if (resampling->json) {
         printf("{\"event\": \"done\", \"output\": ");
         trajd_json_text(stdout, resampling->options.output);
-        printf(", \"episodes_written\": %" PRIu64 ", \"episodes_resumed\": %" PRIu64 ", \"left_out\": %" PRIu64 ", \"bytes_read\": %" PRIu64
-               ", \"bytes_written\": %" PRIu64 ", \"backend\": \"%s\", \"fell_back\": %s, \"pieces\": %" PRIu64
-               ", \"pieces_here\": %" PRIu64 "}\n",
-               report->episodes_written, report->episodes_resumed, report->episodes_left_out, report->bytes_read, report->bytes_written,
-               trajd_rewrite_backend_name(report->backend), report->fell_back ? "true" : "false", report->pieces, report->pieces_here);
+        printf(
+            ", \"episodes_written\": %" PRIu64 ", \"episodes_resumed\": %" PRIu64
+            ", \"left_out\": %" PRIu64 ", \"bytes_read\": %" PRIu64 ", \"bytes_written\": %" PRIu64
+            ", \"backend\": \"%s\", \"fell_back\": %s, \"pieces\": %" PRIu64
+            ", \"pieces_here\": %" PRIu64 "}\n",
+            report->episodes_written, report->episodes_resumed, report->episodes_left_out,
+            report->bytes_read, report->bytes_written, trajd_rewrite_backend_name(report->backend),
+            report->fell_back ? "true" : "false", report->pieces, report->pieces_here);
         return;
     }
     for (uint32_t s = 0; s < report->stream_count; s++)
         if (report->streams[s].nan_steps)
-            printf("%s: %" PRIu64 " steps are NaN, as their source is\n", report->streams[s].name, report->streams[s].nan_steps);
+            printf("%s: %" PRIu64 " steps are NaN, as their source is\n", report->streams[s].name,
+                   report->streams[s].nan_steps);
     if (report->pieces_here)
-        printf("%" PRIu64 " of %" PRIu64 " pieces were too large to be handed over: this CPU has made them\n", report->pieces_here,
-               report->pieces);
-    printf("%s: %" PRIu64 " episodes", resampling->options.output, report->episodes_written + report->episodes_resumed);
+        printf("%" PRIu64 " of %" PRIu64
+               " pieces were too large to be handed over: this CPU has made them\n",
+               report->pieces_here, report->pieces);
+    printf("%s: %" PRIu64 " episodes", resampling->options.output,
+           report->episodes_written + report->episodes_resumed);
     if (report->episodes_resumed)
         printf(", %" PRIu64 " of them from before", report->episodes_resumed);
     printf("\n");

@@ -1,5 +1,6 @@
-/* trajctl stats: statistics of a feed's outputs, as a table, as JSON, or as a file in the form of whoever is to read it. The daemon
- * computes; this asks until it is done. Figures are passed on as they came, digit for digit. */
+/* trajctl stats: statistics of a feed's outputs, as a table, as JSON, or as a file in the form of
+ * whoever is to read it. The daemon computes; this asks until it is done. Figures are passed on as
+ * they came, digit for digit. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@
 enum format { FORMAT_TRAJD, FORMAT_OPENPI, FORMAT_LEROBOT, FORMAT_COUNT };
 
 static const char *const format_names[FORMAT_COUNT] = {"trajd", "openpi", "lerobot"};
-static const char *const figures[] = {"mean", "std", "min", "max", "q01", "q10", "q50", "q90", "q99", NULL};
+static const char *const figures[] = {"mean", "std", "min", "max", "q01",
+                                      "q10",  "q50", "q90", "q99", NULL};
 static const char *const openpi_figures[] = {"mean", "std", "q01", "q99", NULL};
 
 /* One output's document, page by page. */
@@ -58,7 +60,8 @@ static void end_progress(const char *name)
 }
 
 /* One page, when it is there. */
-static struct trajd_yaml *ask_page(struct trajd_client *client, const struct trajd_question *question)
+static struct trajd_yaml *ask_page(struct trajd_client *client,
+                                   const struct trajd_question *question)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     struct trajd_yaml *yaml;
@@ -80,14 +83,16 @@ static struct trajd_yaml *ask_page(struct trajd_client *client, const struct tra
 }
 
 /* Of a mixture, under the name DATASET:NAME. */
-static bool add_subject(struct trajd_client *client, uint32_t feed_id, uint64_t dataset_index, const char *dataset, const char *name,
-                        struct statistics *all)
+static bool add_subject(struct trajd_client *client, uint32_t feed_id, uint64_t dataset_index,
+                        const char *dataset, const char *name, struct statistics *all)
 {
-    struct trajd_question question = {.what = "statistics", .name = name, .window = dataset_index, .feed_id = feed_id};
+    struct trajd_question question = {
+        .what = "statistics", .name = name, .window = dataset_index, .feed_id = feed_id};
     struct subject *subject = calloc(1, sizeof *subject);
     bool more = true;
 
-    if (subject && asprintf(&subject->name, "%s%s%s", dataset ? dataset : "", dataset ? ":" : "", name) < 0)
+    if (subject &&
+        asprintf(&subject->name, "%s%s%s", dataset ? dataset : "", dataset ? ":" : "", name) < 0)
         subject->name = NULL;
     if (!subject || !subject->name || all->subject_count == MAX_OUTPUTS) {
         cli_fail("no memory for %s", name);
@@ -115,8 +120,10 @@ static bool is_lacking(const struct trajd_yaml_node *output, uint64_t dataset_in
     return false;
 }
 
-/* The output of that name, or all but pictures, which may take a disk's worth of reading; of every dataset of the feed. */
-static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const char *wanted, struct statistics *all)
+/* The output of that name, or all but pictures, which may take a disk's worth of reading; of every
+ * dataset of the feed. */
+static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const char *wanted,
+                        struct statistics *all)
 {
     const struct trajd_question question = {.what = "statistics", .feed_id = feed_id};
     const struct trajd_yaml_node *datasets;
@@ -129,13 +136,15 @@ static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const cha
     if (!yaml)
         return false;
     datasets = trajd_yaml_get(trajd_yaml_root(yaml), "datasets");
-    for (const struct trajd_yaml_node *dataset = datasets ? datasets->children : NULL; dataset && good; dataset = dataset->next, d++) {
+    for (const struct trajd_yaml_node *dataset = datasets ? datasets->children : NULL;
+         dataset && good; dataset = dataset->next, d++) {
         const char *prefix = datasets->child_count > 1 ? dataset->value : NULL;
         if (wanted) {
             good = add_subject(client, feed_id, d, prefix, wanted, all);
             continue;
         }
-        for (const struct trajd_yaml_node *output = cli_first(trajd_yaml_root(yaml), "outputs"); output && good; output = output->next)
+        for (const struct trajd_yaml_node *output = cli_first(trajd_yaml_root(yaml), "outputs");
+             output && good; output = output->next)
             if (strcmp(cli_text(output, "picture"), "true") != 0 && !is_lacking(output, d))
                 good = add_subject(client, feed_id, d, prefix, cli_text(output, "name"), all);
     }
@@ -161,7 +170,8 @@ static void write_text(FILE *out, const char *text)
 }
 
 /* The list of that name through all pages, of a mapping in them or of the document itself. */
-static void write_list(FILE *out, const struct subject *subject, const char *within, const char *name)
+static void write_list(FILE *out, const struct subject *subject, const char *within,
+                       const char *name)
 {
     const char *before = "[";
 
@@ -170,7 +180,8 @@ static void write_list(FILE *out, const struct subject *subject, const char *wit
     for (uint32_t p = 0; p < subject->page_count; p++) {
         const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[p]);
         root = within ? trajd_yaml_get(root, within) : root;
-        for (const struct trajd_yaml_node *item = cli_first(root, name); item; item = item->next, before = ", ")
+        for (const struct trajd_yaml_node *item = cli_first(root, name); item;
+             item = item->next, before = ", ")
             fprintf(out, "%s%s", before, item->value);
     }
     fputs(*before == '[' ? "[]" : "]", out);
@@ -186,10 +197,13 @@ static void write_figures(FILE *out, const struct subject *subject, const char *
 
 static void write_own(FILE *out, const struct subject *subject)
 {
-    static const char *const numbers[] = {"windows", "rows", "steps", "valid_steps", "features"}, *const lists[] = {"count", "nan", "infinite"};
-    const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[0]), *norm = trajd_yaml_get(root, "norm");
+    static const char *const numbers[] = {"windows", "rows", "steps", "valid_steps", "features"},
+                             *const lists[] = {"count", "nan", "infinite"};
+    const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[0]),
+                                 *norm = trajd_yaml_get(root, "norm");
 
-    fprintf(out, "\"source\": \"%s\", \"fingerprint\": \"%s\"", cli_text(root, "source"), cli_text(root, "fingerprint"));
+    fprintf(out, "\"source\": \"%s\", \"fingerprint\": \"%s\"", cli_text(root, "source"),
+            cli_text(root, "fingerprint"));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (trajd_yaml_get(root, numbers[i]))
             fprintf(out, ", \"%s\": %s", numbers[i], cli_text(root, numbers[i]));
@@ -226,13 +240,16 @@ static void write_subject(FILE *out, const struct subject *subject, enum format 
     fputs("\n    }", out);
 }
 
-static void write_document(FILE *out, const char *feed, const struct statistics *all, enum format format)
+static void write_document(FILE *out, const char *feed, const struct statistics *all,
+                           enum format format)
 {
     if (format == FORMAT_TRAJD) {
         fputs("{\n  \"trajd_statistics\": 1, \"feed\": ", out);
         write_text(out, feed);
         fprintf(out, ", \"norm_digest\": \"%s\",\n  \"outputs\": {\n",
-                all->subject_count ? cli_text(trajd_yaml_root(all->subjects[0]->pages[0]), "norm_digest") : "");
+                all->subject_count
+                    ? cli_text(trajd_yaml_root(all->subjects[0]->pages[0]), "norm_digest")
+                    : "");
     } else
         fputs(format == FORMAT_OPENPI ? "{\n  \"norm_stats\": {\n" : "{\n", out);
     for (uint32_t s = 0; s < all->subject_count; s++) {
@@ -243,7 +260,8 @@ static void write_document(FILE *out, const char *feed, const struct statistics 
 }
 
 /* A pipe, a terminal, /dev/stdout: what is there stays, and takes the bytes. */
-static int write_through(const char *path, const char *feed, const struct statistics *all, enum format format)
+static int write_through(const char *path, const char *feed, const struct statistics *all,
+                         enum format format)
 {
     FILE *out = fopen(path, "w");
     bool good;
@@ -255,8 +273,10 @@ static int write_through(const char *path, const char *feed, const struct statis
     return fclose(out) == 0 && good ? CLI_OK : cli_fail("%s: %m", path);
 }
 
-/* Beside its place, then renamed: what is there is whole. Where a link leads to a file, that one is replaced. */
-static int write_file(const char *name, const char *feed, const struct statistics *all, enum format format)
+/* Beside its place, then renamed: what is there is whole. Where a link leads to a file, that one is
+ * replaced. */
+static int write_file(const char *name, const char *feed, const struct statistics *all,
+                      enum format format)
 {
     char temporary[PATH_MAX], path[PATH_MAX];
     struct stat there;
@@ -288,10 +308,13 @@ static void print_table(const struct statistics *all)
 {
     for (uint32_t s = 0; s < all->subject_count; s++) {
         const struct subject *subject = all->subjects[s];
-        const struct trajd_yaml_node *head = trajd_yaml_root(subject->pages[0]), *norm = trajd_yaml_get(head, "norm");
+        const struct trajd_yaml_node *head = trajd_yaml_root(subject->pages[0]),
+                                     *norm = trajd_yaml_get(head, "norm");
         const bool rows = trajd_yaml_get(head, "rows") != NULL;
-        printf("%s%s: %s of %s %s%s%s\n%8s %12s", s ? "\n" : "", subject->name, cli_text(head, "valid_steps"), cli_text(head, "steps"),
-               rows ? "rows" : "steps are valid", norm ? ", norm " : "", norm ? cli_text(norm, "by") : "", "feature", "count");
+        printf("%s%s: %s of %s %s%s%s\n%8s %12s", s ? "\n" : "", subject->name,
+               cli_text(head, "valid_steps"), cli_text(head, "steps"),
+               rows ? "rows" : "steps are valid", norm ? ", norm " : "",
+               norm ? cli_text(norm, "by") : "", "feature", "count");
         for (int f = 0; figures[f]; f++)
             printf(" %11s", figures[f]);
         putchar('\n');
@@ -303,7 +326,9 @@ static void print_table(const struct statistics *all)
             for (; columns[0]; feature++) {
                 printf("%8lld %12s", feature, columns[0]->value);
                 for (int f = 1; f < 10 && columns[f]; f++)
-                    printf(" %11.5g", strcmp(columns[f]->value, "null") ? strtod(columns[f]->value, NULL) : 0.0 / 0.0);
+                    printf(" %11.5g", strcmp(columns[f]->value, "null")
+                                          ? strtod(columns[f]->value, NULL)
+                                          : 0.0 / 0.0);
                 putchar('\n');
                 for (int f = 0; f < 10; f++)
                     columns[f] = columns[f] ? columns[f]->next : NULL;
@@ -325,7 +350,9 @@ static bool parse_format(const char *name, enum format *format)
 
 int cli_stats(int argc, char **argv)
 {
-    static const char *const known[] = {"FEED", "--output", "--out", "-o", "--format", "--endpoint", "--key", "--server-key", "--json", NULL};
+    static const char *const known[] = {"FEED",     "--output",   "--out", "-o",
+                                        "--format", "--endpoint", "--key", "--server-key",
+                                        "--json",   NULL};
     struct cli_feed_arguments arguments = {.format = "trajd"};
     struct statistics all = {0};
     struct trajd_client *client;

@@ -1,4 +1,5 @@
-/* trajctl status: the daemon's document as it is (--json), or as tables for people. JSON is YAML, so the same reader serves. */
+/* trajctl status: the daemon's document as it is (--json), or as tables for people. JSON is YAML,
+ * so the same reader serves. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,8 @@ static double number_of(const struct trajd_yaml_node *mapping, const char *key)
     return node && node->value ? strtod(node->value, NULL) : 0;
 }
 
-static const struct trajd_yaml_node *find_by(const struct trajd_yaml_node *list, const char *key, const char *value)
+static const struct trajd_yaml_node *find_by(const struct trajd_yaml_node *list, const char *key,
+                                             const char *value)
 {
     for (const struct trajd_yaml_node *item = list ? list->children : NULL; item; item = item->next)
         if (strcmp(text_of(item, key), value) == 0)
@@ -30,36 +32,44 @@ static const struct trajd_yaml_node *find_by(const struct trajd_yaml_node *list,
 
 static void print_datasets(const struct trajd_yaml_node *list)
 {
-    printf("\n%-20s %-16s %8s %10s %22s %12s %8s\n", "dataset", "layout", "files", "episodes", "in memory", "read", "evicted");
+    printf("\n%-20s %-16s %8s %10s %22s %12s %8s\n", "dataset", "layout", "files", "episodes",
+           "in memory", "read", "evicted");
     for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
         const struct trajd_yaml_node *store = trajd_yaml_get(item, "store");
-        printf("%-20s %-16s %8s %10s %9.1f of %7.1f MiB %8.1f MiB %8s\n", text_of(item, "name"), text_of(item, "layout"),
-               text_of(item, "files"), text_of(item, "kept"), number_of(store, "resident_bytes") / MIB,
-               number_of(store, "total_bytes") / MIB, number_of(store, "bytes_read") / MIB, text_of(store, "pieces_evicted"));
+        printf("%-20s %-16s %8s %10s %9.1f of %7.1f MiB %8.1f MiB %8s\n", text_of(item, "name"),
+               text_of(item, "layout"), text_of(item, "files"), text_of(item, "kept"),
+               number_of(store, "resident_bytes") / MIB, number_of(store, "total_bytes") / MIB,
+               number_of(store, "bytes_read") / MIB, text_of(store, "pieces_evicted"));
     }
 }
 
-/* A line for each GPU, and one for each stream that its feeds read: rows are resident there, or come from host memory, batch by batch. */
+/* A line for each GPU, and one for each stream that its feeds read: rows are resident there, or
+ * come from host memory, batch by batch. */
 static void print_gpus(const struct trajd_yaml_node *list)
 {
     printf("\n%-42s %-24s %24s %24s\n", "gpu", "", "rows", "rings");
     for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
         const struct trajd_yaml_node *resident = trajd_yaml_get(item, "resident");
-        printf("%-42s %-24s %9.1f of %7.1f MiB %9.1f of %7.1f MiB\n", text_of(item, "uuid"), text_of(item, "name"),
-               number_of(item, "rows_bytes") / MIB, number_of(item, "rows_budget_bytes") / MIB, number_of(item, "rings_bytes") / MIB,
+        printf("%-42s %-24s %9.1f of %7.1f MiB %9.1f of %7.1f MiB\n", text_of(item, "uuid"),
+               text_of(item, "name"), number_of(item, "rows_bytes") / MIB,
+               number_of(item, "rows_budget_bytes") / MIB, number_of(item, "rings_bytes") / MIB,
                number_of(item, "rings_budget_bytes") / MIB);
-        for (const struct trajd_yaml_node *rows = resident ? resident->children : NULL; rows; rows = rows->next)
-            printf("  %-40s %-24s %9.1f MiB on %s, %s feeds\n", text_of(rows, "dataset"), text_of(rows, "path"), number_of(rows, "bytes") / MIB,
-                   text_of(rows, "place"), text_of(rows, "feeds"));
+        for (const struct trajd_yaml_node *rows = resident ? resident->children : NULL; rows;
+             rows = rows->next)
+            printf("  %-40s %-24s %9.1f MiB on %s, %s feeds\n", text_of(rows, "dataset"),
+                   text_of(rows, "path"), number_of(rows, "bytes") / MIB, text_of(rows, "place"),
+                   text_of(rows, "feeds"));
     }
 }
 
 /* For `trajctl resample`. */
 static void print_resampling(const struct trajd_yaml_node *node)
 {
-    if (node && (number_of(node, "clients") > 0 || number_of(node, "pieces") > 0 || number_of(node, "refused") > 0))
-        printf("\nresampling: %s clients, %s pieces of %.1f MiB, %s refused\n", text_of(node, "clients"), text_of(node, "pieces"),
-               number_of(node, "bytes") / MIB, text_of(node, "refused"));
+    if (node && (number_of(node, "clients") > 0 || number_of(node, "pieces") > 0 ||
+                 number_of(node, "refused") > 0))
+        printf("\nresampling: %s clients, %s pieces of %.1f MiB, %s refused\n",
+               text_of(node, "clients"), text_of(node, "pieces"), number_of(node, "bytes") / MIB,
+               text_of(node, "refused"));
 }
 
 /* What a job has done of its epoch. */
@@ -69,26 +79,34 @@ static void print_job(const char *name, const struct trajd_yaml_node *job)
     char progress[32];
 
     snprintf(progress, sizeof progress, "%.0f of %.0f", all - number_of(job, "batches_left"), all);
-    printf("%-22s %-14s %-6s %8s %24s", name, text_of(job, "job"), text_of(job, "mode"), text_of(job, "epoch"), progress);
+    printf("%-22s %-14s %-6s %8s %24s", name, text_of(job, "job"), text_of(job, "mode"),
+           text_of(job, "epoch"), progress);
 }
 
-/* A line a feed, for the first of its jobs, and one for each other that reads the same slots: what was waited for it stands last. */
+/* A line a feed, for the first of its jobs, and one for each other that reads the same slots: what
+ * was waited for it stands last. */
 static void print_feeds(const struct trajd_yaml_node *list, const struct trajd_yaml_node *producers)
 {
-    printf("\n%-22s %-14s %-6s %8s %24s %18s %12s %9s\n", "feed", "job", "mode", "epoch", "batches done", "free/filling/ready",
-           "us a batch", "stalled");
+    printf("\n%-22s %-14s %-6s %8s %24s %18s %12s %9s\n", "feed", "job", "mode", "epoch",
+           "batches done", "free/filling/ready", "us a batch", "stalled");
     for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
-        const struct trajd_yaml_node *slots = trajd_yaml_get(item, "slots"), *jobs = trajd_yaml_get(item, "jobs");
+        const struct trajd_yaml_node *slots = trajd_yaml_get(item, "slots"),
+                                     *jobs = trajd_yaml_get(item, "jobs");
         const struct trajd_yaml_node *producer = find_by(producers, "name", text_of(item, "name"));
         const double made = number_of(producer, "batches");
         char states[32];
 
-        snprintf(states, sizeof states, "%s/%s/%s", text_of(slots, "free"), text_of(slots, "filling"), text_of(slots, "ready"));
+        snprintf(states, sizeof states, "%s/%s/%s", text_of(slots, "free"),
+                 text_of(slots, "filling"), text_of(slots, "ready"));
         print_job(text_of(item, "name"), item);
         printf(" %18s %12.0f %7.1f s\n", states,
-               made > 0 ? (number_of(producer, "load_ns") + number_of(producer, "resample_ns")) / made / 1e3 : 0,
+               made > 0 ? (number_of(producer, "load_ns") + number_of(producer, "resample_ns")) /
+                              made / 1e3
+                        : 0,
                number_of(item, "stalled_seconds"));
-        for (const struct trajd_yaml_node *job = jobs && jobs->children ? jobs->children->next : NULL; job; job = job->next) {
+        for (const struct trajd_yaml_node *job = jobs && jobs->children ? jobs->children->next
+                                                                        : NULL;
+             job; job = job->next) {
             print_job("", job);
             printf(" %18s %12s %7.1f s\n", "", "", number_of(job, "stalled_by_seconds"));
         }
@@ -105,23 +123,28 @@ static void print_mixture(const struct trajd_yaml_node *producer)
         return;
     for (const struct trajd_yaml_node *item = datasets->children; item; item = item->next)
         made += number_of(item, "made");
-    printf("\n%-22s %-20s %12s %14s %10s %9s %9s\n", "mixture", "dataset", "weight", "windows", "episodes", "share", "made");
+    printf("\n%-22s %-20s %12s %14s %10s %9s %9s\n", "mixture", "dataset", "weight", "windows",
+           "episodes", "share", "made");
     for (const struct trajd_yaml_node *item = datasets->children; item; item = item->next)
-        printf("%-22s %-20s %12s %14s %10s %7.2f %% %7.2f %%\n", text_of(producer, "name"), text_of(item, "name"), text_of(item, "weight"),
-               text_of(item, "windows"), text_of(item, "episodes"), 100 * number_of(item, "weight") / number_of(item, "of"),
+        printf("%-22s %-20s %12s %14s %10s %7.2f %% %7.2f %%\n", text_of(producer, "name"),
+               text_of(item, "name"), text_of(item, "weight"), text_of(item, "windows"),
+               text_of(item, "episodes"), 100 * number_of(item, "weight") / number_of(item, "of"),
                made > 0 ? 100 * number_of(item, "made") / made : 0);
 }
 
 static void print_workers(const struct trajd_yaml_node *list, const struct trajd_yaml_node *feeds)
 {
-    printf("\n%-20s %9s %-22s %5s %9s %12s %12s %12s\n", "worker", "pid", "feed", "rank", "holds", "batches", "stalled", "silent");
+    printf("\n%-20s %9s %-22s %5s %9s %12s %12s %12s\n", "worker", "pid", "feed", "rank", "holds",
+           "batches", "stalled", "silent");
     for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
         char holds[32];
 
         snprintf(holds, sizeof holds, "%s of %s", text_of(item, "held"), text_of(item, "credit"));
-        printf("%-20s %9s %-22s %5s %9s %12s %10.1f s %10.1f s", text_of(item, "client"), text_of(item, "pid"),
-               text_of(find_by(feeds, "feed_id", text_of(item, "feed_id")), "name"), text_of(item, "rank"), holds,
-               text_of(item, "batches_sent"), number_of(item, "stalled_by_seconds"), number_of(item, "silent_seconds"));
+        printf("%-20s %9s %-22s %5s %9s %12s %10.1f s %10.1f s", text_of(item, "client"),
+               text_of(item, "pid"),
+               text_of(find_by(feeds, "feed_id", text_of(item, "feed_id")), "name"),
+               text_of(item, "rank"), holds, text_of(item, "batches_sent"),
+               number_of(item, "stalled_by_seconds"), number_of(item, "silent_seconds"));
         printf(trajd_yaml_get(item, "remote") ? "  %s\n" : "\n", text_of(item, "remote"));
     }
 }
@@ -129,12 +152,16 @@ static void print_workers(const struct trajd_yaml_node *list, const struct trajd
 /* Counts that are 0 while all is well. */
 static void print_trouble(const struct trajd_yaml_node *root)
 {
-    static const char *const names[] = {"batches_failed",      "handed_again",    "late_acks",        "late_publishes",
-                                        "dead_sessions",       "resumed_sessions", "damaged_journals", "journals_refused",
-                                        "dropped_messages",    "refused_connections", "floods",        "unsent_messages",
-                                        "refused_keys",        "failed_handshakes", "silent_sessions",
+    static const char *const names[] = {"batches_failed",   "handed_again",
+                                        "late_acks",        "late_publishes",
+                                        "dead_sessions",    "resumed_sessions",
+                                        "damaged_journals", "journals_refused",
+                                        "dropped_messages", "refused_connections",
+                                        "floods",           "unsent_messages",
+                                        "refused_keys",     "failed_handshakes",
+                                        "silent_sessions",
 
-                                        "rank_timeouts",       "slow_jobs"};
+                                        "rank_timeouts",    "slow_jobs"};
     const char *before = "\nseen: ";
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -152,7 +179,8 @@ static void print_reload(const struct trajd_yaml_node *reload)
     if (strcmp(text_of(reload, "running"), "true") == 0)
         printf("\na reload is going on\n");
     else if (number_of(reload, "count") > 0)
-        printf("\nlast reload, of %s: %s: %s\n", text_of(reload, "count"), strcmp(text_of(reload, "applied"), "true") ? "refused" : "applied",
+        printf("\nlast reload, of %s: %s: %s\n", text_of(reload, "count"),
+               strcmp(text_of(reload, "applied"), "true") ? "refused" : "applied",
                text_of(reload, "message"));
 }
 
@@ -162,7 +190,7 @@ static int print_readable(const char *json)
     struct trajd_yaml *yaml;
     struct trajd_error error;
 
-    if (trajd_yaml_parse("status", json, strlen(json), &yaml, &error) != TRAJD_OK)
+    if (trajd_yaml_parse("status", json, strlen(json), &yaml, &error))
         return cli_fail("%s", error.message);
     root = trajd_yaml_root(yaml);
     latency = trajd_yaml_get(root, "ready_to_sent_us");
@@ -170,17 +198,19 @@ static int print_readable(const char *json)
     feeds = trajd_yaml_get(root, "feeds");
     producers = trajd_yaml_get(root, "producers");
     workers = trajd_yaml_get(root, "sessions");
-    printf("trajd %s, instance %s: %s workers, %s batches DONE, %s batches/s, %s windows/s; ready to sent p50 %s us, p99 %s us\n",
-           text_of(root, "version"), text_of(root, "instance"), text_of(root, "session_count"), text_of(root, "batches_done"),
-           text_of(root, "batches_per_second"), text_of(root, "windows_per_second"), text_of(latency, "p50"),
-           text_of(latency, "p99"));
+    printf("trajd %s, instance %s: %s workers, %s batches DONE, %s batches/s, %s windows/s; ready "
+           "to sent p50 %s us, p99 %s us\n",
+           text_of(root, "version"), text_of(root, "instance"), text_of(root, "session_count"),
+           text_of(root, "batches_done"), text_of(root, "batches_per_second"),
+           text_of(root, "windows_per_second"), text_of(latency, "p50"), text_of(latency, "p99"));
     if (datasets)
         print_datasets(datasets);
     if (trajd_yaml_get(root, "gpus") && trajd_yaml_get(root, "gpus")->child_count)
         print_gpus(trajd_yaml_get(root, "gpus"));
     if (feeds)
         print_feeds(feeds, producers);
-    for (const struct trajd_yaml_node *item = producers ? producers->children : NULL; item; item = item->next)
+    for (const struct trajd_yaml_node *item = producers ? producers->children : NULL; item;
+         item = item->next)
         print_mixture(item);
     if (workers)
         print_workers(workers, feeds);
@@ -202,9 +232,9 @@ int cli_status(int argc, char **argv)
     if (!cli_parse_feed(argc, argv, known, &arguments))
         return cli_usage("status");
     struct trajd_client *client = cli_connect(&arguments, false);
-    if (client == NULL)
+    if (!client)
         return CLI_FAILED;
-    if (trajd_client_status(client, 0, &json, &error) != TRAJD_OK) {
+    if (trajd_client_status(client, 0, &json, &error)) {
         result = cli_fail("%s", error.message);
     } else {
         if (arguments.json)

@@ -15,7 +15,8 @@ struct validation {
     uint64_t findings;
 };
 
-static void print_finding(const struct validation *validation, const struct examine_finding *finding)
+static void print_finding(const struct validation *validation,
+                          const struct examine_finding *finding)
 {
     const char *const parts[] = {finding->file, finding->episode, finding->stream};
     const char *separator = "";
@@ -42,7 +43,8 @@ static void json_text(const char *name, const char *text)
 
 static void json_finding(const struct validation *validation, const struct examine_finding *finding)
 {
-    printf("%s{\"rule\": \"%s\"", validation->findings > 1 ? ",\n " : "\n ", examine_rule_names[finding->rule]);
+    printf("%s{\"rule\": \"%s\"", validation->findings > 1 ? ",\n " : "\n ",
+           examine_rule_names[finding->rule]);
     json_text("path", validation->path);
     json_text("file", finding->file);
     json_text("episode", finding->episode);
@@ -73,15 +75,18 @@ static void validate_path(struct validation *validation, const char *path)
     struct trajd_error error;
 
     validation->path = path;
-    if (cli_files_open(&validation->files, validation->layout, path, &index, &error) == TRAJD_OK) {
+    if (!cli_files_open(&validation->files, validation->layout, path, &index, &error)) {
         if (!validation->json)
-            printf("%s: layout %s, %u of %u episodes\n", path, index->layout->name, index->kept_count, index->episode_count);
+            printf("%s: layout %s, %u of %u episodes\n", path, index->layout->name,
+                   index->kept_count, index->episode_count);
         if (examine_index(index, on_finding, validation, &error))
-            on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL, -1, 1, error.message});
+            on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
+                                                             -1, 1, error.message});
         trajd_index_destroy(&index);
         return;
     }
-    on_finding(validation, &(struct examine_finding){EXAMINE_REFUSED, path, NULL, NULL, -1, 1, error.message});
+    on_finding(validation,
+               &(struct examine_finding){EXAMINE_REFUSED, path, NULL, NULL, -1, 1, error.message});
 }
 
 static int ignore(struct validation *validation, const char *name)
@@ -98,7 +103,8 @@ static int ignore(struct validation *validation, const char *name)
     return CLI_FAILED;
 }
 
-/* As in inspect: files go to the front of argv, after the name. Their number; -1: something is wrong. */
+/* As in inspect: files go to the front of argv, after the name. Their number; -1: something is
+ * wrong. */
 static int parse(int argc, char **argv, struct validation *validation)
 {
     int count = 0;
@@ -140,6 +146,7 @@ int cli_validate(int argc, char **argv)
     if (validation.json)
         printf("]\n");
     else
-        printf(validation.findings ? "%" PRIu64 " findings\n" : "nothing found\n", validation.findings);
+        printf(validation.findings ? "%" PRIu64 " findings\n" : "nothing found\n",
+               validation.findings);
     return validation.findings ? CLI_FAILED : CLI_OK;
 }

@@ -16,10 +16,17 @@
 #define WIDEST_ROW 4096 /* elements; wider ones are pictures and the like: looked at as bytes */
 
 const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
-    [EXAMINE_REFUSED] = "refused",       [EXAMINE_QUARANTINED] = "quarantined", [EXAMINE_LEFT_OUT] = "left-out",
-    [EXAMINE_STAMPS] = "stamps",         [EXAMINE_GAPS] = "gaps",               [EXAMINE_UNREADABLE] = "unreadable",
-    [EXAMINE_NOT_FINITE] = "not-finite", [EXAMINE_NOT_UNIT] = "not-unit",       [EXAMINE_SIGN_FLIPS] = "sign-flips",
-    [EXAMINE_CONSTANT] = "constant",     [EXAMINE_IDLE] = "idle",
+    [EXAMINE_REFUSED] = "refused",
+    [EXAMINE_QUARANTINED] = "quarantined",
+    [EXAMINE_LEFT_OUT] = "left-out",
+    [EXAMINE_STAMPS] = "stamps",
+    [EXAMINE_GAPS] = "gaps",
+    [EXAMINE_UNREADABLE] = "unreadable",
+    [EXAMINE_NOT_FINITE] = "not-finite",
+    [EXAMINE_NOT_UNIT] = "not-unit",
+    [EXAMINE_SIGN_FLIPS] = "sign-flips",
+    [EXAMINE_CONSTANT] = "constant",
+    [EXAMINE_IDLE] = "idle",
 };
 
 struct examiner {
@@ -32,24 +39,26 @@ struct examiner {
 /* One stream over all episodes. */
 struct scan {
     const struct trajd_index_stream *stream;
-    bool as_bytes;        /* pictures: only whether they change */
-    uint64_t columns;     /* elements of a row that are looked at */
-    uint8_t *block;       /* rows as they lie in the file */
-    uint8_t *before;      /* the row before, its columns alone */
-    double *values;       /* [columns] of one row */
-    double *low, *high;   /* [columns] over all rows */
-    double *last;         /* [columns] of the row before */
-    uint64_t rows, repeated; /* over all episodes: rows that have one before them, and those that equal it */
+    bool as_bytes;      /* pictures: only whether they change */
+    uint64_t columns;   /* elements of a row that are looked at */
+    uint8_t *block;     /* rows as they lie in the file */
+    uint8_t *before;    /* the row before, its columns alone */
+    double *values;     /* [columns] of one row */
+    double *low, *high; /* [columns] over all rows */
+    double *last;       /* [columns] of the row before */
+    /* over all episodes: rows that have one before them, and those that equal it */
+    uint64_t rows, repeated;
     /* of one episode: how many, and where the first is */
     uint64_t not_finite, not_unit, flips;
     int64_t first_not_finite, first_not_unit, first_flip;
     double worst_length;
 };
 
-static void tell(struct examiner *examiner, const struct examine_finding *where, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static void tell(struct examiner *examiner, const struct examine_finding *where, const char *format,
+                 ...) __attribute__((format(printf, 3, 4)));
 
-static void tell(struct examiner *examiner, const struct examine_finding *where, const char *format, ...)
+static void tell(struct examiner *examiner, const struct examine_finding *where, const char *format,
+                 ...)
 {
     struct examine_finding finding = *where;
     char text[1024];
@@ -70,18 +79,22 @@ static void examine_refusals(struct examiner *examiner)
 
     for (uint32_t f = 0; f < index->file_count; f++)
         if (index->files[f].refusal)
-            tell(examiner, &(struct examine_finding){EXAMINE_REFUSED, index->files[f].relative_path, NULL, NULL, -1, 1, NULL},
+            tell(examiner,
+                 &(struct examine_finding){EXAMINE_REFUSED, index->files[f].relative_path, NULL,
+                                           NULL, -1, 1, NULL},
                  "%s", index->files[f].refusal);
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         if (episode->quarantine)
             tell(examiner,
-                 &(struct examine_finding){EXAMINE_QUARANTINED, index->files[episode->file_index].relative_path, episode->id,
-                                           NULL, -1, 1, NULL},
+                 &(struct examine_finding){EXAMINE_QUARANTINED,
+                                           index->files[episode->file_index].relative_path,
+                                           episode->id, NULL, -1, 1, NULL},
                  "%s", episode->quarantine);
     }
     for (uint32_t n = 0; n < index->note_count; n++)
-        tell(examiner, &(struct examine_finding){EXAMINE_LEFT_OUT, NULL, NULL, NULL, -1, 1, NULL}, "%s", index->notes[n]);
+        tell(examiner, &(struct examine_finding){EXAMINE_LEFT_OUT, NULL, NULL, NULL, -1, 1, NULL},
+             "%s", index->notes[n]);
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -111,7 +124,9 @@ static void examine_gaps(struct examiner *examiner, const struct trajd_episode_c
         longest = interval > longest ? interval : longest;
     }
     if (where.count)
-        tell(examiner, &where, "%" PRIu64 " gaps, the first behind row %" PRId64 ", the longest %.6g ms; the median interval is %.6g ms",
+        tell(examiner, &where,
+             "%" PRIu64 " gaps, the first behind row %" PRId64
+             ", the longest %.6g ms; the median interval is %.6g ms",
              where.count, where.row, (double)longest / 1e6, (double)median / 1e6);
 }
 
@@ -124,25 +139,35 @@ static int64_t first_dropped(const struct trajd_episode_clock *clock)
     return row;
 }
 
-static enum trajd_status examine_clocks(struct examiner *examiner, const struct trajd_episode *episode, struct trajd_error *error)
+static enum trajd_status examine_clocks(struct examiner *examiner,
+                                        const struct trajd_episode *episode,
+                                        struct trajd_error *error)
 {
     const struct trajd_index *index = examiner->index;
 
     for (uint32_t c = 0; c < index->clock_count; c++) {
         const struct trajd_episode_clock *clock = &episode->clocks[c];
-        struct examine_finding where = {EXAMINE_STAMPS, index->files[episode->file_index].relative_path, episode->id,
-                                        index->clocks[c].name, -1, clock->dropped_rows, NULL};
+        struct examine_finding where = {EXAMINE_STAMPS,
+                                        index->files[episode->file_index].relative_path,
+                                        episode->id,
+                                        index->clocks[c].name,
+                                        -1,
+                                        clock->dropped_rows,
+                                        NULL};
         int64_t *intervals;
         if (clock->dropped_rows) {
             where.row = first_dropped(clock);
-            tell(examiner, &where, "%" PRIu64 " rows dropped, the first is row %" PRId64 ": their stamps repeat or go back",
+            tell(examiner, &where,
+                 "%" PRIu64 " rows dropped, the first is row %" PRId64
+                 ": their stamps repeat or go back",
                  clock->dropped_rows, where.row);
         }
         if (!clock->stamps_ns || clock->row_count < 3)
             continue;
         intervals = calloc((size_t)clock->row_count, sizeof *intervals);
         if (!intervals)
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the intervals of a clock");
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                   "no memory for the intervals of a clock");
         examine_gaps(examiner, clock, where, intervals);
         free(intervals);
     }
@@ -151,7 +176,8 @@ static enum trajd_status examine_clocks(struct examiner *examiner, const struct 
 
 /* ---- rows ---- */
 
-static void examine_quaternion(struct scan *scan, const double *q, const double *last, bool has_last, int64_t row)
+static void examine_quaternion(struct scan *scan, const double *q, const double *last,
+                               bool has_last, int64_t row)
 {
     const double length = sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
 
@@ -161,7 +187,8 @@ static void examine_quaternion(struct scan *scan, const double *q, const double 
         if (fabs(length - 1) > fabs(scan->worst_length - 1))
             scan->worst_length = length;
     }
-    if (has_last && q[0] * last[0] + q[1] * last[1] + q[2] * last[2] + q[3] * last[3] < -0.5 && !scan->flips++)
+    if (has_last && q[0] * last[0] + q[1] * last[1] + q[2] * last[2] + q[3] * last[3] < -0.5 &&
+        !scan->flips++)
         scan->first_flip = row;
 }
 
@@ -184,7 +211,8 @@ static void examine_values(struct scan *scan, int64_t row)
     memcpy(scan->last, scan->values, scan->columns * sizeof *scan->values);
 }
 
-static void examine_block(struct scan *scan, const struct trajd_array *array, int64_t first_row, uint64_t row_count)
+static void examine_block(struct scan *scan, const struct trajd_array *array, int64_t first_row,
+                          uint64_t row_count)
 {
     const uint64_t size = trajd_dtype_size(array->dtype), row_bytes = trajd_array_row_bytes(array);
     const uint64_t bytes = scan->columns * size;
@@ -202,40 +230,53 @@ static void examine_block(struct scan *scan, const struct trajd_array *array, in
     }
 }
 
-static void report_episode(struct examiner *examiner, struct scan *scan, struct examine_finding where)
+static void report_episode(struct examiner *examiner, struct scan *scan,
+                           struct examine_finding where)
 {
     if (scan->not_finite) {
         where.rule = EXAMINE_NOT_FINITE;
         where.row = scan->first_not_finite;
         where.count = scan->not_finite;
-        tell(examiner, &where, "%" PRIu64 " rows with NaN or infinity, the first is row %" PRId64, where.count, where.row);
+        tell(examiner, &where, "%" PRIu64 " rows with NaN or infinity, the first is row %" PRId64,
+             where.count, where.row);
     }
     if (scan->not_unit) {
         where.rule = EXAMINE_NOT_UNIT;
         where.row = scan->first_not_unit;
         where.count = scan->not_unit;
-        tell(examiner, &where, "%" PRIu64 " quaternions not of unit length, the first in row %" PRId64 ", the worst of length %.6g",
+        tell(examiner, &where,
+             "%" PRIu64 " quaternions not of unit length, the first in row %" PRId64
+             ", the worst of length %.6g",
              where.count, where.row, scan->worst_length);
     }
     if (scan->flips) {
         where.rule = EXAMINE_SIGN_FLIPS;
         where.row = scan->first_flip;
         where.count = scan->flips;
-        tell(examiner, &where, "%" PRIu64 " times a quaternion changes its sign, first at row %" PRId64 " (slerp takes the shorter arc)",
+        tell(examiner, &where,
+             "%" PRIu64 " times a quaternion changes its sign, first at row %" PRId64
+             " (slerp takes the shorter arc)",
              where.count, where.row);
     }
 }
 
-/* Rows that cannot be read are a finding, unless it is the storage that fails: nothing is known of them then. */
-static enum trajd_status examine_array(struct examiner *examiner, struct scan *scan, const struct trajd_episode *episode, int fd,
+/* Rows that cannot be read are a finding, unless it is the storage that fails: nothing is known of
+ * them then. */
+static enum trajd_status examine_array(struct examiner *examiner, struct scan *scan,
+                                       const struct trajd_episode *episode, int fd,
                                        struct trajd_error *error)
 {
     const struct trajd_array *array = &episode->arrays[scan->stream->dataset_index];
     const uint64_t rows = trajd_array_row_count(array), row_bytes = trajd_array_row_bytes(array);
     const uint64_t chunk_rows = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
     uint64_t step = row_bytes ? BLOCK_BYTES / row_bytes / chunk_rows * chunk_rows : 0;
-    struct examine_finding where = {EXAMINE_UNREADABLE, examiner->index->files[episode->file_index].relative_path, episode->id,
-                                    scan->stream->name, -1, 1, NULL};
+    struct examine_finding where = {EXAMINE_UNREADABLE,
+                                    examiner->index->files[episode->file_index].relative_path,
+                                    episode->id,
+                                    scan->stream->name,
+                                    -1,
+                                    1,
+                                    NULL};
     struct trajd_error cause;
 
     if (!row_bytes)
@@ -247,8 +288,8 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
         const uint64_t count = rows - row < step ? rows - row : step;
         if (trajd_array_read(examiner->reader, fd, array, row, count, scan->block, &cause)) {
             if (cause.status == TRAJD_ERR_IO && cause.foreign_code)
-                return trajd_error_set(error, cause.status, cause.foreign_code, "%s:%s: %s: %s", where.file, where.episode, where.stream,
-                                       cause.message);
+                return trajd_error_set(error, cause.status, cause.foreign_code, "%s:%s: %s: %s",
+                                       where.file, where.episode, where.stream, cause.message);
             where.row = (int64_t)row;
             tell(examiner, &where, "%s", cause.message);
             break;
@@ -270,8 +311,8 @@ static void report_stream(struct examiner *examiner, const struct scan *scan)
             continue;
         where.count++;
         if (used < sizeof columns - 32)
-            used += (size_t)snprintf(columns + used, sizeof columns - used, "%s%" PRIu64 " (%.6g)", used ? ", " : "", d,
-                                     scan->low[d]);
+            used += (size_t)snprintf(columns + used, sizeof columns - used, "%s%" PRIu64 " (%.6g)",
+                                     used ? ", " : "", d, scan->low[d]);
         else if (used < sizeof columns - 4)
             used += (size_t)snprintf(columns + used, sizeof columns - used, ", ..");
     }
@@ -279,11 +320,14 @@ static void report_stream(struct examiner *examiner, const struct scan *scan)
         tell(examiner, &where, "column %s: one value in all episodes", columns);
     where.rule = EXAMINE_IDLE;
     where.count = scan->repeated;
-    if (scan->rows && scan->repeated * 2 >= scan->rows && where.count && (scan->as_bytes || scan->stream->kind != TRAJD_KIND_PREVIOUS))
-        tell(examiner, &where, "%.0f%% of the rows are the row before over again", 100.0 * (double)scan->repeated / (double)scan->rows);
+    if (scan->rows && scan->repeated * 2 >= scan->rows && where.count &&
+        (scan->as_bytes || scan->stream->kind != TRAJD_KIND_PREVIOUS))
+        tell(examiner, &where, "%.0f%% of the rows are the row before over again",
+             100.0 * (double)scan->repeated / (double)scan->rows);
 }
 
-static uint64_t largest_row_bytes(const struct trajd_index *index, uint32_t dataset, uint64_t *largest_elements)
+static uint64_t largest_row_bytes(const struct trajd_index *index, uint32_t dataset,
+                                  uint64_t *largest_elements)
 {
     uint64_t bytes = 0;
 
@@ -293,17 +337,22 @@ static uint64_t largest_row_bytes(const struct trajd_index *index, uint32_t data
         if (index->episodes[e].quarantine || array->storage == TRAJD_STORAGE_ABSENT)
             continue;
         bytes = trajd_array_row_bytes(array) > bytes ? trajd_array_row_bytes(array) : bytes;
-        *largest_elements = trajd_array_row_elements(array) > *largest_elements ? trajd_array_row_elements(array) : *largest_elements;
+        *largest_elements = trajd_array_row_elements(array) > *largest_elements
+                                ? trajd_array_row_elements(array)
+                                : *largest_elements;
     }
     return bytes;
 }
 
-static enum trajd_status start_scan(const struct trajd_index *index, const struct trajd_index_stream *stream, struct scan *scan,
+static enum trajd_status start_scan(const struct trajd_index *index,
+                                    const struct trajd_index_stream *stream, struct scan *scan,
                                     struct trajd_error *error)
 {
     uint64_t elements, row_bytes = largest_row_bytes(index, stream->dataset_index, &elements);
 
-    *scan = (struct scan){.stream = stream, .columns = stream->feature_count, .as_bytes = stream->feature_count > WIDEST_ROW};
+    *scan = (struct scan){.stream = stream,
+                          .columns = stream->feature_count,
+                          .as_bytes = stream->feature_count > WIDEST_ROW};
     scan->block = malloc(row_bytes > BLOCK_BYTES ? row_bytes : BLOCK_BYTES);
     scan->before = malloc(row_bytes + 1);
     if (!scan->as_bytes) {
@@ -313,7 +362,8 @@ static enum trajd_status start_scan(const struct trajd_index *index, const struc
         scan->last = scan->values ? scan->high + scan->columns : NULL;
     }
     if (!scan->block || !scan->before || (!scan->as_bytes && !scan->values))
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of %s", stream->name);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of %s",
+                               stream->name);
     for (uint64_t d = 0; d < scan->columns && !scan->as_bytes; d++) {
         scan->low[d] = INFINITY;
         scan->high[d] = -INFINITY;
@@ -321,7 +371,8 @@ static enum trajd_status start_scan(const struct trajd_index *index, const struc
     return TRAJD_OK;
 }
 
-static enum trajd_status examine_stream(struct examiner *examiner, const struct trajd_index_stream *stream,
+static enum trajd_status examine_stream(struct examiner *examiner,
+                                        const struct trajd_index_stream *stream,
                                         struct trajd_error *error)
 {
     const struct trajd_index *index = examiner->index;
@@ -332,7 +383,8 @@ static enum trajd_status examine_stream(struct examiner *examiner, const struct 
 
     for (uint32_t e = 0; e < index->episode_count && !status; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
-        if (episode->quarantine || episode->arrays[stream->dataset_index].storage == TRAJD_STORAGE_ABSENT)
+        if (episode->quarantine ||
+            episode->arrays[stream->dataset_index].storage == TRAJD_STORAGE_ABSENT)
             continue;
         if (episode->file_index != file) { /* episodes are in the order of files */
             if (fd >= 0)
@@ -353,8 +405,9 @@ static enum trajd_status examine_stream(struct examiner *examiner, const struct 
 }
 
 enum trajd_status examine_index(const struct trajd_index *index,
-                                void (*report)(void *context, const struct examine_finding *finding), void *context,
-                                struct trajd_error *error)
+                                void (*report)(void *context,
+                                               const struct examine_finding *finding),
+                                void *context, struct trajd_error *error)
 {
     struct examiner examiner = {.index = index, .report = report, .context = context};
     enum trajd_status status = trajd_array_reader_create(&examiner.reader, error);

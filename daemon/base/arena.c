@@ -13,12 +13,15 @@ struct trajd_arena_block {
     _Alignas(ALIGNMENT) unsigned char bytes[];
 };
 
-/* Blocks grow with the arena, so that what large allocations leave at their ends stays a small part of it. */
+/* Blocks grow with the arena, so that what large allocations leave at their ends stays a small part
+ * of it. */
 static size_t next_block_bytes(const struct trajd_arena *arena)
 {
-    size_t bytes = arena->total_bytes / 4 < MOST_BLOCK_BYTES ? arena->total_bytes / 4 : MOST_BLOCK_BYTES;
+    size_t bytes =
+        arena->total_bytes / 4 < MOST_BLOCK_BYTES ? arena->total_bytes / 4 : MOST_BLOCK_BYTES;
 
-    return bytes > BLOCK_BYTES && bytes <= arena->limit_bytes - arena->total_bytes ? bytes : BLOCK_BYTES;
+    return bytes > BLOCK_BYTES && bytes <= arena->limit_bytes - arena->total_bytes ? bytes
+                                                                                   : BLOCK_BYTES;
 }
 
 static struct trajd_arena_block *add_block(struct trajd_arena *arena, size_t size_bytes)

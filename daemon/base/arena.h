@@ -1,4 +1,5 @@
-/* Memory that grows in blocks and is freed all at once: for trees that are built once and then only read. */
+/* Memory that grows in blocks and is freed all at once: for trees that are built once and then only
+ * read. */
 #ifndef TRAJD_BASE_ARENA_H
 #define TRAJD_BASE_ARENA_H
 

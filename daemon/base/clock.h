@@ -1,12 +1,13 @@
-/* The time that timeouts, latencies and liveness are measured in. Never the time of data: that is an
- * episode's own. */
+/* The time that timeouts, latencies and liveness are measured in. Never the time of data: that is
+ * an episode's own. */
 #ifndef TRAJD_BASE_CLOCK_H
 #define TRAJD_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* CLOCK_MONOTONIC: what systemd compares with, and what a change of the wall clock does not touch. */
+/* CLOCK_MONOTONIC: what systemd compares with, and what a change of the wall clock does not touch.
+ */
 static inline int64_t trajd_now_ns(void)
 {
     struct timespec now;

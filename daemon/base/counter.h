@@ -1,5 +1,5 @@
-/* Counters as data: the part that counts owns a table of these, the status document and the metrics walk it.
- */
+/* Counters as data: the part that counts owns a table of these, the status document and the metrics
+ * walk it. */
 #ifndef TRAJD_BASE_COUNTER_H
 #define TRAJD_BASE_COUNTER_H
 
@@ -18,8 +18,8 @@ struct trajd_counter {
     uint64_t value;
 };
 
-/* Relaxed everywhere: a counter is read on its own and orders nothing; that no step is lost is what matters,
- * and atomicity alone gives that. */
+/* Relaxed everywhere: a counter is read on its own and orders nothing; that no step is lost is what
+ * matters, and atomicity alone gives that. */
 static inline void trajd_counter_add(struct trajd_counter *counter, uint64_t step)
 {
     __atomic_fetch_add(&counter->value, step, __ATOMIC_RELAXED);

@@ -1,11 +1,11 @@
-/* A streaming 64-bit digest of bytes: for checksums of the cache, layout hashes and fingerprints, not against
- * forgery.
+/* A streaming 64-bit digest of bytes: for checksums of the cache, layout hashes and fingerprints,
+ * not against forgery.
  *
- * Words of 8 little-endian bytes: s = (s ^ word) * 0x9E3779B97F4A7C15, s ^= s >> 29. Bytes are buffered to
- * whole words, so that the digest depends on the bytes alone and not on how they were split. The last word is
- * padded with zero bytes and followed by the total length; the result is mixed once more (the finaliser of
- * splitmix64). Part of the cache's and the fingerprint's definition: never changed, only replaced under a new
- * version. */
+ * Words of 8 little-endian bytes: s = (s ^ word) * 0x9E3779B97F4A7C15, s ^= s >> 29. Bytes are
+ * buffered to whole words, so that the digest depends on the bytes alone and not on how they were
+ * split. The last word is padded with zero bytes and followed by the total length; the result is
+ * mixed once more (the finaliser of splitmix64). Part of the cache's and the fingerprint's
+ * definition: never changed, only replaced under a new version. */
 #ifndef TRAJD_DATASET_DIGEST_H
 #define TRAJD_DATASET_DIGEST_H
 
@@ -21,7 +21,8 @@ struct trajd_digest {
 void trajd_digest_init(struct trajd_digest *digest);
 void trajd_digest_add(struct trajd_digest *digest, const void *bytes, size_t length);
 void trajd_digest_add_u64(struct trajd_digest *digest, uint64_t value);
-/* The text with its length before it, so that neighbours cannot run together; NULL differs from "". */
+/* The text with its length before it, so that neighbours cannot run together; NULL differs from "".
+ */
 void trajd_digest_add_text(struct trajd_digest *digest, const char *text);
 uint64_t trajd_digest_end(const struct trajd_digest *digest);
 

@@ -27,7 +27,8 @@ void trajd_watch_wait(void)
         __atomic_fetch_add(&own->waits, 1, __ATOMIC_RELAXED);
 }
 
-/* The turn must be seen before the end of the wait, or who looks between the two takes the thread for stuck. */
+/* The turn must be seen before the end of the wait, or who looks between the two takes the thread
+ * for stuck. */
 void trajd_watch_resume(void)
 {
     trajd_watch_turn();
@@ -42,7 +43,9 @@ bool trajd_watch_is_cancelled(void)
 
 enum trajd_status trajd_watch_check(struct trajd_error *error)
 {
-    return trajd_watch_is_cancelled() ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending") : TRAJD_OK;
+    return trajd_watch_is_cancelled()
+               ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending")
+               : TRAJD_OK;
 }
 
 void trajd_watch_init_condition(pthread_cond_t *condition)
@@ -74,7 +77,8 @@ void trajd_watch_cancel(struct trajd_watch *watch)
 
 bool trajd_watch_is_stuck(const struct trajd_watch *watch, int64_t now_ns, int64_t limit_ns)
 {
-    const bool waits = __atomic_load_n(&watch->waits, __ATOMIC_ACQUIRE) != 0; /* before the turn: trajd_watch_resume */
+    /* before the turn: trajd_watch_resume */
+    const bool waits = __atomic_load_n(&watch->waits, __ATOMIC_ACQUIRE) != 0;
     const int64_t last_ns = __atomic_load_n(&watch->last_turn_ns, __ATOMIC_RELAXED);
 
     return !waits && last_ns && now_ns - last_ns > limit_ns;

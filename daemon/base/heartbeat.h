@@ -1,12 +1,15 @@
-/* What a thread that works for long leaves for those who look on: its turns, and that it waits; and what they tell it: to end.
+/* What a thread that works for long leaves for those who look on: its turns, and that it waits; and
+ * what they tell it: to end.
  *
- * A thread has at most one watch, which it names once; code that takes turns or waits on behalf of whoever called it needs no word of
- * it. Without one (a tool, a test, a helping thread) all of this does nothing.
+ * A thread has at most one watch, which it names once; code that takes turns or waits on behalf of
+ * whoever called it needs no word of it. Without one (a tool, a test, a helping thread) all of this
+ * does nothing.
  *
- *   turn    at least every few seconds, idle ones included: who has not turned for long and does not wait is stuck
- *   wait    around what may take any time by itself and is no mistake of ours: storage, the kernel's pages, a driver
- *   cancel  loops and waits that may be long look at it and end with TRAJD_ERR_CLOSED
- */
+ *   turn    at least every few seconds, idle ones included: who has not turned for long and does
+ *           not wait is stuck
+ *   wait    around what may take any time by itself and is no mistake of ours: storage, the
+ *           kernel's pages, a driver
+ *   cancel  loops and waits that may be long look at it and end with TRAJD_ERR_CLOSED */
 #ifndef TRAJD_BASE_WATCH_H
 #define TRAJD_BASE_WATCH_H
 
@@ -25,7 +28,8 @@ struct trajd_watch {
 
 /* ---- by the thread itself ---- */
 
-/* From now on this thread's; NULL: none. It must live as long as the thread, or until another is named. */
+/* From now on this thread's; NULL: none. It must live as long as the thread, or until another is
+ * named. */
 void trajd_watch_begin(struct trajd_watch *watch);
 void trajd_watch_turn(void);
 /* May be nested. */
@@ -34,8 +38,9 @@ void trajd_watch_resume(void);
 bool trajd_watch_is_cancelled(void);
 /* TRAJD_ERR_CLOSED where it is. */
 enum trajd_status trajd_watch_check(struct trajd_error *error);
-/* Waits for the condition, whose clock is CLOCK_MONOTONIC, and takes a turn; at most a tenth of a second where the thread has a
- * watch, so that whoever calls it in a loop takes turns and hears of cancel. */
+/* Waits for the condition, whose clock is CLOCK_MONOTONIC, and takes a turn; at most a tenth of a
+ * second where the thread has a watch, so that whoever calls it in a loop takes turns and hears of
+ * cancel. */
 void trajd_watch_wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex);
 /* A condition for that. */
 void trajd_watch_init_condition(pthread_cond_t *condition);

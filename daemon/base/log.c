@@ -12,7 +12,8 @@ enum { LINE_BYTES = 1024 };
 
 const char *const trajd_log_levels[] = {"error", "warning", "info", "debug", NULL};
 
-void trajd_log_init(struct trajd_log *log, int fd, enum trajd_log_level level, const char *journal_stream)
+void trajd_log_init(struct trajd_log *log, int fd, enum trajd_log_level level,
+                    const char *journal_stream)
 {
     unsigned long long device, inode;
     struct stat status;
@@ -38,10 +39,12 @@ static size_t write_prefix(const struct trajd_log *log, enum trajd_log_level lev
     gmtime_r(&now.tv_sec, &day);
     used = strftime(line, LINE_BYTES, "%Y-%m-%dT%H:%M:%S", &day);
     return used + (size_t)snprintf(line + used, LINE_BYTES - used,
-                                   ".%03dZ %s: ", (int)(now.tv_nsec / 1000000), trajd_log_levels[level]);
+                                   ".%03dZ %s: ", (int)(now.tv_nsec / 1000000),
+                                   trajd_log_levels[level]);
 }
 
-void trajd_log_write(const struct trajd_log *log, enum trajd_log_level level, const char *format, ...)
+void trajd_log_write(const struct trajd_log *log, enum trajd_log_level level, const char *format,
+                     ...)
 {
     int saved_errno = errno, written;
     char line[LINE_BYTES];

@@ -32,7 +32,8 @@ static uint64_t read_inactive_file(const char *folder)
 
     snprintf(path, sizeof path, "%s/memory.stat", folder);
     file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file) && sscanf(line, "inactive_file %llu", &bytes) != 1)
+    while (file && fgets(line, sizeof line, file) &&
+           sscanf(line, "inactive_file %llu", &bytes) != 1)
         ;
     if (file)
         fclose(file);
@@ -40,7 +41,8 @@ static uint64_t read_inactive_file(const char *folder)
 }
 
 /* The rest of the limits of a group and of all above it. */
-static uint64_t walk_groups(const char *mount, const char *group, const char *limit_name, const char *usage_name)
+static uint64_t walk_groups(const char *mount, const char *group, const char *limit_name,
+                            const char *usage_name)
 {
     char folder[PATH_MAX];
     uint64_t rest = UINT64_MAX, limit, used;
@@ -68,7 +70,9 @@ static uint64_t read_cgroup(void)
     FILE *file = fopen("/proc/self/cgroup", "re");
 
     while (file && fgets(line, sizeof line, file)) {
-        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL; /* a path may hold more */
+        /* a path may hold more */
+        char *controllers = strchr(line, ':'),
+             *group = controllers ? strchr(controllers + 1, ':') : NULL;
         uint64_t here = UINT64_MAX;
         if (!group)
             continue;
@@ -76,7 +80,8 @@ static uint64_t read_cgroup(void)
         if (strncmp(line, "0::", 3) == 0)
             here = walk_groups("/sys/fs/cgroup", group + 1, "memory.max", "memory.current");
         else if (strstr(line, ":memory:"))
-            here = walk_groups("/sys/fs/cgroup/memory", group + 1, "memory.limit_in_bytes", "memory.usage_in_bytes");
+            here = walk_groups("/sys/fs/cgroup/memory", group + 1, "memory.limit_in_bytes",
+                               "memory.usage_in_bytes");
         rest = here < rest ? here : rest;
     }
     if (file)
@@ -107,5 +112,6 @@ void trajd_memory_read(struct trajd_memory *memory)
 
 uint64_t trajd_memory_available(const struct trajd_memory *memory)
 {
-    return memory->machine_bytes < memory->cgroup_bytes ? memory->machine_bytes : memory->cgroup_bytes;
+    return memory->machine_bytes < memory->cgroup_bytes ? memory->machine_bytes
+                                                        : memory->cgroup_bytes;
 }

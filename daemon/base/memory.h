@@ -1,4 +1,5 @@
-/* How much memory the daemon may still take: the machine's figure and the control group's, whichever is smaller. */
+/* How much memory the daemon may still take: the machine's figure and the control group's,
+ * whichever is smaller. */
 #ifndef TRAJD_DAEMON_MEMORY_H
 #define TRAJD_DAEMON_MEMORY_H
 
@@ -6,7 +7,8 @@
 
 struct trajd_memory {
     uint64_t machine_bytes; /* MemAvailable; UINT64_MAX where it cannot be read */
-    uint64_t cgroup_bytes;  /* the least rest of a limit up the control group's tree; UINT64_MAX without a limit */
+    /* the least rest of a limit up the control group's tree; UINT64_MAX without a limit */
+    uint64_t cgroup_bytes;
 };
 
 void trajd_memory_read(struct trajd_memory *memory);

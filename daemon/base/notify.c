@@ -27,18 +27,21 @@ static enum trajd_status connect_to(const char *name, int *out_fd, struct trajd_
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "NOTIFY_SOCKET=%s: neither a path nor abstract", name);
     if (length >= sizeof address.sun_path)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "NOTIFY_SOCKET=%s: longer than %zu bytes",
-                               name, sizeof address.sun_path - 1);
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "NOTIFY_SOCKET=%s: longer than %zu bytes", name,
+                               sizeof address.sun_path - 1);
     memcpy(address.sun_path, name, length);
     if (*name == '@')
         address.sun_path[0] = 0;
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "NOTIFY_SOCKET: %s", strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "NOTIFY_SOCKET: %s",
+                               strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (connect(fd, (struct sockaddr *)&address,
                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length))) {
-        trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "NOTIFY_SOCKET=%s: %s", name, strerror(errno));
+        trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "NOTIFY_SOCKET=%s: %s", name,
+                        strerror(errno));
         close(fd);
         return TRAJD_ERR_SYSTEM;
     }
@@ -86,16 +89,20 @@ enum trajd_status trajd_notify_send(const struct trajd_notify *notify, struct tr
     length = vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     if (length < 0 || (size_t)length >= sizeof message)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a notification of %d bytes (at most %zu)",
-                               length, sizeof message - 1);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "a notification of %d bytes (at most %zu)", length,
+                               sizeof message - 1);
     if (send(notify->fd, message, (size_t)length, MSG_NOSIGNAL) < 0)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "NOTIFY_SOCKET: %s", strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "NOTIFY_SOCKET: %s",
+                               strerror(errno));
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_notify_reloading(const struct trajd_notify *notify, struct trajd_error *error)
+enum trajd_status trajd_notify_reloading(const struct trajd_notify *notify,
+                                         struct trajd_error *error)
 {
-    return trajd_notify_send(notify, error, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, trajd_now_ns() / 1000);
+    return trajd_notify_send(notify, error, "RELOADING=1\nMONOTONIC_USEC=%" PRId64,
+                             trajd_now_ns() / 1000);
 }
 
 void trajd_notify_close(struct trajd_notify *notify)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define ARRAY_LEN(array) (sizeof(array) / sizeof(array)[0])
+#define ARRAY_LEN(array) (sizeof array / sizeof array[0])
 
 enum { MAX_FRACTION_DIGITS = 18 };
 
@@ -201,7 +201,8 @@ bool trajd_parse_rate(const char *text, struct trajd_rate *out)
     text = skip_spaces(text);
     if (*text == '/') {
         text++;
-        if (!read_decimal(&text, &divisor) || divisor.negative || number.scale != 1 || divisor.scale != 1)
+        if (!read_decimal(&text, &divisor) || divisor.negative || number.scale != 1 ||
+            divisor.scale != 1)
             return false;
         text = skip_spaces(text);
     }

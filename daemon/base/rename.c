@@ -10,7 +10,8 @@ static bool is_same_file(const char *a, const char *b)
 {
     struct stat left, right;
 
-    return lstat(a, &left) == 0 && lstat(b, &right) == 0 && left.st_ino == right.st_ino && left.st_dev == right.st_dev;
+    return lstat(a, &left) == 0 && lstat(b, &right) == 0 && left.st_ino == right.st_ino &&
+           left.st_dev == right.st_dev;
 }
 
 /* A server may say EEXIST of the link that it has just made, when its first answer was lost. */

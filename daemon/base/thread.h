@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-/* Starts a thread that has all signals blocked from its first instruction on, and is called `name` (15 characters at most). 0, or what
- * pthread_create says. From any thread. */
+/* Starts a thread that has all signals blocked from its first instruction on, and is called `name`
+ * (15 characters at most). 0, or what pthread_create says. From any thread. */
 int trajd_thread_start(pthread_t *thread, const char *name, void *(*run)(void *), void *context);
 
 #endif

@@ -1,5 +1,5 @@
-/* Builds the tree from libyaml's events. Everything that a peer can send ends here in an error or in a tree
- * within the limits. */
+/* Builds the tree from libyaml's events. Everything that a peer can send ends here in an error or
+ * in a tree within the limits. */
 #include "daemon/base/yaml.h"
 
 #include <errno.h>
@@ -63,7 +63,8 @@ static enum trajd_status refuse(struct builder *builder, size_t line, const char
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    trajd_error_set(builder->error, TRAJD_ERR_ARGUMENT, 0, "%s:%zu: %s", builder->yaml->name, line, message);
+    trajd_error_set(builder->error, TRAJD_ERR_ARGUMENT, 0, "%s:%zu: %s", builder->yaml->name, line,
+                    message);
     make_printable(builder->error);
     return TRAJD_ERR_ARGUMENT;
 }
@@ -75,7 +76,8 @@ static enum trajd_status refuse_size(struct builder *builder, size_t line)
 }
 
 /* "parent.key", or "parent[3]" in a sequence. */
-static char *make_path(struct builder *builder, const struct trajd_yaml_node *parent, const char *key)
+static char *make_path(struct builder *builder, const struct trajd_yaml_node *parent,
+                       const char *key)
 {
     char index[16];
     size_t parent_length, length;
@@ -91,7 +93,8 @@ static char *make_path(struct builder *builder, const struct trajd_yaml_node *pa
     length = parent_length + strlen(key) + 2;
     path = trajd_arena_alloc(&builder->yaml->arena, length);
     if (path)
-        snprintf(path, length, "%s%s%s", parent->path, parent_length && key != index ? "." : "", key);
+        snprintf(path, length, "%s%s%s", parent->path, parent_length && key != index ? "." : "",
+                 key);
     return path;
 }
 
@@ -136,8 +139,8 @@ static bool key_expected(const struct builder *builder)
     return level && level->node->kind == TRAJD_YAML_MAPPING && !level->key;
 }
 
-static enum trajd_status refuse_extras(struct builder *builder, size_t line, const yaml_char_t *anchor,
-                                       const yaml_char_t *tag)
+static enum trajd_status refuse_extras(struct builder *builder, size_t line,
+                                       const yaml_char_t *anchor, const yaml_char_t *tag)
 {
     if (anchor)
         return refuse(builder, line, "anchors are not supported: &%s", (const char *)anchor);
@@ -146,7 +149,8 @@ static enum trajd_status refuse_extras(struct builder *builder, size_t line, con
     return TRAJD_OK;
 }
 
-static enum trajd_status take_key(struct builder *builder, size_t line, const char *text, size_t length)
+static enum trajd_status take_key(struct builder *builder, size_t line, const char *text,
+                                  size_t length)
 {
     struct level *level = &builder->levels[builder->depth - 1];
 
@@ -159,7 +163,8 @@ static enum trajd_status take_key(struct builder *builder, size_t line, const ch
     return level->key ? TRAJD_OK : refuse_size(builder, line);
 }
 
-static enum trajd_status take_scalar(struct builder *builder, size_t line, const yaml_event_t *event)
+static enum trajd_status take_scalar(struct builder *builder, size_t line,
+                                     const yaml_event_t *event)
 {
     const char *text = (const char *)event->data.scalar.value;
     size_t length = event->data.scalar.length;
@@ -205,8 +210,10 @@ static int compare_keys(const void *a, const void *b)
     return order ? order : ((*left)->line > (*right)->line) - ((*left)->line < (*right)->line);
 }
 
-/* Sorted, because comparing each pair of 65,536 keys would take a peer's message minutes to refuse. */
-static enum trajd_status refuse_duplicates(struct builder *builder, const struct trajd_yaml_node *mapping)
+/* Sorted, because comparing each pair of 65,536 keys would take a peer's message minutes to refuse.
+ */
+static enum trajd_status refuse_duplicates(struct builder *builder,
+                                           const struct trajd_yaml_node *mapping)
 {
     const struct trajd_yaml_node **sorted;
     enum trajd_status status = TRAJD_OK;
@@ -214,16 +221,16 @@ static enum trajd_status refuse_duplicates(struct builder *builder, const struct
 
     if (mapping->child_count < 2)
         return TRAJD_OK;
-    sorted = malloc(mapping->child_count * sizeof(*sorted));
+    sorted = malloc(mapping->child_count * sizeof *sorted);
     if (!sorted)
         return refuse_size(builder, mapping->line);
     for (const struct trajd_yaml_node *child = mapping->children; child; child = child->next)
         sorted[count++] = child;
-    qsort(sorted, count, sizeof(*sorted), compare_keys);
+    qsort(sorted, count, sizeof *sorted, compare_keys);
     for (size_t i = 1; i < count && !status; i++)
         if (!strcmp(sorted[i - 1]->key, sorted[i]->key))
-            status = refuse(builder, sorted[i]->line, "%s: given twice (first in line %u)", sorted[i]->path,
-                            sorted[i - 1]->line);
+            status = refuse(builder, sorted[i]->line, "%s: given twice (first in line %u)",
+                            sorted[i]->path, sorted[i - 1]->line);
     free(sorted);
     return status;
 }
@@ -242,20 +249,21 @@ static enum trajd_status take_event(struct builder *builder, const yaml_event_t 
 
     switch (event->type) {
     case YAML_DOCUMENT_START_EVENT:
-        return builder->document_count++ ? refuse(builder, line, "a second document begins (one is read)")
-                                         : TRAJD_OK;
+        return builder->document_count++
+                   ? refuse(builder, line, "a second document begins (one is read)")
+                   : TRAJD_OK;
     case YAML_ALIAS_EVENT:
         return refuse(builder, line, "aliases are not supported: *%s",
                       (const char *)event->data.alias.anchor);
     case YAML_SCALAR_EVENT:
         return take_scalar(builder, line, event);
     case YAML_SEQUENCE_START_EVENT:
-        status =
-            refuse_extras(builder, line, event->data.sequence_start.anchor, event->data.sequence_start.tag);
+        status = refuse_extras(builder, line, event->data.sequence_start.anchor,
+                               event->data.sequence_start.tag);
         return status ? status : open_level(builder, TRAJD_YAML_SEQUENCE, line);
     case YAML_MAPPING_START_EVENT:
-        status =
-            refuse_extras(builder, line, event->data.mapping_start.anchor, event->data.mapping_start.tag);
+        status = refuse_extras(builder, line, event->data.mapping_start.anchor,
+                               event->data.mapping_start.tag);
         return status ? status : open_level(builder, TRAJD_YAML_MAPPING, line);
     case YAML_SEQUENCE_END_EVENT:
     case YAML_MAPPING_END_EVENT:
@@ -277,8 +285,8 @@ static size_t line_of(const char *text, size_t offset)
     return line;
 }
 
-static enum trajd_status refuse_syntax(struct builder *builder, const yaml_parser_t *parser, const char *text,
-                                       size_t length)
+static enum trajd_status refuse_syntax(struct builder *builder, const yaml_parser_t *parser,
+                                       const char *text, size_t length)
 {
     size_t line = parser->problem_mark.line + 1;
     const char *problem = parser->problem ? parser->problem : "not YAML";
@@ -290,12 +298,14 @@ static enum trajd_status refuse_syntax(struct builder *builder, const yaml_parse
         line = line_of(text, parser->problem_offset < length ? parser->problem_offset : length);
     if (!parser->context)
         return refuse(builder, line, "%s", problem);
-    return refuse(builder, line, "%s %s (line %zu)", problem, parser->context, parser->context_mark.line + 1);
+    return refuse(builder, line, "%s %s (line %zu)", problem, parser->context,
+                  parser->context_mark.line + 1);
 }
 
-/* Before libyaml sees it, wherever it stands: each %TAG is compared with all before it, seconds for a message
- * of 1 MiB. */
-static enum trajd_status refuse_tag_directives(struct builder *builder, const char *text, size_t length)
+/* Before libyaml sees it, wherever it stands: each %TAG is compared with all before it, seconds for
+ * a message of 1 MiB. */
+static enum trajd_status refuse_tag_directives(struct builder *builder, const char *text,
+                                               size_t length)
 {
     const char *found = memmem(text, length, "%TAG", 4);
 
@@ -353,7 +363,8 @@ enum trajd_status trajd_yaml_parse(const char *name, const char *text, size_t le
     return status;
 }
 
-enum trajd_status trajd_yaml_load(const char *path, struct trajd_yaml **yaml, struct trajd_error *error)
+enum trajd_status trajd_yaml_load(const char *path, struct trajd_yaml **yaml,
+                                  struct trajd_error *error)
 {
     enum trajd_status status;
     FILE *file = fopen(path, "re");
@@ -361,8 +372,8 @@ enum trajd_status trajd_yaml_load(const char *path, struct trajd_yaml **yaml, st
     size_t length;
 
     if (!file)
-        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno, "%s: %s",
-                               path, strerror(errno));
+        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
+                               "%s: %s", path, strerror(errno));
     text = malloc(MAX_TEXT_BYTES + 1);
     if (!text) {
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory to read it", path);
@@ -403,8 +414,9 @@ const struct trajd_yaml_node *trajd_yaml_get(const struct trajd_yaml_node *mappi
     return NULL;
 }
 
-enum trajd_status trajd_yaml_error(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                   struct trajd_error *error, const char *format, ...)
+enum trajd_status trajd_yaml_error(const struct trajd_yaml *yaml,
+                                   const struct trajd_yaml_node *node, struct trajd_error *error,
+                                   const char *format, ...)
 {
     char message[TRAJD_ERROR_MESSAGE_SIZE];
     va_list arguments;
@@ -412,8 +424,8 @@ enum trajd_status trajd_yaml_error(const struct trajd_yaml *yaml, const struct t
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: %s%s%s", yaml->name, node->line, node->path,
-                    *node->path ? ": " : "", message);
+    trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: %s%s%s", yaml->name, node->line,
+                    node->path, *node->path ? ": " : "", message);
     make_printable(error);
     return TRAJD_ERR_ARGUMENT;
 }

@@ -1,5 +1,6 @@
-/* A YAML (or JSON) document as a tree that remembers lines, and the typed reading of it with exact errors.
- * The only user of libyaml. Used for trajd.yaml, layouts and the feed specification that a job sends. */
+/* A YAML (or JSON) document as a tree that remembers lines, and the typed reading of it with exact
+ * errors. The only user of libyaml. Used for trajd.yaml, layouts and the feed specification that a
+ * job sends. */
 #ifndef TRAJD_BASE_YAML_H
 #define TRAJD_BASE_YAML_H
 
@@ -20,7 +21,8 @@ struct trajd_yaml_node {
     uint32_t line;     /* from 1 */
     const char *key;   /* NULL at the root and in sequences */
     const char *value; /* scalar text, UTF-8, NUL-terminated; NULL for the others */
-    const char *path;  /* "feeds.train.outputs": the keys from the root, for errors; "" at the root */
+    /* "feeds.train.outputs": the keys from the root, for errors; "" at the root */
+    const char *path;
     struct trajd_yaml_node *children; /* first child or NULL */
     struct trajd_yaml_node *next;     /* next sibling or NULL */
     uint32_t child_count;
@@ -28,54 +30,64 @@ struct trajd_yaml_node {
 
 struct trajd_yaml; /* the document: owns all nodes; immutable; safe to read from several threads */
 
-/* Limits: 1 MiB of text, depth 16, 65,536 nodes, keys of 255 bytes, 32 MiB for the tree; one document, no
- * anchors, aliases or tags; a key is given once. `name` is what errors begin with ("NAME:LINE: ..."); it is
- * copied. Caller frees with trajd_yaml_destroy. Status TRAJD_ERR_ARGUMENT for what the text says,
- * TRAJD_ERR_NOT_FOUND and TRAJD_ERR_IO for the file. */
+/* Limits: 1 MiB of text, depth 16, 65,536 nodes, keys of 255 bytes, 32 MiB for the tree; one
+ * document, no anchors, aliases or tags; a key is given once. `name` is what errors begin with
+ * ("NAME:LINE: ..."); it is copied. Caller frees with trajd_yaml_destroy. Status TRAJD_ERR_ARGUMENT
+ * for what the text says, TRAJD_ERR_NOT_FOUND and TRAJD_ERR_IO for the file. */
 enum trajd_status trajd_yaml_parse(const char *name, const char *text, size_t length,
                                    struct trajd_yaml **yaml, struct trajd_error *error);
-enum trajd_status trajd_yaml_load(const char *path, struct trajd_yaml **yaml, struct trajd_error *error);
+enum trajd_status trajd_yaml_load(const char *path, struct trajd_yaml **yaml,
+                                  struct trajd_error *error);
 void trajd_yaml_destroy(struct trajd_yaml **yaml);
 const struct trajd_yaml_node *trajd_yaml_root(const struct trajd_yaml *yaml);
 
 /* The child with that key, or NULL. */
-const struct trajd_yaml_node *trajd_yaml_get(const struct trajd_yaml_node *mapping, const char *key);
+const struct trajd_yaml_node *trajd_yaml_get(const struct trajd_yaml_node *mapping,
+                                             const char *key);
 
-/* "NAME:LINE: PATH: MESSAGE" with status TRAJD_ERR_ARGUMENT: for rules that the reading functions do not
- * know. */
-enum trajd_status trajd_yaml_error(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                   struct trajd_error *error, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+/* "NAME:LINE: PATH: MESSAGE" with status TRAJD_ERR_ARGUMENT: for rules that the reading functions
+ * do not know. */
+enum trajd_status trajd_yaml_error(const struct trajd_yaml *yaml,
+                                   const struct trajd_yaml_node *node, struct trajd_error *error,
+                                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* A mapping whose keys are all in the NULL-ended list `allowed`; else an error that names the nearest key. */
-enum trajd_status trajd_yaml_check_keys(const struct trajd_yaml *yaml, const struct trajd_yaml_node *mapping,
+/* A mapping whose keys are all in the NULL-ended list `allowed`; else an error that names the
+ * nearest key. */
+enum trajd_status trajd_yaml_check_keys(const struct trajd_yaml *yaml,
+                                        const struct trajd_yaml_node *mapping,
                                         const char *const *allowed, struct trajd_error *error);
 
 /* The nearest of `count` names by edit distance, or NULL if none is near: for "did you mean". */
 const char *trajd_yaml_nearest(const char *word, const char *const *names, size_t count);
 
-/* Typed reading of a scalar; *out untouched on error. Numbers are checked against [low, high] and must be
- * finite. */
-enum trajd_status trajd_yaml_string(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                    const char **out, struct trajd_error *error);
+/* Typed reading of a scalar; *out untouched on error. Numbers are checked against [low, high] and
+ * must be finite. */
+enum trajd_status trajd_yaml_string(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *node, const char **out,
+                                    struct trajd_error *error);
 enum trajd_status trajd_yaml_int(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                 int64_t low, int64_t high, int64_t *out, struct trajd_error *error);
-enum trajd_status trajd_yaml_double(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                    double low, double high, double *out, struct trajd_error *error);
+                                 int64_t low, int64_t high, int64_t *out,
+                                 struct trajd_error *error);
+enum trajd_status trajd_yaml_double(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *node, double low, double high,
+                                    double *out, struct trajd_error *error);
 enum trajd_status trajd_yaml_bool(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
                                   bool *out, struct trajd_error *error);
 /* "64 MiB", "1GiB", "4096": bytes. */
 enum trajd_status trajd_yaml_size(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
                                   uint64_t *out, struct trajd_error *error);
-/* "38ms", "1.5s", "20us", "100ns": nanoseconds, exact for decimal fractions. A bare number other than 0 is an
- * error. */
-enum trajd_status trajd_yaml_duration(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                      int64_t *out_ns, struct trajd_error *error);
-/* 20, 29.97 (read as 30000/1001, like 23.976 and 59.94), "30000/1001": a reduced fraction, 1e-6 to 1e9 Hz. */
+/* "38ms", "1.5s", "20us", "100ns": nanoseconds, exact for decimal fractions. A bare number other
+ * than 0 is an error. */
+enum trajd_status trajd_yaml_duration(const struct trajd_yaml *yaml,
+                                      const struct trajd_yaml_node *node, int64_t *out_ns,
+                                      struct trajd_error *error);
+/* 20, 29.97 (read as 30000/1001, like 23.976 and 59.94), "30000/1001": a reduced fraction, 1e-6 to
+ * 1e9 Hz. */
 enum trajd_status trajd_yaml_rate(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
                                   struct trajd_rate *out, struct trajd_error *error);
 /* One of the NULL-ended words: *out is its index. */
-enum trajd_status trajd_yaml_choice(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                    const char *const *words, int *out, struct trajd_error *error);
+enum trajd_status trajd_yaml_choice(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *node, const char *const *words,
+                                    int *out, struct trajd_error *error);
 
 #endif

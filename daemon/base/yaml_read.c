@@ -1,5 +1,5 @@
-/* Typed reading of a document's values. A JSON document quotes what YAML need not, so that sizes, durations,
- * rates and words are taken quoted too; numbers and booleans are not. */
+/* Typed reading of a document's values. A JSON document quotes what YAML need not, so that sizes,
+ * durations, rates and words are taken quoted too; numbers and booleans are not. */
 #include "daemon/base/yaml.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours that make one word of the other; both within
- * MAX_WORD_BYTES. */
+/* Insertions, deletions, replacements and swaps of neighbours that make one word of the other; both
+ * within MAX_WORD_BYTES. */
 static uint32_t edit_distance(const char *a, const char *b)
 {
     uint32_t rows[3][MAX_WORD_BYTES + 1];
@@ -32,7 +32,8 @@ static uint32_t edit_distance(const char *a, const char *b)
         row = spare;
         row[0] = (uint32_t)i;
         for (size_t j = 1; j <= b_length; j++) {
-            row[j] = smaller(above[j - 1] + (a[i - 1] != b[j - 1]), smaller(above[j], row[j - 1]) + 1);
+            row[j] =
+                smaller(above[j - 1] + (a[i - 1] != b[j - 1]), smaller(above[j], row[j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
                 row[j] = smaller(row[j], before[j - 2] + 1);
         }
@@ -49,7 +50,8 @@ const char *trajd_yaml_nearest(const char *word, const char *const *names, size_
     if (length > MAX_WORD_BYTES)
         return NULL;
     for (size_t i = 0; i < count; i++) {
-        uint32_t distance = strlen(names[i]) > MAX_WORD_BYTES ? UINT32_MAX : edit_distance(word, names[i]);
+        uint32_t distance =
+            strlen(names[i]) > MAX_WORD_BYTES ? UINT32_MAX : edit_distance(word, names[i]);
         if (distance <= limit && distance < strlen(names[i])) {
             nearest = names[i];
             limit = distance - (distance > 0);
@@ -85,8 +87,9 @@ static const char *kind_name(const struct trajd_yaml_node *node)
 }
 
 /* What is wrong with `word`, and what was probably meant. */
-static enum trajd_status refuse_word(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                     const char *what, const char *word, const char *const *words,
+static enum trajd_status refuse_word(const struct trajd_yaml *yaml,
+                                     const struct trajd_yaml_node *node, const char *what,
+                                     const char *word, const char *const *words,
                                      struct trajd_error *error)
 {
     const char *nearest = trajd_yaml_nearest(word, words, count_words(words));
@@ -98,11 +101,13 @@ static enum trajd_status refuse_word(const struct trajd_yaml *yaml, const struct
     return trajd_yaml_error(yaml, node, error, "%s (known: %s)", what, list);
 }
 
-enum trajd_status trajd_yaml_check_keys(const struct trajd_yaml *yaml, const struct trajd_yaml_node *mapping,
+enum trajd_status trajd_yaml_check_keys(const struct trajd_yaml *yaml,
+                                        const struct trajd_yaml_node *mapping,
                                         const char *const *allowed, struct trajd_error *error)
 {
     if (mapping->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(yaml, mapping, error, "a mapping is expected, not %s", kind_name(mapping));
+        return trajd_yaml_error(yaml, mapping, error, "a mapping is expected, not %s",
+                                kind_name(mapping));
     for (const struct trajd_yaml_node *child = mapping->children; child; child = child->next) {
         size_t i = 0;
         while (allowed[i] && strcmp(allowed[i], child->key))
@@ -115,33 +120,39 @@ enum trajd_status trajd_yaml_check_keys(const struct trajd_yaml *yaml, const str
 
 static bool is_null(const struct trajd_yaml_node *node)
 {
-    return !node->quoted && (!*node->value || !strcmp(node->value, "~") || !strcmp(node->value, "null"));
+    return !node->quoted &&
+           (!*node->value || !strcmp(node->value, "~") || !strcmp(node->value, "null"));
 }
 
 /* A scalar that is not null; `expected` says what it should have been ("a number"). */
-static enum trajd_status check_scalar(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                      const char *expected, struct trajd_error *error)
+static enum trajd_status check_scalar(const struct trajd_yaml *yaml,
+                                      const struct trajd_yaml_node *node, const char *expected,
+                                      struct trajd_error *error)
 {
     if (node->kind != TRAJD_YAML_SCALAR)
-        return trajd_yaml_error(yaml, node, error, "%s is expected, not %s", expected, kind_name(node));
+        return trajd_yaml_error(yaml, node, error, "%s is expected, not %s", expected,
+                                kind_name(node));
     if (is_null(node))
         return trajd_yaml_error(yaml, node, error, "%s is expected, not nothing", expected);
     return TRAJD_OK;
 }
 
 /* A scalar without quotes. */
-static enum trajd_status check_plain(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                     const char *expected, struct trajd_error *error)
+static enum trajd_status check_plain(const struct trajd_yaml *yaml,
+                                     const struct trajd_yaml_node *node, const char *expected,
+                                     struct trajd_error *error)
 {
     enum trajd_status status = check_scalar(yaml, node, expected, error);
 
     if (!status && node->quoted)
-        return trajd_yaml_error(yaml, node, error, "%s is expected, not a text in quotes", expected);
+        return trajd_yaml_error(yaml, node, error, "%s is expected, not a text in quotes",
+                                expected);
     return status;
 }
 
-enum trajd_status trajd_yaml_string(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                    const char **out, struct trajd_error *error)
+enum trajd_status trajd_yaml_string(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *node, const char **out,
+                                    struct trajd_error *error)
 {
     enum trajd_status status = check_scalar(yaml, node, "a text", error);
 
@@ -165,7 +176,8 @@ static bool is_integer(const char *text)
     return digits && !text[digits] && (digits == 1 || *text != '0');
 }
 
-/* [-+]digits[.digits][e[-+]digits], or without the first digits: what strtod takes, less hex, inf and nan. */
+/* [-+]digits[.digits][e[-+]digits], or without the first digits: what strtod takes, less hex, inf
+ * and nan. */
 static bool is_decimal(const char *text)
 {
     size_t whole, fraction = 0;
@@ -198,18 +210,20 @@ enum trajd_status trajd_yaml_int(const struct trajd_yaml *yaml, const struct tra
     if (status)
         return status;
     if (!is_integer(node->value))
-        return trajd_yaml_error(yaml, node, error, "a whole number is expected, not %.64s", node->value);
+        return trajd_yaml_error(yaml, node, error, "a whole number is expected, not %.64s",
+                                node->value);
     errno = 0;
     value = strtoll(node->value, NULL, 10);
     if (errno || value < low || value > high)
-        return trajd_yaml_error(yaml, node, error, "%.64s is out of range (%lld to %lld)", node->value,
-                                (long long)low, (long long)high);
+        return trajd_yaml_error(yaml, node, error, "%.64s is out of range (%lld to %lld)",
+                                node->value, (long long)low, (long long)high);
     *out = value;
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_yaml_double(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                    double low, double high, double *out, struct trajd_error *error)
+enum trajd_status trajd_yaml_double(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *node, double low, double high,
+                                    double *out, struct trajd_error *error)
 {
     enum trajd_status status = check_plain(yaml, node, "a number", error);
     double value;
@@ -217,11 +231,12 @@ enum trajd_status trajd_yaml_double(const struct trajd_yaml *yaml, const struct 
     if (status)
         return status;
     if (!is_decimal(node->value))
-        return trajd_yaml_error(yaml, node, error, "a finite number is expected, not %.64s", node->value);
+        return trajd_yaml_error(yaml, node, error, "a finite number is expected, not %.64s",
+                                node->value);
     value = strtod(node->value, NULL);
     if (!isfinite(value) || value < low || value > high)
-        return trajd_yaml_error(yaml, node, error, "%.64s is out of range (%g to %g)", node->value, low,
-                                high);
+        return trajd_yaml_error(yaml, node, error, "%.64s is out of range (%g to %g)", node->value,
+                                low, high);
     *out = value;
     return TRAJD_OK;
 }
@@ -234,7 +249,8 @@ enum trajd_status trajd_yaml_bool(const struct trajd_yaml *yaml, const struct tr
     if (status)
         return status;
     if (strcmp(node->value, "true") && strcmp(node->value, "false"))
-        return trajd_yaml_error(yaml, node, error, "true or false is expected, not %.64s", node->value);
+        return trajd_yaml_error(yaml, node, error, "true or false is expected, not %.64s",
+                                node->value);
     *out = node->value[0] == 't';
     return TRAJD_OK;
 }
@@ -245,14 +261,15 @@ enum trajd_status trajd_yaml_size(const struct trajd_yaml *yaml, const struct tr
     enum trajd_status status = check_scalar(yaml, node, "a size", error);
 
     if (!status && !trajd_parse_size(node->value, out))
-        return trajd_yaml_error(yaml, node, error,
-                                "%.64s is not a size in whole bytes (such as 4096, 64 MiB, 1.5 GiB)",
-                                node->value);
+        return trajd_yaml_error(
+            yaml, node, error, "%.64s is not a size in whole bytes (such as 4096, 64 MiB, 1.5 GiB)",
+            node->value);
     return status;
 }
 
-enum trajd_status trajd_yaml_duration(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                      int64_t *out_ns, struct trajd_error *error)
+enum trajd_status trajd_yaml_duration(const struct trajd_yaml *yaml,
+                                      const struct trajd_yaml_node *node, int64_t *out_ns,
+                                      struct trajd_error *error)
 {
     enum trajd_status status = check_scalar(yaml, node, "a duration", error);
 
@@ -271,13 +288,15 @@ enum trajd_status trajd_yaml_rate(const struct trajd_yaml *yaml, const struct tr
 
     if (!status && !trajd_parse_rate(node->value, out))
         return trajd_yaml_error(
-            yaml, node, error, "%.64s is not a rate in Hz within 1e-6 to 1e9 (such as 20, 29.97, 30000/1001)",
+            yaml, node, error,
+            "%.64s is not a rate in Hz within 1e-6 to 1e9 (such as 20, 29.97, 30000/1001)",
             node->value);
     return status;
 }
 
-enum trajd_status trajd_yaml_choice(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                    const char *const *words, int *out, struct trajd_error *error)
+enum trajd_status trajd_yaml_choice(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *node, const char *const *words,
+                                    int *out, struct trajd_error *error)
 {
     enum trajd_status status = check_scalar(yaml, node, "a word", error);
     char what[96];

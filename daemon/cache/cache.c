@@ -11,8 +11,8 @@
 #include "daemon/cache/cache_internal.h"
 
 #define ROW_ALIGNMENT 64u
-#define MAP_BYTES                                                                                            \
-    (UINT64_C(256) << 10) /* from here on a mapping of its own, which goes back to the system when freed */
+/* from here on a mapping of its own, which goes back to the system when freed */
+#define MAP_BYTES (UINT64_C(256) << 10)
 #define PAGE_BYTES UINT64_C(4096)
 #define HUGE_PAGE_BYTES (UINT64_C(4) << 20)
 #define MAX_USES (1u << 18)
@@ -58,7 +58,8 @@ const struct trajd_array *trajd_store_piece_array(const struct trajd_store *stor
                 .arrays[trajd_store_piece_dataset(store, piece)];
 }
 
-const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t piece, uint64_t *count)
+const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t piece,
+                                       uint64_t *count)
 {
     int64_t clock_index = store->dataset_clock[trajd_store_piece_dataset(store, piece)];
     uint64_t rows = trajd_array_row_count(trajd_store_piece_array(store, piece));
@@ -71,7 +72,8 @@ const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t
     clock = &store->index->episodes[trajd_store_piece_episode(store, piece)].clocks[clock_index];
     if (!clock->kept_rows)
         return NULL;
-    for (high = (uint64_t)clock->row_count; low < high;) { /* how many of the kept rows the array has */
+    /* how many of the kept rows the array has */
+    for (high = (uint64_t)clock->row_count; low < high;) {
         uint64_t middle = low + (high - low) / 2;
         if (clock->kept_rows[middle] < rows)
             low = middle + 1;
@@ -85,7 +87,8 @@ const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t
 void trajd_store_enqueue(struct trajd_store *store, enum queue_kind kind, uint32_t piece)
 {
     struct piece *p = &store->pieces[piece];
-    uint32_t file_index = store->index->episodes[trajd_store_piece_episode(store, piece)].file_index;
+    uint32_t file_index =
+        store->index->episodes[trajd_store_piece_episode(store, piece)].file_index;
     struct queue *queue = &store->filesystems[store->files[file_index].filesystem].queues[kind];
 
     if (p->queued[kind])
@@ -102,8 +105,8 @@ void trajd_store_enqueue(struct trajd_store *store, enum queue_kind kind, uint32
 
 /* ---- making and destroying ---- */
 
-/* Which clock filters each dataset. One piece has one set of kept rows, so streams of a dataset must agree on
- * them. */
+/* Which clock filters each dataset. One piece has one set of kept rows, so streams of a dataset
+ * must agree on them. */
 static enum trajd_status find_clocks(struct trajd_store *store, struct trajd_error *error)
 {
     const struct trajd_index *index = store->index;
@@ -113,7 +116,8 @@ static enum trajd_status find_clocks(struct trajd_store *store, struct trajd_err
     for (uint32_t s = 0; s < index->stream_count; s++) {
         const struct trajd_index_stream *stream = &index->streams[s];
         int64_t *clock = &store->dataset_clock[stream->dataset_index];
-        for (uint32_t e = 0; *clock >= 0 && *clock != stream->clock_index && e < index->episode_count; e++) {
+        for (uint32_t e = 0;
+             *clock >= 0 && *clock != stream->clock_index && e < index->episode_count; e++) {
             const struct trajd_episode *episode = &index->episodes[e];
             if (!episode->quarantine &&
                 episode->clocks[*clock].kept_rows != episode->clocks[stream->clock_index].kept_rows)
@@ -141,7 +145,8 @@ static uint64_t row_bytes_of(const struct trajd_store *store, uint32_t piece)
     return trajd_store_piece_converts(array, piece) ? bytes / 2 : bytes;
 }
 
-uint64_t trajd_store_piece_bytes(const struct trajd_store *store, const struct trajd_selection *selection, uint32_t k,
+uint64_t trajd_store_piece_bytes(const struct trajd_store *store,
+                                 const struct trajd_selection *selection, uint32_t k,
                                  uint32_t episode_index)
 {
     return row_bytes_of(store, trajd_store_piece(store, selection, k, episode_index));
@@ -157,8 +162,8 @@ static void prepare_pieces(struct trajd_store *store)
     }
 }
 
-/* Files by filesystem, so that one that hangs does not take all readers. A file that is gone is found when it
- * is read. */
+/* Files by filesystem, so that one that hangs does not take all readers. A file that is gone is
+ * found when it is read. */
 static void group_files(struct trajd_store *store)
 {
     for (uint32_t i = 0; i < store->index->file_count; i++) {
@@ -179,7 +184,8 @@ static void group_files(struct trajd_store *store)
     }
 }
 
-static enum trajd_status allocate_tables(struct trajd_store *store, const struct trajd_store_options *options,
+static enum trajd_status allocate_tables(struct trajd_store *store,
+                                         const struct trajd_store_options *options,
                                          struct trajd_error *error)
 {
     const struct trajd_index *index = options->index;
@@ -195,20 +201,21 @@ static enum trajd_status allocate_tables(struct trajd_store *store, const struct
     store->heap = calloc(piece_count + 1, sizeof *store->heap);
     store->uses = malloc(store->use_capacity * sizeof *store->uses);
     store->dataset_clock = calloc(index->dataset_count + 1, sizeof *store->dataset_clock);
-    store->dataset_named = calloc(2 * (size_t)index->dataset_count + 1, sizeof *store->dataset_named);
+    store->dataset_named =
+        calloc(2 * (size_t)index->dataset_count + 1, sizeof *store->dataset_named);
     store->files = calloc(index->file_count + 1, sizeof *store->files);
     store->filesystems = calloc((size_t)index->file_count + 1, sizeof *store->filesystems);
     store->readers = calloc(options->reader_count, sizeof *store->readers);
-    if (!store->pieces || !store->heap || !store->uses || !store->dataset_clock || !store->dataset_named ||
-        !store->files || !store->filesystems || !store->readers)
+    if (!store->pieces || !store->heap || !store->uses || !store->dataset_clock ||
+        !store->dataset_named || !store->files || !store->filesystems || !store->readers)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the store's tables");
     for (uint32_t i = 0; i < store->use_capacity; i++)
         store->uses[i].piece = NO_PIECE;
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_store_create(const struct trajd_store_options *options, struct trajd_store **store,
-                                     struct trajd_error *error)
+enum trajd_status trajd_store_create(const struct trajd_store_options *options,
+                                     struct trajd_store **store, struct trajd_error *error)
 {
     struct trajd_store *made;
     enum trajd_status status;
@@ -226,9 +233,9 @@ enum trajd_status trajd_store_create(const struct trajd_store_options *options, 
     pthread_cond_init(&made->work, NULL);
     trajd_watch_init_condition(&made->done);
     status = allocate_tables(made, options, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = find_clocks(made, error);
-    if (status == TRAJD_OK) {
+    if (!status) {
         prepare_pieces(made);
         group_files(made);
         /* With a single filesystem there is nobody to keep readers free for. */
@@ -236,7 +243,7 @@ enum trajd_status trajd_store_create(const struct trajd_store_options *options, 
             made->filesystem_count < 2 ? options->reader_count : (options->reader_count + 1) / 2;
         status = trajd_store_start_readers(made, options->reader_count, error);
     }
-    if (status != TRAJD_OK)
+    if (status)
         trajd_store_destroy(&made);
     *store = made;
     return status;
@@ -290,14 +297,16 @@ void trajd_store_name_datasets(struct trajd_store *store, const struct trajd_sel
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
         bool *named = &store->dataset_named[trajd_store_piece(store, selection, k, 0)];
         for (uint32_t e = 0; !*named && e < store->index->episode_count; e++)
-            store->stats.total_bytes += store->pieces[trajd_store_piece(store, selection, k, e)].bytes;
+            store->stats.total_bytes +=
+                store->pieces[trajd_store_piece(store, selection, k, e)].bytes;
         *named = true;
     }
 }
 
 static bool is_kept(const struct trajd_store *store, uint32_t episode_index)
 {
-    return episode_index < store->index->episode_count && !store->index->episodes[episode_index].quarantine;
+    return episode_index < store->index->episode_count &&
+           !store->index->episodes[episode_index].quarantine;
 }
 
 void trajd_store_announce(struct trajd_store *store, const struct trajd_selection *selection,
@@ -306,7 +315,8 @@ void trajd_store_announce(struct trajd_store *store, const struct trajd_selectio
     pthread_mutex_lock(&store->lock);
     trajd_store_name_datasets(store, selection);
     for (uint32_t i = 0; i < count; i++)
-        for (uint32_t k = 0; k < selection->dataset_count && is_kept(store, episode_indexes[i]); k++) {
+        for (uint32_t k = 0; k < selection->dataset_count && is_kept(store, episode_indexes[i]);
+             k++) {
             uint32_t piece = trajd_store_piece(store, selection, k, episode_indexes[i]);
             if (store->pieces[piece].bytes == 0 || store->pieces[piece].bytes > store->budget_bytes)
                 continue; /* nothing to load, or never: pin says so */
@@ -317,11 +327,12 @@ void trajd_store_announce(struct trajd_store *store, const struct trajd_selectio
     pthread_mutex_unlock(&store->lock);
 }
 
-/* An IO failure is told once and then tried again for whoever comes next: storage comes back. What the bytes
- * say stays. */
+/* An IO failure is told once and then tried again for whoever comes next: storage comes back. What
+ * the bytes say stays. */
 static void forget_failure(struct piece *p)
 {
-    if (p->state != PIECE_FAILED || p->pins > 0 || (p->failure && p->failure->status == TRAJD_ERR_DATA))
+    if (p->state != PIECE_FAILED || p->pins > 0 ||
+        (p->failure && p->failure->status == TRAJD_ERR_DATA))
         return;
     free(p->failure);
     p->failure = NULL;
@@ -345,9 +356,11 @@ static void unpin_pieces(struct trajd_store *store, const struct trajd_selection
     pthread_cond_broadcast(&store->work); /* there may be room now for what waits */
 }
 
-/* Counts the pieces as pinned if the budget has room for all of them beside those pinned already. */
-static enum trajd_status pin_pieces(struct trajd_store *store, const struct trajd_selection *selection,
-                                    uint32_t episode_index, struct trajd_error *error)
+/* Counts the pieces as pinned if the budget has room for all of them beside those pinned already.
+ */
+static enum trajd_status pin_pieces(struct trajd_store *store,
+                                    const struct trajd_selection *selection, uint32_t episode_index,
+                                    struct trajd_error *error)
 {
     uint64_t needed = 0;
 
@@ -357,12 +370,12 @@ static enum trajd_status pin_pieces(struct trajd_store *store, const struct traj
             needed = UINT64_MAX;
     }
     if (needed > store->budget_bytes - store->pinned_bytes)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "%s: %s needs %llu bytes, the store has %llu of which %llu are in use",
-                               store->index->files[store->index->episodes[episode_index].file_index].path,
-                               store->index->episodes[episode_index].id, (unsigned long long)needed,
-                               (unsigned long long)store->budget_bytes,
-                               (unsigned long long)store->pinned_bytes);
+        return trajd_error_set(
+            error, TRAJD_ERR_MEMORY, 0,
+            "%s: %s needs %llu bytes, the store has %llu of which %llu are in use",
+            store->index->files[store->index->episodes[episode_index].file_index].path,
+            store->index->episodes[episode_index].id, (unsigned long long)needed,
+            (unsigned long long)store->budget_bytes, (unsigned long long)store->pinned_bytes);
     store->pinned_bytes += needed;
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
         uint32_t piece = trajd_store_piece(store, selection, k, episode_index);
@@ -387,8 +400,8 @@ static enum trajd_status wait_for(struct trajd_store *store, uint32_t piece, con
     *rows = NULL;
     if (trajd_store_piece_array(store, piece)->storage == TRAJD_STORAGE_ABSENT)
         return TRAJD_OK;
-    if (p->bytes ==
-        0) { /* no rows, or of no width: there, but nothing to read; some address that is not NULL */
+    /* no rows, or of no width: there, but nothing to read; some address that is not NULL */
+    if (p->bytes == 0) {
         *rows = trajd_store_piece_array(store, piece);
         return TRAJD_OK;
     }
@@ -408,22 +421,23 @@ static enum trajd_status wait_for(struct trajd_store *store, uint32_t piece, con
     return p->failure->status;
 }
 
-enum trajd_status trajd_store_pin(struct trajd_store *store, const struct trajd_selection *selection,
-                                  uint32_t episode_index, const void **rows, struct trajd_error *error)
+enum trajd_status trajd_store_pin(struct trajd_store *store,
+                                  const struct trajd_selection *selection, uint32_t episode_index,
+                                  const void **rows, struct trajd_error *error)
 {
     enum trajd_status status;
 
     if (!is_kept(store, episode_index))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "episode %u is not among the kept ones",
-                               episode_index);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "episode %u is not among the kept ones", episode_index);
     pthread_mutex_lock(&store->lock);
     trajd_store_name_datasets(store, selection);
     status = pin_pieces(store, selection, episode_index, error);
-    if (status == TRAJD_OK) {
-        for (uint32_t k = 0; k < selection->dataset_count && status == TRAJD_OK; k++)
-            status = wait_for(store, trajd_store_piece(store, selection, k, episode_index), &rows[k],
-                              error);
-        if (status != TRAJD_OK)
+    if (!status) {
+        for (uint32_t k = 0; k < selection->dataset_count && !status; k++)
+            status = wait_for(store, trajd_store_piece(store, selection, k, episode_index),
+                              &rows[k], error);
+        if (status)
             unpin_pieces(store, selection, episode_index);
     }
     pthread_mutex_unlock(&store->lock);
@@ -438,7 +452,8 @@ void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *
     pthread_mutex_unlock(&store->lock);
 }
 
-void trajd_store_keep(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index)
+void trajd_store_keep(struct trajd_store *store, const struct trajd_selection *selection,
+                      uint32_t episode_index)
 {
     pthread_mutex_lock(&store->lock);
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
@@ -449,7 +464,8 @@ void trajd_store_keep(struct trajd_store *store, const struct trajd_selection *s
     pthread_mutex_unlock(&store->lock);
 }
 
-void trajd_store_let_go(struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index)
+void trajd_store_let_go(struct trajd_store *store, const struct trajd_selection *selection,
+                        uint32_t episode_index)
 {
     pthread_mutex_lock(&store->lock);
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
@@ -460,7 +476,8 @@ void trajd_store_let_go(struct trajd_store *store, const struct trajd_selection 
     pthread_mutex_unlock(&store->lock);
 }
 
-bool trajd_store_will_have_room(const struct trajd_store *store, const struct trajd_selection *selection, uint32_t episode_index)
+bool trajd_store_will_have_room(const struct trajd_store *store,
+                                const struct trajd_selection *selection, uint32_t episode_index)
 {
     struct trajd_store *unlocked = (struct trajd_store *)store; /* only its lock changes */
     uint64_t needed = 0;
@@ -468,7 +485,8 @@ bool trajd_store_will_have_room(const struct trajd_store *store, const struct tr
 
     pthread_mutex_lock(&unlocked->lock);
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        const struct piece *p = &store->pieces[trajd_store_piece(store, selection, k, episode_index)];
+        const struct piece *p =
+            &store->pieces[trajd_store_piece(store, selection, k, episode_index)];
         if (p->keeps == 0 && __builtin_add_overflow(needed, p->bytes, &needed))
             needed = UINT64_MAX;
     }

@@ -1,5 +1,5 @@
-/* Which resident piece goes first: the one announced for the latest use (or for none), then the one used
- * longest ago. */
+/* Which resident piece goes first: the one announced for the latest use (or for none), then the one
+ * used longest ago. */
 #include "daemon/cache/cache_internal.h"
 
 uint64_t trajd_store_next_use(const struct trajd_store *store, uint32_t piece)
@@ -33,7 +33,8 @@ static void sift(struct trajd_store *store, uint32_t at)
         at = (at - 1) / 2;
     }
     for (uint64_t child; (child = 2 * (uint64_t)at + 1) < store->heap_count; at = (uint32_t)child) {
-        if (child + 1 < store->heap_count && goes_before(store, store->heap[child + 1], store->heap[child]))
+        if (child + 1 < store->heap_count &&
+            goes_before(store, store->heap[child + 1], store->heap[child]))
             child++;
         if (!goes_before(store, store->heap[child], piece))
             break;

@@ -1,5 +1,5 @@
-/* Descriptors of the index's files: opened when first read, kept open up to a limit, checked against the
- * index at every use. */
+/* Descriptors of the index's files: opened when first read, kept open up to a limit, checked
+ * against the index at every use. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 #define MAX_OPEN_FILES 256u
 
-/* Closes files that nobody reads, longest unused first, until there is room for one more. With the lock held.
- */
+/* Closes files that nobody reads, longest unused first, until there is room for one more. With the
+ * lock held. */
 static void close_unused(struct trajd_store *store)
 {
     while (store->open_count >= MAX_OPEN_FILES) {
@@ -41,8 +41,8 @@ static int take_open(struct trajd_store *store, uint32_t file_index)
     return file->fd;
 }
 
-/* Puts a descriptor that this thread opened into the table, unless another thread was faster: then that one
- * is used. */
+/* Puts a descriptor that this thread opened into the table, unless another thread was faster: then
+ * that one is used. */
 static int publish(struct trajd_store *store, uint32_t file_index, int opened)
 {
     struct open_file *file = &store->files[file_index];
@@ -96,7 +96,7 @@ enum trajd_status trajd_store_file_acquire(struct trajd_store *store, uint32_t f
         *fd = publish(store, file_index, opened);
     }
     status = check_unchanged(file, *fd, error);
-    if (status != TRAJD_OK)
+    if (status)
         trajd_store_file_release(store, file_index, *fd, true);
     return status;
 }
@@ -107,7 +107,8 @@ void trajd_store_file_release(struct trajd_store *store, uint32_t file_index, in
 
     pthread_mutex_lock(&store->lock);
     file->users--;
-    if (broken && file->users == 0 && file->fd == fd) { /* with other users: the last one to fail closes it */
+    /* with other users: the last one to fail closes it */
+    if (broken && file->users == 0 && file->fd == fd) {
         close(fd);
         file->fd = -1;
         store->open_count--;

@@ -33,7 +33,8 @@ static int by_place(const void *a, const void *b)
     return (left->piece > right->piece) - (left->piece < right->piece);
 }
 
-static uint64_t list_candidates(const struct trajd_store *store, const struct trajd_selection *selection,
+static uint64_t list_candidates(const struct trajd_store *store,
+                                const struct trajd_selection *selection,
                                 const uint32_t *episode_indexes, uint32_t episode_count,
                                 struct candidate *candidates)
 {
@@ -46,8 +47,9 @@ static uint64_t list_candidates(const struct trajd_store *store, const struct tr
         for (uint32_t k = 0; k < selection->dataset_count; k++) {
             uint32_t piece = trajd_store_piece(store, selection, k, e);
             if (store->pieces[piece].bytes) /* constant, so no lock is needed here */
-                candidates[count++] = (struct candidate){store->index->episodes[e].file_index, piece,
-                                                         first_offset(trajd_store_piece_array(store, piece))};
+                candidates[count++] =
+                    (struct candidate){store->index->episodes[e].file_index, piece,
+                                       first_offset(trajd_store_piece_array(store, piece))};
         }
     }
     qsort(candidates, count, sizeof *candidates, by_place);
@@ -55,7 +57,8 @@ static uint64_t list_candidates(const struct trajd_store *store, const struct tr
 }
 
 /* Queues what fits beside what is there, without evicting. */
-static void enqueue_fitting(struct trajd_store *store, const struct candidate *candidates, uint64_t count)
+static void enqueue_fitting(struct trajd_store *store, const struct candidate *candidates,
+                            uint64_t count)
 {
     uint64_t room = store->budget_bytes - store->stats.resident_bytes;
 
@@ -69,9 +72,10 @@ static void enqueue_fitting(struct trajd_store *store, const struct candidate *c
     pthread_cond_broadcast(&store->work);
 }
 
-enum trajd_status trajd_store_fill(struct trajd_store *store, const struct trajd_selection *selection,
-                                   const uint32_t *episode_indexes, uint32_t episode_count, bool *complete,
-                                   struct trajd_error *error)
+enum trajd_status trajd_store_fill(struct trajd_store *store,
+                                   const struct trajd_selection *selection,
+                                   const uint32_t *episode_indexes, uint32_t episode_count,
+                                   bool *complete, struct trajd_error *error)
 {
     uint32_t episodes = episode_indexes ? episode_count : store->index->episode_count;
     struct candidate *candidates =
@@ -81,8 +85,8 @@ enum trajd_status trajd_store_fill(struct trajd_store *store, const struct trajd
 
     *complete = false;
     if (!candidates)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to put %u episodes into file order",
-                               episodes);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "no memory to put %u episodes into file order", episodes);
     count = list_candidates(store, selection, episode_indexes, episodes, candidates);
     pthread_mutex_lock(&store->lock);
     trajd_store_name_datasets(store, selection);

@@ -1,12 +1,14 @@
-/* Inside the store: pieces, their states, and what cache.c (calls), cache_reader.c (threads), cache_evict.c
- * (who is evicted) and cache_file.c (descriptors) share (cache_fill.c uses them). Everything here is under
- * trajd_store.lock unless it says otherwise.
+/* Inside the store: pieces, their states, and what cache.c (calls), cache_reader.c (threads),
+ * cache_evict.c (who is evicted) and cache_file.c (descriptors) share (cache_fill.c uses them).
+ * Everything here is under trajd_store.lock unless it says otherwise.
  *
- * Three queues a filesystem, first in first out: demand (somebody waits in pin), fill, ahead (announced). A
- * piece may stand in several: one that is no longer wanted there is skipped when its turn comes.
+ * Three queues a filesystem, first in first out: demand (somebody waits in pin), fill, ahead
+ * (announced). A piece may stand in several: one that is no longer wanted there is skipped when its
+ * turn comes.
  *
- * Room is accounted before memory is taken. The bytes of pinned pieces never exceed the budget, so whoever
- * waits for room gets it: what is not pinned is evicted, or is being read and can be evicted after that. */
+ * Room is accounted before memory is taken. The bytes of pinned pieces never exceed the budget, so
+ * whoever waits for room gets it: what is not pinned is evicted, or is being read and can be
+ * evicted after that. */
 #ifndef TRAJD_DATASET_STORE_PRIVATE_H
 #define TRAJD_DATASET_STORE_PRIVATE_H
 
@@ -26,8 +28,8 @@ enum queue_kind { QUEUE_DEMAND, QUEUE_FILL, QUEUE_AHEAD, QUEUE_COUNT };
 
 struct piece {
     void *rows; /* while resident */
-    uint64_t
-        bytes; /* as accounted: rounded up to what the allocation takes; 0 where there is nothing to load */
+    /* as accounted: rounded up to what the allocation takes; 0 where there is nothing to load */
+    uint64_t bytes;
     uint64_t last_use;                  /* count of unpins at the last one */
     struct trajd_error *failure;        /* while failed */
     uint32_t pins;                      /* those who wait included */
@@ -49,8 +51,8 @@ struct filesystem {
     struct queue queues[QUEUE_COUNT];
 };
 
-/* An announced use of a piece. Uses stand in a ring: the oldest gives way, which bounds what a feed that is
- * gone leaves behind. */
+/* An announced use of a piece. Uses stand in a ring: the oldest gives way, which bounds what a feed
+ * that is gone leaves behind. */
 struct use {
     uint64_t when;
     uint32_t piece; /* NO_PIECE: free */
@@ -71,7 +73,8 @@ struct trajd_store {
     pthread_cond_t work; /* a reader may find something to do */
     pthread_cond_t done; /* a piece has changed its state */
     bool stopping;
-    uint32_t piece_count; /* episode_count * dataset_count * 2 forms, an episode's pieces in a row */
+    /* episode_count * dataset_count * 2 forms, an episode's pieces in a row */
+    uint32_t piece_count;
     struct piece *pieces;
     int64_t *dataset_clock; /* per dataset: the clock whose kept rows filter it, or -1 */
     bool *dataset_named;    /* per dataset and form: some selection had it */
@@ -94,8 +97,9 @@ struct trajd_store {
 };
 
 /* A piece's number: as in the file, or (form 1) converted to float32. */
-static inline uint32_t trajd_store_piece(const struct trajd_store *store, const struct trajd_selection *selection,
-                                         uint32_t k, uint32_t episode_index)
+static inline uint32_t trajd_store_piece(const struct trajd_store *store,
+                                         const struct trajd_selection *selection, uint32_t k,
+                                         uint32_t episode_index)
 {
     const bool form = selection->as_float32 && selection->as_float32[k];
     return (episode_index * store->index->dataset_count + selection->dataset_indexes[k]) * 2 + form;
@@ -111,7 +115,8 @@ static inline uint32_t trajd_store_piece_episode(const struct trajd_store *store
     return piece / 2 / store->index->dataset_count;
 }
 
-/* Whether the rows are converted when they are read: they then take half of what they take in the file. */
+/* Whether the rows are converted when they are read: they then take half of what they take in the
+ * file. */
 static inline bool trajd_store_piece_converts(const struct trajd_array *array, uint32_t piece)
 {
     return piece % 2 && array->dtype == TRAJD_F64;
@@ -119,8 +124,10 @@ static inline bool trajd_store_piece_converts(const struct trajd_array *array, u
 
 /* cache.c */
 const struct trajd_array *trajd_store_piece_array(const struct trajd_store *store, uint32_t piece);
-/* The rows of the source that the piece keeps, ascending, or NULL for all; *count is how many rows it has. */
-const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t piece, uint64_t *count);
+/* The rows of the source that the piece keeps, ascending, or NULL for all; *count is how many rows
+ * it has. */
+const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t piece,
+                                       uint64_t *count);
 void trajd_store_enqueue(struct trajd_store *store, enum queue_kind kind, uint32_t piece);
 /* Counts datasets that no selection named before into total_bytes. */
 void trajd_store_name_datasets(struct trajd_store *store, const struct trajd_selection *selection);

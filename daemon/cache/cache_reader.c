@@ -51,8 +51,8 @@ static void free_evicted(void *chain)
     }
 }
 
-/* Who waits may evict anything that is not pinned; an announced piece only what is needed later; a fill
- * nothing. */
+/* Who waits may evict anything that is not pinned; an announced piece only what is needed later; a
+ * fill nothing. */
 static bool may_evict(const struct trajd_store *store, enum queue_kind kind, uint32_t piece)
 {
     if (store->heap_count == 0 || kind == QUEUE_FILL)
@@ -61,7 +61,8 @@ static bool may_evict(const struct trajd_store *store, enum queue_kind kind, uin
            trajd_store_next_use(store, store->heap[0]) > trajd_store_next_use(store, piece);
 }
 
-static bool make_room(struct trajd_store *store, enum queue_kind kind, uint32_t piece, void **evicted)
+static bool make_room(struct trajd_store *store, enum queue_kind kind, uint32_t piece,
+                      void **evicted)
 {
     uint64_t bytes = store->pieces[piece].bytes;
 
@@ -92,11 +93,13 @@ static void dequeue(struct trajd_store *store, struct queue *queue, enum queue_k
     if (queue->first == NO_PIECE)
         queue->last = NO_PIECE;
     if (kind == QUEUE_FILL)
-        pthread_cond_broadcast(&store->done); /* whoever fills looks whether it is still under way */
+        pthread_cond_broadcast(
+            &store->done); /* whoever fills looks whether it is still under way */
 }
 
 /* The first piece of the queue that is still wanted, taken off it once there is room. */
-static bool take_from(struct trajd_store *store, struct queue *queue, enum queue_kind kind, struct task *task)
+static bool take_from(struct trajd_store *store, struct queue *queue, enum queue_kind kind,
+                      struct task *task)
 {
     while (queue->first != NO_PIECE) {
         uint32_t piece = queue->first;
@@ -130,7 +133,8 @@ static bool take_task(struct trajd_store *store, struct task *task)
             task->filesystem = at;
             return true;
         }
-    return task->evicted != NULL; /* room was made, but not enough: what was evicted must still be freed */
+    /* room was made, but not enough: what was evicted must still be freed */
+    return task->evicted != NULL;
 }
 
 /* Rows of the source that one call reads: whole chunks, and about GATHER_BYTES of them. */
@@ -158,9 +162,11 @@ static void put_row(uint8_t *to, const uint8_t *from, uint64_t row_bytes, bool c
     }
 }
 
-/* Reads the rows kept (NULL: all), every chunk once: a stretch of source rows at a time, then the kept ones out of it. */
-static enum trajd_status read_stretches(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
-                                        const uint32_t *kept, uint64_t count, bool convert, uint8_t *rows,
+/* Reads the rows kept (NULL: all), every chunk once: a stretch of source rows at a time, then the
+ * kept ones out of it. */
+static enum trajd_status read_stretches(struct trajd_array_reader *reader, int fd,
+                                        const struct trajd_array *array, const uint32_t *kept,
+                                        uint64_t count, bool convert, uint8_t *rows,
                                         struct trajd_error *error)
 {
     uint64_t row_bytes = trajd_array_row_bytes(array), step = gather_step(array),
@@ -170,7 +176,7 @@ static enum trajd_status read_stretches(struct trajd_array_reader *reader, int f
 
     if (!stretch)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM, "no memory to gather rows");
-    for (uint64_t i = 0; i < count && status == TRAJD_OK;) {
+    for (uint64_t i = 0; i < count && !status;) {
         uint64_t begin = (kept ? kept[i] : i) / step * step;
         uint64_t length = total - begin < step ? total - begin : step;
         status = trajd_array_read(reader, fd, array, begin, length, stretch, error);
@@ -181,13 +187,15 @@ static enum trajd_status read_stretches(struct trajd_array_reader *reader, int f
     return status;
 }
 
-static enum trajd_status read_rows(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
-                                   const uint32_t *kept, uint64_t count, bool convert, uint8_t *rows,
+static enum trajd_status read_rows(struct trajd_array_reader *reader, int fd,
+                                   const struct trajd_array *array, const uint32_t *kept,
+                                   uint64_t count, bool convert, uint8_t *rows,
                                    struct trajd_error *error)
 {
     if (!convert && !kept)
         return trajd_array_read(reader, fd, array, 0, count, rows, error);
-    if (!convert && count && kept[count - 1] - kept[0] == count - 1) /* dropped only before and behind */
+    /* dropped only before and behind */
+    if (!convert && count && kept[count - 1] - kept[0] == count - 1)
         return trajd_array_read(reader, fd, array, kept[0], count, rows, error);
     return read_stretches(reader, fd, array, kept, count, convert, rows, error);
 }
@@ -196,37 +204,42 @@ static enum trajd_status read_once(struct trajd_store *store, struct trajd_array
                                    uint32_t piece, void *rows, struct trajd_error *error)
 {
     const struct trajd_array *array = trajd_store_piece_array(store, piece);
-    uint32_t file_index = store->index->episodes[trajd_store_piece_episode(store, piece)].file_index;
+    uint32_t file_index =
+        store->index->episodes[trajd_store_piece_episode(store, piece)].file_index;
     uint64_t count;
     const uint32_t *kept = trajd_store_piece_rows(store, piece, &count);
     enum trajd_status status;
     int fd;
 
     status = trajd_store_file_acquire(store, file_index, &fd, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
-    status = read_rows(reader, fd, array, kept, count, trajd_store_piece_converts(array, piece), rows, error);
+    status = read_rows(reader, fd, array, kept, count, trajd_store_piece_converts(array, piece),
+                       rows, error);
     trajd_store_file_release(store, file_index, fd, status == TRAJD_ERR_IO);
     return status;
 }
 
-/* IO errors are tried again: network mounts fail for moments. What the bytes say does not change by reading
- * them again. */
+/* IO errors are tried again: network mounts fail for moments. What the bytes say does not change by
+ * reading them again. */
 static enum trajd_status read_piece(struct trajd_store *store, struct trajd_array_reader *reader,
                                     uint32_t piece, void *rows, struct trajd_error *error)
 {
-    const struct trajd_episode *episode = &store->index->episodes[trajd_store_piece_episode(store, piece)];
+    const struct trajd_episode *episode =
+        &store->index->episodes[trajd_store_piece_episode(store, piece)];
     struct timespec pause = {0, FIRST_BACKOFF_MS * 1000000L};
     enum trajd_status status = read_once(store, reader, piece, rows, error);
 
-    /* Without a code the system call did what it could: the file has ended or changed, and will not come back by waiting. */
+    /* Without a code the system call did what it could: the file has ended or changed, and will not
+     * come back by waiting. */
     for (int i = 0; i < RETRY_COUNT && status == TRAJD_ERR_IO && error->foreign_code; i++) {
         nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
         status = read_once(store, reader, piece, rows, error);
     }
-    if (status != TRAJD_OK)
-        trajd_error_prefix(error, "%s: %s/%s", store->index->files[episode->file_index].path, episode->id,
+    if (status)
+        trajd_error_prefix(error, "%s: %s/%s", store->index->files[episode->file_index].path,
+                           episode->id,
                            store->index->datasets[trajd_store_piece_dataset(store, piece)].path);
     return status;
 }
@@ -240,8 +253,8 @@ static uint64_t count_missing(const struct trajd_array *array)
     return missing;
 }
 
-/* With the lock held. rows is NULL where reading failed; failure says how, NULL if there was no memory even
- * for that. */
+/* With the lock held. rows is NULL where reading failed; failure says how, NULL if there was no
+ * memory even for that. */
 static void finish(struct trajd_store *store, const struct task *task, void *rows,
                    struct trajd_error *failure)
 {
@@ -271,7 +284,8 @@ static void finish(struct trajd_store *store, const struct task *task, void *row
         &store->work); /* its filesystem has a place again, and what was read may be evicted */
 }
 
-static void load(struct trajd_store *store, struct trajd_array_reader *reader, const struct task *task)
+static void load(struct trajd_store *store, struct trajd_array_reader *reader,
+                 const struct task *task)
 {
     uint64_t bytes = store->pieces[task->piece].bytes; /* constant */
     void *rows = trajd_store_allocate(bytes);
@@ -281,10 +295,10 @@ static void load(struct trajd_store *store, struct trajd_array_reader *reader, c
     if (rows)
         status = read_piece(store, reader, task->piece, rows, &error);
     else
-        status =
-            trajd_error_set(&error, TRAJD_ERR_MEMORY, ENOMEM, "no memory for %llu bytes of rows within the budget",
-                            (unsigned long long)bytes);
-    if (status != TRAJD_OK) {
+        status = trajd_error_set(&error, TRAJD_ERR_MEMORY, ENOMEM,
+                                 "no memory for %llu bytes of rows within the budget",
+                                 (unsigned long long)bytes);
+    if (status) {
         trajd_store_release(rows, bytes);
         rows = NULL;
         failure = malloc(sizeof *failure);
@@ -334,7 +348,7 @@ static enum trajd_status start_reader(struct trajd_store *store, struct trajd_er
     if (!thread)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a reader thread");
     thread->store = store;
-    if (trajd_array_reader_create(&thread->reader, error) != TRAJD_OK) {
+    if (trajd_array_reader_create(&thread->reader, error)) {
         free(thread);
         return TRAJD_ERR_MEMORY;
     }
@@ -342,8 +356,8 @@ static enum trajd_status start_reader(struct trajd_store *store, struct trajd_er
     if (failed) {
         trajd_array_reader_destroy(&thread->reader);
         free(thread);
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "reader thread %u: %s", store->reader_count,
-                               strerror(failed));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "reader thread %u: %s",
+                               store->reader_count, strerror(failed));
     }
     snprintf(name, sizeof name, "trajd-read%u", store->reader_count % 1000);
     pthread_setname_np(store->readers[store->reader_count++], name);
@@ -358,7 +372,7 @@ enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t 
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the main thread */
-    for (uint32_t i = 0; i < count && status == TRAJD_OK; i++)
+    for (uint32_t i = 0; i < count && !status; i++)
         status = start_reader(store, error);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;

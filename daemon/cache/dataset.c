@@ -5,7 +5,8 @@
 
 #include "daemon/base/heartbeat.h"
 
-/* Far outside the rows times stop at the ends of what fits, with room for offsets: such targets are before or after everything. */
+/* Far outside the rows times stop at the ends of what fits, with room for offsets: such targets are
+ * before or after everything. */
 #define FAR_NS (INT64_C(1) << 61)
 
 static int64_t bounded(__int128 ns)
@@ -19,16 +20,19 @@ int64_t trajd_clock_row_ns(const struct trajd_episode_clock *clock, int64_t n)
     int64_t interval;
 
     if (!clock->stamps_ns)
-        return clock->rate.num ? bounded((__int128)clock->start_ns + trajd_rate_row_ns(clock->rate, n)) : 0;
+        return clock->rate.num
+                   ? bounded((__int128)clock->start_ns + trajd_rate_row_ns(clock->rate, n))
+                   : 0;
     if (n >= 0 && n <= last)
         return clock->stamps_ns[n];
-    interval = last > 0 ? (clock->stamps_ns[last] - clock->stamps_ns[0]) / last : INT64_C(1000000000);
+    interval =
+        last > 0 ? (clock->stamps_ns[last] - clock->stamps_ns[0]) / last : INT64_C(1000000000);
     return n < 0 ? bounded(clock->stamps_ns[0] + (__int128)n * interval)
                  : bounded(clock->stamps_ns[last] + (__int128)(n - last) * interval);
 }
 
-/* Narrows [*low, *high), which holds the answer, around row `at`: stamps are nearly regular, so few of them are looked at, and the rest
- * stay out of the cache. */
+/* Narrows [*low, *high), which holds the answer, around row `at`: stamps are nearly regular, so few
+ * of them are looked at, and the rest stay out of the cache. */
 static void gallop(const int64_t *stamps_ns, int64_t x_ns, int64_t at, int64_t *low, int64_t *high)
 {
     const int64_t last = *high - 1;
@@ -65,18 +69,21 @@ static int64_t regular_row_at(struct trajd_rate rate, int64_t x_ns)
 {
     int64_t from, product;
 
-    if (x_ns < 0 || __builtin_add_overflow(x_ns, 1, &from) || __builtin_mul_overflow(from, rate.num, &product))
+    if (x_ns < 0 || __builtin_add_overflow(x_ns, 1, &from) ||
+        __builtin_mul_overflow(from, rate.num, &product))
         return trajd_rate_row_at(rate, x_ns);
     return (product - 1) / (INT64_C(1000000000) * rate.den);
 }
 
-void trajd_clock_fetch_rows_until(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns)
+void trajd_clock_fetch_rows_until(const struct trajd_episode_clock *clock, int64_t row_count,
+                                  int64_t x_ns)
 {
     if (clock->stamps_ns && row_count > 0)
         __builtin_prefetch(&clock->stamps_ns[guess(clock, row_count, x_ns)]);
 }
 
-int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns)
+int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t row_count,
+                               int64_t x_ns)
 {
     int64_t low = 0, high = row_count;
 
@@ -98,7 +105,8 @@ int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t 
 }
 
 /* Rows that a clock must have stamps for: its own, or those of the longest stream on it. */
-static int64_t clock_rows(const struct trajd_index *index, const struct trajd_episode *episode, uint32_t clock)
+static int64_t clock_rows(const struct trajd_index *index, const struct trajd_episode *episode,
+                          uint32_t clock)
 {
     int64_t rows = episode->clocks[clock].row_count;
 
@@ -131,7 +139,8 @@ static struct trajd_rate common_rate(const struct trajd_index *index, uint32_t c
 }
 
 /* The kernels search one array of stamps per clock; the index has one per episode. */
-static enum trajd_status gather_stamps(struct trajd_dataset *dataset, uint32_t clock, struct trajd_error *error)
+static enum trajd_status gather_stamps(struct trajd_dataset *dataset, uint32_t clock,
+                                       struct trajd_error *error)
 {
     const struct trajd_index *index = dataset->index;
     int64_t total = 0, *begin, *stamps;
@@ -147,19 +156,21 @@ static enum trajd_status gather_stamps(struct trajd_dataset *dataset, uint32_t c
     total = 0;
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const struct trajd_episode_clock *view = &index->episodes[e].clocks[clock];
-        const int64_t rows = index->episodes[e].quarantine ? 0 : clock_rows(index, &index->episodes[e], clock);
+        const int64_t rows =
+            index->episodes[e].quarantine ? 0 : clock_rows(index, &index->episodes[e], clock);
         begin[e] = total;
         trajd_watch_turn();
         for (int64_t row = 0; row < rows; row++)
-            stamps[total + row] = view->stamps_ns ? view->stamps_ns[row] : trajd_rate_row_ns(view->rate, row);
+            stamps[total + row] =
+                view->stamps_ns ? view->stamps_ns[row] : trajd_rate_row_ns(view->rate, row);
         total += rows;
     }
     dataset->clock_stamp_count[clock] = total;
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options, struct trajd_dataset **out,
-                                     struct trajd_error *error)
+enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options,
+                                     struct trajd_dataset **out, struct trajd_error *error)
 {
     struct trajd_dataset *dataset = calloc(1, sizeof *dataset);
     struct trajd_store_options store = {.budget_bytes = options->store_budget_bytes,
@@ -169,16 +180,22 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
     *out = NULL;
     if (!dataset || !(dataset->name = strdup(options->name))) {
         free(dataset);
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for dataset %s", options->name);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for dataset %s",
+                               options->name);
     }
     if ((status = trajd_index_open(&options->index, &dataset->index, error)))
         goto failed;
-    dataset->clock_stamps_ns = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_stamps_ns);
-    dataset->clock_row_begin = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_row_begin);
-    dataset->clock_stamp_count = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_stamp_count);
+    dataset->clock_stamps_ns =
+        calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_stamps_ns);
+    dataset->clock_row_begin =
+        calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_row_begin);
+    dataset->clock_stamp_count =
+        calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_stamp_count);
     dataset->clock_rates = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_rates);
-    if (!dataset->clock_stamps_ns || !dataset->clock_row_begin || !dataset->clock_stamp_count || !dataset->clock_rates) {
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for dataset %s", options->name);
+    if (!dataset->clock_stamps_ns || !dataset->clock_row_begin || !dataset->clock_stamp_count ||
+        !dataset->clock_rates) {
+        status =
+            trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for dataset %s", options->name);
         goto failed;
     }
     for (uint32_t c = 0; c < dataset->index->clock_count; c++) {

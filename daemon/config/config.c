@@ -20,46 +20,61 @@ const struct trajd_config_key trajd_config_keys[] = {
     {NULL, "state", KEY_STRING, offsetof(struct trajd_config, state), 0, 0, 0},
     {NULL, "tuning", KEY_STRING, offsetof(struct trajd_config, tuning), 0, 0, 0},
     {NULL, "group_access", KEY_BOOL, offsetof(struct trajd_config, group_access), 0, 0, false},
-    {NULL, "feed_idle", KEY_DURATION, offsetof(struct trajd_config, feed_idle_ns), SECOND / 10, 86400 * SECOND, 60 * SECOND},
-    {NULL, "exit_idle", KEY_DURATION, offsetof(struct trajd_config, exit_idle_ns), 0, 86400 * SECOND, 0},
-    {NULL, "journal_idle", KEY_DURATION, offsetof(struct trajd_config, journal_idle_ns), 0, 36500 * DAY, 90 * DAY},
-    {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, store_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
-    {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16, INT64_C(1) << 50, 1024 * MIB},
-    {"memory", "reserve", KEY_SIZE, offsetof(struct trajd_config, reserve_bytes), 0, INT64_C(1) << 50, 256 * MIB},
+    {NULL, "feed_idle", KEY_DURATION, offsetof(struct trajd_config, feed_idle_ns), SECOND / 10,
+     86400 * SECOND, 60 * SECOND},
+    {NULL, "exit_idle", KEY_DURATION, offsetof(struct trajd_config, exit_idle_ns), 0,
+     86400 * SECOND, 0},
+    {NULL, "journal_idle", KEY_DURATION, offsetof(struct trajd_config, journal_idle_ns), 0,
+     36500 * DAY, 90 * DAY},
+    {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, store_bytes), 1 << 16,
+     INT64_C(1) << 50, 1024 * MIB},
+    {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16,
+     INT64_C(1) << 50, 1024 * MIB},
+    {"memory", "reserve", KEY_SIZE, offsetof(struct trajd_config, reserve_bytes), 0,
+     INT64_C(1) << 50, 256 * MIB},
     {"gpu", "devices", KEY_STRING, offsetof(struct trajd_config, gpu_devices), 0, 0, 0},
-    {"gpu", "rows", KEY_SIZE, offsetof(struct trajd_config, gpu_rows_bytes), 1 << 16, INT64_C(1) << 50, 4096 * MIB},
-    {"gpu", "rings", KEY_SIZE, offsetof(struct trajd_config, gpu_rings_bytes), 1 << 16, INT64_C(1) << 50, 512 * MIB},
+    {"gpu", "rows", KEY_SIZE, offsetof(struct trajd_config, gpu_rows_bytes), 1 << 16,
+     INT64_C(1) << 50, 4096 * MIB},
+    {"gpu", "rings", KEY_SIZE, offsetof(struct trajd_config, gpu_rings_bytes), 1 << 16,
+     INT64_C(1) << 50, 512 * MIB},
     {"gpu", "fall_back", KEY_BOOL, offsetof(struct trajd_config, gpu_fall_back), 0, 0, false},
     {"threads", "readers", KEY_COUNT, offsetof(struct trajd_config, reader_threads), 1, 256, 2},
     {"threads", "resample", KEY_COUNT, offsetof(struct trajd_config, resample_threads), 0, 1024, 0},
     {"index", "children", KEY_COUNT, offsetof(struct trajd_config, index_children), 0, 256, 0},
-    {"index", "file_timeout", KEY_DURATION, offsetof(struct trajd_config, index_file_timeout_ns), SECOND, 3600 * SECOND, 60 * SECOND},
+    {"index", "file_timeout", KEY_DURATION, offsetof(struct trajd_config, index_file_timeout_ns),
+     SECOND, 3600 * SECOND, 60 * SECOND},
     {"listen", "tcp", KEY_STRING, offsetof(struct trajd_config, listen_tcp), 0, 0, 0},
     {"listen", "keys", KEY_STRING, offsetof(struct trajd_config, listen_keys), 0, 0, 0},
-    {"listen", "worker_timeout", KEY_DURATION, offsetof(struct trajd_config, worker_timeout_ns), SECOND, 3600 * SECOND, 10 * SECOND},
-    {"listen", "insecure_loopback", KEY_BOOL, offsetof(struct trajd_config, insecure_loopback), 0, 0, false},
+    {"listen", "worker_timeout", KEY_DURATION, offsetof(struct trajd_config, worker_timeout_ns),
+     SECOND, 3600 * SECOND, 10 * SECOND},
+    {"listen", "insecure_loopback", KEY_BOOL, offsetof(struct trajd_config, insecure_loopback), 0,
+     0, false},
     {"limits", "sessions", KEY_COUNT, offsetof(struct trajd_config, max_sessions), 1, 65536, 256},
     {"limits", "feeds", KEY_COUNT, offsetof(struct trajd_config, max_feeds), 1, 1024, 16},
     {"limits", "credit", KEY_COUNT, offsetof(struct trajd_config, max_credit), 2, 1024, 16},
 };
 #define CONFIG_KEY_COUNT (sizeof trajd_config_keys / sizeof trajd_config_keys[0])
 const size_t trajd_config_key_count = CONFIG_KEY_COUNT;
-static_assert(CONFIG_KEY_COUNT <= TRAJD_CONFIG_MAX_KEYS, "struct trajd_config has room for the texts of all keys");
-static const char *const sections[] = {"memory", "gpu", "threads", "index", "listen", "limits", NULL};
+static_assert(CONFIG_KEY_COUNT <= TRAJD_CONFIG_MAX_KEYS,
+              "struct trajd_config has room for the texts of all keys");
+static const char *const sections[] = {"memory", "gpu",    "threads", "index",
+                                       "listen", "limits", NULL};
 
 /* "64MiB", or "50%" of the memory that is free when the daemon starts. */
-static enum trajd_status read_size(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node, uint64_t *bytes,
+static enum trajd_status read_size(const struct trajd_yaml *yaml,
+                                   const struct trajd_yaml_node *node, uint64_t *bytes,
                                    struct trajd_error *error)
 {
     struct trajd_memory memory;
     unsigned percent;
     int length = 0;
 
-    if (node->kind != TRAJD_YAML_SCALAR || sscanf(node->value, "%3u%%%n", &percent, &length) != 1 || !length ||
-        node->value[length])
+    if (node->kind != TRAJD_YAML_SCALAR || sscanf(node->value, "%3u%%%n", &percent, &length) != 1 ||
+        !length || node->value[length])
         return trajd_yaml_size(yaml, node, bytes, error);
     if (percent < 1 || percent > 100)
-        return trajd_yaml_error(yaml, node, error, "%s: between 1%% and 100%% of the memory that is free", node->value);
+        return trajd_yaml_error(
+            yaml, node, error, "%s: between 1%% and 100%% of the memory that is free", node->value);
     trajd_memory_read(&memory);
     *bytes = trajd_memory_available(&memory) / 100 * percent;
     return TRAJD_OK;
@@ -86,9 +101,10 @@ static enum trajd_status read_key(struct trajd_config *config, const struct traj
         return status;
     case KEY_SIZE:
         status = read_size(yaml, node, field, error);
-        if (!status && (*(uint64_t *)field < (uint64_t)key->low || *(uint64_t *)field > (uint64_t)key->high))
-            return trajd_yaml_error(yaml, node, error, "%s: between %lld and %lld bytes", node->value,
-                                    (long long)key->low, (long long)key->high);
+        if (!status &&
+            (*(uint64_t *)field < (uint64_t)key->low || *(uint64_t *)field > (uint64_t)key->high))
+            return trajd_yaml_error(yaml, node, error, "%s: between %lld and %lld bytes",
+                                    node->value, (long long)key->low, (long long)key->high);
         return status;
     case KEY_DURATION:
         status = trajd_yaml_duration(yaml, node, field, error);
@@ -112,7 +128,8 @@ static void set_preset(struct trajd_config *config, const struct trajd_config_ke
         *(int64_t *)field = key->preset;
 }
 
-/* The keys of one section (NULL: the top level, whose other keys are the sections, datasets and feeds). */
+/* The keys of one section (NULL: the top level, whose other keys are the sections, datasets and
+ * feeds). */
 static enum trajd_status read_section(struct trajd_config *config, const char *section,
                                       const struct trajd_yaml_node *node, struct trajd_error *error)
 {
@@ -124,7 +141,8 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
         return trajd_yaml_error(config->yaml, node, error, "a mapping of keys");
     for (size_t k = 0; k < CONFIG_KEY_COUNT; k++)
         if (trajd_config_keys[k].section == section ||
-            (section && trajd_config_keys[k].section && strcmp(trajd_config_keys[k].section, section) == 0))
+            (section && trajd_config_keys[k].section &&
+             strcmp(trajd_config_keys[k].section, section) == 0))
             allowed[count++] = trajd_config_keys[k].name;
     if (!section) {
         for (size_t s = 0; sections[s]; s++)
@@ -138,7 +156,8 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
     for (size_t k = 0; k < CONFIG_KEY_COUNT; k++) {
         const struct trajd_config_key *key = &trajd_config_keys[k];
         const struct trajd_yaml_node *child;
-        if (key->section != section && !(section && key->section && strcmp(key->section, section) == 0))
+        if (key->section != section &&
+            !(section && key->section && strcmp(key->section, section) == 0))
             continue;
         child = trajd_yaml_get(node, key->name);
         if (child && (status = read_key(config, key, config->yaml, child, error)))
@@ -148,20 +167,22 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
 }
 
 /* Names go into file names, messages and documents. */
-static enum trajd_status check_name(const struct trajd_config *config, const struct trajd_yaml_node *node,
-                                    struct trajd_error *error)
+static enum trajd_status check_name(const struct trajd_config *config,
+                                    const struct trajd_yaml_node *node, struct trajd_error *error)
 {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     const size_t length = strlen(node->key);
 
     if (length > 0 && length <= 64 && strspn(node->key, allowed) == length && node->key[0] != '.')
         return TRAJD_OK;
-    return trajd_yaml_error(config->yaml, node, error,
-                            "a name is 1 to 64 letters, digits, '_', '-' and '.', and does not begin with '.'");
+    return trajd_yaml_error(
+        config->yaml, node, error,
+        "a name is 1 to 64 letters, digits, '_', '-' and '.', and does not begin with '.'");
 }
 
-static enum trajd_status read_dataset(struct trajd_config *config, const struct trajd_yaml_node *node,
-                                      struct trajd_error *error)
+static enum trajd_status read_dataset(struct trajd_config *config,
+                                      const struct trajd_yaml_node *node, struct trajd_error *error)
 {
     static const char *const keys[] = {"path", "layout", NULL};
     struct trajd_config_dataset *dataset = &config->datasets[config->dataset_count];
@@ -184,7 +205,8 @@ static enum trajd_status read_dataset(struct trajd_config *config, const struct 
     return status ? status : trajd_yaml_string(config->yaml, layout, &dataset->layout, error);
 }
 
-static enum trajd_status read_datasets(struct trajd_config *config, const struct trajd_yaml_node *node,
+static enum trajd_status read_datasets(struct trajd_config *config,
+                                       const struct trajd_yaml_node *node,
                                        struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
@@ -193,12 +215,14 @@ static enum trajd_status read_datasets(struct trajd_config *config, const struct
         node->child_count > TRAJD_CONFIG_MAX_DATASETS)
         return trajd_yaml_error(config->yaml, node ? node : trajd_yaml_root(config->yaml), error,
                                 "`datasets:` names 1 to %d datasets", TRAJD_CONFIG_MAX_DATASETS);
-    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
         status = read_dataset(config, child, error);
     return status;
 }
 
-static enum trajd_status check_dataset(const struct trajd_config *config, const struct trajd_yaml_node *node, const char *name,
+static enum trajd_status check_dataset(const struct trajd_config *config,
+                                       const struct trajd_yaml_node *node, const char *name,
                                        struct trajd_error *error)
 {
     const char *names[TRAJD_CONFIG_MAX_DATASETS], *nearest;
@@ -209,8 +233,9 @@ static enum trajd_status check_dataset(const struct trajd_config *config, const 
             return TRAJD_OK;
     }
     nearest = trajd_yaml_nearest(name, names, config->dataset_count);
-    return trajd_yaml_error(config->yaml, node, error, "no dataset %s%s%s%s", name, nearest ? " (did you mean " : "",
-                            nearest ? nearest : "", nearest ? "?)" : "");
+    return trajd_yaml_error(config->yaml, node, error, "no dataset %s%s%s%s", name,
+                            nearest ? " (did you mean " : "", nearest ? nearest : "",
+                            nearest ? "?)" : "");
 }
 
 static enum trajd_status read_feed(struct trajd_config *config, const struct trajd_yaml_node *node,
@@ -225,8 +250,9 @@ static enum trajd_status read_feed(struct trajd_config *config, const struct tra
         return status;
     config->feed_count++;
     for (uint32_t i = 0; i < (*spec)->part_count && !status; i++)
-        status = check_dataset(config, trajd_yaml_get(node, (*spec)->is_mixture ? "mix" : "dataset"), (*spec)->parts[i].dataset,
-                               error);
+        status =
+            check_dataset(config, trajd_yaml_get(node, (*spec)->is_mixture ? "mix" : "dataset"),
+                          (*spec)->parts[i].dataset, error);
     return status;
 }
 
@@ -239,9 +265,10 @@ static enum trajd_status read_feeds(struct trajd_config *config, const struct tr
         return TRAJD_OK;
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count > config->max_feeds ||
         node->child_count > TRAJD_CONFIG_MAX_FEEDS)
-        return trajd_yaml_error(config->yaml, node, error, "a mapping of at most %u feeds (limits.feeds)",
-                                config->max_feeds);
-    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+        return trajd_yaml_error(config->yaml, node, error,
+                                "a mapping of at most %u feeds (limits.feeds)", config->max_feeds);
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
         status = read_feed(config, child, error);
     return status;
 }
@@ -262,7 +289,8 @@ static enum trajd_status read_config(struct trajd_config *config, struct trajd_e
     if ((status = trajd_yaml_int(config->yaml, node, 1, 1, &version, error)))
         return status;
     for (size_t s = 0; sections[s]; s++)
-        if ((node = trajd_yaml_get(root, sections[s])) && (status = read_section(config, sections[s], node, error)))
+        if ((node = trajd_yaml_get(root, sections[s])) &&
+            (status = read_section(config, sections[s], node, error)))
             return status;
     if ((status = read_datasets(config, trajd_yaml_get(root, "datasets"), error)))
         return status;
@@ -277,7 +305,8 @@ static bool is_named(const struct trajd_config_key *key, const char *name)
 
     if (!key->section)
         return strcmp(name, key->name) == 0;
-    return strncmp(name, key->section, length) == 0 && name[length] == '.' && strcmp(name + length + 1, key->name) == 0;
+    return strncmp(name, key->section, length) == 0 && name[length] == '.' &&
+           strcmp(name + length + 1, key->name) == 0;
 }
 
 static enum trajd_status unknown_key(const char *name, struct trajd_error *error)
@@ -287,13 +316,15 @@ static enum trajd_status unknown_key(const char *name, struct trajd_error *error
 
     for (size_t k = 0; k < CONFIG_KEY_COUNT; k++) {
         const struct trajd_config_key *key = &trajd_config_keys[k];
-        snprintf(texts[k], sizeof texts[k], "%s%s%s", key->section ? key->section : "", key->section ? "." : "", key->name);
+        snprintf(texts[k], sizeof texts[k], "%s%s%s", key->section ? key->section : "",
+                 key->section ? "." : "", key->name);
         names[k] = texts[k];
     }
     nearest = trajd_yaml_nearest(name, names, CONFIG_KEY_COUNT);
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "command line: %.64s: no such key (%s%s)", name,
-                           nearest ? "did you mean " : "they are SECTION.NAME as in the file, such as memory.store",
-                           nearest ? nearest : "");
+    return trajd_error_set(
+        error, TRAJD_ERR_ARGUMENT, 0, "command line: %.64s: no such key (%s%s)", name,
+        nearest ? "did you mean " : "they are SECTION.NAME as in the file, such as memory.store",
+        nearest ? nearest : "");
 }
 
 static bool is_given(const struct trajd_config *config, const struct trajd_config_key *key)
@@ -306,15 +337,18 @@ static bool is_given(const struct trajd_config *config, const struct trajd_confi
 }
 
 static enum trajd_status apply_value(struct trajd_config *config, const struct trajd_yaml *yaml,
-                                     const struct trajd_config_value *value, struct trajd_error *error)
+                                     const struct trajd_config_value *value,
+                                     struct trajd_error *error)
 {
     const size_t length = strcspn(value->text, "=");
-    struct trajd_yaml_node node = {.kind = TRAJD_YAML_SCALAR, .line = 1, .value = value->text + length + 1};
+    struct trajd_yaml_node node = {
+        .kind = TRAJD_YAML_SCALAR, .line = 1, .value = value->text + length + 1};
     char name[64];
     size_t k = 0;
 
     if (!value->text[length] || length >= sizeof name)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "command line: %.64s: not of the form KEY=VALUE", value->text);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "command line: %.64s: not of the form KEY=VALUE", value->text);
     memcpy(name, value->text, length);
     name[length] = 0;
     node.path = name;
@@ -327,8 +361,9 @@ static enum trajd_status apply_value(struct trajd_config *config, const struct t
     return read_key(config, &trajd_config_keys[k], yaml, &node, error);
 }
 
-static enum trajd_status apply_values(struct trajd_config *config, const struct trajd_config_value *values,
-                                      uint32_t count, struct trajd_error *error)
+static enum trajd_status apply_values(struct trajd_config *config,
+                                      const struct trajd_config_value *values, uint32_t count,
+                                      struct trajd_error *error)
 {
     struct trajd_yaml *name = NULL; /* a document that errors say they are in */
     enum trajd_status status = trajd_yaml_parse("command line", "{}", 2, &name, error);
@@ -339,10 +374,10 @@ static enum trajd_status apply_values(struct trajd_config *config, const struct 
     return status;
 }
 
-/* A path in the file is relative to the file's folder, as it really is: `*text` becomes a string of its own, which the
- * configuration frees. */
-static enum trajd_status resolve_path(struct trajd_config *config, const char *folder, const char **text,
-                                      struct trajd_error *error)
+/* A path in the file is relative to the file's folder, as it really is: `*text` becomes a string of
+ * its own, which the configuration frees. */
+static enum trajd_status resolve_path(struct trajd_config *config, const char *folder,
+                                      const char **text, struct trajd_error *error)
 {
     const char *given = *text;
     char above[PATH_MAX], *resolved = NULL;
@@ -352,17 +387,19 @@ static enum trajd_status resolve_path(struct trajd_config *config, const char *f
         *strrchr(above, '/') = 0;
         given += 3;
     }
-    if (asprintf(&resolved, "%s%s%s", *given == '/' ? "" : above, *given == '/' ? "" : "/", given) < 0)
+    if (asprintf(&resolved, "%s%s%s", *given == '/' ? "" : above, *given == '/' ? "" : "/", given) <
+        0)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the configuration");
     config->resolved[config->resolved_count++] = resolved;
     *text = resolved;
     return TRAJD_OK;
 }
 
-static enum trajd_status resolve_paths(struct trajd_config *config, const char *file, struct trajd_error *error)
+static enum trajd_status resolve_paths(struct trajd_config *config, const char *file,
+                                       struct trajd_error *error)
 {
-    const char **directories[] = {&config->runtime, &config->cache, &config->state, &config->listen_keys,
-                                  &config->tuning};
+    const char **directories[] = {&config->runtime, &config->cache, &config->state,
+                                  &config->listen_keys, &config->tuning};
     char *real = realpath(file, NULL);
     enum trajd_status status = TRAJD_OK;
 
@@ -383,8 +420,9 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
     return status;
 }
 
-enum trajd_status trajd_config_load(const char *path, const struct trajd_config_value *values, uint32_t value_count,
-                                    struct trajd_config **out, struct trajd_error *error)
+enum trajd_status trajd_config_load(const char *path, const struct trajd_config_value *values,
+                                    uint32_t value_count, struct trajd_config **out,
+                                    struct trajd_error *error)
 {
     struct trajd_config *config = calloc(1, sizeof *config);
     enum trajd_status status;
@@ -399,7 +437,8 @@ enum trajd_status trajd_config_load(const char *path, const struct trajd_config_
         status = apply_values(config, values, value_count, error);
     if (!status)
         status = resolve_paths(config, path, error);
-    if (!status && config->tuning && trajd_tuning_load(config->tuning, &config->tuning_table, error))
+    if (!status && config->tuning &&
+        trajd_tuning_load(config->tuning, &config->tuning_table, error))
         status = trajd_error_prefix(error, "%s: tuning", path);
     if (status)
         trajd_config_destroy(&config);

@@ -1,4 +1,5 @@
-/* The table of the keys that are single values, shared by the reader (config.c) and the printer (config_print.c). */
+/* The table of the keys that are single values, shared by the reader (config.c) and the printer
+ * (config_print.c). */
 #ifndef TRAJD_DAEMON_CONFIG_KEYS_H
 #define TRAJD_DAEMON_CONFIG_KEYS_H
 

@@ -10,7 +10,8 @@ static bool is_unset(const struct trajd_config *config, const struct trajd_confi
     return key->type == KEY_STRING && !*(const char *const *)((const char *)config + key->offset);
 }
 
-static void print_value(const struct trajd_config *config, const struct trajd_config_key *key, FILE *out)
+static void print_value(const struct trajd_config *config, const struct trajd_config_key *key,
+                        FILE *out)
 {
     const void *field = (const char *)config + key->offset;
 
@@ -35,7 +36,8 @@ static void print_value(const struct trajd_config *config, const struct trajd_co
 
 /* ---- for people ---- */
 
-static void print_key(const struct trajd_config *config, const struct trajd_config_key *key, FILE *out)
+static void print_key(const struct trajd_config *config, const struct trajd_config_key *key,
+                      FILE *out)
 {
     if (is_unset(config, key))
         return; /* comes from the service manager's environment */
@@ -46,7 +48,8 @@ static void print_key(const struct trajd_config *config, const struct trajd_conf
 
 static void print_node(const struct trajd_yaml_node *node, int depth, FILE *out)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+@";
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+@";
 
     fprintf(out, "%*s", 2 * depth, "");
     if (node->key) {
@@ -126,14 +129,16 @@ static void print_json_scalar(const struct trajd_yaml_node *node, FILE *out)
 {
     char *end;
     const char *value = node->value;
-    const bool is_decimal = strspn(value, "0123456789+-.eE") == strlen(value) && strpbrk(value, "0123456789");
+    const bool is_decimal =
+        strspn(value, "0123456789+-.eE") == strlen(value) && strpbrk(value, "0123456789");
     const double number = is_decimal ? strtod(value, &end) : 0;
 
     if (node->quoted)
         trajd_json_text(out, value);
     else if (!*value || strcmp(value, "~") == 0)
         fputs("null", out);
-    else if (is_json_number(value) || !strcmp(value, "true") || !strcmp(value, "false") || !strcmp(value, "null"))
+    else if (is_json_number(value) || !strcmp(value, "true") || !strcmp(value, "false") ||
+             !strcmp(value, "null"))
         fputs(value, out);
     else if (is_decimal && !*end) /* +1, .5, 1. */
         fprintf(out, "%.17g", number);

@@ -37,11 +37,13 @@ static enum trajd_status check_memory(const struct trajd_config *config, struct 
     trajd_memory_read(&memory); /* each figure is at most 2^50: the sum fits */
     if (wanted + config->reserve_bytes <= trajd_memory_available(&memory))
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                           "memory.store and memory.rings are %llu MiB together, reserve %llu MiB, but %s leaves %llu MiB",
-                           (unsigned long long)(wanted >> 20), (unsigned long long)(config->reserve_bytes >> 20),
-                           memory.cgroup_bytes < memory.machine_bytes ? "the control group's limit" : "the machine",
-                           (unsigned long long)(trajd_memory_available(&memory) >> 20));
+    return trajd_error_set(
+        error, TRAJD_ERR_MEMORY, 0,
+        "memory.store and memory.rings are %llu MiB together, reserve %llu MiB, but %s leaves %llu "
+        "MiB",
+        (unsigned long long)(wanted >> 20), (unsigned long long)(config->reserve_bytes >> 20),
+        memory.cgroup_bytes < memory.machine_bytes ? "the control group's limit" : "the machine",
+        (unsigned long long)(trajd_memory_available(&memory) >> 20));
 }
 
 static uint32_t processor_count(void)
@@ -50,27 +52,34 @@ static uint32_t processor_count(void)
     return count > 0 ? (uint32_t)count : 1;
 }
 
-static void log_quarantine(const struct trajd_pipeline *pipeline, const struct trajd_dataset *dataset)
+static void log_quarantine(const struct trajd_pipeline *pipeline,
+                           const struct trajd_dataset *dataset)
 {
     const struct trajd_index *index = dataset->index;
 
-    LOG(pipeline->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u", dataset->name,
-        index->file_count, index->cached_file_count, index->kept_count, index->episode_count);
+    LOG(pipeline->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u",
+        dataset->name, index->file_count, index->cached_file_count, index->kept_count,
+        index->episode_count);
     for (uint32_t n = 0; n < index->twin_count && n < TWINS_LOGGED; n++)
         LOG(pipeline->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
     if (index->twin_count > TWINS_LOGGED)
-        LOG(pipeline->log, WARNING, "dataset %s: %u files by another name in all", dataset->name, index->twin_count);
+        LOG(pipeline->log, WARNING, "dataset %s: %u files by another name in all", dataset->name,
+            index->twin_count);
     for (uint32_t f = 0; f < index->file_count; f++)
         if (index->files[f].refusal)
-            LOG(pipeline->log, WARNING, "dataset %s: refused: %s", dataset->name, index->files[f].refusal);
+            LOG(pipeline->log, WARNING, "dataset %s: refused: %s", dataset->name,
+                index->files[f].refusal);
     for (uint32_t e = 0; e < index->episode_count; e++)
         if (index->episodes[e].quarantine)
-            LOG(pipeline->log, WARNING, "dataset %s: quarantined: %s", dataset->name, index->episodes[e].quarantine);
+            LOG(pipeline->log, WARNING, "dataset %s: quarantined: %s", dataset->name,
+                index->episodes[e].quarantine);
 }
 
-enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline, const struct trajd_config *config,
-                                              const struct trajd_config_dataset *from, uint64_t store_bytes,
-                                              struct trajd_dataset **dataset, struct trajd_error *error)
+enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline,
+                                              const struct trajd_config *config,
+                                              const struct trajd_config_dataset *from,
+                                              uint64_t store_bytes, struct trajd_dataset **dataset,
+                                              struct trajd_error *error)
 {
     char indexer[PATH_MAX], layouts[PATH_MAX];
     const struct trajd_dataset_options options = {
@@ -82,13 +91,16 @@ enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline, c
                   .layout_directory = layouts,
                   .cache_directory = cache_directory(config),
                   .indexer_path = indexer,
-                  .child_count = config->index_children ? config->index_children : processor_count(),
+                  .child_count =
+                      config->index_children ? config->index_children : processor_count(),
                   .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000)}};
     enum trajd_status status;
 
-    if (!trajd_paths_indexer(indexer, sizeof indexer) || !trajd_paths_layouts(layouts, sizeof layouts))
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "neither beside this program nor below its prefix: trajd-indexer, or the layouts");
+    if (!trajd_paths_indexer(indexer, sizeof indexer) ||
+        !trajd_paths_layouts(layouts, sizeof layouts))
+        return trajd_error_set(
+            error, TRAJD_ERR_NOT_FOUND, 0,
+            "neither beside this program nor below its prefix: trajd-indexer, or the layouts");
     status = trajd_dataset_open(&options, dataset, error);
     if (!status)
         log_quarantine(pipeline, *dataset);
@@ -102,7 +114,8 @@ static enum trajd_status open_datasets(struct trajd_pipeline *pipeline, struct t
 
     for (uint32_t d = 0; d < now->config->dataset_count && !status; d++) {
         status = trajd_pipeline_open_dataset(pipeline, now->config, &now->config->datasets[d],
-                                             now->config->store_bytes / now->config->dataset_count, &now->datasets[d], error);
+                                             now->config->store_bytes / now->config->dataset_count,
+                                             &now->datasets[d], error);
         if (status)
             break;
         pthread_mutex_lock(&pipeline->mutex); /* the server's thread may be describing them */
@@ -117,7 +130,8 @@ static enum trajd_status make_directory(const char *path, struct trajd_error *er
 {
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "runtime: %s: %s", path, strerror(errno));
+    return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "runtime: %s: %s", path,
+                           strerror(errno));
 }
 
 static const char *runtime_directory(const struct trajd_config *config)
@@ -127,8 +141,8 @@ static const char *runtime_directory(const struct trajd_config *config)
     return runtime ? runtime : "/run/trajd/main";
 }
 
-/* For the threads of libraries, which inherit it: a signal that went to one of them would end the daemon. ZeroMQ's block all themselves, but
- * late where there is much to do; CUDA's block none. */
+/* For the threads of libraries, which inherit it: a signal that went to one of them would end the
+ * daemon. ZeroMQ's block all themselves, but late where there is much to do; CUDA's block none. */
 static void block_signals(sigset_t *before)
 {
     sigset_t all;
@@ -151,30 +165,32 @@ static enum trajd_status open_gpus(struct trajd_pipeline *pipeline, struct trajd
 static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct trajd_error *error)
 {
     const struct trajd_config *config = pipeline->first_config;
-    struct trajd_server_options options = {.runtime_directory = runtime_directory(config),
-                                           .max_sessions = config->max_sessions,
-                                           .version = TRAJD_VERSION,
-                                           .open_feed = trajd_pipeline_on_open_feed,
-                                           .open_on_gpu = trajd_pipeline_on_open_on_gpu,
-                                           .open_instance = trajd_pipeline_on_open_instance,
-                                           .feed_idle = trajd_pipeline_on_feed_idle,
-                                           .describe = trajd_pipeline_describe,
-                                           .context = pipeline,
-                                           .feed_idle_ms = (uint32_t)(config->feed_idle_ns / 1000000),
-                                           .answers_asks = true,
-                                           .feed_names = pipeline->now->feed_names,
-                                           .group_access = config->group_access,
-                                           .remote = {.address = config->listen_tcp,
-                                                      .keys = config->listen_keys,
-                                                      .insecure_loopback = config->insecure_loopback,
-                                                      .silence_ms = (uint32_t)(config->worker_timeout_ns / 1000000),
-                                                      .tell = on_tell}};
+    struct trajd_server_options options = {
+        .runtime_directory = runtime_directory(config),
+        .max_sessions = config->max_sessions,
+        .version = TRAJD_VERSION,
+        .open_feed = trajd_pipeline_on_open_feed,
+        .open_on_gpu = trajd_pipeline_on_open_on_gpu,
+        .open_instance = trajd_pipeline_on_open_instance,
+        .feed_idle = trajd_pipeline_on_feed_idle,
+        .describe = trajd_pipeline_describe,
+        .context = pipeline,
+        .feed_idle_ms = (uint32_t)(config->feed_idle_ns / 1000000),
+        .answers_asks = true,
+        .feed_names = pipeline->now->feed_names,
+        .group_access = config->group_access,
+        .remote = {.address = config->listen_tcp,
+                   .keys = config->listen_keys,
+                   .insecure_loopback = config->insecure_loopback,
+                   .silence_ms = (uint32_t)(config->worker_timeout_ns / 1000000),
+                   .tell = on_tell}};
     enum trajd_status status = make_directory(options.runtime_directory, error);
     sigset_t before;
 
     if (status)
         return status;
-    if (getrandom(&options.instance_id, sizeof options.instance_id, 0) != sizeof options.instance_id)
+    if (getrandom(&options.instance_id, sizeof options.instance_id, 0) !=
+        sizeof options.instance_id)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "no random number for the instance");
     block_signals(&before);
     status = trajd_server_create(&options, &pipeline->server, error);
@@ -182,28 +198,32 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
     if (!status)
         LOG(pipeline->log, INFO, "serving at %s", options.runtime_directory);
     if (!status && config->listen_tcp)
-        LOG(pipeline->log, INFO, "serving remote workers at %s%s", trajd_server_remote_endpoint(pipeline->server),
+        LOG(pipeline->log, INFO, "serving remote workers at %s%s",
+            trajd_server_remote_endpoint(pipeline->server),
             config->insecure_loopback ? ", without CURVE" : "");
     return status;
 }
 
 static enum trajd_status start_asker(struct trajd_pipeline *pipeline, struct trajd_error *error)
 {
-    const struct trajd_asker_options options = {
-        .server = pipeline->server, .borrow = trajd_pipeline_lend_feeder, .give_back = trajd_pipeline_take_back, .context = pipeline};
+    const struct trajd_asker_options options = {.server = pipeline->server,
+                                                .borrow = trajd_pipeline_lend_feeder,
+                                                .give_back = trajd_pipeline_take_back,
+                                                .context = pipeline};
 
     return trajd_asker_create(&options, &pipeline->asker, error);
 }
 
 static enum trajd_status start_resampler(struct trajd_pipeline *pipeline, struct trajd_error *error)
 {
-    const struct trajd_resampler_options options = {.directory = runtime_directory(pipeline->first_config),
-                                                    .group_access = pipeline->first_config->group_access,
-                                                    .log = pipeline->log,
-                                                    .thread_count = trajd_pool_thread_count(pipeline->pool),
-                                                    .device = trajd_pipeline_lend_device,
-                                                    .device_lost = trajd_pipeline_on_gpu_lost,
-                                                    .context = pipeline};
+    const struct trajd_resampler_options options = {
+        .directory = runtime_directory(pipeline->first_config),
+        .group_access = pipeline->first_config->group_access,
+        .log = pipeline->log,
+        .thread_count = trajd_pool_thread_count(pipeline->pool),
+        .device = trajd_pipeline_lend_device,
+        .device_lost = trajd_pipeline_on_gpu_lost,
+        .context = pipeline};
     struct trajd_resampler *resampler;
     enum trajd_status status = trajd_resampler_create(&options, &resampler, error);
 
@@ -224,10 +244,13 @@ static void stop_resampler(struct trajd_pipeline *pipeline)
     trajd_resampler_destroy(&resampler);
 }
 
-static enum trajd_status start_statistician(struct trajd_pipeline *pipeline, struct trajd_error *error)
+static enum trajd_status start_statistician(struct trajd_pipeline *pipeline,
+                                            struct trajd_error *error)
 {
-    const struct trajd_statistician_options options = {
-        .pool = pipeline->pool, .cache_directory = cache_directory(pipeline->first_config), .log = pipeline->log};
+    const struct trajd_statistician_options options = {.pool = pipeline->pool,
+                                                       .cache_directory =
+                                                           cache_directory(pipeline->first_config),
+                                                       .log = pipeline->log};
 
     return trajd_statistician_create(&options, &pipeline->statistician, error);
 }
@@ -236,19 +259,28 @@ void trajd_pipeline_warn_of_norms(struct trajd_pipeline *pipeline, FILE *report)
 {
     for (uint32_t a = 0; a < pipeline->feeder_count; a++)
         for (uint32_t b = a + 1; b < pipeline->feeder_count; b++) {
-            const char *first = trajd_feeder_name(pipeline->feeders[a]), *second = trajd_feeder_name(pipeline->feeders[b]);
-            const char *output = trajd_feeder_norm_differs(pipeline->feeders[a], pipeline->feeders[b]);
+            const char *first = trajd_feeder_name(pipeline->feeders[a]),
+                       *second = trajd_feeder_name(pipeline->feeders[b]);
+            const char *output =
+                trajd_feeder_norm_differs(pipeline->feeders[a], pipeline->feeders[b]);
             if (!output)
                 continue;
-            LOG(pipeline->log, WARNING, "feeds %s and %s normalise %s by statistics of their own windows, which differ: say statistics_from: %s in %s "
-                "for both to be alike", first, second, output, first, second);
+            LOG(pipeline->log, WARNING,
+                "feeds %s and %s normalise %s by statistics of their own windows, which differ: "
+                "say statistics_from: %s in %s "
+                "for both to be alike",
+                first, second, output, first, second);
             if (report)
-                fprintf(report, "warning: feeds %s and %s normalise %s by statistics of their own windows, which differ: say statistics_from: %s in "
-                        "%s for both to be alike\n", first, second, output, first, second);
+                fprintf(report,
+                        "warning: feeds %s and %s normalise %s by statistics of their own windows, "
+                        "which differ: say statistics_from: %s in "
+                        "%s for both to be alike\n",
+                        first, second, output, first, second);
         }
 }
 
-static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *report, struct trajd_error *error)
+static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *report,
+                                     struct trajd_error *error)
 {
     for (uint32_t f = 0; f < pipeline->now->config->feed_count; f++) {
         struct trajd_window_spec *spec = pipeline->now->config->feeds[f];
@@ -264,11 +296,13 @@ static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *repo
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struct trajd_log *log, bool serve,
-                                        FILE *report, struct trajd_pipeline **out, struct trajd_error *error)
+enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struct trajd_log *log,
+                                        bool serve, FILE *report, struct trajd_pipeline **out,
+                                        struct trajd_error *error)
 {
     struct trajd_pipeline *pipeline = calloc(1, sizeof *pipeline);
-    const uint32_t threads = config->resample_threads ? config->resample_threads : processor_count();
+    const uint32_t threads =
+        config->resample_threads ? config->resample_threads : processor_count();
     enum trajd_status status;
 
     *out = NULL;
@@ -285,7 +319,9 @@ enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struc
     trajd_watch_init_condition(&pipeline->asked);
     status = check_memory(config, error);
     if (!status && serve)
-        status = start_server(pipeline, error); /* first: another daemon's directory is found before any work is done */
+        status = start_server(
+            pipeline,
+            error); /* first: another daemon's directory is found before any work is done */
     if (!status)
         status = open_datasets(pipeline, error);
     if (!status)
@@ -308,7 +344,8 @@ enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struc
     return status;
 }
 
-void trajd_pipeline_reload(struct trajd_pipeline *pipeline, const struct trajd_config_source *source)
+void trajd_pipeline_reload(struct trajd_pipeline *pipeline,
+                           const struct trajd_config_source *source)
 {
     pthread_mutex_lock(&pipeline->mutex);
     pipeline->reload.is_running = true;

@@ -1,5 +1,5 @@
-/* What the files of the pipeline share: control.c starts and ends it, feed_list.c makes feeders, feed_opener.c answers OPEN,
- * status.c tells what there is, reload.c changes it. */
+/* What the files of the pipeline share: control.c starts and ends it, feed_list.c makes feeders,
+ * feed_opener.c answers OPEN, status.c tells what there is, reload.c changes it. */
 #ifndef TRAJD_DAEMON_PIPELINE_PARTS_H
 #define TRAJD_DAEMON_PIPELINE_PARTS_H
 
@@ -33,7 +33,8 @@ struct trajd_holdings {
 
 struct trajd_pipeline {
     const struct trajd_log *log;
-    const struct trajd_config *first_config; /* the caller's: what no reload changes, and texts that are used to the end */
+    /* the caller's: what no reload changes, and texts that are used to the end */
+    const struct trajd_config *first_config;
     struct trajd_pool *pool;
     struct trajd_statistician *statistician;
     struct trajd_server *server;
@@ -42,17 +43,19 @@ struct trajd_pipeline {
     struct trajd_gpu *gpus[TRAJD_PIPELINE_MAX_GPUS];
     bool gpu_is_lost; /* atomic: one of them has failed, and with it this process's use of all */
 
-    pthread_mutex_t mutex; /* guards what follows; `now` and the feeders are changed by the main thread (before READY) and then the opener
-                              alone, which look at them without it */
+    /* guards what follows; `now` and the feeders are changed by the main thread (before READY) and
+     * then the opener alone, which look at them without it */
+    pthread_mutex_t mutex;
     pthread_cond_t asked;
     bool stop;
     struct trajd_holdings *now;
     uint32_t feeder_count;
     struct trajd_feeder *feeders[TRAJD_PIPELINE_MAX_FEEDERS];
-    bool is_idle[TRAJD_PIPELINE_MAX_FEEDERS]; /* the server said so: the opener closes it, if it still is */
+    /* the server said so: the opener closes it, if it still is */
+    bool is_idle[TRAJD_PIPELINE_MAX_FEEDERS];
     uint32_t request_count;
     struct trajd_opener_request requests[TRAJD_PIPELINE_MAX_REQUESTS];
-    struct trajd_feeder *lent; /* the asker looks at it: it is not destroyed */
+    struct trajd_feeder *lent;  /* the asker looks at it: it is not destroyed */
     struct trajd_watch opening; /* the opener's; needs no lock */
     pthread_t opener;
     bool opener_running;
@@ -68,10 +71,13 @@ struct trajd_pipeline {
 
 /* ---- control.c ---- */
 
-enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline, const struct trajd_config *config,
-                                              const struct trajd_config_dataset *from, uint64_t store_bytes,
-                                              struct trajd_dataset **dataset, struct trajd_error *error);
-/* Tells of training and validation that are not normalised alike, a mistake that nothing else shows. */
+enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline,
+                                              const struct trajd_config *config,
+                                              const struct trajd_config_dataset *from,
+                                              uint64_t store_bytes, struct trajd_dataset **dataset,
+                                              struct trajd_error *error);
+/* Tells of training and validation that are not normalised alike, a mistake that nothing else
+ * shows. */
 void trajd_pipeline_warn_of_norms(struct trajd_pipeline *pipeline, FILE *report);
 
 /* ---- feed_list.c: by the main thread before READY, then by the opener alone ---- */
@@ -88,24 +94,33 @@ struct trajd_feed_source {
 /* Of journals; NULL: none are kept. */
 const char *trajd_pipeline_state_directory(const struct trajd_pipeline *pipeline);
 struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings, const char *name);
-/* Makes a feeder of what `holdings` has, whose ring takes at most rings_left_bytes; lists it nowhere. */
-enum trajd_status trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
-                                             const struct trajd_feed_source *source, uint64_t rings_left_bytes,
-                                             struct trajd_feeder **feeder, struct trajd_error *error);
+/* Makes a feeder of what `holdings` has, whose ring takes at most rings_left_bytes; lists it
+ * nowhere. */
+enum trajd_status
+trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
+                           const struct trajd_feed_source *source, uint64_t rings_left_bytes,
+                           struct trajd_feeder **feeder, struct trajd_error *error);
 /* Makes a feeder and lists it; with a text the feeder owns the spec, if it could be made. */
-enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, const struct trajd_feed_source *source,
-                                            struct trajd_feeder **feeder, struct trajd_error *error);
+enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline,
+                                            const struct trajd_feed_source *source,
+                                            struct trajd_feeder **feeder,
+                                            struct trajd_error *error);
 /* The feed that a job sent as text, new or open already. */
-enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, const char *text, struct trajd_feeder **feeder,
-                                           struct trajd_error *error);
+enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, const char *text,
+                                           struct trajd_feeder **feeder, struct trajd_error *error);
 /* Another production of the feed `family`, for a job that is elsewhere than those that read it. */
-enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, const char *family, struct trajd_feeder **feeder,
+enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, const char *family,
+                                               struct trajd_feeder **feeder,
                                                struct trajd_error *error);
-/* The production of a feed of the configuration (name) or of a text on the GPU with that UUID, new or open already. TRAJD_ERR_UNSUPPORTED,
- * TRAJD_ERR_MEMORY, TRAJD_ERR_DEVICE: its batches are to be had in host memory alone, and why. */
-enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, const char *name, const char *text, const char *gpu,
-                                             struct trajd_feeder **feeder, struct trajd_error *error);
-enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipeline, const char *name, struct trajd_error *error);
+/* The production of a feed of the configuration (name) or of a text on the GPU with that UUID, new
+ * or open already. TRAJD_ERR_UNSUPPORTED, TRAJD_ERR_MEMORY, TRAJD_ERR_DEVICE: its batches are to be
+ * had in host memory alone, and why. */
+enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, const char *name,
+                                             const char *text, const char *gpu,
+                                             struct trajd_feeder **feeder,
+                                             struct trajd_error *error);
+enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipeline,
+                                              const char *name, struct trajd_error *error);
 /* The name of a feed sent as text. Any thread. */
 void trajd_pipeline_name_spec(const char *text, char *name, size_t size);
 /* NULL: there is none. The first with the mutex held, the second without. */
@@ -115,7 +130,8 @@ struct trajd_feeder *trajd_pipeline_find_feeder(struct trajd_pipeline *pipeline,
 bool trajd_pipeline_is_configured(const struct trajd_feeder *feeder);
 /* The name without what tells instances apart: its length. */
 size_t trajd_pipeline_family_length(const char *name);
-/* Of the name that the configuration has: productions on a GPU are other families of the same feed. */
+/* Of the name that the configuration has: productions on a GPU are other families of the same feed.
+ */
 size_t trajd_pipeline_base_length(const char *name);
 /* Feeds of the configuration stay, whoever reads them. */
 bool trajd_pipeline_may_close(const struct trajd_feeder *feeder);
@@ -123,26 +139,33 @@ bool trajd_pipeline_may_close(const struct trajd_feeder *feeder);
 /* ---- gpu_list.c ---- */
 
 /* Those that the configuration names; none without. */
-enum trajd_status trajd_pipeline_open_gpus(struct trajd_pipeline *pipeline, struct trajd_error *error);
+enum trajd_status trajd_pipeline_open_gpus(struct trajd_pipeline *pipeline,
+                                           struct trajd_error *error);
 void trajd_pipeline_close_gpus(struct trajd_pipeline *pipeline);
 /* By its UUID; NULL and why not. */
-struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const char *uuid, struct trajd_error *error);
+struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const char *uuid,
+                                          struct trajd_error *error);
 /* A GPU has failed, and the configuration says to go on without (gpu.fall_back). */
 bool trajd_pipeline_goes_on_without_gpus(const struct trajd_pipeline *pipeline);
 /* What the resampler calls, on its thread: the first GPU, while none has failed; NULL. */
 struct trajd_device *trajd_pipeline_lend_device(void *context);
 /* What a feeder, or the resampler, calls on its thread: its GPU has failed. */
 void trajd_pipeline_on_gpu_lost(void *context);
-/* A feed could not be made there, and *why says why: if the GPU answers nothing any more, it has failed. */
-void trajd_pipeline_suspect_gpu(struct trajd_pipeline *pipeline, const struct trajd_gpu *gpu, const struct trajd_error *why);
+/* A feed could not be made there, and *why says why: if the GPU answers nothing any more, it has
+ * failed. */
+void trajd_pipeline_suspect_gpu(struct trajd_pipeline *pipeline, const struct trajd_gpu *gpu,
+                                const struct trajd_error *why);
 
 /* ---- feed_opener.c ---- */
 
-enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline, struct trajd_error *error);
+enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline,
+                                              struct trajd_error *error);
 void trajd_pipeline_stop_opener(struct trajd_pipeline *pipeline);
 /* What the server calls, on its thread: feed/server.h. `context` is the pipeline. */
-void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char *name, const char *spec, size_t spec_length);
-void trajd_pipeline_on_open_on_gpu(void *context, uint64_t request_id, const char *name, const char *spec, const char *gpu);
+void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char *name,
+                                 const char *spec, size_t spec_length);
+void trajd_pipeline_on_open_on_gpu(void *context, uint64_t request_id, const char *name,
+                                   const char *spec, const char *gpu);
 void trajd_pipeline_on_open_instance(void *context, uint64_t request_id, const char *name);
 void trajd_pipeline_on_feed_idle(void *context, struct trajd_feed *feed);
 
@@ -153,7 +176,8 @@ enum trajd_status trajd_reload_run(struct trajd_pipeline *pipeline, char *messag
 
 /* ---- status.c ---- */
 
-/* What the server calls, on its thread: datasets and producers for the status document; returns its length, 0: it did not fit. */
+/* What the server calls, on its thread: datasets and producers for the status document; returns its
+ * length, 0: it did not fit. */
 size_t trajd_pipeline_describe(void *context, char *json, size_t size);
 /* What the asker calls, on its thread: the feeder stays until it is taken back. */
 struct trajd_feeder *trajd_pipeline_lend_feeder(void *context, uint32_t feed_id);

@@ -5,7 +5,8 @@
 
 const char *trajd_mask_name(enum trajd_mask mask)
 {
-    static const char *const names[] = {"valid", "before start", "after end", "gap", "bad stamp", "NaN", "missing", "too old"};
+    static const char *const names[] = {"valid",     "before start", "after end", "gap",
+                                        "bad stamp", "NaN",          "missing",   "too old"};
 
     return (unsigned)mask < sizeof names / sizeof names[0] ? names[mask] : "?";
 }
@@ -34,12 +35,14 @@ static void write_before(const struct trajd_reason_facts *facts, char *text)
     char time[64];
 
     if (facts->row_count < 1)
-        snprintf(text, TRAJD_REASON_SIZE, "before start: there is no row%s", facts->clipped ? " up to the anchor" : "");
+        snprintf(text, TRAJD_REASON_SIZE, "before start: there is no row%s",
+                 facts->clipped ? " up to the anchor" : "");
     else if (facts->in_rows)
         snprintf(text, TRAJD_REASON_SIZE, "before start: row %" PRId64, facts->step->x);
     else
         snprintf(text, TRAJD_REASON_SIZE, "%s before start (row %" PRId64 ")",
-                 duration((uint64_t)facts->first_ns - (uint64_t)facts->step->x, time, sizeof time), file_row(facts, 0));
+                 duration((uint64_t)facts->first_ns - (uint64_t)facts->step->x, time, sizeof time),
+                 file_row(facts, 0));
 }
 
 static void write_after(const struct trajd_reason_facts *facts, char *text)
@@ -48,30 +51,38 @@ static void write_after(const struct trajd_reason_facts *facts, char *text)
     char time[64];
 
     if (facts->in_rows)
-        snprintf(text, TRAJD_REASON_SIZE, "after end: %" PRId64 " rows behind the last (row %" PRId64 ")",
+        snprintf(text, TRAJD_REASON_SIZE,
+                 "after end: %" PRId64 " rows behind the last (row %" PRId64 ")",
                  facts->step->x - (facts->row_count - 1), last);
     else
-        snprintf(text, TRAJD_REASON_SIZE, "%s after end (row %" PRId64 "%s)", duration(facts->step->past_ns, time, sizeof time), last,
+        snprintf(text, TRAJD_REASON_SIZE, "%s after end (row %" PRId64 "%s)",
+                 duration(facts->step->past_ns, time, sizeof time), last,
                  facts->clipped ? ", the last up to the anchor" : "");
 }
 
 static void write_nan(const struct trajd_reason_facts *facts, char *text)
 {
     const struct trajd_resample_step *step = facts->step;
-    const bool slerp = facts->stream->kind == TRAJD_KIND_SLERP_XYZW || facts->stream->kind == TRAJD_KIND_SLERP_WXYZ;
+    const bool slerp = facts->stream->kind == TRAJD_KIND_SLERP_XYZW ||
+                       facts->stream->kind == TRAJD_KIND_SLERP_WXYZ;
     const bool averages = facts->stream->kind == TRAJD_KIND_MEAN && step->mean_first < step->row;
     const int64_t first = file_row(facts, averages ? step->mean_first : step->row);
     const int64_t last = file_row(facts, averages ? step->row : step->row + 1);
     int used;
 
     if (slerp)
-        used = snprintf(text, TRAJD_REASON_SIZE, "quaternion %" PRId64 " is NaN or has no direction in ", facts->nan_feature / 4);
+        used = snprintf(text, TRAJD_REASON_SIZE,
+                        "quaternion %" PRId64 " is NaN or has no direction in ",
+                        facts->nan_feature / 4);
     else
-        used = snprintf(text, TRAJD_REASON_SIZE, "feature %" PRId64 " is NaN in %s", facts->nan_feature, averages ? "all of " : "");
+        used = snprintf(text, TRAJD_REASON_SIZE, "feature %" PRId64 " is NaN in %s",
+                        facts->nan_feature, averages ? "all of " : "");
     if (averages)
-        snprintf(text + used, TRAJD_REASON_SIZE - (size_t)used, "rows %" PRId64 " to %" PRId64, first, last);
+        snprintf(text + used, TRAJD_REASON_SIZE - (size_t)used, "rows %" PRId64 " to %" PRId64,
+                 first, last);
     else if (step->blends)
-        snprintf(text + used, TRAJD_REASON_SIZE - (size_t)used, "row %" PRId64 " or %" PRId64, first, last);
+        snprintf(text + used, TRAJD_REASON_SIZE - (size_t)used, "row %" PRId64 " or %" PRId64,
+                 first, last);
     else
         snprintf(text + used, TRAJD_REASON_SIZE - (size_t)used, "row %" PRId64, first);
 }
@@ -79,7 +90,8 @@ static void write_nan(const struct trajd_reason_facts *facts, char *text)
 void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask mask, char *text)
 {
     const struct trajd_resample_step *step = facts->step;
-    const int64_t before = file_row(facts, step->before), behind = file_row(facts, step->before + 1);
+    const int64_t before = file_row(facts, step->before),
+                  behind = file_row(facts, step->before + 1);
     char time[64], limit[64];
 
     switch (mask) {
@@ -95,7 +107,8 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
                  duration((uint64_t)facts->stream->max_gap_ns, limit, sizeof limit));
         return;
     case TRAJD_MASK_BAD_STAMP:
-        snprintf(text, TRAJD_REASON_SIZE, "row %" PRId64 " is not stamped after row %" PRId64, behind, before);
+        snprintf(text, TRAJD_REASON_SIZE, "row %" PRId64 " is not stamped after row %" PRId64,
+                 behind, before);
         return;
     case TRAJD_MASK_NAN:
         write_nan(facts, text);
@@ -108,7 +121,8 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
         return;
     case TRAJD_MASK_TOO_OLD:
         snprintf(text, TRAJD_REASON_SIZE, "held row %" PRId64 " is %s old, max_age is %s", before,
-                 duration(step->past_ns, time, sizeof time), duration((uint64_t)facts->stream->max_age_ns, limit, sizeof limit));
+                 duration(step->past_ns, time, sizeof time),
+                 duration((uint64_t)facts->stream->max_age_ns, limit, sizeof limit));
         return;
     case TRAJD_MASK_VALID:
         break;

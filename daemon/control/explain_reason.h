@@ -14,13 +14,13 @@ struct trajd_reason_facts {
     const struct trajd_resample_step *step;
     const struct trajd_stream *stream;
     const char *stream_name;
-    bool in_rows;           /* the grid's unit */
-    bool clipped;           /* the window sees rows up to its anchor (and lookahead) only */
-    int64_t row_count;      /* that the window may see */
-    int64_t first_ns;       /* row 0, ns from the clock's zero */
+    bool in_rows;              /* the grid's unit */
+    bool clipped;              /* the window sees rows up to its anchor (and lookahead) only */
+    int64_t row_count;         /* that the window may see */
+    int64_t first_ns;          /* row 0, ns from the clock's zero */
     const uint32_t *kept_rows; /* file's number of each row, or NULL: the same */
-    const char *unreadable; /* why the episode's rows cannot be read, or NULL */
-    int64_t nan_feature;    /* < 0: none */
+    const char *unreadable;    /* why the episode's rows cannot be read, or NULL */
+    int64_t nan_feature;       /* < 0: none */
 };
 
 /* "valid", "before start", ...: for tables. */

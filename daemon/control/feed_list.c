@@ -36,7 +36,8 @@ static uint64_t rings_left(struct trajd_pipeline *pipeline)
 }
 
 /* The feed of the configuration that a feed's `statistics_from:` names; NULL: none. */
-static const struct trajd_window_spec *find_statistics_spec(const struct trajd_holdings *holdings, const struct trajd_window_spec *spec)
+static const struct trajd_window_spec *find_statistics_spec(const struct trajd_holdings *holdings,
+                                                            const struct trajd_window_spec *spec)
 {
     for (uint32_t f = 0; spec->statistics_from && f < holdings->config->feed_count; f++)
         if (strcmp(holdings->config->feeds[f]->feed_name, spec->statistics_from) == 0)
@@ -44,44 +45,48 @@ static const struct trajd_window_spec *find_statistics_spec(const struct trajd_h
     return NULL;
 }
 
-enum trajd_status trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
-                                             const struct trajd_feed_source *source, uint64_t rings_left_bytes,
-                                             struct trajd_feeder **feeder, struct trajd_error *error)
+enum trajd_status
+trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
+                           const struct trajd_feed_source *source, uint64_t rings_left_bytes,
+                           struct trajd_feeder **feeder, struct trajd_error *error)
 {
     struct trajd_window_spec *spec = source->spec;
     const struct trajd_window_spec *statistics_spec = find_statistics_spec(holdings, spec);
     struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
-    const struct trajd_feeder_options options = {.name = source->name,
-                                                 .instance_of = source->instance_of,
-                                                 .spec = spec,
-                                                 .owns_spec = source->text != NULL,
-                                                 .is_hidden = source->is_hidden,
-                                                 .text = source->text,
-                                                 .datasets = datasets,
-                                                 .tuning = pipeline->first_config->tuning_table,
-                                                 .pool = pipeline->pool,
-                                                 .server = pipeline->server,
-                                                 .journal_directory = trajd_pipeline_state_directory(pipeline),
-                                                 .max_credit = pipeline->first_config->max_credit,
-                                                 .rings_left_bytes = rings_left_bytes,
-                                                 .statistician = pipeline->statistician,
-                                                 .statistics_spec = statistics_spec,
-                                                 .statistics_dataset =
-                                                     statistics_spec ? trajd_holdings_find(holdings, statistics_spec->parts[0].dataset)
-                                                                     : NULL,
-                                                 .gpu = source->gpu,
-                                                 .gpu_lost = trajd_pipeline_on_gpu_lost,
-                                                 .context = pipeline,
-                                                 .log = pipeline->log};
+    const struct trajd_feeder_options options = {
+        .name = source->name,
+        .instance_of = source->instance_of,
+        .spec = spec,
+        .owns_spec = source->text != NULL,
+        .is_hidden = source->is_hidden,
+        .text = source->text,
+        .datasets = datasets,
+        .tuning = pipeline->first_config->tuning_table,
+        .pool = pipeline->pool,
+        .server = pipeline->server,
+        .journal_directory = trajd_pipeline_state_directory(pipeline),
+        .max_credit = pipeline->first_config->max_credit,
+        .rings_left_bytes = rings_left_bytes,
+        .statistician = pipeline->statistician,
+        .statistics_spec = statistics_spec,
+        .statistics_dataset = statistics_spec
+                                  ? trajd_holdings_find(holdings, statistics_spec->parts[0].dataset)
+                                  : NULL,
+        .gpu = source->gpu,
+        .gpu_lost = trajd_pipeline_on_gpu_lost,
+        .context = pipeline,
+        .log = pipeline->log};
 
     for (uint32_t p = 0; p < spec->part_count; p++)
         if (!(datasets[p] = trajd_holdings_find(holdings, spec->parts[p].dataset)))
-            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: no dataset %s in this daemon's configuration", source->name,
-                                   spec->parts[p].dataset);
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                                   "feed %s: no dataset %s in this daemon's configuration",
+                                   source->name, spec->parts[p].dataset);
     return trajd_feeder_create(&options, feeder, error);
 }
 
-/* Takes the one off the list that nobody has read for the longest time, closed; NULL if there is none that may be closed. With the mutex held. */
+/* Takes the one off the list that nobody has read for the longest time, closed; NULL if there is
+ * none that may be closed. With the mutex held. */
 static struct trajd_feeder *take_unread(struct trajd_pipeline *pipeline)
 {
     struct trajd_feeder *oldest = NULL;
@@ -91,7 +96,8 @@ static struct trajd_feeder *take_unread(struct trajd_pipeline *pipeline)
     for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
         struct trajd_feeder *feeder = pipeline->feeders[f];
         const uint64_t since_ns = trajd_feed_idle_since_ns(trajd_feeder_feed(feeder));
-        if (!since_ns || since_ns >= oldest_ns || feeder == pipeline->lent || !trajd_pipeline_may_close(feeder))
+        if (!since_ns || since_ns >= oldest_ns || feeder == pipeline->lent ||
+            !trajd_pipeline_may_close(feeder))
             continue;
         oldest = feeder;
         oldest_ns = since_ns;
@@ -104,7 +110,8 @@ static struct trajd_feeder *take_unread(struct trajd_pipeline *pipeline)
     return oldest;
 }
 
-/* A feed that waits for its workers' return (feed_idle) gives way to one that is read now. False: there is none. */
+/* A feed that waits for its workers' return (feed_idle) gives way to one that is read now. False:
+ * there is none. */
 static bool close_unread(struct trajd_pipeline *pipeline)
 {
     struct trajd_feeder *feeder;
@@ -114,12 +121,14 @@ static bool close_unread(struct trajd_pipeline *pipeline)
     pthread_mutex_unlock(&pipeline->mutex);
     if (!feeder)
         return false;
-    LOG(pipeline->log, INFO, "feed %s: closed, for it is not read and another one needs its place", trajd_feeder_name(feeder));
+    LOG(pipeline->log, INFO, "feed %s: closed, for it is not read and another one needs its place",
+        trajd_feeder_name(feeder));
     trajd_feeder_destroy(&feeder);
     return true;
 }
 
-enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, const struct trajd_feed_source *source,
+enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline,
+                                            const struct trajd_feed_source *source,
                                             struct trajd_feeder **feeder, struct trajd_error *error)
 {
     enum trajd_status status;
@@ -127,10 +136,12 @@ enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline, con
     while (pipeline->feeder_count >= pipeline->now->config->max_feeds && close_unread(pipeline))
         ;
     if (pipeline->feeder_count >= pipeline->now->config->max_feeds)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: %u feeds are open, and limits.feeds is %u", source->name,
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "feed %s: %u feeds are open, and limits.feeds is %u", source->name,
                                pipeline->feeder_count, pipeline->now->config->max_feeds);
     do
-        status = trajd_pipeline_make_feeder(pipeline, pipeline->now, source, rings_left(pipeline), feeder, error);
+        status = trajd_pipeline_make_feeder(pipeline, pipeline->now, source, rings_left(pipeline),
+                                            feeder, error);
     while (status == TRAJD_ERR_MEMORY && close_unread(pipeline));
     if (status == TRAJD_ERR_DEVICE && source->gpu)
         trajd_pipeline_suspect_gpu(pipeline, source->gpu, error);
@@ -174,14 +185,17 @@ struct trajd_feeder *trajd_pipeline_find_feeder(struct trajd_pipeline *pipeline,
     return found;
 }
 
-static enum trajd_status add_from_text(struct trajd_pipeline *pipeline, struct trajd_feed_source *source,
+static enum trajd_status add_from_text(struct trajd_pipeline *pipeline,
+                                       struct trajd_feed_source *source,
                                        struct trajd_feeder **feeder, struct trajd_error *error)
 {
     struct trajd_yaml *yaml = NULL;
-    enum trajd_status status = trajd_yaml_parse("spec", source->text, strlen(source->text), &yaml, error);
+    enum trajd_status status =
+        trajd_yaml_parse("spec", source->text, strlen(source->text), &yaml, error);
 
     if (!status)
-        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), source->name, &source->spec, error);
+        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), source->name, &source->spec,
+                                         error);
     trajd_yaml_destroy(&yaml);
     if (!status)
         status = trajd_pipeline_add_feeder(pipeline, source, feeder, error);
@@ -190,8 +204,8 @@ static enum trajd_status add_from_text(struct trajd_pipeline *pipeline, struct t
     return status;
 }
 
-enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, const char *text, struct trajd_feeder **feeder,
-                                   struct trajd_error *error)
+enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, const char *text,
+                                           struct trajd_feeder **feeder, struct trajd_error *error)
 {
     char name[64];
     struct trajd_feed_source source = {.name = name, .text = text};
@@ -213,11 +227,14 @@ static struct trajd_window_spec *find_spec(const struct trajd_pipeline *pipeline
     return NULL;
 }
 
-enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, const char *name, const char *text, const char *uuid,
-                                             struct trajd_feeder **feeder, struct trajd_error *error)
+enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, const char *name,
+                                             const char *text, const char *uuid,
+                                             struct trajd_feeder **feeder,
+                                             struct trajd_error *error)
 {
     char base[64], full[160];
-    struct trajd_feed_source source = {.name = full, .text = text, .gpu = trajd_pipeline_find_gpu(pipeline, uuid, error)};
+    struct trajd_feed_source source = {
+        .name = full, .text = text, .gpu = trajd_pipeline_find_gpu(pipeline, uuid, error)};
 
     if (!source.gpu)
         return error->status;
@@ -230,7 +247,8 @@ enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, co
     if (text)
         return add_from_text(pipeline, &source, feeder, error);
     source.spec = find_spec(pipeline, name);
-    return source.spec ? trajd_pipeline_add_feeder(pipeline, &source, feeder, error) : trajd_pipeline_unknown_feed(pipeline, name, error);
+    return source.spec ? trajd_pipeline_add_feeder(pipeline, &source, feeder, error)
+                       : trajd_pipeline_unknown_feed(pipeline, name, error);
 }
 
 /* ---- instances: jobs that are elsewhere than those which read a feed ---- */
@@ -254,7 +272,8 @@ static bool is_instance(const struct trajd_feeder *feeder, const char *family)
 }
 
 /* Any feeder of the family, which shows how the others are made; *name: one that is free. */
-static const struct trajd_feeder *find_family(struct trajd_pipeline *pipeline, const char *family, char *name, size_t size)
+static const struct trajd_feeder *find_family(struct trajd_pipeline *pipeline, const char *family,
+                                              char *name, size_t size)
 {
     const struct trajd_feeder *found = NULL;
     uint32_t number = 1;
@@ -271,8 +290,9 @@ static const struct trajd_feeder *find_family(struct trajd_pipeline *pipeline, c
 }
 
 /* Looks at what would be refused first: who is told `busy` asks again and again. */
-enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, const char *family, struct trajd_feeder **feeder,
-                                       struct trajd_error *error)
+enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, const char *family,
+                                               struct trajd_feeder **feeder,
+                                               struct trajd_error *error)
 {
     char name[160];
     const struct trajd_feeder *model;
@@ -283,24 +303,32 @@ enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, 
         model = find_family(pipeline, family, name, sizeof name);
         left = rings_left(pipeline);
         wanted = model ? trajd_feeder_ring_bytes(model) : 0;
-    } while ((wanted > left || pipeline->feeder_count >= pipeline->now->config->max_feeds) && close_unread(pipeline));
+    } while ((wanted > left || pipeline->feeder_count >= pipeline->now->config->max_feeds) &&
+             close_unread(pipeline));
     if (!model)
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s: it has just been closed: try again", family);
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "feed %s: it has just been closed: try again", family);
     if (wanted > left)
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                               "feed %s: other jobs read it and are elsewhere in it; a ring of its own for this one is %llu bytes, "
-                               "and memory.rings leaves %llu: raise memory.rings, or wait for the others",
-                               family, (unsigned long long)wanted, (unsigned long long)left);
+        return trajd_error_set(
+            error, TRAJD_ERR_BUSY, 0,
+            "feed %s: other jobs read it and are elsewhere in it; a ring of its own for this one "
+            "is %llu bytes, "
+            "and memory.rings leaves %llu: raise memory.rings, or wait for the others",
+            family, (unsigned long long)wanted, (unsigned long long)left);
     if (pipeline->feeder_count >= pipeline->now->config->max_feeds)
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                               "feed %s: other jobs read it and are elsewhere in it; another production for this one would be "
-                               "feed %u, and limits.feeds is %u: raise limits.feeds, or wait for the others",
-                               family, pipeline->feeder_count + 1, pipeline->now->config->max_feeds);
+        return trajd_error_set(
+            error, TRAJD_ERR_BUSY, 0,
+            "feed %s: other jobs read it and are elsewhere in it; another production for this one "
+            "would be "
+            "feed %u, and limits.feeds is %u: raise limits.feeds, or wait for the others",
+            family, pipeline->feeder_count + 1, pipeline->now->config->max_feeds);
     source.gpu = trajd_feeder_gpu(model);
     source.text = trajd_feeder_text(model);
     if (source.text) {
         char *text = strdup(source.text); /* the model may have to give way */
-        enum trajd_status status = text ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", family);
+        enum trajd_status status =
+            text ? TRAJD_OK
+                 : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", family);
         source.text = text;
         if (!status)
             status = add_from_text(pipeline, &source, feeder, error);
@@ -311,13 +339,15 @@ enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, 
     return trajd_pipeline_add_feeder(pipeline, &source, feeder, error);
 }
 
-enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipeline, const char *name, struct trajd_error *error)
+enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipeline,
+                                              const char *name, struct trajd_error *error)
 {
     char names[256] = "";
     size_t used = 0;
 
     for (uint32_t f = 0; pipeline->now->feed_names[f] && used < sizeof names; f++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", f ? ", " : "", pipeline->now->feed_names[f]);
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", f ? ", " : "",
+                                 pipeline->now->feed_names[f]);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no feed %s here (there are: %s)", name,
                            used ? names : "none; send a specification");
 }
@@ -329,5 +359,6 @@ bool trajd_pipeline_is_configured(const struct trajd_feeder *feeder)
 
 bool trajd_pipeline_may_close(const struct trajd_feeder *feeder)
 {
-    return !trajd_pipeline_is_configured(feeder) || strpbrk(trajd_feeder_name(feeder), (const char[]){INSTANCE_MARK, GPU_MARK, 0});
+    return !trajd_pipeline_is_configured(feeder) ||
+           strpbrk(trajd_feeder_name(feeder), (const char[]){INSTANCE_MARK, GPU_MARK, 0});
 }

@@ -9,16 +9,20 @@
 
 #define SWEEP_NS (86400 * INT64_C(1000000000)) /* for old journals */
 
-/* Takes one feed off the list whose GPU has failed, closed and doomed; NULL if there is none. With the mutex held. */
+/* Takes one feed off the list whose GPU has failed, closed and doomed; NULL if there is none. With
+ * the mutex held. */
 static struct trajd_feeder *take_lost(struct trajd_pipeline *pipeline)
 {
     struct trajd_error why;
 
-    for (uint32_t f = 0; trajd_pipeline_goes_on_without_gpus(pipeline) && f < pipeline->feeder_count; f++) {
+    for (uint32_t f = 0;
+         trajd_pipeline_goes_on_without_gpus(pipeline) && f < pipeline->feeder_count; f++) {
         struct trajd_feeder *feeder = pipeline->feeders[f];
         if (!trajd_feeder_gpu(feeder) || feeder == pipeline->lent)
             continue;
-        trajd_error_set(&why, TRAJD_ERR_DEVICE, 0, "a GPU of the daemon has failed: feed %s goes on in host memory", trajd_feeder_name(feeder));
+        trajd_error_set(&why, TRAJD_ERR_DEVICE, 0,
+                        "a GPU of the daemon has failed: feed %s goes on in host memory",
+                        trajd_feeder_name(feeder));
         trajd_feed_doom(trajd_feeder_feed(feeder), &why);
         trajd_feed_close(trajd_feeder_feed(feeder));
         pipeline->feeders[f] = pipeline->feeders[--pipeline->feeder_count];
@@ -28,8 +32,8 @@ static struct trajd_feeder *take_lost(struct trajd_pipeline *pipeline)
     return NULL;
 }
 
-/* Takes one idle feed that a job sent off the list, closed; NULL if there is none. With the mutex held: no OPEN can be answered with it
- * meanwhile. */
+/* Takes one idle feed that a job sent off the list, closed; NULL if there is none. With the mutex
+ * held: no OPEN can be answered with it meanwhile. */
 static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
 {
     for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
@@ -37,7 +41,8 @@ static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
         if (!pipeline->is_idle[f] || feeder == pipeline->lent)
             continue;
         pipeline->is_idle[f] = false;
-        if (!trajd_pipeline_may_close(feeder) || !trajd_feed_close_if_idle(trajd_feeder_feed(feeder)))
+        if (!trajd_pipeline_may_close(feeder) ||
+            !trajd_feed_close_if_idle(trajd_feeder_feed(feeder)))
             continue;
         pipeline->feeders[f] = pipeline->feeders[--pipeline->feeder_count];
         pipeline->is_idle[f] = pipeline->is_idle[pipeline->feeder_count];
@@ -46,7 +51,8 @@ static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
     return NULL;
 }
 
-/* What is made on a GPU is opened by its feed's name and the GPU: a worker that asked for no GPU, or is elsewhere, cannot read it. */
+/* What is made on a GPU is opened by its feed's name and the GPU: a worker that asked for no GPU,
+ * or is elsewhere, cannot read it. */
 static bool is_of_gpu(const char *name)
 {
     return trajd_pipeline_base_length(name) != trajd_pipeline_family_length(name);
@@ -58,22 +64,28 @@ static void serve_request(struct trajd_pipeline *pipeline, struct trajd_opener_r
     struct trajd_error error;
     enum trajd_status status;
 
-    if (!request->spec && request->name && !request->is_instance && !request->gpu && !is_of_gpu(request->name))
-        feeder = trajd_pipeline_find_feeder(pipeline, request->name); /* asked for before the feeds of the config were up */
-    status = feeder                 ? TRAJD_OK
-             : request->is_instance ? trajd_pipeline_open_instance(pipeline, request->name ? request->name : "", &feeder, &error)
-             : request->gpu         ? trajd_pipeline_open_on_gpu(pipeline, request->name ? request->name : "", request->spec, request->gpu, &feeder,
-                                                                 &error)
-             : request->spec        ? trajd_pipeline_open_spec(pipeline, request->spec, &feeder, &error)
-                                    : trajd_pipeline_unknown_feed(pipeline, request->name ? request->name : "", &error);
+    if (!request->spec && request->name && !request->is_instance && !request->gpu &&
+        !is_of_gpu(request->name))
+        feeder = trajd_pipeline_find_feeder(
+            pipeline, request->name); /* asked for before the feeds of the config were up */
+    status =
+        feeder                 ? TRAJD_OK
+        : request->is_instance ? trajd_pipeline_open_instance(
+                                     pipeline, request->name ? request->name : "", &feeder, &error)
+        : request->gpu ? trajd_pipeline_open_on_gpu(pipeline, request->name ? request->name : "",
+                                                    request->spec, request->gpu, &feeder, &error)
+        : request->spec
+            ? trajd_pipeline_open_spec(pipeline, request->spec, &feeder, &error)
+            : trajd_pipeline_unknown_feed(pipeline, request->name ? request->name : "", &error);
     if (request->is_instance && feeder)
         LOG(pipeline->log, INFO, "feed %s: opened for a job of its own", trajd_feeder_name(feeder));
     if (request->gpu && feeder)
         LOG(pipeline->log, INFO, "feed %s: made on a GPU", trajd_feeder_name(feeder));
-    if (status && status != TRAJD_ERR_BUSY && status != TRAJD_ERR_CLOSED) /* who is told so asks again soon, or later */
+    /* who is told so asks again soon, or later */
+    if (status && status != TRAJD_ERR_BUSY && status != TRAJD_ERR_CLOSED)
         LOG(pipeline->log, WARNING, "OPEN: %s", error.message);
-    trajd_server_answer(pipeline->server, request->request, feeder ? trajd_feeder_feed(feeder) : NULL,
-                        status ? &error : NULL);
+    trajd_server_answer(pipeline->server, request->request,
+                        feeder ? trajd_feeder_feed(feeder) : NULL, status ? &error : NULL);
 }
 
 static bool is_sweep_due(const struct trajd_pipeline *pipeline)
@@ -93,7 +105,9 @@ static void sweep(struct trajd_pipeline *pipeline)
     if (trajd_journal_sweep(trajd_pipeline_state_directory(pipeline), idle_ns, &removed, &error))
         LOG(pipeline->log, WARNING, "old journals: %s", error.message);
     else if (removed)
-        LOG(pipeline->log, INFO, "%u journals removed that nobody has touched for %g days (journal_idle)", removed, (double)idle_ns / 86400e9);
+        LOG(pipeline->log, INFO,
+            "%u journals removed that nobody has touched for %g days (journal_idle)", removed,
+            (double)idle_ns / 86400e9);
     trajd_watch_resume();
 }
 
@@ -120,8 +134,9 @@ static void *run_opener(void *context)
         struct trajd_opener_request request;
         struct trajd_feeder *idle = NULL;
         bool is_due = false;
-        while (!pipeline->stop && !(idle = take_lost(pipeline)) && !pipeline->request_count && !pipeline->reload.is_running &&
-               !(idle = take_idle(pipeline)) && !(is_due = is_sweep_due(pipeline)))
+        while (!pipeline->stop && !(idle = take_lost(pipeline)) && !pipeline->request_count &&
+               !pipeline->reload.is_running && !(idle = take_idle(pipeline)) &&
+               !(is_due = is_sweep_due(pipeline)))
             trajd_watch_wait_for(&pipeline->asked, &pipeline->mutex);
         if (pipeline->stop && !idle)
             break;
@@ -140,14 +155,16 @@ static void *run_opener(void *context)
         if (idle) {
             pthread_mutex_unlock(&pipeline->mutex);
             LOG(pipeline->log, INFO, "feed %s: closed, %s", trajd_feeder_name(idle),
-                trajd_pipeline_goes_on_without_gpus(pipeline) && trajd_feeder_gpu(idle) ? "its GPU has failed"
-                                                                                        : "nobody has read it for a while");
+                trajd_pipeline_goes_on_without_gpus(pipeline) && trajd_feeder_gpu(idle)
+                    ? "its GPU has failed"
+                    : "nobody has read it for a while");
             trajd_feeder_destroy(&idle);
             pthread_mutex_lock(&pipeline->mutex);
             continue;
         }
         request = pipeline->requests[0];
-        memmove(pipeline->requests, pipeline->requests + 1, --pipeline->request_count * sizeof request);
+        memmove(pipeline->requests, pipeline->requests + 1,
+                --pipeline->request_count * sizeof request);
         pthread_mutex_unlock(&pipeline->mutex);
         serve_request(pipeline, &request);
         free(request.name);
@@ -159,7 +176,8 @@ static void *run_opener(void *context)
     return NULL;
 }
 
-static enum trajd_status ask_opener(struct trajd_pipeline *pipeline, const struct trajd_opener_request *request,
+static enum trajd_status ask_opener(struct trajd_pipeline *pipeline,
+                                    const struct trajd_opener_request *request,
                                     struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
@@ -168,7 +186,8 @@ static enum trajd_status ask_opener(struct trajd_pipeline *pipeline, const struc
     if (pipeline->stop) {
         status = trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending");
     } else if (pipeline->request_count == TRAJD_PIPELINE_MAX_REQUESTS) {
-        status = trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%d feeds wait to be opened: try again", TRAJD_PIPELINE_MAX_REQUESTS);
+        status = trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%d feeds wait to be opened: try again",
+                                 TRAJD_PIPELINE_MAX_REQUESTS);
     } else {
         pipeline->requests[pipeline->request_count++] = *request;
         pthread_cond_signal(&pipeline->asked);
@@ -192,19 +211,20 @@ static bool answer_at_once(struct trajd_pipeline *pipeline, uint64_t request, co
     return feeder != NULL;
 }
 
-void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char *name, const char *spec, size_t spec_length)
+void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char *name,
+                                 const char *spec, size_t spec_length)
 {
     struct trajd_pipeline *pipeline = context;
     struct trajd_opener_request request = {.request = request_id,
-                                     .name = name ? strdup(name) : NULL,
-                                     .spec = spec ? strndup(spec, spec_length) : NULL};
+                                           .name = name ? strdup(name) : NULL,
+                                           .spec = spec ? strndup(spec, spec_length) : NULL};
     struct trajd_error error;
     char spec_name[64];
 
     if (request.spec)
         trajd_pipeline_name_spec(request.spec, spec_name, sizeof spec_name);
     if (!request.spec || !answer_at_once(pipeline, request_id, spec_name)) {
-        if (ask_opener(pipeline, &request, &error) == TRAJD_OK)
+        if (!ask_opener(pipeline, &request, &error))
             return;
         trajd_server_answer(pipeline->server, request_id, NULL, &error);
     }
@@ -212,7 +232,8 @@ void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char 
     free(request.spec);
 }
 
-void trajd_pipeline_on_open_on_gpu(void *context, uint64_t request_id, const char *name, const char *spec, const char *gpu)
+void trajd_pipeline_on_open_on_gpu(void *context, uint64_t request_id, const char *name,
+                                   const char *spec, const char *gpu)
 {
     struct trajd_pipeline *pipeline = context;
     struct trajd_opener_request request = {.request = request_id,
@@ -222,7 +243,7 @@ void trajd_pipeline_on_open_on_gpu(void *context, uint64_t request_id, const cha
     struct trajd_error error;
 
     if ((!name || request.name) && (!spec || request.spec) && request.gpu) {
-        if (ask_opener(pipeline, &request, &error) == TRAJD_OK)
+        if (!ask_opener(pipeline, &request, &error))
             return;
     } else {
         trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "OPEN: out of memory");
@@ -236,10 +257,11 @@ void trajd_pipeline_on_open_on_gpu(void *context, uint64_t request_id, const cha
 void trajd_pipeline_on_open_instance(void *context, uint64_t request_id, const char *name)
 {
     struct trajd_pipeline *pipeline = context;
-    struct trajd_opener_request request = {.request = request_id, .name = strdup(name), .is_instance = true};
+    struct trajd_opener_request request = {
+        .request = request_id, .name = strdup(name), .is_instance = true};
     struct trajd_error error;
 
-    if (ask_opener(pipeline, &request, &error) == TRAJD_OK)
+    if (!ask_opener(pipeline, &request, &error))
         return;
     trajd_server_answer(pipeline->server, request_id, NULL, &error);
     free(request.name);
@@ -257,12 +279,14 @@ void trajd_pipeline_on_feed_idle(void *context, struct trajd_feed *feed)
     pthread_mutex_unlock(&pipeline->mutex);
 }
 
-enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline, struct trajd_error *error)
+enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline,
+                                              struct trajd_error *error)
 {
     const int failed = trajd_thread_start(&pipeline->opener, "trajd-open", run_opener, pipeline);
 
     if (failed)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "opener thread: %s", strerror(failed));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "opener thread: %s",
+                               strerror(failed));
     pipeline->opener_running = true;
     return TRAJD_OK;
 }

@@ -11,12 +11,14 @@ static enum trajd_status tell_none(struct trajd_error *error)
 
     if (!trajd_device_open(0, &device, &why))
         trajd_device_close(&device);
-    return trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "gpu.devices: all, and there is none that this process can use%s%s",
+    return trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
+                           "gpu.devices: all, and there is none that this process can use%s%s",
                            why.status ? ": " : "", why.message);
 }
 
 /* "all" or "0,2": bit g of *wanted is GPU g. */
-static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t *wanted, struct trajd_error *error)
+static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t *wanted,
+                                      struct trajd_error *error)
 {
     const char *at = text;
 
@@ -28,22 +30,28 @@ static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t
     while (*at) {
         char *end;
         const unsigned long index = strtoul(at, &end, 10);
-        if (end == at || *at < '0' || *at > '9' || (*end && (*end != ',' || !end[1])) || index >= TRAJD_PIPELINE_MAX_GPUS)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "gpu.devices: %s: `all`, or numbers below %d such as \"0,2\"", text,
-                                   TRAJD_PIPELINE_MAX_GPUS);
+        if (end == at || *at < '0' || *at > '9' || (*end && (*end != ',' || !end[1])) ||
+            index >= TRAJD_PIPELINE_MAX_GPUS)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "gpu.devices: %s: `all`, or numbers below %d such as \"0,2\"",
+                                   text, TRAJD_PIPELINE_MAX_GPUS);
         if (index >= count)
-            return trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "gpu.devices: %s: there are %u GPUs that this process can use", text, count);
+            return trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
+                                   "gpu.devices: %s: there are %u GPUs that this process can use",
+                                   text, count);
         *wanted |= 1u << index;
         at = *end ? end + 1 : end;
     }
     return TRAJD_OK;
 }
 
-static enum trajd_status open_one(struct trajd_pipeline *pipeline, uint32_t index, struct trajd_error *error)
+static enum trajd_status open_one(struct trajd_pipeline *pipeline, uint32_t index,
+                                  struct trajd_error *error)
 {
     const struct trajd_gpu_options options = {.index = index,
                                               .rows_bytes = pipeline->first_config->gpu_rows_bytes,
-                                              .rings_bytes = pipeline->first_config->gpu_rings_bytes,
+                                              .rings_bytes =
+                                                  pipeline->first_config->gpu_rings_bytes,
                                               .pool = pipeline->pool};
     struct trajd_gpu *gpu;
     enum trajd_status status = trajd_gpu_open(&options, &gpu, error);
@@ -54,15 +62,18 @@ static enum trajd_status open_one(struct trajd_pipeline *pipeline, uint32_t inde
     pipeline->gpus[pipeline->gpu_count++] = gpu;
     pthread_mutex_unlock(&pipeline->mutex);
     LOG(pipeline->log, INFO, "GPU %u: %s, %s: up to %llu MiB of rows and %llu MiB of rings", index,
-        trajd_device_info(trajd_gpu_device(gpu))->name, trajd_gpu_uuid(gpu), (unsigned long long)(options.rows_bytes >> 20),
+        trajd_device_info(trajd_gpu_device(gpu))->name, trajd_gpu_uuid(gpu),
+        (unsigned long long)(options.rows_bytes >> 20),
         (unsigned long long)(options.rings_bytes >> 20));
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_pipeline_open_gpus(struct trajd_pipeline *pipeline, struct trajd_error *error)
+enum trajd_status trajd_pipeline_open_gpus(struct trajd_pipeline *pipeline,
+                                           struct trajd_error *error)
 {
     const char *devices = pipeline->first_config->gpu_devices;
-    const uint32_t found = devices ? trajd_device_count() : 0, count = found < TRAJD_PIPELINE_MAX_GPUS ? found : TRAJD_PIPELINE_MAX_GPUS;
+    const uint32_t found = devices ? trajd_device_count() : 0,
+                   count = found < TRAJD_PIPELINE_MAX_GPUS ? found : TRAJD_PIPELINE_MAX_GPUS;
     uint32_t wanted = 0;
     enum trajd_status status = devices ? read_devices(devices, count, &wanted, error) : TRAJD_OK;
 
@@ -72,7 +83,9 @@ enum trajd_status trajd_pipeline_open_gpus(struct trajd_pipeline *pipeline, stru
     if (!status || status == TRAJD_ERR_ARGUMENT || !pipeline->first_config->gpu_fall_back)
         return status;
     LOG(pipeline->log, WARNING, "%s: %s (gpu.fall_back)", error->message,
-        pipeline->gpu_count ? "batches come in host memory where it and those behind it are asked for" : "batches come in host memory");
+        pipeline->gpu_count
+            ? "batches come in host memory where it and those behind it are asked for"
+            : "batches come in host memory");
     return TRAJD_OK;
 }
 
@@ -82,7 +95,8 @@ void trajd_pipeline_close_gpus(struct trajd_pipeline *pipeline)
         trajd_gpu_close(&pipeline->gpus[--pipeline->gpu_count]);
 }
 
-struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const char *uuid, struct trajd_error *error)
+struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const char *uuid,
+                                          struct trajd_error *error)
 {
     if (__atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED)) { /* a flag on its own */
         trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "GPU %s: a GPU of the daemon has failed", uuid);
@@ -92,15 +106,17 @@ struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const
         if (strcmp(trajd_gpu_uuid(pipeline->gpus[g]), uuid) == 0)
             return pipeline->gpus[g];
     trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "GPU %s: the daemon uses %s", uuid,
-                    pipeline->gpu_count ? "others (gpu.devices of its configuration, or another container's)"
-                                        : "none (gpu.devices of its configuration)");
+                    pipeline->gpu_count
+                        ? "others (gpu.devices of its configuration, or another container's)"
+                        : "none (gpu.devices of its configuration)");
     return NULL;
 }
 
 struct trajd_device *trajd_pipeline_lend_device(void *context)
 {
     const struct trajd_pipeline *pipeline = context;
-    const bool is_lost = __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED); /* a flag on its own */
+    /* a flag on its own */
+    const bool is_lost = __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED);
 
     return pipeline->gpu_count && !is_lost ? trajd_gpu_device(pipeline->gpus[0]) : NULL;
 }
@@ -111,11 +127,13 @@ void trajd_pipeline_on_gpu_lost(void *context)
 
     pthread_mutex_lock(&pipeline->mutex);
     __atomic_store_n(&pipeline->gpu_is_lost, true, __ATOMIC_RELAXED); /* a flag on its own */
-    pthread_cond_signal(&pipeline->asked); /* the opener closes what was made there, if that is to be */
+    /* the opener closes what was made there, if that is to be */
+    pthread_cond_signal(&pipeline->asked);
     pthread_mutex_unlock(&pipeline->mutex);
 }
 
-void trajd_pipeline_suspect_gpu(struct trajd_pipeline *pipeline, const struct trajd_gpu *gpu, const struct trajd_error *why)
+void trajd_pipeline_suspect_gpu(struct trajd_pipeline *pipeline, const struct trajd_gpu *gpu,
+                                const struct trajd_error *why)
 {
     struct trajd_error answer;
     uint64_t left;
@@ -128,10 +146,12 @@ void trajd_pipeline_suspect_gpu(struct trajd_pipeline *pipeline, const struct tr
 
 bool trajd_pipeline_goes_on_without_gpus(const struct trajd_pipeline *pipeline)
 {
-    return __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED) && pipeline->first_config->gpu_fall_back;
+    return __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED) &&
+           pipeline->first_config->gpu_fall_back;
 }
 
 bool trajd_pipeline_gpu_is_lost(const struct trajd_pipeline *pipeline)
 {
-    return __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED) && !pipeline->first_config->gpu_fall_back;
+    return __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED) &&
+           !pipeline->first_config->gpu_fall_back;
 }

@@ -56,21 +56,25 @@ static enum trajd_status unknown_question(const char *what, struct trajd_error *
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", a ? ", " : "", names[a]);
     }
     nearest = trajd_yaml_nearest(what, names, ANSWER_COUNT);
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "ask: no question is called \"%s\" (%s%s%sthere are: %s)", what,
-                           nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", list);
+    return trajd_error_set(
+        error, TRAJD_ERR_ARGUMENT, 0, "ask: no question is called \"%s\" (%s%s%sthere are: %s)",
+        what, nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", list);
 }
 
-static enum trajd_status answer_feed(struct trajd_asker *asker, trajd_answer answer, const struct trajd_ask *ask, FILE *out,
+static enum trajd_status answer_feed(struct trajd_asker *asker, trajd_answer answer,
+                                     const struct trajd_ask *ask, FILE *out,
                                      struct trajd_error *error)
 {
     struct trajd_feeder *feeder;
     enum trajd_status status;
 
     if (!ask->feed_id)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "ask: %s: of which feed? (feed_id is missing)", ask->what);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "ask: %s: of which feed? (feed_id is missing)", ask->what);
     feeder = asker->options.borrow(asker->options.context, ask->feed_id);
     if (!feeder)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "ask: %s: no feed has the number %u, or not any more", ask->what,
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "ask: %s: no feed has the number %u, or not any more", ask->what,
                                ask->feed_id);
     status = answer(ask, feeder, out, error);
     if (status)
@@ -79,7 +83,8 @@ static enum trajd_status answer_feed(struct trajd_asker *asker, trajd_answer ans
     return status;
 }
 
-static enum trajd_status find_answer(struct trajd_asker *asker, const struct trajd_ask *ask, FILE *out, struct trajd_error *error)
+static enum trajd_status find_answer(struct trajd_asker *asker, const struct trajd_ask *ask,
+                                     FILE *out, struct trajd_error *error)
 {
     for (int a = 0; a < ANSWER_COUNT; a++)
         if (strcmp(answers[a].what, ask->what) == 0)
@@ -99,11 +104,13 @@ static void answer_ask(struct trajd_asker *asker, const struct trajd_ask *ask)
     if (out) {
         status = find_answer(asker, ask, out, &error);
         if (fclose(out) != 0 && !status)
-            status = trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", ask->what);
+            status =
+                trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", ask->what);
     }
     if (!status && length > TRAJD_ASK_MAX_ANSWER)
-        status = trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: the answer would be %zu bytes, and %u is the limit", ask->what,
-                                 length, TRAJD_ASK_MAX_ANSWER);
+        status = trajd_error_set(&error, TRAJD_ERR_MEMORY, 0,
+                                 "ask: %s: the answer would be %zu bytes, and %u is the limit",
+                                 ask->what, length, TRAJD_ASK_MAX_ANSWER);
     trajd_server_answer_ask(asker->options.server, ask->id, status ? NULL : json, length, &error);
     free(json);
 }
@@ -124,7 +131,8 @@ static void *run_asker(void *context)
     return NULL;
 }
 
-enum trajd_status trajd_asker_create(const struct trajd_asker_options *options, struct trajd_asker **out, struct trajd_error *error)
+enum trajd_status trajd_asker_create(const struct trajd_asker_options *options,
+                                     struct trajd_asker **out, struct trajd_error *error)
 {
     struct trajd_asker *asker = calloc(1, sizeof *asker);
     int failed;
@@ -136,7 +144,8 @@ enum trajd_status trajd_asker_create(const struct trajd_asker_options *options, 
     failed = trajd_thread_start(&asker->thread, "trajd-ask", run_asker, asker);
     if (failed) {
         free(asker);
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "asker thread: %s", strerror(failed));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "asker thread: %s",
+                               strerror(failed));
     }
     *out = asker;
     return TRAJD_OK;

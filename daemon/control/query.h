@@ -1,8 +1,11 @@
-/* Questions of workers about feeds (ASK), answered by a thread of its own: the server's may not wait, the opener may be loading. It looks
- * at what does not change while a feed lives (specification, plan, index) and at rows that it pins for a moment; it never
- * waits for production, though storage that does not answer keeps it (further questions are then refused as busy).
+/* Questions of workers about feeds (ASK), answered by a thread of its own: the server's may not
+ * wait, the opener may be loading. It looks at what does not change while a feed lives
+ * (specification, plan, index) and at rows that it pins for a moment; it never waits for
+ * production, though storage that does not answer keeps it (further questions are then refused as
+ * busy).
  *
- * An answer is one JSON document. A new question is a row in the table of query.c and a function in a file of its own. */
+ * An answer is one JSON document. A new question is a row in the table of query.c and a function in
+ * a file of its own. */
 #ifndef TRAJD_DAEMON_ASKER_H
 #define TRAJD_DAEMON_ASKER_H
 
@@ -16,44 +19,53 @@ struct trajd_asker;
 
 struct trajd_asker_options {
     struct trajd_server *server;
-    /* The feeder of that feed, not to be destroyed until it is given back; NULL: there is none. On the asker's thread. */
+    /* The feeder of that feed, not to be destroyed until it is given back; NULL: there is none. On
+     * the asker's thread. */
     struct trajd_feeder *(*borrow)(void *context, uint32_t feed_id);
     void (*give_back)(void *context, struct trajd_feeder *feeder);
     void *context;
 };
 
-enum trajd_status trajd_asker_create(const struct trajd_asker_options *options, struct trajd_asker **asker,
-                                     struct trajd_error *error);
+enum trajd_status trajd_asker_create(const struct trajd_asker_options *options,
+                                     struct trajd_asker **asker, struct trajd_error *error);
 /* The thread's. */
 const struct trajd_watch *trajd_asker_watch(const struct trajd_asker *asker);
-/* Ends and joins the thread; questions that wait are not answered any more. Before the server is destroyed. NULL is fine. */
+/* Ends and joins the thread; questions that wait are not answered any more. Before the server is
+ * destroyed. NULL is fine. */
 void trajd_asker_destroy(struct trajd_asker **asker);
 
 /* ---- what answers write ---- */
 
-/* Writes a document about the feeder to `out`, or fills *error: TRAJD_ERR_ARGUMENT, TRAJD_ERR_NOT_FOUND (with what there is). */
-typedef enum trajd_status (*trajd_answer)(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+/* Writes a document about the feeder to `out`, or fills *error: TRAJD_ERR_ARGUMENT,
+ * TRAJD_ERR_NOT_FOUND (with what there is). */
+typedef enum trajd_status (*trajd_answer)(const struct trajd_ask *ask,
+                                          const struct trajd_feeder *feeder, FILE *out,
                                           struct trajd_error *error);
 
-/* For documents that are told page by page: takes what was written since `mark` (an ftell before it) back, and is false, where
- * the document has no room for it and its end. */
+/* For documents that are told page by page: takes what was written since `mark` (an ftell before
+ * it) back, and is false, where the document has no room for it and its end. */
 bool trajd_answer_fits(FILE *out, long mark);
-/* Closes the items and the document; `next` is the first that is not in it, `total`: there is none. */
+/* Closes the items and the document; `next` is the first that is not in it, `total`: there is none.
+ */
 void trajd_answer_end_page(FILE *out, uint64_t next, uint64_t total);
 
 /* query_explain.c */
-enum trajd_status trajd_answer_explain(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+enum trajd_status trajd_answer_explain(const struct trajd_ask *ask,
+                                       const struct trajd_feeder *feeder, FILE *out,
                                        struct trajd_error *error);
 
 /* query_position.c */
-enum trajd_status trajd_answer_position(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+enum trajd_status trajd_answer_position(const struct trajd_ask *ask,
+                                        const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error);
 
 /* query_statistics.c */
-enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
+                                          const struct trajd_feeder *feeder, FILE *out,
                                           struct trajd_error *error);
 /* query_episodes.c */
-enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask,
+                                        const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error);
 
 #endif

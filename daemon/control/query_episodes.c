@@ -1,5 +1,5 @@
-/* "episodes": what the feed's datasets hold, one behind the other, episode by episode, kept or not, with the digest that the
- * fingerprint is made from. */
+/* "episodes": what the feed's datasets hold, one behind the other, episode by episode, kept or not,
+ * with the digest that the fingerprint is made from. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -23,8 +23,10 @@ static int64_t row_count(const struct trajd_window_plan *plan, const struct traj
     return rows;
 }
 
-/* Texts that the document has no room for beside the episode itself are named: asked for by name, one fits. */
-static void write_metas(const struct trajd_index *index, const struct trajd_episode *episode, const char *name, FILE *out)
+/* Texts that the document has no room for beside the episode itself are named: asked for by name,
+ * one fits. */
+static void write_metas(const struct trajd_index *index, const struct trajd_episode *episode,
+                        const char *name, FILE *out)
 {
     const char *comma = "";
     uint64_t left_out = 0;
@@ -61,7 +63,8 @@ static void write_metas(const struct trajd_index *index, const struct trajd_epis
     fputc(']', out);
 }
 
-static enum trajd_status check_name(const struct trajd_index *index, const char *name, struct trajd_error *error)
+static enum trajd_status check_name(const struct trajd_index *index, const char *name,
+                                    struct trajd_error *error)
 {
     char names[256] = "";
     size_t used = 0;
@@ -70,11 +73,13 @@ static enum trajd_status check_name(const struct trajd_index *index, const char 
         if (!*name || strcmp(index->layout->metas[m].name, name) == 0)
             return TRAJD_OK;
         if (used < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", m ? ", " : "", index->layout->metas[m].name);
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", m ? ", " : "",
+                                     index->layout->metas[m].name);
     }
     if (!*name)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "layout %s has no meta %s (there are: %s)", index->layout->name, name,
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                           "layout %s has no meta %s (there are: %s)", index->layout->name, name,
                            used ? names : "none");
 }
 
@@ -88,7 +93,8 @@ static uint64_t episode_count(const struct trajd_mixture_plan *plan)
 }
 
 /* Number `number` of those of all datasets. */
-static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t number, const char *name, FILE *out)
+static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t number,
+                          const char *name, FILE *out)
 {
     const struct trajd_window_plan *plan = mixture->parts[0];
     const struct trajd_index *index;
@@ -105,7 +111,8 @@ static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t num
     trajd_json_text(out, index->files[episode->file_index].relative_path);
     fprintf(out, ",\"episode\":");
     trajd_json_text(out, episode->id);
-    fprintf(out, ",\"rows\":%" PRId64 ",\"digest\":\"%016" PRIx64 "\"", row_count(plan, episode), episode->digest);
+    fprintf(out, ",\"rows\":%" PRId64 ",\"digest\":\"%016" PRIx64 "\"", row_count(plan, episode),
+            episode->digest);
     if (episode->quarantine) {
         fprintf(out, ",\"quarantine\":");
         trajd_json_text(out, episode->quarantine);
@@ -115,7 +122,8 @@ static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t num
 }
 
 /* A text that one of the datasets has. */
-static enum trajd_status check_names(const struct trajd_mixture_plan *plan, const char *name, struct trajd_error *error)
+static enum trajd_status check_names(const struct trajd_mixture_plan *plan, const char *name,
+                                     struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_ERR_NOT_FOUND;
 
@@ -124,7 +132,8 @@ static enum trajd_status check_names(const struct trajd_mixture_plan *plan, cons
     return status;
 }
 
-enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask,
+                                        const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = trajd_feeder_plan(feeder);
@@ -136,15 +145,17 @@ enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask, const struc
     if (status)
         return status;
     if (ask->first >= total)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "episode %" PRIu64 " is beyond the last: there are %" PRIu64, ask->first,
-                               total);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "episode %" PRIu64 " is beyond the last: there are %" PRIu64,
+                               ask->first, total);
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_feeder_name(feeder));
     fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\",\"datasets\":[", plan->fingerprint);
     for (uint32_t p = 0; p < plan->part_count; p++) {
         fprintf(out, "%s{\"name\":", p ? "," : "");
         trajd_json_text(out, plan->parts[p]->dataset->name);
-        fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\"}", plan->parts[p]->dataset->index->fingerprint);
+        fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\"}",
+                plan->parts[p]->dataset->index->fingerprint);
     }
     fprintf(out, "],\"episodes\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[", total, ask->first);
     for (; next < total && next - ask->first < wanted; next++) {

@@ -1,7 +1,8 @@
 /* "explain": where every step of a window comes from: rows, stamps, weights, and why it is masked.
  *
- * The window is planned and bound again as production does it, in a plan of its own for one window, and resolved by the same function
- * that the reference resampling resolves with: what is told is what was done. */
+ * The window is planned and bound again as production does it, in a plan of its own for one window,
+ * and resolved by the same function that the reference resampling resolves with: what is told is
+ * what was done. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,10 @@ struct explanation {
     struct trajd_window_spec spec; /* of the window's dataset, for batches of one window */
     struct trajd_window_plan *plan;
     const struct trajd_episode *episode;
-    const void **rows;             /* [pieces] */
+    const void **rows; /* [pieces] */
     bool pinned;
-    const char *unreadable;        /* why the rows could not be read */
-    bool masked_missing;           /* bad_rows: keep: production goes on without them */
+    const char *unreadable; /* why the rows could not be read */
+    bool masked_missing;    /* bad_rows: keep: production goes on without them */
     struct trajd_error error;
 };
 
@@ -30,26 +31,31 @@ static const void *const *rows_of(void *context, uint32_t episode)
     return e->masked_missing ? NULL : e->rows;
 }
 
-/* Makes the window's rows resident. Where that cannot be, the streams that the episode has are told without looking at them. */
+/* Makes the window's rows resident. Where that cannot be, the streams that the episode has are told
+ * without looking at them. */
 static void pin_rows(struct explanation *e)
 {
     const struct trajd_selection *selection = &e->plan->selection;
     const uint32_t episode = e->plan->windows[0].episode_index;
-    const enum trajd_status status = trajd_store_pin(e->plan->dataset->store, selection, episode, e->rows, &e->error);
+    const enum trajd_status status =
+        trajd_store_pin(e->plan->dataset->store, selection, episode, e->rows, &e->error);
 
-    e->pinned = status == TRAJD_OK;
+    e->pinned = !status;
     if (e->pinned)
         return;
     e->unreadable = e->error.message;
-    e->masked_missing = status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && e->spec.keep_bad_rows;
+    e->masked_missing =
+        status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && e->spec.keep_bad_rows;
     for (uint32_t p = 0; p < selection->dataset_count; p++) {
         const struct trajd_array *array = &e->episode->arrays[selection->dataset_indexes[p]];
-        e->rows[p] = array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes ? NULL : (const void *)e->rows;
+        e->rows[p] = array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes
+                         ? NULL
+                         : (const void *)e->rows;
     }
 }
 
-static enum trajd_status prepare(struct explanation *e, const struct trajd_mixture_plan *feed, const struct trajd_window *window,
-                                 struct trajd_error *error)
+static enum trajd_status prepare(struct explanation *e, const struct trajd_mixture_plan *feed,
+                                 const struct trajd_window *window, struct trajd_error *error)
 {
     const struct trajd_window_plan *part = feed->parts[window->dataset_index];
     enum trajd_status status;
@@ -66,14 +72,16 @@ static enum trajd_status prepare(struct explanation *e, const struct trajd_mixtu
     if (!e->rows)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
     pin_rows(e);
-    trajd_window_plan_bind(e->plan, 0, 1, (uint8_t *)e->rows, rows_of, e); /* outputs are not written */
+    /* outputs are not written */
+    trajd_window_plan_bind(e->plan, 0, 1, (uint8_t *)e->rows, rows_of, e);
     return TRAJD_OK;
 }
 
 static void clean_up(struct explanation *e)
 {
     if (e->pinned)
-        trajd_store_unpin(e->plan->dataset->store, &e->plan->selection, e->plan->windows[0].episode_index);
+        trajd_store_unpin(e->plan->dataset->store, &e->plan->selection,
+                          e->plan->windows[0].episode_index);
     trajd_window_plan_destroy(&e->plan);
     free(e->rows);
 }
@@ -90,7 +98,8 @@ struct source {
     char reason[TRAJD_REASON_SIZE]; /* "" where the step is valid */
 };
 
-static void resolve_source(const struct explanation *e, uint32_t t, uint32_t step, struct source *source)
+static void resolve_source(const struct explanation *e, uint32_t t, uint32_t step,
+                           struct source *source)
 {
     const struct trajd_window_plan *plan = e->plan;
     const struct trajd_plan_target *target = &plan->targets[t];
@@ -98,10 +107,11 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
     const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
     struct trajd_reason_facts facts;
 
-    *source = (struct source){.target = target,
-                              .stream_index = t,
-                              .clock = &e->episode->clocks[bracket->clock_index],
-                              .in_rows = plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS};
+    *source =
+        (struct source){.target = target,
+                        .stream_index = t,
+                        .clock = &e->episode->clocks[bracket->clock_index],
+                        .in_rows = plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS};
     trajd_resample_resolve(&plan->request, t, 0, step, &source->step);
     source->mask = source->step.mask;
     facts = (struct trajd_reason_facts){.step = &source->step,
@@ -114,7 +124,8 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
                                         .unreadable = e->masked_missing ? e->unreadable : NULL,
                                         .nan_feature = -1};
     if (facts.row_count > 0 && !source->in_rows)
-        facts.first_ns = trajd_clock_row_ns(source->clock, 0) - (source->clock->stamps_ns ? 0 : source->clock->start_ns);
+        facts.first_ns = trajd_clock_row_ns(source->clock, 0) -
+                         (source->clock->stamps_ns ? 0 : source->clock->start_ns);
     if (e->pinned)
         facts.nan_feature = trajd_resample_find_nan(&plan->request, t, 0, &source->step);
     if (facts.nan_feature >= 0 && source->mask < TRAJD_MASK_NAN)
@@ -125,15 +136,19 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
 
 static void write_row(const struct source *source, int64_t row, double weight, FILE *out)
 {
-    const int64_t in_file = source->clock->kept_rows && row < source->clock->row_count ? source->clock->kept_rows[row] : row;
+    const int64_t in_file = source->clock->kept_rows && row < source->clock->row_count
+                                ? source->clock->kept_rows[row]
+                                : row;
 
-    fprintf(out, "[%" PRId64 ",%" PRId64 ",%.17g]", in_file, trajd_clock_row_ns(source->clock, row), weight);
+    fprintf(out, "[%" PRId64 ",%" PRId64 ",%.17g]", in_file, trajd_clock_row_ns(source->clock, row),
+            weight);
 }
 
 static void write_rows(const struct explanation *e, const struct source *source, FILE *out)
 {
     const struct trajd_resample_step *step = &source->step;
-    const bool averages = e->plan->request_streams[source->stream_index].kind == TRAJD_KIND_MEAN && step->mean_first < step->row;
+    const bool averages = e->plan->request_streams[source->stream_index].kind == TRAJD_KIND_MEAN &&
+                          step->mean_first < step->row;
     const double fraction = step->blends ? (double)step->past_ns / (double)step->width_ns : 0;
 
     fprintf(out, "\"rows\":[");
@@ -159,11 +174,13 @@ static void write_rows(const struct explanation *e, const struct source *source,
 /* ---- outputs and steps ---- */
 
 /* The targets of an output stand together: [*first, *end). */
-static void find_targets(const struct trajd_window_plan *plan, uint32_t output, uint32_t *first, uint32_t *end)
+static void find_targets(const struct trajd_window_plan *plan, uint32_t output, uint32_t *first,
+                         uint32_t *end)
 {
     for (*first = 0; plan->targets[*first].output_index != output; ++*first)
         continue;
-    for (*end = *first; *end < plan->target_count && plan->targets[*end].output_index == output; ++*end)
+    for (*end = *first; *end < plan->target_count && plan->targets[*end].output_index == output;
+         ++*end)
         continue;
 }
 
@@ -182,8 +199,9 @@ static void write_output(const struct explanation *e, uint32_t o, FILE *out)
     find_targets(plan, o, &first, &end);
     fprintf(out, "{\"name\":");
     trajd_json_text(out, output->name);
-    fprintf(out, ",\"role\":\"%s\",\"edge\":\"%s\",\"step_count\":%u,\"sources\":[", output->role == TRAJD_ROLE_OBS ? "obs" : "action",
-            edge_name(plan->spec->edge), output->step_count);
+    fprintf(out, ",\"role\":\"%s\",\"edge\":\"%s\",\"step_count\":%u,\"sources\":[",
+            output->role == TRAJD_ROLE_OBS ? "obs" : "action", edge_name(plan->spec->edge),
+            output->step_count);
     for (uint32_t t = first; t < end; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
@@ -193,10 +211,12 @@ static void write_output(const struct explanation *e, uint32_t o, FILE *out)
         trajd_json_text(out, stream->name);
         fprintf(out, ",\"path\":");
         trajd_json_text(out, is_absent ? "" : index->datasets[stream->dataset_index].path);
-        fprintf(out, ",\"first_column\":%u,\"columns\":%" PRIu64 ",\"clock\":", stream->first_column, stream->feature_count);
+        fprintf(out,
+                ",\"first_column\":%u,\"columns\":%" PRIu64 ",\"clock\":", stream->first_column,
+                stream->feature_count);
         trajd_json_text(out, index->clocks[stream->clock_index].name);
-        fprintf(out, ",\"kind\":\"%s\",\"visible_rows\":%" PRId64 "}", trajd_window_kind_name(trajd_plan_kind(plan, target)),
-                bracket->row_count[0]);
+        fprintf(out, ",\"kind\":\"%s\",\"visible_rows\":%" PRId64 "}",
+                trajd_window_kind_name(trajd_plan_kind(plan, target)), bracket->row_count[0]);
     }
     fprintf(out, "],\"items\":[");
 }
@@ -204,8 +224,9 @@ static void write_output(const struct explanation *e, uint32_t o, FILE *out)
 /* The time of the target, ns from the episode's origin. */
 static int64_t target_ns(const struct source *source)
 {
-    return source->in_rows ? trajd_clock_row_ns(source->clock, source->step.x)
-                           : source->step.x + (source->clock->stamps_ns ? 0 : source->clock->start_ns);
+    return source->in_rows
+               ? trajd_clock_row_ns(source->clock, source->step.x)
+               : source->step.x + (source->clock->stamps_ns ? 0 : source->clock->start_ns);
 }
 
 static void write_step(const struct explanation *e, uint32_t o, uint32_t step, FILE *out)
@@ -234,7 +255,8 @@ static void write_step(const struct explanation *e, uint32_t o, uint32_t step, F
 
 /* ---- the document ---- */
 
-static enum trajd_status find_output(const struct trajd_window_plan *plan, const char *name, uint32_t *output, struct trajd_error *error)
+static enum trajd_status find_output(const struct trajd_window_plan *plan, const char *name,
+                                     uint32_t *output, struct trajd_error *error)
 {
     const char *names[TRAJD_SPEC_MAX_OUTPUTS], *nearest;
 
@@ -244,8 +266,9 @@ static enum trajd_status find_output(const struct trajd_window_plan *plan, const
             return TRAJD_OK;
     }
     nearest = trajd_yaml_nearest(name, names, plan->output_count);
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no output %s%s%s%s", name, nearest ? " (did you mean " : "",
-                           nearest ? nearest : "", nearest ? "?)" : "");
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no output %s%s%s%s", name,
+                           nearest ? " (did you mean " : "", nearest ? nearest : "",
+                           nearest ? "?)" : "");
 }
 
 static void write_head(const struct explanation *e, const struct trajd_feeder *feeder, FILE *out)
@@ -261,8 +284,10 @@ static void write_head(const struct explanation *e, const struct trajd_feeder *f
     trajd_json_text(out, index->files[e->episode->file_index].relative_path);
     fprintf(out, ",\"episode\":");
     trajd_json_text(out, e->episode->id);
-    fprintf(out, ",\"episode_index\":%u,\"origin_ns\":%" PRId64 ",\"anchor\":%" PRId64 ",\"anchor_ns\":%" PRId64, window->episode_index,
-            e->episode->origin_ns, window->anchor, e->plan->anchor_ns[0]);
+    fprintf(out,
+            ",\"episode_index\":%u,\"origin_ns\":%" PRId64 ",\"anchor\":%" PRId64
+            ",\"anchor_ns\":%" PRId64,
+            window->episode_index, e->episode->origin_ns, window->anchor, e->plan->anchor_ns[0]);
     if (e->unreadable) {
         fprintf(out, ",\"unreadable\":");
         trajd_json_text(out, e->unreadable);
@@ -270,19 +295,24 @@ static void write_head(const struct explanation *e, const struct trajd_feeder *f
 }
 
 /* Steps are numbered through: those of the first output, then those of the next. */
-static enum trajd_status write_steps(const struct explanation *e, const struct trajd_ask *ask, uint32_t begin, uint32_t end, FILE *out,
+static enum trajd_status write_steps(const struct explanation *e, const struct trajd_ask *ask,
+                                     uint32_t begin, uint32_t end, FILE *out,
                                      struct trajd_error *error)
 {
-    const uint64_t last = ask->count && ask->count < UINT64_MAX - ask->first ? ask->first + ask->count : UINT64_MAX;
+    const uint64_t last =
+        ask->count && ask->count < UINT64_MAX - ask->first ? ask->first + ask->count : UINT64_MAX;
     uint64_t number = 0, total = 0, next = ask->first;
     bool full = false;
 
     for (uint32_t o = begin; o < end; o++)
         total += e->plan->outputs[o].step_count;
     if (ask->first >= total)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "step %" PRIu64 " is beyond the last: there are %" PRIu64, ask->first, total);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "step %" PRIu64 " is beyond the last: there are %" PRIu64,
+                               ask->first, total);
     fprintf(out, ",\"steps\":%" PRIu64 ",\"first\":%" PRIu64 ",\"outputs\":[", total, ask->first);
-    for (uint32_t o = begin; o < end && !full && next < last; number += e->plan->outputs[o++].step_count) {
+    for (uint32_t o = begin; o < end && !full && next < last;
+         number += e->plan->outputs[o++].step_count) {
         const uint64_t steps = e->plan->outputs[o].step_count;
         const long mark = ftell(out);
         const uint64_t before = next;
@@ -306,12 +336,14 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
             fseek(out, mark, SEEK_SET); /* not even the first step of this output has room */
     }
     if (next == ask->first)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "step %" PRIu64 " alone is too long for an answer", next);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "step %" PRIu64 " alone is too long for an answer", next);
     trajd_answer_end_page(out, next, total);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_answer_explain(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+enum trajd_status trajd_answer_explain(const struct trajd_ask *ask,
+                                       const struct trajd_feeder *feeder, FILE *out,
                                        struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = trajd_feeder_plan(feeder);
@@ -321,8 +353,9 @@ enum trajd_status trajd_answer_explain(const struct trajd_ask *ask, const struct
     enum trajd_status status = TRAJD_OK;
 
     if (!trajd_mixture_plan_window(plan, ask->window, &window))
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "window %" PRIu64 " is beyond the last: there are %" PRIu64, ask->window,
-                               trajd_mixture_plan_number_count(plan));
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "window %" PRIu64 " is beyond the last: there are %" PRIu64,
+                               ask->window, trajd_mixture_plan_number_count(plan));
     if (*ask->name) {
         status = find_output(plan->parts[0], ask->name, &begin, error);
         end = begin + 1;

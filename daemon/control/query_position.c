@@ -1,11 +1,13 @@
-/* "position": which windows lie at positions [first, first + count) of epoch `window`: the order of windows, looked up. */
+/* "position": which windows lie at positions [first, first + count) of epoch `window`: the order of
+ * windows, looked up. */
 #include <inttypes.h>
 
 #include "daemon/control/query.h"
 #include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 
-static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position, FILE *out)
+static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position,
+                         FILE *out)
 {
     const struct trajd_dataset *dataset;
     const struct trajd_index *index;
@@ -16,17 +18,19 @@ static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, 
     dataset = plan->parts[window.dataset_index]->dataset;
     index = dataset->index;
     episode = &index->episodes[window.episode_index];
-    fprintf(out, "{\"position\":%" PRIu64 ",\"window_id\":%" PRIu64 ",\"dataset\":", position, window.window_id);
+    fprintf(out, "{\"position\":%" PRIu64 ",\"window_id\":%" PRIu64 ",\"dataset\":", position,
+            window.window_id);
     trajd_json_text(out, dataset->name);
     fprintf(out, ",\"dataset_index\":%u,\"file\":", window.dataset_index);
     trajd_json_text(out, index->files[episode->file_index].relative_path);
     fprintf(out, ",\"episode\":");
     trajd_json_text(out, episode->id);
-    fprintf(out, ",\"episode_index\":%u,\"anchor\":%" PRId64 ",\"wrapped\":%s}", window.episode_index, window.anchor,
-            window.wrapped ? "true" : "false");
+    fprintf(out, ",\"episode_index\":%u,\"anchor\":%" PRId64 ",\"wrapped\":%s}",
+            window.episode_index, window.anchor, window.wrapped ? "true" : "false");
 }
 
-enum trajd_status trajd_answer_position(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+enum trajd_status trajd_answer_position(const struct trajd_ask *ask,
+                                        const struct trajd_feeder *feeder, FILE *out,
                                         struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = trajd_feeder_plan(feeder);
@@ -35,11 +39,13 @@ enum trajd_status trajd_answer_position(const struct trajd_ask *ask, const struc
     uint64_t next = ask->first;
 
     if (ask->first >= length)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "position %" PRIu64 " is beyond the epoch's end: it has %" PRIu64,
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "position %" PRIu64 " is beyond the epoch's end: it has %" PRIu64,
                                ask->first, length);
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_feeder_name(feeder));
-    fprintf(out, ",\"epoch\":%" PRIu64 ",\"length\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[", ask->window, length, ask->first);
+    fprintf(out, ",\"epoch\":%" PRIu64 ",\"length\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[",
+            ask->window, length, ask->first);
     for (; next < length && next - ask->first < wanted; next++) {
         const long mark = ftell(out);
         if (next > ask->first)

@@ -1,4 +1,5 @@
-/* "statistics": of one output over the feed's windows, or (stream:NAME) of a stream's rows; and what the feed makes of them. */
+/* "statistics": of one output over the feed's windows, or (stream:NAME) of a stream's rows; and
+ * what the feed makes of them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,23 +13,26 @@
 #define PAGE_FEATURES 128u /* of some 300 bytes each */
 #define STREAM_PREFIX "stream:"
 
-static enum trajd_status check_streams(const struct trajd_window_plan *plan, uint32_t output, struct trajd_error *error)
+static enum trajd_status check_streams(const struct trajd_window_plan *plan, uint32_t output,
+                                       struct trajd_error *error)
 {
     if (!trajd_window_plan_lacks(plan, output))
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "dataset %s lacks a stream of output %s", plan->dataset->name,
-                           plan->outputs[output].name);
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "dataset %s lacks a stream of output %s",
+                           plan->dataset->name, plan->outputs[output].name);
 }
 
-static enum trajd_status find_subject(const struct trajd_window_plan *plan, const char *name, enum trajd_statistics_subject *subject,
-                                      uint32_t *index, struct trajd_error *error)
+static enum trajd_status find_subject(const struct trajd_window_plan *plan, const char *name,
+                                      enum trajd_statistics_subject *subject, uint32_t *index,
+                                      struct trajd_error *error)
 {
     const struct trajd_index *streams = plan->dataset->index;
     const char *names[256] = {"none"}, *nearest;
     uint32_t count = 0;
     int64_t stream;
 
-    *subject = strncmp(name, STREAM_PREFIX, sizeof STREAM_PREFIX - 1) == 0 ? TRAJD_SUBJECT_STREAM : TRAJD_SUBJECT_OUTPUT;
+    *subject = strncmp(name, STREAM_PREFIX, sizeof STREAM_PREFIX - 1) == 0 ? TRAJD_SUBJECT_STREAM
+                                                                           : TRAJD_SUBJECT_OUTPUT;
     if (*subject == TRAJD_SUBJECT_STREAM) {
         name += sizeof STREAM_PREFIX - 1;
         stream = trajd_index_find_stream(streams, name);
@@ -45,13 +49,16 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
             names[count] = plan->outputs[count].name;
     }
     nearest = trajd_yaml_nearest(name, names, count);
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no %s %s (%s%s%sthere are %u, the first is %s; stream:NAME asks for recorded rows)",
-                           *subject == TRAJD_SUBJECT_STREAM ? "stream" : "output", name, nearest ? "did you mean " : "",
-                           nearest ? nearest : "", nearest ? "? " : "", count, names[0]);
+    return trajd_error_set(
+        error, TRAJD_ERR_NOT_FOUND, 0,
+        "no %s %s (%s%s%sthere are %u, the first is %s; stream:NAME asks for recorded rows)",
+        *subject == TRAJD_SUBJECT_STREAM ? "stream" : "output", name,
+        nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", count,
+        names[0]);
 }
 
-static void write_norm(const struct trajd_feeder *feeder, const struct trajd_window_plan *plan, uint32_t output_index,
-                       uint32_t first, uint32_t count, FILE *out)
+static void write_norm(const struct trajd_feeder *feeder, const struct trajd_window_plan *plan,
+                       uint32_t output_index, uint32_t first, uint32_t count, FILE *out)
 {
     const struct trajd_spec_output *spec = &plan->spec->outputs[output_index];
     const struct trajd_plan_output *output = &plan->outputs[output_index];
@@ -62,7 +69,8 @@ static void write_norm(const struct trajd_feeder *feeder, const struct trajd_win
     if (spec->norm_file)
         trajd_json_text(out, spec->norm_file);
     else
-        trajd_json_text(out, spec->norm_by == TRAJD_NORM_NUMBERS ? NULL : trajd_feeder_norm_source(feeder));
+        trajd_json_text(
+            out, spec->norm_by == TRAJD_NORM_NUMBERS ? NULL : trajd_feeder_norm_source(feeder));
     fprintf(out, ",\"scale\":");
     trajd_statistics_write_floats(output->scale + first, count, out);
     fprintf(out, ",\"offset\":");
@@ -71,11 +79,13 @@ static void write_norm(const struct trajd_feeder *feeder, const struct trajd_win
 }
 
 /* Of a mixture, `window` says which dataset. */
-static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed, uint64_t dataset_index, struct trajd_error *error)
+static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
+                                       uint64_t dataset_index, struct trajd_error *error)
 {
     if (dataset_index < feed->part_count)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "dataset %" PRIu64 " is beyond the last: there are %u", dataset_index,
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                           "dataset %" PRIu64 " is beyond the last: there are %u", dataset_index,
                            feed->part_count);
 }
 
@@ -87,7 +97,8 @@ static enum trajd_status list_outputs(const struct trajd_feeder *feeder, FILE *o
 
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_feeder_name(feeder));
-    fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\",\"datasets\":[", trajd_mixture_plan_norm_digest(feed));
+    fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\",\"datasets\":[",
+            trajd_mixture_plan_norm_digest(feed));
     for (uint32_t p = 0; p < feed->part_count; p++) {
         fprintf(out, p ? "," : "");
         trajd_json_text(out, feed->parts[p]->dataset->name);
@@ -96,8 +107,10 @@ static enum trajd_status list_outputs(const struct trajd_feeder *feeder, FILE *o
     for (uint32_t o = 0; o < plan->output_count; o++) {
         fprintf(out, "%s{\"name\":", o ? "," : "");
         trajd_json_text(out, plan->outputs[o].name);
-        fprintf(out, ",\"features\":%u,\"picture\":%s,\"norm\":\"%s\",\"lacking\":[", trajd_statistics_output_features(plan, o),
-                trajd_statistics_is_picture(plan, o) ? "true" : "false", trajd_norm_name(plan->spec->outputs[o].norm_by));
+        fprintf(out, ",\"features\":%u,\"picture\":%s,\"norm\":\"%s\",\"lacking\":[",
+                trajd_statistics_output_features(plan, o),
+                trajd_statistics_is_picture(plan, o) ? "true" : "false",
+                trajd_norm_name(plan->spec->outputs[o].norm_by));
         for (uint32_t p = 0, before = 0; p < feed->part_count; p++)
             if (trajd_window_plan_lacks(feed->parts[p], o))
                 fprintf(out, "%s%u", before++ ? "," : "", p);
@@ -107,11 +120,13 @@ static enum trajd_status list_outputs(const struct trajd_feeder *feeder, FILE *o
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const struct trajd_feeder *feeder, FILE *out,
+enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
+                                          const struct trajd_feeder *feeder, FILE *out,
                                           struct trajd_error *error)
 {
     const struct trajd_mixture_plan *feed = trajd_feeder_plan(feeder);
-    const struct trajd_window_plan *plan = feed->parts[ask->window < feed->part_count ? ask->window : 0];
+    const struct trajd_window_plan *plan =
+        feed->parts[ask->window < feed->part_count ? ask->window : 0];
     enum trajd_statistics_subject subject;
     struct trajd_statistics *found = NULL;
     uint32_t index, permille, first, count;
@@ -122,9 +137,11 @@ enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const str
     if (!status)
         status = find_subject(plan, ask->name, &subject, &index, error);
     if (!status)
-        status = trajd_statistician_ask(trajd_feeder_statistician(feeder), plan, subject, index, &found, &permille, error);
+        status = trajd_statistician_ask(trajd_feeder_statistician(feeder), plan, subject, index,
+                                        &found, &permille, error);
     if (!status && found && ask->first >= found->feature_count)
-        status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feature %" PRIu64 " is beyond the last: there are %u", ask->first,
+        status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                                 "feature %" PRIu64 " is beyond the last: there are %u", ask->first,
                                  found->feature_count);
     if (status) {
         free(found);
@@ -141,7 +158,8 @@ enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask, const str
         return TRAJD_OK;
     }
     first = (uint32_t)ask->first;
-    count = found->feature_count - first < PAGE_FEATURES ? found->feature_count - first : PAGE_FEATURES;
+    count =
+        found->feature_count - first < PAGE_FEATURES ? found->feature_count - first : PAGE_FEATURES;
     count = ask->count && ask->count < count ? ask->count : count;
     fprintf(out, ",\"state\":\"ready\",\"first\":%u,\"next\":", first);
     if (first + count < found->feature_count)

@@ -1,12 +1,16 @@
-/* A reload: the configuration is read again, and the running pipeline becomes what it says, all of it or nothing.
+/* A reload: the configuration is read again, and the running pipeline becomes what it says, all of
+ * it or nothing.
  *
- *   read -> what stays, goes, comes -> refusals that need no work -> new datasets and feeds, which nobody finds yet
- *        -> one moment in which old feeds go and new ones are shown (trajd_server_change) -> what went is freed
+ *   read -> what stays, goes, comes -> refusals that need no work -> new datasets and feeds, which
+ *     nobody finds yet
+ *        -> one moment in which old feeds go and new ones are shown (trajd_server_change) -> what
+ *          went is freed
  *
- * A feed stays if its lines are the same (comments and spelling of YAML aside), and its datasets' are, and those of the feed that its
- * statistics are of. One that stays is not touched: same production, same fingerprint, whoever reads it notices nothing. One that
- * goes must have no worker. A dataset whose lines are the same and whose files are not is opened anew if nobody reads it, else it
- * stays as it is and that is said (reload_files.c). */
+ * A feed stays if its lines are the same (comments and spelling of YAML aside), and its datasets'
+ * are, and those of the feed that its statistics are of. One that stays is not touched: same
+ * production, same fingerprint, whoever reads it notices nothing. One that goes must have no
+ * worker. A dataset whose lines are the same and whose files are not is opened anew if nobody reads
+ * it, else it stays as it is and that is said (reload_files.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,15 +18,17 @@
 
 /* ---- what is new ---- */
 
-static enum trajd_status open_datasets(struct trajd_reload_change *change, struct trajd_error *error)
+static enum trajd_status open_datasets(struct trajd_reload_change *change,
+                                       struct trajd_error *error)
 {
     struct trajd_holdings *next = change->next;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t d = 0; d < next->dataset_count && !status; d++)
         if (change->is_new_dataset[d])
-            status = trajd_pipeline_open_dataset(change->pipeline, next->config, &next->config->datasets[d], change->store_share_bytes,
-                                                 &next->datasets[d], error);
+            status = trajd_pipeline_open_dataset(
+                change->pipeline, next->config, &next->config->datasets[d],
+                change->store_share_bytes, &next->datasets[d], error);
     return status;
 }
 
@@ -33,10 +39,12 @@ static enum trajd_status make_feeds(struct trajd_reload_change *change, struct t
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t f = 0; f < config->feed_count && !status; f++) {
-        const struct trajd_feed_source source = {.name = config->feeds[f]->feed_name, .spec = config->feeds[f], .is_hidden = true};
+        const struct trajd_feed_source source = {
+            .name = config->feeds[f]->feed_name, .spec = config->feeds[f], .is_hidden = true};
         if (change->feed_reason[f] == TRAJD_FEED_STAYS)
             continue;
-        status = trajd_pipeline_make_feeder(change->pipeline, change->next, &source, left, &change->in[change->in_count], error);
+        status = trajd_pipeline_make_feeder(change->pipeline, change->next, &source, left,
+                                            &change->in[change->in_count], error);
         if (!status)
             left -= trajd_feeder_ring_bytes(change->in[change->in_count++]);
     }
@@ -58,29 +66,34 @@ static void undo(struct trajd_reload_change *change)
 
 static void name_feeds(struct trajd_holdings *holdings)
 {
-    const struct trajd_yaml_node *feeds = trajd_yaml_get(trajd_yaml_root(holdings->config->yaml), "feeds");
+    const struct trajd_yaml_node *feeds =
+        trajd_yaml_get(trajd_yaml_root(holdings->config->yaml), "feeds");
     uint32_t count = 0;
 
-    for (const struct trajd_yaml_node *feed = feeds ? feeds->children : NULL; feed; feed = feed->next)
+    for (const struct trajd_yaml_node *feed = feeds ? feeds->children : NULL; feed;
+         feed = feed->next)
         holdings->feed_names[count++] = feed->key;
 }
 
 static enum trajd_status show(const struct trajd_reload_change *change, struct trajd_error *error)
 {
     struct trajd_feed *in[TRAJD_CONFIG_MAX_FEEDS], *out[TRAJD_PIPELINE_MAX_FEEDERS];
-    const struct trajd_server_change moment = {.in = in,
-                                               .in_count = change->in_count,
-                                               .out = out,
-                                               .out_count = change->out_count,
-                                               .feed_names = change->next->feed_names,
-                                               .feed_idle_ms = (uint32_t)(change->next->config->feed_idle_ns / 1000000)};
+    const struct trajd_server_change moment = {
+        .in = in,
+        .in_count = change->in_count,
+        .out = out,
+        .out_count = change->out_count,
+        .feed_names = change->next->feed_names,
+        .feed_idle_ms = (uint32_t)(change->next->config->feed_idle_ns / 1000000)};
     uint32_t busy;
 
     for (uint32_t f = 0; f < change->in_count; f++)
         in[f] = trajd_feeder_feed(change->in[f]);
     for (uint32_t f = 0; f < change->out_count; f++)
         out[f] = trajd_feeder_feed(change->out[f]);
-    return trajd_server_change(change->pipeline->server, &moment, &busy) ? trajd_reload_refuse_busy(change, busy, error) : TRAJD_OK;
+    return trajd_server_change(change->pipeline->server, &moment, &busy)
+               ? trajd_reload_refuse_busy(change, busy, error)
+               : TRAJD_OK;
 }
 
 /* Feeds that stay go by the specification that they were made of. */
@@ -89,8 +102,10 @@ static void keep_specs(const struct trajd_reload_change *change)
     struct trajd_config *before = change->pipeline->now->config, *next = change->next->config;
 
     for (uint32_t f = 0; f < next->feed_count; f++)
-        for (uint32_t b = 0; b < before->feed_count && change->feed_reason[f] == TRAJD_FEED_STAYS; b++) {
-            if (!before->feeds[b] || strcmp(before->feeds[b]->feed_name, next->feeds[f]->feed_name) != 0)
+        for (uint32_t b = 0; b < before->feed_count && change->feed_reason[f] == TRAJD_FEED_STAYS;
+             b++) {
+            if (!before->feeds[b] ||
+                strcmp(before->feeds[b]->feed_name, next->feeds[f]->feed_name) != 0)
                 continue;
             trajd_window_spec_destroy(&next->feeds[f]);
             next->feeds[f] = before->feeds[b];
@@ -99,7 +114,8 @@ static void keep_specs(const struct trajd_reload_change *change)
         }
 }
 
-/* The lists as they are from now on; returns when nobody looks at what has gone. With the mutex held. */
+/* The lists as they are from now on; returns when nobody looks at what has gone. With the mutex
+ * held. */
 static void swap_lists(struct trajd_reload_change *change)
 {
     struct trajd_pipeline *pipeline = change->pipeline;
@@ -157,7 +173,8 @@ static void settle(struct trajd_reload_change *change, struct trajd_holdings *be
     for (uint32_t d = 0; d < change->next->dataset_count; d++)
         if (!change->is_new_dataset[d] && change->store_raise_bytes)
             trajd_store_raise_budget(change->next->datasets[d]->store, change->store_raise_bytes);
-    __atomic_store_n(&pipeline->exit_idle_ns, change->next->config->exit_idle_ns, __ATOMIC_RELAXED); /* a number on its own */
+    /* a number on its own */
+    __atomic_store_n(&pipeline->exit_idle_ns, change->next->config->exit_idle_ns, __ATOMIC_RELAXED);
     free_before(change, before);
     trajd_pipeline_warn_of_norms(pipeline, NULL);
 }
@@ -170,7 +187,8 @@ static enum trajd_status prepare(struct trajd_reload_change *change, struct traj
     enum trajd_status status;
 
     trajd_watch_wait();
-    status = trajd_config_load(from->path, from->values, from->value_count, &change->next->config, error);
+    status = trajd_config_load(from->path, from->values, from->value_count, &change->next->config,
+                               error);
     trajd_watch_resume();
     if (status)
         return status;

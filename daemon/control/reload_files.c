@@ -1,5 +1,5 @@
-/* New files of datasets whose lines are the same: who reads one of its feeds goes on with the files that there were, and the dataset stays
- * as it is; else it is opened anew, as after a restart. */
+/* New files of datasets whose lines are the same: who reads one of its feeds goes on with the files
+ * that there were, and the dataset stays as it is; else it is opened anew, as after a restart. */
 #include <limits.h>
 #include <string.h>
 
@@ -15,7 +15,8 @@ static bool names(const struct trajd_window_spec *spec, const char *dataset)
 }
 
 /* A feed is of its datasets, and of those of the feed that its statistics are of. */
-static bool is_of(const struct trajd_config *config, const struct trajd_window_spec *spec, const char *dataset)
+static bool is_of(const struct trajd_config *config, const struct trajd_window_spec *spec,
+                  const char *dataset)
 {
     if (names(spec, dataset))
         return true;
@@ -45,18 +46,21 @@ void trajd_reload_look_for_files(struct trajd_reload_change *change)
         return;
     for (uint32_t d = 0; d < next->dataset_count; d++) {
         const struct trajd_config_dataset *from = &next->config->datasets[d];
-        const struct trajd_index_options options = {.path = from->path, .layout = from->layout, .layout_directory = layouts};
+        const struct trajd_index_options options = {
+            .path = from->path, .layout = from->layout, .layout_directory = layouts};
         struct trajd_index_news *news = &change->news[d];
         if (change->is_new_dataset[d])
             continue;
         if (trajd_index_look_again(&options, next->datasets[d]->index, news, &error)) {
-            LOG(pipeline->log, WARNING, "dataset %s: new files are not looked for: %s", from->name, error.message);
+            LOG(pipeline->log, WARNING, "dataset %s: new files are not looked for: %s", from->name,
+                error.message);
             continue;
         }
         if (!trajd_index_is_news(news))
             continue;
         if (is_read(pipeline, from->name)) {
-            change->not_taken[d] = "workers read it; reload when they have ended, or give the path another name as well";
+            change->not_taken[d] = "workers read it; reload when they have ended, or give the path "
+                                   "another name as well";
             continue;
         }
         change->is_new_dataset[d] = true;
@@ -67,7 +71,8 @@ void trajd_reload_look_for_files(struct trajd_reload_change *change)
 bool trajd_reload_put_off_files(struct trajd_reload_change *change)
 {
     static const char again[] = "there is no memory for it beside what else is new; reload again";
-    static const char restart[] = "there is no memory for it beside the one that is open; restart the daemon";
+    static const char restart[] =
+        "there is no memory for it beside the one that is open; restart the daemon";
     struct trajd_holdings *next = change->next;
     uint32_t last = UINT32_MAX, new_count = 0;
 
@@ -79,7 +84,8 @@ bool trajd_reload_put_off_files(struct trajd_reload_change *change)
     if (last == UINT32_MAX)
         return false;
     change->is_new_dataset[last] = false;
-    next->datasets[last] = trajd_holdings_find(change->pipeline->now, next->config->datasets[last].name);
+    next->datasets[last] =
+        trajd_holdings_find(change->pipeline->now, next->config->datasets[last].name);
     change->not_taken[last] = again;
     for (uint32_t d = 0; d < next->dataset_count && new_count == 1; d++)
         if (change->not_taken[d] == again)

@@ -8,8 +8,9 @@
 #define MIB (UINT64_C(1) << 20)
 
 /* What counts from the moment of a reload on; the other keys' values are built into what runs. */
-static const char *const live_keys[] = {"feed_idle", "exit_idle", "journal_idle", "memory.store", "memory.rings", "memory.reserve",
-                                        "index.children", "index.file_timeout", "limits.feeds", NULL};
+static const char *const live_keys[] = {
+    "feed_idle",      "exit_idle",      "journal_idle",       "memory.store", "memory.rings",
+    "memory.reserve", "index.children", "index.file_timeout", "limits.feeds", NULL};
 
 /* ---- keys ---- */
 
@@ -29,16 +30,19 @@ static bool is_live(const struct trajd_config_key *key)
     return false;
 }
 
-bool trajd_reload_is_same_value(const struct trajd_config *a, const struct trajd_config *b, const struct trajd_config_key *key)
+bool trajd_reload_is_same_value(const struct trajd_config *a, const struct trajd_config *b,
+                                const struct trajd_config_key *key)
 {
-    const char *const left = (const char *)a + key->offset, *const right = (const char *)b + key->offset;
+    const char *const left = (const char *)a + key->offset, *const right =
+                                                                (const char *)b + key->offset;
     const char *left_text, *right_text;
 
     switch (key->type) {
     case KEY_STRING:
         left_text = *(const char *const *)left;
         right_text = *(const char *const *)right;
-        return left_text && right_text ? strcmp(left_text, right_text) == 0 : left_text == right_text;
+        return left_text && right_text ? strcmp(left_text, right_text) == 0
+                                       : left_text == right_text;
     case KEY_BOOL:
         return *(const bool *)left == *(const bool *)right;
     case KEY_COUNT:
@@ -55,27 +59,33 @@ bool trajd_reload_is_same_value(const struct trajd_config *a, const struct trajd
 static void keep_shares(const struct trajd_config *now, struct trajd_config *next)
 {
     for (size_t k = 0; k < trajd_config_key_count; k++)
-        if (trajd_config_keys[k].type == KEY_SIZE && now->texts[k] && next->texts[k] && strcmp(now->texts[k], next->texts[k]) == 0)
-            memcpy((char *)next + trajd_config_keys[k].offset, (const char *)now + trajd_config_keys[k].offset, sizeof(uint64_t));
+        if (trajd_config_keys[k].type == KEY_SIZE && now->texts[k] && next->texts[k] &&
+            strcmp(now->texts[k], next->texts[k]) == 0)
+            memcpy((char *)next + trajd_config_keys[k].offset,
+                   (const char *)now + trajd_config_keys[k].offset, sizeof(uint64_t));
 }
 
-static enum trajd_status check_keys(const struct trajd_reload_change *change, struct trajd_error *error)
+static enum trajd_status check_keys(const struct trajd_reload_change *change,
+                                    struct trajd_error *error)
 {
     char names[384] = "";
     struct trajd_reload_text text = {names, sizeof names, 0};
 
     for (size_t k = 0; k < trajd_config_key_count; k++)
         if (!is_live(&trajd_config_keys[k]) &&
-            !trajd_reload_is_same_value(change->pipeline->now->config, change->next->config, &trajd_config_keys[k]))
+            !trajd_reload_is_same_value(change->pipeline->now->config, change->next->config,
+                                        &trajd_config_keys[k]))
             trajd_reload_append_key(&text, &trajd_config_keys[k]);
     if (!text.length)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: cannot change while the daemon runs: restart it", names);
+    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                           "%s: cannot change while the daemon runs: restart it", names);
 }
 
 /* ---- what stays ---- */
 
-const struct trajd_yaml_node *trajd_reload_feed_node(const struct trajd_config *config, const char *name)
+const struct trajd_yaml_node *trajd_reload_feed_node(const struct trajd_config *config,
+                                                     const char *name)
 {
     const struct trajd_yaml_node *feeds = trajd_yaml_get(trajd_yaml_root(config->yaml), "feeds");
     return feeds ? trajd_yaml_get(feeds, name) : NULL;
@@ -89,8 +99,8 @@ static bool is_same_text(const char *a, const char *b)
 /* As deep as a document may be. */
 static bool is_same_node(const struct trajd_yaml_node *a, const struct trajd_yaml_node *b)
 {
-    if (a->kind != b->kind || a->quoted != b->quoted || !is_same_text(a->key, b->key) || !is_same_text(a->value, b->value) ||
-        a->child_count != b->child_count)
+    if (a->kind != b->kind || a->quoted != b->quoted || !is_same_text(a->key, b->key) ||
+        !is_same_text(a->value, b->value) || a->child_count != b->child_count)
         return false;
     for (a = a->children, b = b->children; a && b; a = a->next, b = b->next)
         if (!is_same_node(a, b))
@@ -109,7 +119,8 @@ static void match_datasets(struct trajd_reload_change *change)
         change->is_new_dataset[d] = true;
         for (uint32_t n = 0; n < now->dataset_count; n++) {
             const struct trajd_config_dataset *have = &now->config->datasets[n];
-            if (strcmp(wanted->name, have->name) || strcmp(wanted->path, have->path) || strcmp(wanted->layout, have->layout))
+            if (strcmp(wanted->name, have->name) || strcmp(wanted->path, have->path) ||
+                strcmp(wanted->layout, have->layout))
                 continue;
             change->is_new_dataset[d] = false;
             next->datasets[d] = now->datasets[n];
@@ -117,7 +128,8 @@ static void match_datasets(struct trajd_reload_change *change)
     }
 }
 
-bool trajd_reload_stays_open(const struct trajd_reload_change *change, const struct trajd_dataset *dataset)
+bool trajd_reload_stays_open(const struct trajd_reload_change *change,
+                             const struct trajd_dataset *dataset)
 {
     for (uint32_t d = 0; d < change->next->dataset_count; d++)
         if (change->next->datasets[d] == dataset)
@@ -126,10 +138,12 @@ bool trajd_reload_stays_open(const struct trajd_reload_change *change, const str
 }
 
 /* The first dataset of the specification that is not the one that is open now; NULL: all are. */
-static const char *changed_dataset(const struct trajd_reload_change *change, const struct trajd_window_spec *spec)
+static const char *changed_dataset(const struct trajd_reload_change *change,
+                                   const struct trajd_window_spec *spec)
 {
     for (uint32_t p = 0; p < spec->part_count; p++) {
-        const struct trajd_dataset *dataset = trajd_holdings_find(change->pipeline->now, spec->parts[p].dataset);
+        const struct trajd_dataset *dataset =
+            trajd_holdings_find(change->pipeline->now, spec->parts[p].dataset);
         if (!dataset || !trajd_reload_stays_open(change, dataset))
             return spec->parts[p].dataset;
     }
@@ -137,11 +151,14 @@ static const char *changed_dataset(const struct trajd_reload_change *change, con
 }
 
 /* What the feed's own lines and datasets say. */
-static enum trajd_reload_reason judge_feed(const struct trajd_reload_change *change, const struct trajd_window_spec *spec, const char **cause)
+static enum trajd_reload_reason judge_feed(const struct trajd_reload_change *change,
+                                           const struct trajd_window_spec *spec, const char **cause)
 {
-    const struct trajd_yaml_node *before = trajd_reload_feed_node(change->pipeline->now->config, spec->feed_name);
+    const struct trajd_yaml_node *before =
+        trajd_reload_feed_node(change->pipeline->now->config, spec->feed_name);
 
-    if (!before || !is_same_node(before, trajd_reload_feed_node(change->next->config, spec->feed_name)))
+    if (!before ||
+        !is_same_node(before, trajd_reload_feed_node(change->next->config, spec->feed_name)))
         return TRAJD_FEED_HAS_CHANGED;
     *cause = changed_dataset(change, spec);
     return *cause ? TRAJD_FEED_DATASET_HAS_CHANGED : TRAJD_FEED_STAYS;
@@ -156,7 +173,8 @@ static void judge_feeds(struct trajd_reload_change *change)
     for (uint32_t f = 0; f < config->feed_count; f++)
         for (uint32_t s = 0; s < config->feed_count && config->feeds[f]->statistics_from; s++) {
             const char *from = config->feeds[f]->statistics_from, *cause;
-            if (strcmp(config->feeds[s]->feed_name, from) || change->feed_reason[f] != TRAJD_FEED_STAYS ||
+            if (strcmp(config->feeds[s]->feed_name, from) ||
+                change->feed_reason[f] != TRAJD_FEED_STAYS ||
                 judge_feed(change, config->feeds[s], &cause) == TRAJD_FEED_STAYS)
                 continue;
             change->feed_reason[f] = TRAJD_FEED_STATISTICS_HAVE_CHANGED;
@@ -164,20 +182,26 @@ static void judge_feeds(struct trajd_reload_change *change)
         }
 }
 
-/* The feed of the configuration whose statistics the specification goes by, if that has changed or is gone; else NULL. */
-static const char *changed_statistics(const struct trajd_reload_change *change, const struct trajd_window_spec *spec)
+/* The feed of the configuration whose statistics the specification goes by, if that has changed or
+ * is gone; else NULL. */
+static const char *changed_statistics(const struct trajd_reload_change *change,
+                                      const struct trajd_window_spec *spec)
 {
     const struct trajd_config *config = change->next->config;
     const char *cause;
 
     for (uint32_t f = 0; spec->statistics_from && f < config->feed_count; f++)
         if (strcmp(config->feeds[f]->feed_name, spec->statistics_from) == 0)
-            return judge_feed(change, config->feeds[f], &cause) == TRAJD_FEED_STAYS ? NULL : spec->statistics_from;
+            return judge_feed(change, config->feeds[f], &cause) == TRAJD_FEED_STAYS
+                       ? NULL
+                       : spec->statistics_from;
     return spec->statistics_from;
 }
 
-/* A feeder goes by its feed of the new configuration; one that a job has sent by its datasets and statistics. */
-static enum trajd_reload_reason judge_feeder(const struct trajd_reload_change *change, const struct trajd_feeder *feeder, const char **cause)
+/* A feeder goes by its feed of the new configuration; one that a job has sent by its datasets and
+ * statistics. */
+static enum trajd_reload_reason judge_feeder(const struct trajd_reload_change *change,
+                                             const struct trajd_feeder *feeder, const char **cause)
 {
     const char *name = trajd_feeder_name(feeder);
     const size_t length = trajd_pipeline_base_length(name);
@@ -224,25 +248,33 @@ bool trajd_reload_goes(const struct trajd_reload_change *change, const struct tr
 
 /* ---- refusals ---- */
 
-enum trajd_status trajd_reload_refuse_busy(const struct trajd_reload_change *change, uint32_t index, struct trajd_error *error)
+enum trajd_status trajd_reload_refuse_busy(const struct trajd_reload_change *change, uint32_t index,
+                                           struct trajd_error *error)
 {
     const char *name = trajd_feeder_name(change->out[index]), *cause = change->out_cause[index];
-    const char *const advice = "and workers read it; a running feed is never changed: let them end, or give what is new another name";
+    const char *const advice = "and workers read it; a running feed is never changed: let them "
+                               "end, or give what is new another name";
 
     switch (change->out_reason[index]) {
     case TRAJD_FEED_IS_GONE:
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feeds.%s: is not there any more, and workers read it: let them end first", name);
+        return trajd_error_set(
+            error, TRAJD_ERR_BUSY, 0,
+            "feeds.%s: is not there any more, and workers read it: let them end first", name);
     case TRAJD_FEED_DATASET_HAS_CHANGED:
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "datasets.%s: has changed or is gone, feed %s is of it, %s", cause, name, advice);
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "datasets.%s: has changed or is gone, feed %s is of it, %s", cause,
+                               name, advice);
     case TRAJD_FEED_STATISTICS_HAVE_CHANGED:
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feeds.%s: has changed, feed %s takes its statistics from it, %s", cause, name,
-                               advice);
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "feeds.%s: has changed, feed %s takes its statistics from it, %s",
+                               cause, name, advice);
     default:
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feeds.%s: has changed, %s", name, advice);
     }
 }
 
-static enum trajd_status check_idle(const struct trajd_reload_change *change, struct trajd_error *error)
+static enum trajd_status check_idle(const struct trajd_reload_change *change,
+                                    struct trajd_error *error)
 {
     for (uint32_t f = 0; f < change->out_count; f++)
         if (!trajd_feed_is_idle(trajd_feeder_feed(change->out[f])))
@@ -269,17 +301,23 @@ static uint32_t count_new_feeds(const struct trajd_reload_change *change)
     return count;
 }
 
-static enum trajd_status check_limits(const struct trajd_reload_change *change, struct trajd_error *error)
+static enum trajd_status check_limits(const struct trajd_reload_change *change,
+                                      struct trajd_error *error)
 {
     const struct trajd_config *config = change->next->config;
-    const uint32_t feeds = change->pipeline->feeder_count - change->out_count + count_new_feeds(change);
+    const uint32_t feeds =
+        change->pipeline->feeder_count - change->out_count + count_new_feeds(change);
 
     if (feeds > config->max_feeds)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "limits.feeds: %u, and there would be %u, those of jobs and of other instances included",
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "limits.feeds: %u, and there would be %u, those of jobs and of "
+                               "other instances included",
                                config->max_feeds, feeds);
     if (trajd_reload_rings_of(change, false) > config->rings_bytes)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "memory.rings: %llu bytes, and the feeds that stay have %llu",
-                               (unsigned long long)config->rings_bytes, (unsigned long long)trajd_reload_rings_of(change, false));
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "memory.rings: %llu bytes, and the feeds that stay have %llu",
+                               (unsigned long long)config->rings_bytes,
+                               (unsigned long long)trajd_reload_rings_of(change, false));
     return TRAJD_OK;
 }
 
@@ -303,11 +341,18 @@ static enum trajd_status share_store(struct trajd_reload_change *change, struct 
         kept_bytes += stats.budget_bytes;
     }
     if (kept_bytes > all)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "memory.store: %llu MiB, and the datasets that stay have %llu: it cannot shrink while the "
-                               "daemon runs", (unsigned long long)(all / MIB), (unsigned long long)(kept_bytes / MIB));
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "memory.store: %llu MiB, and the datasets that stay have %llu: it "
+                               "cannot shrink while the "
+                               "daemon runs",
+                               (unsigned long long)(all / MIB),
+                               (unsigned long long)(kept_bytes / MIB));
     if (new_count && (all - kept_bytes) / new_count < MIN_STORE_BYTES)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "memory.store: the datasets that stay have all of its %llu MiB: raise it by what "
-                               "datasets.%s is to have", (unsigned long long)(all / MIB), name);
+        return trajd_error_set(
+            error, TRAJD_ERR_MEMORY, 0,
+            "memory.store: the datasets that stay have all of its %llu MiB: raise it by what "
+            "datasets.%s is to have",
+            (unsigned long long)(all / MIB), name);
     if (new_count)
         change->store_share_bytes = (all - kept_bytes) / new_count;
     else
@@ -316,11 +361,13 @@ static enum trajd_status share_store(struct trajd_reload_change *change, struct 
 }
 
 /* What is new stands beside what goes for a while. */
-static enum trajd_status check_memory(const struct trajd_reload_change *change, struct trajd_error *error)
+static enum trajd_status check_memory(const struct trajd_reload_change *change,
+                                      struct trajd_error *error)
 {
     const struct trajd_config *now = change->pipeline->now->config, *next = change->next->config;
     struct trajd_memory memory;
-    uint64_t wanted = next->rings_bytes > now->rings_bytes ? next->rings_bytes - now->rings_bytes : 0;
+    uint64_t wanted =
+        next->rings_bytes > now->rings_bytes ? next->rings_bytes - now->rings_bytes : 0;
 
     for (uint32_t d = 0; d < change->next->dataset_count; d++)
         wanted += change->is_new_dataset[d] ? change->store_share_bytes : change->store_raise_bytes;
@@ -330,8 +377,10 @@ static enum trajd_status check_memory(const struct trajd_reload_change *change, 
     if (!wanted || wanted + next->reserve_bytes <= trajd_memory_available(&memory))
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                           "memory.store and memory.rings would take %llu MiB more, and %llu MiB less memory.reserve are free",
-                           (unsigned long long)(wanted / MIB), (unsigned long long)(trajd_memory_available(&memory) / MIB));
+                           "memory.store and memory.rings would take %llu MiB more, and %llu MiB "
+                           "less memory.reserve are free",
+                           (unsigned long long)(wanted / MIB),
+                           (unsigned long long)(trajd_memory_available(&memory) / MIB));
 }
 
 enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct trajd_error *error)
@@ -343,12 +392,14 @@ enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct t
         return status;
     match_datasets(change);
     trajd_reload_look_for_files(change);
-    do { /* files alone make no reload fail: what has no room beside the rest waits for the next one */
+    /* files alone make no reload fail: what has no room beside the rest waits for the next one */
+    do {
         change->out_count = 0;
         change->store_share_bytes = change->store_raise_bytes = 0;
         judge_feeds(change);
         judge_feeders(change);
-        if ((status = check_idle(change, error)) || (status = check_limits(change, error)) || (status = share_store(change, error)))
+        if ((status = check_idle(change, error)) || (status = check_limits(change, error)) ||
+            (status = share_store(change, error)))
             return status;
         status = check_memory(change, error);
     } while (status && trajd_reload_put_off_files(change));

@@ -12,12 +12,14 @@ void trajd_reload_append(struct trajd_reload_text *text, const char *format, ...
     length = vsnprintf(text->at + text->length, text->size - text->length, format, arguments);
     va_end(arguments);
     if (length > 0)
-        text->length = text->length + (size_t)length < text->size ? text->length + (size_t)length : text->size - 1;
+        text->length = text->length + (size_t)length < text->size ? text->length + (size_t)length
+                                                                  : text->size - 1;
 }
 
 void trajd_reload_append_key(struct trajd_reload_text *text, const struct trajd_config_key *key)
 {
-    trajd_reload_append(text, "%s%s%s%s", text->length ? ", " : "", key->section ? key->section : "", key->section ? "." : "", key->name);
+    trajd_reload_append(text, "%s%s%s%s", text->length ? ", " : "",
+                        key->section ? key->section : "", key->section ? "." : "", key->name);
 }
 
 static bool has_name(const struct trajd_holdings *holdings, const char *dataset)
@@ -25,9 +27,14 @@ static bool has_name(const struct trajd_holdings *holdings, const char *dataset)
     return trajd_holdings_find(holdings, dataset) != NULL;
 }
 
-static void append_name(struct trajd_reload_text *text, const char *before, const char *name, bool *begun)
+static void append_name(struct trajd_reload_text *text, const char *before, const char *name,
+                        bool *begun)
 {
-    trajd_reload_append(text, "%s%s%s", *begun ? ", " : text->length ? "; " : "", *begun ? "" : before, name);
+    trajd_reload_append(text, "%s%s%s",
+                        *begun         ? ", "
+                        : text->length ? "; "
+                                       : "",
+                        *begun ? "" : before, name);
     *begun = true;
 }
 
@@ -41,15 +48,18 @@ static void describe_feeds(const struct trajd_reload_change *change, struct traj
             append_name(text, "new feeds: ", next->feeds[f]->feed_name, &begun);
     begun = false;
     for (uint32_t f = 0; f < next->feed_count; f++)
-        if (trajd_reload_feed_node(now, next->feeds[f]->feed_name) && change->feed_reason[f] != TRAJD_FEED_STAYS)
+        if (trajd_reload_feed_node(now, next->feeds[f]->feed_name) &&
+            change->feed_reason[f] != TRAJD_FEED_STAYS)
             append_name(text, "changed feeds: ", next->feeds[f]->feed_name, &begun);
     begun = false;
     for (uint32_t f = 0; f < change->out_count; f++)
-        if (change->out_reason[f] == TRAJD_FEED_IS_GONE || !trajd_pipeline_is_configured(change->out[f]))
+        if (change->out_reason[f] == TRAJD_FEED_IS_GONE ||
+            !trajd_pipeline_is_configured(change->out[f]))
             append_name(text, "feeds gone: ", trajd_feeder_name(change->out[f]), &begun);
 }
 
-static void describe_datasets(const struct trajd_reload_change *change, struct trajd_reload_text *text)
+static void describe_datasets(const struct trajd_reload_change *change,
+                              struct trajd_reload_text *text)
 {
     const struct trajd_holdings *now = change->pipeline->now, *next = change->next;
     bool begun = false;
@@ -63,7 +73,8 @@ static void describe_datasets(const struct trajd_reload_change *change, struct t
             append_name(text, "datasets gone: ", now->datasets[d]->name, &begun);
 }
 
-static void append_count(struct trajd_reload_text *text, uint32_t count, const char *what, bool *begun)
+static void append_count(struct trajd_reload_text *text, uint32_t count, const char *what,
+                         bool *begun)
 {
     if (count)
         trajd_reload_append(text, "%s%u %s", *begun ? ", " : "", count, what);
@@ -78,7 +89,8 @@ static void describe_files(const struct trajd_reload_change *change, struct traj
         bool begun = false;
         if (!trajd_index_is_news(news))
             continue;
-        trajd_reload_append(text, "%sfiles of %s: ", text->length ? "; " : "", change->next->config->datasets[d].name);
+        trajd_reload_append(text, "%sfiles of %s: ", text->length ? "; " : "",
+                            change->next->config->datasets[d].name);
         append_count(text, news->added, "new", &begun);
         append_count(text, news->changed, "changed", &begun);
         append_count(text, news->gone, "gone", &begun);
@@ -100,7 +112,8 @@ void trajd_reload_describe(const struct trajd_reload_change *change, char *messa
     describe_datasets(change, &text);
     describe_files(change, &text);
     for (size_t k = 0; k < trajd_config_key_count; k++)
-        if (!trajd_reload_is_same_value(change->pipeline->now->config, change->next->config, &trajd_config_keys[k]))
+        if (!trajd_reload_is_same_value(change->pipeline->now->config, change->next->config,
+                                        &trajd_config_keys[k]))
             trajd_reload_append_key(&keys, &trajd_config_keys[k]);
     if (keys.length)
         trajd_reload_append(&text, "%skeys: %s", text.length ? "; " : "", names);

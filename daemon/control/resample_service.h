@@ -1,9 +1,11 @@
-/* Resampling for programs that have rows of their own (RESAMPLE of proto/PROTOCOL.md): `trajctl resample` with the daemon's GPU, and no context
- * of its own. A thread with a socket beside the feeds': it does one piece at a time, each bounded (kernels/block.h), for its clients in turn.
- * Where the CPU does them, threads of its own share a piece while there are clients. All are nicer than the threads of the feeds.
+/* Resampling for programs that have rows of their own (RESAMPLE of proto/PROTOCOL.md): `trajctl
+ * resample` with the daemon's GPU, and no context of its own. A thread with a socket beside the
+ * feeds': it does one piece at a time, each bounded (kernels/block.h), for its clients in turn.
+ * Where the CPU does them, threads of its own share a piece while there are clients. All are nicer
+ * than the threads of the feeds.
  *
- * A client's descriptor is believed in nothing: it must be a memory file that is sealed against resizing and has its pages, and what is asked is
- * copied before it is looked at. */
+ * A client's descriptor is believed in nothing: it must be a memory file that is sealed against
+ * resizing and has its pages, and what is asked is copied before it is looked at. */
 #ifndef TRAJD_DAEMON_RESAMPLER_H
 #define TRAJD_DAEMON_RESAMPLER_H
 
@@ -21,10 +23,12 @@ struct trajd_resampler;
 
 struct trajd_resampler_options {
     const char *directory; /* the daemon's, which it has locked */
-    bool group_access;     /* the socket is 0770: whoever is in the directory's group may connect; else our uid and root */
+    /* the socket is 0770: whoever is in the directory's group may connect; else our uid and root */
+    bool group_access;
     const struct trajd_log *log;
     uint32_t thread_count; /* >= 1: on the CPU, its own thread counted */
-    /* The GPU to use now; NULL: the CPU. It must stay until the resampler is gone. Both on the resampler's thread. */
+    /* The GPU to use now; NULL: the CPU. It must stay until the resampler is gone. Both on the
+     * resampler's thread. */
     struct trajd_device *(*device)(void *context);
     void (*device_lost)(void *context); /* it has failed: device() does not give it any more */
     void *context;
@@ -35,12 +39,15 @@ struct trajd_resampler_stats {
     uint64_t pieces, bytes, refused; /* bytes of blocks */
 };
 
-enum trajd_status trajd_resampler_create(const struct trajd_resampler_options *options, struct trajd_resampler **resampler,
+enum trajd_status trajd_resampler_create(const struct trajd_resampler_options *options,
+                                         struct trajd_resampler **resampler,
                                          struct trajd_error *error);
-/* Ends and joins the thread, at the latest behind the piece that it is at. Clients see the end of their connections. NULL is fine. */
+/* Ends and joins the thread, at the latest behind the piece that it is at. Clients see the end of
+ * their connections. NULL is fine. */
 void trajd_resampler_destroy(struct trajd_resampler **resampler);
 /* Any thread. */
-void trajd_resampler_get_stats(const struct trajd_resampler *resampler, struct trajd_resampler_stats *stats);
+void trajd_resampler_get_stats(const struct trajd_resampler *resampler,
+                               struct trajd_resampler_stats *stats);
 const struct trajd_watch *trajd_resampler_watch(const struct trajd_resampler *resampler);
 
 #endif

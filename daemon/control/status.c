@@ -10,9 +10,12 @@
 
 static void describe_reload(const struct trajd_reload *reload, FILE *out)
 {
-    fprintf(out, "\"reload\":{\"count\":%llu,\"running\":%s,\"began_ns\":%lld,\"applied\":%s,\"message\":",
-            (unsigned long long)reload->count, reload->is_running ? "true" : "false", (long long)reload->began_ns,
-            reload->count && !reload->is_running && !reload->status ? "true" : "false");
+    fprintf(
+        out,
+        "\"reload\":{\"count\":%llu,\"running\":%s,\"began_ns\":%lld,\"applied\":%s,\"message\":",
+        (unsigned long long)reload->count, reload->is_running ? "true" : "false",
+        (long long)reload->began_ns,
+        reload->count && !reload->is_running && !reload->status ? "true" : "false");
     trajd_json_text(out, reload->is_running ? "" : reload->message);
     fputs("},", out);
 }
@@ -24,8 +27,9 @@ static void describe_resampling(const struct trajd_resampler *resampler, FILE *o
     if (!resampler)
         return;
     trajd_resampler_get_stats(resampler, &stats);
-    fprintf(out, "\"resampling\":{\"clients\":%u,\"pieces\":%llu,\"bytes\":%llu,\"refused\":%llu},", stats.clients,
-            (unsigned long long)stats.pieces, (unsigned long long)stats.bytes, (unsigned long long)stats.refused);
+    fprintf(out, "\"resampling\":{\"clients\":%u,\"pieces\":%llu,\"bytes\":%llu,\"refused\":%llu},",
+            stats.clients, (unsigned long long)stats.pieces, (unsigned long long)stats.bytes,
+            (unsigned long long)stats.refused);
 }
 
 static void describe_dataset(const struct trajd_dataset *dataset, FILE *out)
@@ -39,13 +43,16 @@ static void describe_dataset(const struct trajd_dataset *dataset, FILE *out)
     trajd_json_text(out, dataset->index->layout->name);
     fprintf(out,
             ",\"files\":%u,\"episodes\":%u,\"kept\":%u,\"fingerprint\":\"%016llx\","
-            "\"store\":{\"resident_bytes\":%llu,\"budget_bytes\":%llu,\"total_bytes\":%llu,\"bytes_read\":%llu,"
-            "\"pieces_loaded\":%llu,\"pieces_evicted\":%llu,\"read_errors\":%llu,\"missing_chunks\":%llu}}",
+            "\"store\":{\"resident_bytes\":%llu,\"budget_bytes\":%llu,\"total_bytes\":%llu,\"bytes_"
+            "read\":%llu,"
+            "\"pieces_loaded\":%llu,\"pieces_evicted\":%llu,\"read_errors\":%llu,\"missing_"
+            "chunks\":%llu}}",
             dataset->index->file_count, dataset->index->episode_count, dataset->index->kept_count,
-            (unsigned long long)dataset->index->fingerprint, (unsigned long long)store.resident_bytes,
-            (unsigned long long)store.budget_bytes, (unsigned long long)store.total_bytes, (unsigned long long)store.bytes_read,
-            (unsigned long long)store.pieces_loaded, (unsigned long long)store.pieces_evicted, (unsigned long long)store.read_errors,
-            (unsigned long long)store.missing_chunks);
+            (unsigned long long)dataset->index->fingerprint,
+            (unsigned long long)store.resident_bytes, (unsigned long long)store.budget_bytes,
+            (unsigned long long)store.total_bytes, (unsigned long long)store.bytes_read,
+            (unsigned long long)store.pieces_loaded, (unsigned long long)store.pieces_evicted,
+            (unsigned long long)store.read_errors, (unsigned long long)store.missing_chunks);
 }
 
 /* What was written behind `mark` stays if there is room for the rest of the document. */
@@ -137,7 +144,8 @@ void trajd_pipeline_take_back(void *context, struct trajd_feeder *feeder)
 
 /* ---- the main thread's view ---- */
 
-bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, char *stuck, size_t size)
+bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, char *stuck,
+                             size_t size)
 {
     const int64_t now_ns = trajd_now_ns();
     struct trajd_server_stats stats;
@@ -149,7 +157,8 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
                    {trajd_statistician_watch(pipeline->statistician), "the thread of statistics"},
                    {trajd_resampler_watch(pipeline->resampler), "the resampler"}};
     bool alive = true;
-    const bool gpu_is_lost = __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED); /* a flag on its own */
+    /* a flag on its own */
+    const bool gpu_is_lost = __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED);
 
     trajd_server_get_stats(pipeline->server, &stats);
     if (now_ns - (int64_t)stats.last_turn_ns > limit_ns) {
@@ -163,8 +172,12 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
         }
     pthread_mutex_lock(&pipeline->mutex);
     for (uint32_t f = 0; f < pipeline->feeder_count && alive; f++) {
-        alive = (gpu_is_lost && trajd_feeder_gpu(pipeline->feeders[f])) || /* its thread has ended: the opener closes it when it can */
-                !trajd_watch_is_stuck(trajd_feeder_watch(pipeline->feeders[f]), now_ns, limit_ns);
+        alive =
+            (gpu_is_lost &&
+             trajd_feeder_gpu(
+                 pipeline
+                     ->feeders[f])) || /* its thread has ended: the opener closes it when it can */
+            !trajd_watch_is_stuck(trajd_feeder_watch(pipeline->feeders[f]), now_ns, limit_ns);
         if (!alive)
             snprintf(stuck, size, "feed %s", trajd_feeder_name(pipeline->feeders[f]));
     }
@@ -174,7 +187,8 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
 
 int64_t trajd_pipeline_exit_idle_ns(const struct trajd_pipeline *pipeline)
 {
-    return __atomic_load_n(&pipeline->exit_idle_ns, __ATOMIC_RELAXED); /* a number on its own: orders nothing */
+    /* a number on its own: orders nothing */
+    return __atomic_load_n(&pipeline->exit_idle_ns, __ATOMIC_RELAXED);
 }
 
 int64_t trajd_pipeline_empty_since_ns(const struct trajd_pipeline *pipeline)
@@ -195,10 +209,12 @@ void trajd_pipeline_status_line(struct trajd_pipeline *pipeline, char *line, siz
 
     trajd_server_get_stats(pipeline->server, &stats);
     if (pipeline->windows_at_ns && now_ns > pipeline->windows_at_ns)
-        rate = (double)(stats.windows_done - pipeline->windows_before) * 1e9 / (double)(now_ns - pipeline->windows_at_ns);
+        rate = (double)(stats.windows_done - pipeline->windows_before) * 1e9 /
+               (double)(now_ns - pipeline->windows_at_ns);
     pipeline->windows_before = stats.windows_done;
     pipeline->windows_at_ns = now_ns;
     pthread_mutex_lock(&pipeline->mutex);
-    snprintf(line, size, "%u feeds, %u workers, %.0f windows/s", pipeline->feeder_count, stats.sessions, rate);
+    snprintf(line, size, "%u feeds, %u workers, %.0f windows/s", pipeline->feeder_count,
+             stats.sessions, rate);
     pthread_mutex_unlock(&pipeline->mutex);
 }

@@ -31,11 +31,13 @@ static uint64_t check_words(const uint8_t *bytes, size_t count)
     return check;
 }
 
-size_t trajd_token_encode(const struct trajd_journal_state *state, uint8_t bytes[TRAJD_TOKEN_MAX_BYTES])
+size_t trajd_token_encode(const struct trajd_journal_state *state,
+                          uint8_t bytes[TRAJD_TOKEN_MAX_BYTES])
 {
     const struct trajd_journal_key *key = &state->key;
-    const uint64_t words[FIXED_WORDS] = {TOKEN_MAGIC, key->fingerprint, key->seed,  key->epoch,  key->asked,
-                                         key->begin,  key->length,      key->batch, state->high, state->undone_count};
+    const uint64_t words[FIXED_WORDS] = {TOKEN_MAGIC, key->fingerprint,   key->seed,   key->epoch,
+                                         key->asked,  key->begin,         key->length, key->batch,
+                                         state->high, state->undone_count};
     size_t count = 0;
 
     for (; count < FIXED_WORDS; count++)
@@ -50,10 +52,11 @@ static bool can_be(const struct trajd_journal_state *state)
 {
     const struct trajd_journal_key *key = &state->key;
 
-    if (!key->batch || key->batch > UINT32_MAX || key->length > INT64_MAX || key->begin > key->length ||
-        key->asked > key->length)
+    if (!key->batch || key->batch > UINT32_MAX || key->length > INT64_MAX ||
+        key->begin > key->length || key->asked > key->length)
         return false;
-    if (state->high > (key->length - key->begin + key->batch - 1) / key->batch || state->high > TRAJD_JOURNAL_MAX_BATCH)
+    if (state->high > (key->length - key->begin + key->batch - 1) / key->batch ||
+        state->high > TRAJD_JOURNAL_MAX_BATCH)
         return false;
     for (uint32_t i = 0; i < state->undone_count; i++)
         if (state->undone[i] >= state->high || (i && state->undone[i] <= state->undone[i - 1]))
@@ -61,20 +64,24 @@ static bool can_be(const struct trajd_journal_state *state)
     return true;
 }
 
-enum trajd_status trajd_token_decode(const void *data, size_t size, struct trajd_journal_state *state,
-                                     struct trajd_error *error)
+enum trajd_status trajd_token_decode(const void *data, size_t size,
+                                     struct trajd_journal_state *state, struct trajd_error *error)
 {
     const uint8_t *bytes = data;
     const size_t count = size / 8;
 
-    if (size % 8 || count < TRAJD_TOKEN_WORDS || size > TRAJD_TOKEN_MAX_BYTES || memcmp(bytes, "TRJTOKN", 7) != 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "resume: %zu bytes that are no checkpoint of a share job",
-                               size);
+    if (size % 8 || count < TRAJD_TOKEN_WORDS || size > TRAJD_TOKEN_MAX_BYTES ||
+        memcmp(bytes, "TRJTOKN", 7) != 0)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "resume: %zu bytes that are no checkpoint of a share job", size);
     if (get_word(bytes, 0) != TOKEN_MAGIC)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "resume: a checkpoint of version %c, this daemon reads 1",
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "resume: a checkpoint of version %c, this daemon reads 1",
                                bytes[7] >= ' ' && bytes[7] < 0x7f ? bytes[7] : '?');
-    if (get_word(bytes, count - 1) != check_words(bytes, count - 1) || get_word(bytes, 9) != count - TRAJD_TOKEN_WORDS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "resume: the checkpoint is damaged (its checksum differs)");
+    if (get_word(bytes, count - 1) != check_words(bytes, count - 1) ||
+        get_word(bytes, 9) != count - TRAJD_TOKEN_WORDS)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "resume: the checkpoint is damaged (its checksum differs)");
     state->key = (struct trajd_journal_key){.fingerprint = get_word(bytes, 1),
                                             .seed = get_word(bytes, 2),
                                             .epoch = get_word(bytes, 3),
@@ -87,7 +94,8 @@ enum trajd_status trajd_token_decode(const void *data, size_t size, struct trajd
     for (uint32_t i = 0; i < state->undone_count; i++)
         state->undone[i] = get_word(bytes, FIXED_WORDS + i);
     if (!can_be(state))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "resume: the checkpoint says what cannot be");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "resume: the checkpoint says what cannot be");
     return TRAJD_OK;
 }
 

@@ -1,4 +1,5 @@
-/* The core as a whole: making and ending it, its feeds, the account of stalls, what status shows. */
+/* The core as a whole: making and ending it, its feeds, the account of stalls, what status shows.
+ */
 #include "daemon/feed/core.h"
 
 #include <stdio.h>
@@ -7,13 +8,14 @@
 
 #include "daemon/feed/feed_internal.h"
 
-enum trajd_status trajd_core_create(const struct trajd_core_options *options, struct trajd_core **core,
-                                    struct trajd_error *error)
+enum trajd_status trajd_core_create(const struct trajd_core_options *options,
+                                    struct trajd_core **core, struct trajd_error *error)
 {
     struct trajd_core *made;
 
     if (!options->max_sessions || !options->send || !options->wake)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "core: max_sessions, send and wake are needed");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "core: max_sessions, send and wake are needed");
     made = calloc(1, sizeof *made);
     if (made)
         made->sessions = calloc(options->max_sessions, sizeof *made->sessions);
@@ -78,18 +80,19 @@ static enum trajd_status check_options(const struct trajd_core_feed_options *opt
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed: a name of 1 to %u bytes",
                                TRAJD_WIRE_MAX_NAME);
     if (options->slot_count < 3 || options->slot_count > TRAJD_CORE_MAX_SLOTS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: slots: %u (3 to %u)", options->name,
-                               options->slot_count, TRAJD_CORE_MAX_SLOTS);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: slots: %u (3 to %u)",
+                               options->name, options->slot_count, TRAJD_CORE_MAX_SLOTS);
     if (options->max_credit < 2)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: credit: %u (at least 2)",
                                options->name, options->max_credit);
     if (options->global_batch < 1 || options->epoch_length > INT64_MAX)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: batch of %u, epoch of %llu windows",
-                               options->name, options->global_batch,
-                               (unsigned long long)options->epoch_length);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "feed %s: batch of %u, epoch of %llu windows", options->name,
+                               options->global_batch, (unsigned long long)options->epoch_length);
     if (options->job_count > TRAJD_CORE_MAX_JOBS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: fan_out: %u jobs (at most %u)",
-                               options->name, options->job_count, TRAJD_CORE_MAX_JOBS);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "feed %s: fan_out: %u jobs (at most %u)", options->name,
+                               options->job_count, TRAJD_CORE_MAX_JOBS);
     if (options->tensor_count > TRAJD_WIRE_MAX_TENSORS)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: %u tensors (at most %u)",
                                options->name, options->tensor_count, TRAJD_WIRE_MAX_TENSORS);
@@ -107,12 +110,14 @@ static bool make_jobs(struct trajd_core_feed *feed)
         feed->jobs[j].life = ++feed->last_life;
     }
     for (uint32_t i = 0; feed->slots && i < feed->options.slot_count; i++)
-        if (!(feed->slots[i].shares = calloc(feed->options.job_count, sizeof *feed->slots[i].shares)))
+        if (!(feed->slots[i].shares =
+                  calloc(feed->options.job_count, sizeof *feed->slots[i].shares)))
             return false;
     return feed->jobs != NULL;
 }
 
-enum trajd_status trajd_core_add_feed(struct trajd_core *core, const struct trajd_core_feed_options *options,
+enum trajd_status trajd_core_add_feed(struct trajd_core *core,
+                                      const struct trajd_core_feed_options *options,
                                       struct trajd_core_feed **feed, struct trajd_error *error)
 {
     enum trajd_status status = check_options(options, error);
@@ -128,7 +133,8 @@ enum trajd_status trajd_core_add_feed(struct trajd_core *core, const struct traj
     made->options = *options;
     made->options.name = strdup(options->name);
     made->options.instance_of = options->instance_of ? strdup(options->instance_of) : NULL;
-    made->options.journal_directory = options->journal_directory ? strdup(options->journal_directory) : NULL;
+    made->options.journal_directory =
+        options->journal_directory ? strdup(options->journal_directory) : NULL;
     made->slots = calloc(options->slot_count, sizeof *made->slots);
     made->members = calloc(core->options.max_sessions, sizeof *made->members);
     if (!make_jobs(made) || !made->options.name || !made->slots || !made->members ||
@@ -170,7 +176,8 @@ void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **fe
     while (removed->member_count) {
         struct session *member = removed->members[0];
         trajd_job_leave(member, now_ns);
-        trajd_session_send_away(core, member, removed->doom.status ? removed->doom.status : TRAJD_ERR_CLOSED,
+        trajd_session_send_away(core, member,
+                                removed->doom.status ? removed->doom.status : TRAJD_ERR_CLOSED,
                                 removed->doom.status ? removed->doom.message : reason);
     }
     while (*link != removed)
@@ -198,8 +205,9 @@ void trajd_feed_base_name(const struct trajd_core_feed *feed, char name[TRAJD_WI
 {
     const char *family = trajd_core_family(feed);
 
-    trajd_wire_text_copy((struct trajd_wire_text){family, (uint32_t)(strchrnul(family, TRAJD_PLACE_MARK) - family)}, name,
-                         TRAJD_WIRE_MAX_NAME + 1);
+    trajd_wire_text_copy(
+        (struct trajd_wire_text){family, (uint32_t)(strchrnul(family, TRAJD_PLACE_MARK) - family)},
+        name, TRAJD_WIRE_MAX_NAME + 1);
 }
 
 bool trajd_core_is_same_feed(const struct trajd_core_feed *a, const struct trajd_core_feed *b)
@@ -265,7 +273,8 @@ bool trajd_feed_wants(const struct trajd_core_feed *feed)
 
 void trajd_feed_wake(struct trajd_core_feed *feed)
 {
-    if (feed->filling.count + feed->ready.count < feed->options.slot_count && trajd_feed_wants(feed))
+    if (feed->filling.count + feed->ready.count < feed->options.slot_count &&
+        trajd_feed_wants(feed))
         feed->core->options.wake(feed->core->options.context, feed);
 }
 
@@ -355,7 +364,8 @@ static void fill_job_info(const struct job *job, struct trajd_core_job_info *inf
     };
 }
 
-bool trajd_core_job_info(const struct trajd_core_feed *feed, uint32_t index, struct trajd_core_job_info *info)
+bool trajd_core_job_info(const struct trajd_core_feed *feed, uint32_t index,
+                         struct trajd_core_job_info *info)
 {
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         if (feed->jobs[j].phase == JOB_NONE || index--)

@@ -1,9 +1,9 @@
-/* The core's insides, shared by core.c, stall_time.c, slots.c, leases.c, job_cursor.c, job_resume.c, jobs.c, job_timeout.c, job_open.c
- * and sessions.c. Nobody else includes this.
+/* The core's insides, shared by core.c, stall_time.c, slots.c, leases.c, job_cursor.c,
+ * job_resume.c, jobs.c, job_timeout.c, job_open.c and sessions.c. Nobody else includes this.
  *
- * Calls go one way: sessions, opens, absence -> jobs -> starts, claims -> leases -> slots -> trajd_core_send. What
- * ends an epoch (a part that is DONE) is told upwards by numbers (job.parts_left), looked at by trajd_feed_advance at
- * the end of every public call. */
+ * Calls go one way: sessions, opens, absence -> jobs -> starts, claims -> leases -> slots ->
+ * trajd_core_send. What ends an epoch (a part that is DONE) is told upwards by numbers
+ * (job.parts_left), looked at by trajd_feed_advance at the end of every public call. */
 #ifndef TRAJD_FEED_STATE_H
 #define TRAJD_FEED_STATE_H
 
@@ -15,15 +15,16 @@ enum part_state { PART_PENDING, PART_LEASED, PART_DONE, PART_RELEASED, PART_VOID
 
 struct part {
     enum part_state state;
-    bool abandoned; /* LEASED, and its session has opened something else since: a release gives it back undone
-                     */
+    /* LEASED, and its session has opened something else since: a release gives it back undone */
+    bool abandoned;
     uint64_t session; /* of LEASED and DONE */
     uint64_t seq;     /* of the BATCH that leased it */
 };
 
 /* What one job has of a slot. */
 struct share {
-    uint64_t life; /* of the job when the slot became its: parts of another life count for nothing any more */
+    /* of the job when the slot became its: parts of another life count for nothing any more */
+    uint64_t life;
     uint32_t part_count, part_room;
     struct part *parts; /* share: one; shard: one a rank */
 };
@@ -52,7 +53,8 @@ struct rank {
     struct session *session; /* NULL: away */
     uint64_t next;           /* parts below are RELEASED from the start */
     bool fresh;
-    bool is_remote;         /* on another node: its parts are RELEASED from the start, nobody waits for it */
+    /* on another node: its parts are RELEASED from the start, nobody waits for it */
+    bool is_remote;
     uint64_t away_since_ns; /* while it has no session */
 };
 
@@ -72,24 +74,25 @@ struct job {
     uint32_t world;
     enum job_phase phase;
     uint64_t epoch;
-    uint64_t asked;      /* `next` of the OPEN that began the epoch */
-    uint64_t begin;      /* where batches are counted from */
-    uint64_t parts_left; /* not DONE */
-    uint64_t token_check; /* of the checkpoint that the epoch began from, 0: of none */
-    uint64_t past_token;  /* the same of the epoch before */
+    uint64_t asked;                /* `next` of the OPEN that began the epoch */
+    uint64_t begin;                /* where batches are counted from */
+    uint64_t parts_left;           /* not DONE */
+    uint64_t token_check;          /* of the checkpoint that the epoch began from, 0: of none */
+    uint64_t past_token;           /* the same of the epoch before */
     struct trajd_wire_ranks local; /* shard: those on this node; none: all */
-    struct rank *ranks;  /* shard: world of them */
+    struct rank *ranks;            /* shard: world of them */
     struct trajd_journal *journal;
     char journal_job[TRAJD_WIRE_MAX_NAME + 1];
 
-    uint64_t life;      /* of its claims; ends when it begins elsewhere */
-    bool claims;        /* it is on the production: from claim_begin of its epoch on every batch is claimed */
+    uint64_t life; /* of its claims; ends when it begins elsewhere */
+    /* it is on the production: from claim_begin of its epoch on every batch is claimed */
+    bool claims;
     uint64_t claim_begin;
-    uint64_t high;      /* position behind all that was claimed of the epoch */
+    uint64_t high;       /* position behind all that was claimed of the epoch */
     uint32_t todo_count; /* below high, neither DONE nor in a slot: come before anything new */
     uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
 
-    bool said_bye; /* its last session has gone in good order */
+    bool said_bye;       /* its last session has gone in good order */
     uint64_t held_up_ns; /* it has kept others waiting for so long now */
     uint64_t stalled_ns, absent_ns;
     uint32_t absent_rank;
@@ -148,9 +151,11 @@ struct session {
     struct trajd_core_feed *feed; /* the one it opened last, or NULL */
     struct job *job;              /* there */
     bool joined;                  /* it has opened the epoch that the job is in */
-    bool is_over;                 /* and that epoch, or the one it asked for, is over: `end` was sent */
+    /* and that epoch, or the one it asked for, is over: `end` was sent */
+    bool is_over;
     struct trajd_wire_epoch_end end;
-    struct trajd_error sent_away; /* why it is on no feed any more, until it opens one: said again if it is resumed */
+    /* why it is on no feed any more, until it opens one: said again if it is resumed */
+    struct trajd_error sent_away;
     uint64_t request; /* of its last OPEN that was granted */
     uint64_t epoch;   /* that it named */
     uint32_t rank;
@@ -170,7 +175,8 @@ struct trajd_core {
     struct session *sessions; /* max_sessions; session i's ids are i modulo that */
     struct trajd_core_feed *feeds;
     struct trajd_core_stats stats;
-    struct trajd_journal_state recalled, recorded, resumed; /* room for one OPEN's work, too large for a stack */
+    /* room for one OPEN's work, too large for a stack */
+    struct trajd_journal_state recalled, recorded, resumed;
     struct start start;
 };
 
@@ -185,18 +191,19 @@ void trajd_session_refuse(struct trajd_core *core, struct session *session, uint
     __attribute__((format(printf, 5, 6)));
 
 /* It has left its feed, not by its own will: says why. */
-void trajd_session_send_away(struct trajd_core *core, struct session *session, enum trajd_status status,
-                             const char *reason);
+void trajd_session_send_away(struct trajd_core *core, struct session *session,
+                             enum trajd_status status, const char *reason);
 
 /* slots.c: the life of a slot, and who is sent what */
 struct slot *trajd_slot_of_lease(struct trajd_core *core, const struct trajd_wire_lease *lease,
                                  struct trajd_core_feed **feed);
 void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index); /* FREE if nobody needs it */
-void trajd_slots_forget(struct trajd_core_feed *feed); /* of a life that is over: what is published, and not READY */
+/* of a life that is over: what is published, and not READY */
+void trajd_slots_forget(struct trajd_core_feed *feed);
 void trajd_slots_deliver(struct job *job);
 void trajd_slot_send(const struct place *place, struct session *session);
-void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index, uint32_t *begin,
-                     uint32_t *count);
+void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index,
+                     uint32_t *begin, uint32_t *count);
 /* The job's parts of a slot in use that count for its epoch; NULL: it has none. */
 struct share *trajd_slot_share(const struct slot *slot, const struct job *job);
 /* Parts of a job in every slot, for one that comes to what is there; false without memory. */
@@ -215,25 +222,31 @@ void trajd_leases_resume(struct trajd_core *core, struct session *session,
 /* job_cursor.c: where jobs stand on the production of a feed, and what they need of it */
 uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position);
 uint64_t trajd_epoch_end(const struct trajd_core_feed *feed,
-                         uint64_t begin); /* position behind the last batch */
+                         uint64_t begin);         /* position behind the last batch */
 bool trajd_job_has_rivals(const struct job *job); /* another job of the feed has sessions */
-/* What is in slots, and what is to come, has all that the job needs from there on (of a free entry, too). */
+/* What is in slots, and what is to come, has all that the job needs from there on (of a free entry,
+ * too). */
 bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct trajd_wire_open *open,
                           const struct start *start);
 void trajd_job_attach(struct job *job, const struct start *start);
-/* Production stops, for this job to move it: what was not leased is void, the others, which nobody is left of, are dropped. */
+/* Production stops, for this job to move it: what was not leased is void, the others, which nobody
+ * is left of, are dropped. */
 void trajd_job_retire(struct job *job);
-void trajd_job_move(struct job *job, const struct start *start); /* production begins there, for it alone */
+/* production begins there, for it alone */
+void trajd_job_move(struct job *job, const struct start *start);
 /* The epoch that was produced ahead is the one that begins. */
 void trajd_job_keep(struct job *job);
 void trajd_job_detach(struct job *job); /* needs nothing any more; a life ends */
 /* Does the job need that batch? Notes that it has been claimed. is_new: it lies at the cursor. */
 bool trajd_job_claim(struct job *job, uint64_t epoch, uint64_t position, bool is_new);
-void trajd_job_drop(struct job *job);               /* not on the feed any more; it has no members */
-void trajd_feed_reap(struct trajd_core_feed *feed); /* drops jobs that nobody comes back to, where others read */
+/* not on the feed any more; it has no members */
+void trajd_job_drop(struct job *job);
+/* drops jobs that nobody comes back to, where others read */
+void trajd_feed_reap(struct trajd_core_feed *feed);
 
 /* job_resume.c: journals and checkpoints */
-/* Where an OPEN wants its job to begin: as it says, from its checkpoint, or from what a journal keeps. */
+/* Where an OPEN wants its job to begin: as it says, from its checkpoint, or from what a journal
+ * keeps. */
 void trajd_job_plan(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
                     const struct trajd_journal_state *token, struct start *start);
 void trajd_job_use_journal(struct job *job);
@@ -244,31 +257,40 @@ void trajd_job_record(const struct job *job, struct trajd_journal_state *state);
 bool trajd_job_is(const struct job *job,
                   const struct trajd_wire_open *open); /* the same name, mode, world, ranks here */
 struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire_text name);
-bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open); /* false without memory */
+/* false without memory */
+bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open);
 /* With what was produced ahead, whose batches are counted from 0. */
-bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open, const struct start *start);
-void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const struct start *start);
+bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open,
+                       const struct start *start);
+void trajd_job_begin(struct job *job, const struct trajd_wire_open *open,
+                     const struct start *start);
 uint32_t trajd_job_reader_count(const struct job *job); /* parts of a batch that are read here */
 void trajd_job_end_epoch(struct job *job);
 /* An epoch whose batches were counted from `begin` is over for a session: notes and sends it. */
 void trajd_job_tell_end(const struct job *job, struct session *session, uint64_t begin);
-uint64_t trajd_rank_position(const struct job *job, uint32_t rank); /* of its first part that is not DONE */
-void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next); /* it does not need what lies before */
+/* of its first part that is not DONE */
+uint64_t trajd_rank_position(const struct job *job, uint32_t rank);
+/* it does not need what lies before */
+void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next);
 void trajd_job_leave(struct session *session, uint64_t now_ns);
-void trajd_feed_advance(struct trajd_core_feed *feed); /* begins, ends, delivers, as far as things stand */
+/* begins, ends, delivers, as far as things stand */
+void trajd_feed_advance(struct trajd_core_feed *feed);
 void trajd_job_send_opened(struct session *session);
 void trajd_job_send_end(struct session *session); /* session->end */
 
 /* job_timeout.c */
-void trajd_feed_expire(struct trajd_core_feed *feed, uint64_t now_ns); /* ends waits that have lasted too long */
+/* ends waits that have lasted too long */
+void trajd_feed_expire(struct trajd_core_feed *feed, uint64_t now_ns);
 
 /* stall_time.c */
-void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns); /* stalls, before anything changes */
+/* stalls, before anything changes */
+void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns);
 
 /* core.c */
 bool trajd_feed_wants(const struct trajd_core_feed *feed); /* there is something to produce */
 void trajd_feed_wake(struct trajd_core_feed *feed);
-#define TRAJD_PLACE_MARK '@' /* in names of families: what follows says where it is made (trajd_feed_gpu_name) */
+/* in names of families: what follows says where it is made (trajd_feed_gpu_name) */
+#define TRAJD_PLACE_MARK '@'
 /* The name that all productions of a feed have in common, wherever they are: journals go by it. */
 void trajd_feed_base_name(const struct trajd_core_feed *feed, char name[TRAJD_WIRE_MAX_NAME + 1]);
 

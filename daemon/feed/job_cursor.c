@@ -1,6 +1,6 @@
-/* Where jobs stand on the production of a feed, and what they need of it. A job that is on it claims every batch that
- * it needs when the batch is taken; one that comes later claims what is in slots already, and has what is missing there
- * produced again, if that is little. */
+/* Where jobs stand on the production of a feed, and what they need of it. A job that is on it
+ * claims every batch that it needs when the batch is taken; one that comes later claims what is in
+ * slots already, and has what is missing there produced again, if that is little. */
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
@@ -48,7 +48,8 @@ bool trajd_job_claim(struct job *job, uint64_t epoch, uint64_t position, bool is
 {
     if (!job->claims || epoch < job->epoch || (epoch == job->epoch && job->phase == JOB_ENDED))
         return false;
-    if (epoch > job->epoch) /* produced ahead; what another job has to do there this one has claimed before */
+    /* produced ahead; what another job has to do there this one has claimed before */
+    if (epoch > job->epoch)
         return is_new;
     if (take_todo(job, position))
         return true;
@@ -98,7 +99,8 @@ static uint64_t count_missing(const struct job *job, uint64_t epoch, const struc
 
 static bool is_behind_the_epoch(const struct trajd_core_feed *feed, uint64_t epoch)
 {
-    return epoch == feed->cursor.epoch + 1 && feed->cursor.position >= trajd_epoch_end(feed, feed->cursor.begin);
+    return epoch == feed->cursor.epoch + 1 &&
+           feed->cursor.position >= trajd_epoch_end(feed, feed->cursor.begin);
 }
 
 bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct trajd_wire_open *open,
@@ -110,14 +112,16 @@ bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct tr
     if (!feed->cursor.active || open->local.count)
         return false;
     for (uint32_t j = 0; j < feed->options.job_count; j++)
-        if (feed->jobs[j].claims && feed->jobs[j].local.count) /* its slots have its own rows alone */
+        if (feed->jobs[j].claims &&
+            feed->jobs[j].local.count) /* its slots have its own rows alone */
             return false;
     if (is_behind_the_epoch(feed, epoch))
         return start->begin == 0 && start->high == 0;
     if (epoch != feed->cursor.epoch || start->begin % feed->options.global_batch !=
                                            feed->cursor.begin % feed->options.global_batch)
         return false;
-    if (open->mode == TRAJD_WIRE_SHARD) /* ranks get theirs in order, so nothing can come late; and must stand together */
+    /* ranks get theirs in order, so nothing can come late; and must stand together */
+    if (open->mode == TRAJD_WIRE_SHARD)
         return open->fresh && count_missing(job, epoch, start) == 0;
     return count_missing(job, epoch, start) <= (slots < room ? slots : room);
 }
@@ -218,8 +222,8 @@ void trajd_feed_reap(struct trajd_core_feed *feed)
 {
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         struct job *job = &feed->jobs[j];
-        if (job->phase != JOB_NONE && !job->member_count && (job->phase != JOB_RUNNING || job->said_bye) &&
-            trajd_job_has_rivals(job))
+        if (job->phase != JOB_NONE && !job->member_count &&
+            (job->phase != JOB_RUNNING || job->said_bye) && trajd_job_has_rivals(job))
             trajd_job_drop(job);
     }
 }

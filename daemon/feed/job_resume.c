@@ -6,19 +6,22 @@
 
 _Static_assert(TRAJD_JOURNAL_MAX_UNDONE >= TRAJD_CORE_MAX_SLOTS, "what is in slots fits a journal");
 
-/* With another G batches are other rows: then it goes on at the first window that is not DONE, and what was DONE
- * behind it comes again. */
-static void adopt(const struct trajd_core_feed *feed, const struct trajd_journal_state *state, struct start *start)
+/* With another G batches are other rows: then it goes on at the first window that is not DONE, and
+ * what was DONE behind it comes again. */
+static void adopt(const struct trajd_core_feed *feed, const struct trajd_journal_state *state,
+                  struct start *start)
 {
     const struct trajd_journal_key *key = &state->key;
     const uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
 
     start->asked = key->asked < length ? key->asked : length;
     if (key->batch == batch && key->length == length) {
-        const uint64_t count = trajd_batches_from(feed, key->begin), high = state->high < count ? state->high : count;
+        const uint64_t count = trajd_batches_from(feed, key->begin),
+                       high = state->high < count ? state->high : count;
         start->begin = key->begin;
         start->high = key->begin + high * batch;
-        for (uint32_t i = 0; i < state->undone_count && state->undone[i] < high; i++) /* without a short last one, if it had that */
+        /* without a short last one, if it had that */
+        for (uint32_t i = 0; i < state->undone_count && state->undone[i] < high; i++)
             start->todo[start->todo_count++] = key->begin + state->undone[i] * batch;
         return;
     }
@@ -30,11 +33,13 @@ static void adopt(const struct trajd_core_feed *feed, const struct trajd_journal
 
 static bool may_have_journal(const struct trajd_core_feed_options *options)
 {
-    return options->journal_directory && options->epoch_length / options->global_batch <= TRAJD_JOURNAL_MAX_BATCH;
+    return options->journal_directory &&
+           options->epoch_length / options->global_batch <= TRAJD_JOURNAL_MAX_BATCH;
 }
 
 /* What the job's journal says of anything; false: there is none, or nothing in it. */
-static bool look_up(struct trajd_core_feed *feed, struct trajd_wire_text name, struct trajd_journal_state *state)
+static bool look_up(struct trajd_core_feed *feed, struct trajd_wire_text name,
+                    struct trajd_journal_state *state)
 {
     const struct job *job = trajd_job_find(feed, name);
     char text[TRAJD_WIRE_MAX_NAME + 1], base[TRAJD_WIRE_MAX_NAME + 1];
@@ -47,7 +52,8 @@ static bool look_up(struct trajd_core_feed *feed, struct trajd_wire_text name, s
     trajd_feed_base_name(feed, base);
     if (!may_have_journal(&feed->options))
         return false;
-    if (!trajd_journal_open(feed->options.journal_directory, base, text, &journal, &damaged, NULL)) {
+    if (!trajd_journal_open(feed->options.journal_directory, base, text, &journal, &damaged,
+                            NULL)) {
         found = trajd_journal_load(journal, state);
         trajd_journal_close(&journal);
     }
@@ -60,8 +66,9 @@ static bool recall(struct trajd_core_feed *feed, const struct trajd_wire_open *o
 {
     if (!look_up(feed, open->job, state))
         return false;
-    if (state->key.fingerprint != feed->options.fingerprint || state->key.seed != feed->options.seed ||
-        state->key.epoch != open->epoch || state->key.begin > feed->options.epoch_length)
+    if (state->key.fingerprint != feed->options.fingerprint ||
+        state->key.seed != feed->options.seed || state->key.epoch != open->epoch ||
+        state->key.begin > feed->options.epoch_length)
         return false;
     return open->next == 0 || open->next == state->key.asked || open->next == state->key.begin;
 }
@@ -93,7 +100,8 @@ void trajd_job_use_journal(struct job *job)
     if (!options->journal_directory)
         return;
     trajd_feed_base_name(feed, base);
-    if (!may_have_journal(options) || trajd_journal_open(options->journal_directory, base, job->name, &job->journal, &damaged, NULL))
+    if (!may_have_journal(options) || trajd_journal_open(options->journal_directory, base,
+                                                         job->name, &job->journal, &damaged, NULL))
         feed->core->stats.journals_refused++;
     feed->core->stats.damaged_journals += damaged;
     strcpy(job->journal_job, job->name);
@@ -106,16 +114,17 @@ static int compare_numbers(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* What is in slots and what is to do is all that can be undone below `high`: trajd_job_can_attach sees to it that both
- * fit. */
+/* What is in slots and what is to do is all that can be undone below `high`: trajd_job_can_attach
+ * sees to it that both fit. */
 void trajd_job_record(const struct job *job, struct trajd_journal_state *state)
 {
     const struct trajd_core_feed *feed = job->feed;
     const struct trajd_core_feed_options *options = &feed->options;
     uint64_t batch = options->global_batch;
 
-    state->key = (struct trajd_journal_key){options->fingerprint,  options->seed, job->epoch, job->asked, job->begin,
-                                            options->epoch_length, batch};
+    state->key = (struct trajd_journal_key){
+        options->fingerprint, options->seed,         job->epoch, job->asked,
+        job->begin,           options->epoch_length, batch};
     state->undone_count = 0;
     state->high = trajd_batches_from(feed, job->begin);
     if (job->phase == JOB_ENDED)
@@ -125,7 +134,8 @@ void trajd_job_record(const struct job *job, struct trajd_journal_state *state)
         state->undone[state->undone_count++] = (job->todo[i] - job->begin) / batch;
     for (uint32_t i = 0; i < options->slot_count; i++) {
         const struct share *share = trajd_slot_share(&feed->slots[i], job);
-        if (share && (share->parts[0].state == PART_PENDING || share->parts[0].state == PART_LEASED))
+        if (share &&
+            (share->parts[0].state == PART_PENDING || share->parts[0].state == PART_LEASED))
             state->undone[state->undone_count++] = (feed->slots[i].position - job->begin) / batch;
     }
     qsort(state->undone, state->undone_count, sizeof state->undone[0], compare_numbers);

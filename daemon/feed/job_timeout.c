@@ -3,7 +3,8 @@
 
 #include "daemon/feed/feed_internal.h"
 
-/* The thread's time is that of its turn's beginning, a death's that of its end of file: a little later. */
+/* The thread's time is that of its turn's beginning, a death's that of its end of file: a little
+ * later. */
 static uint64_t away_ns(const struct rank *rank, uint64_t now_ns)
 {
     return now_ns > rank->away_since_ns ? now_ns - rank->away_since_ns : 0;
@@ -17,7 +18,8 @@ static uint32_t find_missing(const struct job *job, uint64_t now_ns, uint32_t *c
     *count = 0;
     for (uint32_t r = 0; r < job->world; r++) {
         const struct rank *rank = &job->ranks[r];
-        if (rank->session || rank->is_remote || away_ns(rank, now_ns) < job->feed->options.rank_timeout_ns)
+        if (rank->session || rank->is_remote ||
+            away_ns(rank, now_ns) < job->feed->options.rank_timeout_ns)
             continue;
         first = first == UINT32_MAX ? r : first;
         ++*count;
@@ -34,15 +36,18 @@ static bool is_coming(const struct job *job)
         if (trajd_slot_share(&feed->slots[feed->filling.slots[i]], job))
             return true;
     return feed->filling.count + feed->ready.count < feed->options.slot_count &&
-           feed->cursor.epoch == job->epoch && feed->cursor.position < trajd_epoch_end(feed, job->begin);
+           feed->cursor.epoch == job->epoch &&
+           feed->cursor.position < trajd_epoch_end(feed, job->begin);
 }
 
 /* It has nothing left to read or to say DONE for. */
 static bool is_starved(const struct job *job, uint32_t rank)
 {
     for (uint32_t i = 0; i < job->feed->ready.count; i++) {
-        const struct share *share = trajd_slot_share(&job->feed->slots[job->feed->ready.slots[i]], job);
-        if (share && (share->parts[rank].state == PART_PENDING || share->parts[rank].state == PART_LEASED))
+        const struct share *share =
+            trajd_slot_share(&job->feed->slots[job->feed->ready.slots[i]], job);
+        if (share &&
+            (share->parts[rank].state == PART_PENDING || share->parts[rank].state == PART_LEASED))
             return false;
     }
     return true;
@@ -58,19 +63,22 @@ static bool somebody_waits(const struct job *job)
     return false;
 }
 
-static void describe(const struct job *job, uint32_t rank, uint32_t count, uint64_t now_ns, char *text, size_t size)
+static void describe(const struct job *job, uint32_t rank, uint32_t count, uint64_t now_ns,
+                     char *text, size_t size)
 {
     int length = snprintf(text, size, "rank %u of %u of job \"%s\" ", rank, job->world, job->name);
 
     if (count > 1)
         length += snprintf(text + length, size - (size_t)length, "and %u others ", count - 1);
-    snprintf(text + length, size - (size_t)length, "%s for %.0f s (rank_timeout is %.0f s); open again to go on",
+    snprintf(text + length, size - (size_t)length,
+             "%s for %.0f s (rank_timeout is %.0f s); open again to go on",
              job->phase == JOB_GATHERING ? "did not come" : "away",
              (double)away_ns(&job->ranks[rank], now_ns) * 1e-9,
              (double)job->feed->options.rank_timeout_ns * 1e-9);
 }
 
-static void send_away(struct job *job, enum trajd_status status, const char *reason, uint64_t now_ns)
+static void send_away(struct job *job, enum trajd_status status, const char *reason,
+                      uint64_t now_ns)
 {
     struct trajd_core_feed *feed = job->feed;
 
@@ -83,7 +91,8 @@ static void send_away(struct job *job, enum trajd_status status, const char *rea
     }
 }
 
-/* All leave the job and hear why. It stays as it is: who opens again goes on, and the wait begins anew. */
+/* All leave the job and hear why. It stays as it is: who opens again goes on, and the wait begins
+ * anew. */
 static void expire_ranks(struct job *job, uint64_t now_ns)
 {
     const struct trajd_core_feed *feed = job->feed;
@@ -103,17 +112,22 @@ static void expire_ranks(struct job *job, uint64_t now_ns)
     feed->core->stats.rank_timeouts++;
 }
 
-/* Others have waited for it long enough: by the feed's policy, or because nobody of it comes back. */
+/* Others have waited for it long enough: by the feed's policy, or because nobody of it comes back.
+ */
 static void expire_slow(struct job *job, uint64_t now_ns)
 {
     const struct trajd_core_feed_options *options = &job->feed->options;
-    const uint64_t limit_ns = options->slow_leaves ? options->slow_after_ns : job->member_count ? 0 : options->rank_timeout_ns;
+    const uint64_t limit_ns = options->slow_leaves ? options->slow_after_ns
+                              : job->member_count  ? 0
+                                                   : options->rank_timeout_ns;
     char reason[256];
 
     if (job->phase == JOB_NONE || !limit_ns || job->held_up_ns < limit_ns)
         return;
-    snprintf(reason, sizeof reason, "job \"%s\" has kept the other jobs of feed %s waiting for %.0f s (fan_out: slow: leave)",
-             job->name, options->name, (double)job->held_up_ns * 1e-9);
+    snprintf(
+        reason, sizeof reason,
+        "job \"%s\" has kept the other jobs of feed %s waiting for %.0f s (fan_out: slow: leave)",
+        job->name, options->name, (double)job->held_up_ns * 1e-9);
     send_away(job, TRAJD_ERR_CLOSED, reason, now_ns);
     trajd_job_drop(job);
     job->feed->core->stats.slow_jobs++;

@@ -11,7 +11,8 @@
 uint64_t trajd_rank_position(const struct job *job, uint32_t rank)
 {
     const struct trajd_core_feed *feed = job->feed;
-    const uint64_t next = job->ranks[rank].next; /* it has gone past all that lies before, leased or not */
+    /* it has gone past all that lies before, leased or not */
+    const uint64_t next = job->ranks[rank].next;
     uint64_t position = job->high > next ? job->high : next;
 
     if (job->phase == JOB_ENDED)
@@ -21,7 +22,8 @@ uint64_t trajd_rank_position(const struct job *job, uint32_t rank)
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {
         const struct slot *slot = &feed->slots[i];
         const struct share *share = trajd_slot_share(slot, job);
-        if (share && (share->parts[rank].state == PART_PENDING || share->parts[rank].state == PART_LEASED) &&
+        if (share &&
+            (share->parts[rank].state == PART_PENDING || share->parts[rank].state == PART_LEASED) &&
             slot->position >= next && slot->position < position)
             position = slot->position;
     }
@@ -147,8 +149,8 @@ void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next)
     }
 }
 
-/* What was claimed can be kept if the epoch begins where the claims do. Where others read, it does, or a little further:
- * OPEN saw to it. */
+/* What was claimed can be kept if the epoch begins where the claims do. Where others read, it does,
+ * or a little further: OPEN saw to it. */
 static void run_sharded(struct job *job)
 {
     struct start *start = &job->feed->core->start;
@@ -220,8 +222,10 @@ void trajd_feed_advance(struct trajd_core_feed *feed)
 bool trajd_job_is(const struct job *job, const struct trajd_wire_open *open)
 {
     return job->phase != JOB_NONE && trajd_wire_text_equals(open->job, job->name) &&
-           open->mode == job->mode && open->world == job->world && open->local.count == job->local.count &&
-           memcmp(open->local.list, job->local.list, open->local.count * sizeof open->local.list[0]) == 0;
+           open->mode == job->mode && open->world == job->world &&
+           open->local.count == job->local.count &&
+           memcmp(open->local.list, job->local.list,
+                  open->local.count * sizeof open->local.list[0]) == 0;
 }
 
 struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire_text name)
@@ -259,25 +263,30 @@ bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open)
     return true;
 }
 
-bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open, const struct start *start)
+bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open,
+                       const struct start *start)
 {
     const struct cursor *cursor = &job->feed->cursor;
 
-    if (!trajd_job_is(job, open) || job->phase != JOB_ENDED || open->epoch != job->epoch + 1 || !job->claims ||
-        open->resume.size || start->todo_count || start->begin % job->feed->options.global_batch)
+    if (!trajd_job_is(job, open) || job->phase != JOB_ENDED || open->epoch != job->epoch + 1 ||
+        !job->claims || open->resume.size || start->todo_count ||
+        start->begin % job->feed->options.global_batch)
         return false;
     if (open->mode == TRAJD_WIRE_SHARE && start->high)
         return false;
     return cursor->epoch >= open->epoch ||
-           (cursor->epoch == job->epoch && cursor->position >= trajd_epoch_end(job->feed, cursor->begin));
+           (cursor->epoch == job->epoch &&
+            cursor->position >= trajd_epoch_end(job->feed, cursor->begin));
 }
 
-static void name_epoch(struct job *job, const struct trajd_wire_open *open, const struct start *start)
+static void name_epoch(struct job *job, const struct trajd_wire_open *open,
+                       const struct start *start)
 {
     for (uint32_t i = 0; i < job->feed->member_count; i++)
         if (job->feed->members[i]->job == job)
             job->feed->members[i]->joined = false;
-    job->past_token = trajd_job_is(job, open) && open->epoch == job->epoch + 1 ? job->token_check : 0;
+    job->past_token =
+        trajd_job_is(job, open) && open->epoch == job->epoch + 1 ? job->token_check : 0;
     trajd_wire_text_copy(open->job, job->name, sizeof job->name);
     job->mode = open->mode;
     job->world = open->world;
@@ -285,7 +294,8 @@ static void name_epoch(struct job *job, const struct trajd_wire_open *open, cons
     job->asked = start->asked;
     job->begin = start->begin;
     job->parts_left = 0;
-    job->token_check = open->resume.size ? trajd_token_check(open->resume.data, open->resume.size) : 0;
+    job->token_check =
+        open->resume.size ? trajd_token_check(open->resume.data, open->resume.size) : 0;
     job->local = open->local;
     job->held_up_ns = 0;
 }
@@ -312,7 +322,8 @@ void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const 
         trajd_job_retire(job);
     name_epoch(job, open, start);
     if (job->mode == TRAJD_WIRE_SHARD) {
-        trajd_journal_close(&job->journal); /* of the share job whose entry this was: it may return elsewhere */
+        /* of the share job whose entry this was: it may return elsewhere */
+        trajd_journal_close(&job->journal);
         job->phase = JOB_GATHERING;
         for (uint32_t r = 0; r < job->world; r++)
             job->ranks[r].away_since_ns = feed->accounted_ns;
@@ -333,7 +344,8 @@ void trajd_job_leave(struct session *session, uint64_t now_ns)
 
     trajd_feed_account(feed, now_ns);
     trajd_leases_abandon(feed, session);
-    if (job->mode == TRAJD_WIRE_SHARD && session->joined && job->ranks[session->rank].session == session) {
+    if (job->mode == TRAJD_WIRE_SHARD && session->joined &&
+        job->ranks[session->rank].session == session) {
         job->ranks[session->rank].session = NULL;
         job->ranks[session->rank].away_since_ns = now_ns;
     }

@@ -15,7 +15,8 @@
 #define JOURNAL_VERSION 2u
 #define VALUE_BITS 48
 #define FLUSHES_PER_TOUCH 3600u /* a flush a second: once an hour */
-#define OPEN_ATTEMPTS 8         /* a sweep may have a lock for a moment, and remove the file in between */
+/* a sweep may have a lock for a moment, and remove the file in between */
+#define OPEN_ATTEMPTS 8
 
 struct record {
     struct trajd_journal_key key;
@@ -29,7 +30,9 @@ struct record {
 struct file {
     uint64_t magic;
     uint32_t version, reserved;
-    uint64_t run; /* counts what was begun; its record is that of its parity. A host that dies may leave pages of different ages */
+    /* counts what was begun; its record is that of its parity. A host that dies may leave pages of
+     * different ages */
+    uint64_t run;
     uint8_t unused[4072];
     struct record records[2];
 };
@@ -97,7 +100,8 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /* False for a record that breaks any rule. */
-static bool read_record(const struct record *record, uint64_t run, struct trajd_journal_state *state)
+static bool read_record(const struct record *record, uint64_t run,
+                        struct trajd_journal_state *state)
 {
     uint64_t value;
 
@@ -107,7 +111,8 @@ static bool read_record(const struct record *record, uint64_t run, struct trajd_
     state->key = record->key;
     state->undone_count = 0;
     if (!unseal(record, &record->high, &state->high) ||
-        state->high > (record->key.length - record->key.begin + record->key.batch - 1) / record->key.batch)
+        state->high >
+            (record->key.length - record->key.begin + record->key.batch - 1) / record->key.batch)
         return false;
     for (uint32_t i = 0; i < TRAJD_JOURNAL_MAX_UNDONE; i++) {
         if (!unseal(record, &record->undone[i], &value))
@@ -119,7 +124,8 @@ static bool read_record(const struct record *record, uint64_t run, struct trajd_
     for (uint32_t i = 1; i < state->undone_count; i++)
         if (state->undone[i] == state->undone[i - 1])
             return false;
-    /* A batch whose number was noted, and high not yet when the process died, counts as not produced. */
+    /* A batch whose number was noted, and high not yet when the process died, counts as not
+     * produced. */
     while (state->undone_count && state->undone[state->undone_count - 1] >= state->high)
         state->undone_count--;
     return true;
@@ -138,10 +144,12 @@ static bool is_sound(struct file *file)
 static void make_name(char *name, size_t room, const char *feed, const char *job)
 {
     uint64_t hash = hash_bytes(hash_bytes(0, job, strlen(job) + 1), feed, strlen(feed));
-    int length = snprintf(name, room, "%.64s@%.64s-%016llx.journal", job, feed, (unsigned long long)hash);
+    int length =
+        snprintf(name, room, "%.64s@%.64s-%016llx.journal", job, feed, (unsigned long long)hash);
 
     for (int i = 0; i < length; i++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-", name[i]) ||
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-",
+                    name[i]) ||
             (i == 0 && name[i] == '.'))
             name[i] = '_';
 }
@@ -150,11 +158,12 @@ bool trajd_journal_is_one(int fd, off_t size_bytes)
 {
     uint64_t magic;
 
-    return size_bytes == (off_t)sizeof(struct file) && pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic == JOURNAL_MAGIC;
+    return size_bytes == (off_t)sizeof(struct file) &&
+           pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic == JOURNAL_MAGIC;
 }
 
-static enum trajd_status open_locked(const char *directory, const char *name, int *fd, struct stat *status,
-                                     struct trajd_error *error)
+static enum trajd_status open_locked(const char *directory, const char *name, int *fd,
+                                     struct stat *status, struct trajd_error *error)
 {
     int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -163,13 +172,15 @@ static enum trajd_status open_locked(const char *directory, const char *name, in
     *fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     close(folder);
     if (*fd < 0)
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name, strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
+                               strerror(errno));
     if (flock(*fd, LOCK_EX | LOCK_NB))
         return trajd_error_set(error, errno == EWOULDBLOCK ? TRAJD_ERR_BUSY : TRAJD_ERR_IO, errno,
                                "%s/%s: another process keeps this journal", directory, name);
     if (fstat(*fd, status) == 0)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name, strerror(errno));
+    return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
+                           strerror(errno));
 }
 
 static enum trajd_status open_file(const char *directory, const char *name, int *fd, bool *damaged,
@@ -179,32 +190,41 @@ static enum trajd_status open_file(const char *directory, const char *name, int 
     struct stat status;
     enum trajd_status opened = open_locked(directory, name, fd, &status, error);
 
-    for (int attempt = 1; (opened == TRAJD_ERR_BUSY || (!opened && !status.st_nlink)) && attempt < OPEN_ATTEMPTS; attempt++) {
+    for (int attempt = 1;
+         (opened == TRAJD_ERR_BUSY || (!opened && !status.st_nlink)) && attempt < OPEN_ATTEMPTS;
+         attempt++) {
         close(*fd);
         nanosleep(&pause, NULL);
         opened = open_locked(directory, name, fd, &status, error);
     }
     if (!opened && !status.st_nlink)
-        opened = trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s/%s: another process removes this journal", directory, name);
+        opened = trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                                 "%s/%s: another process removes this journal", directory, name);
     if (opened)
         return opened;
-    futimens(*fd, NULL); /* touched: its age counts from now. Where that fails it is swept too early at worst */
+    /* touched: its age counts from now. Where that fails it is swept too early at worst */
+    futimens(*fd, NULL);
     if (!S_ISREG(status.st_mode))
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: not a plain file", directory, name);
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: not a plain file", directory,
+                               name);
     *is_new = status.st_size == 0;
     *damaged = !*is_new && status.st_size != (off_t)sizeof(struct file);
     if (*damaged && ftruncate(*fd, 0))
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name, strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
+                               strerror(errno));
     errno = posix_fallocate(*fd, 0,
-                            sizeof(struct file)); /* a full disk is an error here, and not a SIGBUS later */
+                            /* a full disk is an error here, and not a SIGBUS later */
+                            sizeof(struct file));
     if (errno)
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name, strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
+                               strerror(errno));
     *is_new |= *damaged;
     return TRAJD_OK;
 }
 
 enum trajd_status trajd_journal_open(const char *directory, const char *feed, const char *job,
-                                     struct trajd_journal **journal, bool *damaged, struct trajd_error *error)
+                                     struct trajd_journal **journal, bool *damaged,
+                                     struct trajd_error *error)
 {
     struct trajd_journal *made = calloc(1, sizeof *made);
     enum trajd_status status;
@@ -221,8 +241,8 @@ enum trajd_status trajd_journal_open(const char *directory, const char *feed, co
     made->file = mmap(NULL, sizeof *made->file, PROT_READ | PROT_WRITE, MAP_SHARED, made->fd, 0);
     if (made->file == MAP_FAILED) {
         made->file = NULL;
-        status =
-            trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: mmap: %s", directory, name, strerror(errno));
+        status = trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: mmap: %s", directory, name,
+                                 strerror(errno));
         goto failed;
     }
     if (!is_new && !is_sound(made->file))
@@ -274,7 +294,8 @@ void trajd_journal_begin(struct trajd_journal *journal, const struct trajd_journ
     for (uint32_t i = 0; i < TRAJD_JOURNAL_MAX_UNDONE; i++)
         store(record, &record->undone[i], i < state->undone_count ? state->undone[i] + 1 : 0);
     store(record, &record->high, state->high);
-    __atomic_store_n(&journal->file->run, run, __ATOMIC_RELEASE); /* only now does the record count */
+    /* only now does the record count */
+    __atomic_store_n(&journal->file->run, run, __ATOMIC_RELEASE);
 }
 
 static uint64_t *find_entry(struct record *record, uint64_t value)

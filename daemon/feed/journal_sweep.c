@@ -1,4 +1,5 @@
-/* Journals of jobs that do not come back: a file of 12 KiB each, for ever, if nobody removed them. */
+/* Journals of jobs that do not come back: a file of 12 KiB each, for ever, if nobody removed them.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,24 +20,28 @@ static bool has_name(const char *name)
     return length > suffix && strcmp(name + length - suffix, SUFFIX) == 0;
 }
 
-/* Who has a journal open holds its lock, and who opens it meanwhile finds that it has no name any more (trajd_journal_open). Nor may it have
- * lost its name to another daemon's sweep before the lock was had: what has that name then is another job's. */
+/* Who has a journal open holds its lock, and who opens it meanwhile finds that it has no name any
+ * more (trajd_journal_open). Nor may it have lost its name to another daemon's sweep before the
+ * lock was had: what has that name then is another job's. */
 static bool remove_if_old(int folder, const char *name, int64_t before_s)
 {
-    const int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); /* NFS locks no other */
+    /* NFS locks no other */
+    const int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat stat;
     bool removed;
 
     if (fd < 0)
         return false;
-    removed = fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_mtim.tv_sec < before_s && trajd_journal_is_one(fd, stat.st_size) &&
-              flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &stat) == 0 && stat.st_nlink && stat.st_mtim.tv_sec < before_s &&
+    removed = fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_mtim.tv_sec < before_s &&
+              trajd_journal_is_one(fd, stat.st_size) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+              fstat(fd, &stat) == 0 && stat.st_nlink && stat.st_mtim.tv_sec < before_s &&
               unlinkat(folder, name, 0) == 0;
     close(fd);
     return removed;
 }
 
-enum trajd_status trajd_journal_sweep(const char *directory, int64_t idle_ns, uint32_t *removed, struct trajd_error *error)
+enum trajd_status trajd_journal_sweep(const char *directory, int64_t idle_ns, uint32_t *removed,
+                                      struct trajd_error *error)
 {
     const int64_t before_s = (int64_t)time(NULL) - idle_ns / 1000000000;
     DIR *entries = opendir(directory);

@@ -3,8 +3,8 @@
 
 #include "daemon/feed/feed_internal.h"
 
-/* A part that goes back is for somebody else while its epoch runs, and for nobody after, or if its rank has
- * gone past it. */
+/* A part that goes back is for somebody else while its epoch runs, and for nobody after, or if its
+ * rank has gone past it. */
 static void give_back(const struct place *place)
 {
     struct job *job = place->job;
@@ -29,8 +29,8 @@ void trajd_lease_done(const struct place *place, struct session *session)
     session->batches_done++;
     job->parts_left--;
     if (job->journal && job->mode == TRAJD_WIRE_SHARE)
-        trajd_journal_done(job->journal,
-                           (place->slot->position - job->begin) / place->feed->options.global_batch);
+        trajd_journal_done(job->journal, (place->slot->position - job->begin) /
+                                             place->feed->options.global_batch);
 }
 
 void trajd_lease_release(const struct place *place, struct session *session)
@@ -54,7 +54,8 @@ static bool find_part(struct trajd_core *core, const struct session *session,
 
     *place = (struct place){.index = lease->slot, .part_index = lease->part % TRAJD_CORE_MAX_WORLD};
     place->slot = trajd_slot_of_lease(core, lease, &place->feed);
-    if (!place->slot || place->slot->state != SLOT_READY || place->slot->generation != lease->generation ||
+    if (!place->slot || place->slot->state != SLOT_READY ||
+        place->slot->generation != lease->generation ||
         job_index >= place->feed->options.job_count ||
         place->part_index >= place->slot->shares[job_index].part_count)
         return false;
@@ -64,8 +65,8 @@ static bool find_part(struct trajd_core *core, const struct session *session,
            place->part->session == session->id;
 }
 
-/* The parts that a session holds on a feed, one after the other: what a call does with one may settle its slot.
- * Begin with an all-zero place but for the feed. False: no more. */
+/* The parts that a session holds on a feed, one after the other: what a call does with one may
+ * settle its slot. Begin with an all-zero place but for the feed. False: no more. */
 static bool next_held(struct place *place, const struct session *session)
 {
     struct trajd_core_feed *feed = place->feed;
@@ -76,19 +77,23 @@ static bool next_held(struct place *place, const struct session *session)
         for (; feed->slots[index].state == SLOT_READY && j < feed->options.job_count; j++, part = 0)
             for (; part < feed->slots[index].shares[j].part_count; part++) {
                 struct part *found = &feed->slots[index].shares[j].parts[part];
-                if (found->session != session->id || (found->state != PART_LEASED && found->state != PART_DONE))
+                if (found->session != session->id ||
+                    (found->state != PART_LEASED && found->state != PART_DONE))
                     continue;
-                *place = (struct place){feed, index, &feed->slots[index], &feed->jobs[j], part, found};
+                *place =
+                    (struct place){feed, index, &feed->slots[index], &feed->jobs[j], part, found};
                 return true;
             }
     return false;
 }
 
-static void ack_done(struct trajd_core *core, struct session *session, const struct trajd_wire_lease *lease)
+static void ack_done(struct trajd_core *core, struct session *session,
+                     const struct trajd_wire_lease *lease)
 {
     struct place place;
 
-    if (find_part(core, session, lease, &place) && place.part->state == PART_LEASED && !place.part->abandoned)
+    if (find_part(core, session, lease, &place) && place.part->state == PART_LEASED &&
+        !place.part->abandoned)
         trajd_lease_done(&place, session);
     else
         core->stats.late_acks++;
@@ -166,14 +171,18 @@ static int compare_places(const void *a, const void *b)
     return left->part->seq < right->part->seq ? -1 : left->part->seq > right->part->seq;
 }
 
-/* One part that the daemon believes to be with the session. True if its BATCH has to be sent again. */
-static bool resume_part(const struct place *place, struct session *session, const struct trajd_wire_hello *hello)
+/* One part that the daemon believes to be with the session. True if its BATCH has to be sent again.
+ */
+static bool resume_part(const struct place *place, struct session *session,
+                        const struct trajd_wire_hello *hello)
 {
     struct part *part = place->part;
     uint32_t number = place->job->index * TRAJD_CORE_MAX_WORLD + place->part_index;
-    bool is_held = is_named(&hello->held, place->feed->id, place->index, place->slot->generation, number);
+    bool is_held =
+        is_named(&hello->held, place->feed->id, place->index, place->slot->generation, number);
 
-    if (part->seq > hello->received) { /* whatever it holds under that lease, it had from an earlier BATCH */
+    /* whatever it holds under that lease, it had from an earlier BATCH */
+    if (part->seq > hello->received) {
         if (part->state == PART_LEASED && !part->abandoned)
             return true;
         trajd_lease_release(place, session);

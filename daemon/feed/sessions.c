@@ -40,26 +40,30 @@ void trajd_core_send_error(struct trajd_core *core, uint64_t session_id, uint64_
     if (!session)
         return;
     message.op = TRAJD_WIRE_ERROR;
-    message.error = (struct trajd_wire_error){request, error->status, trajd_wire_text(error->message)};
+    message.error =
+        (struct trajd_wire_error){request, error->status, trajd_wire_text(error->message)};
     trajd_core_send(session, core, &message);
 }
 
-void trajd_session_send_away(struct trajd_core *core, struct session *session, enum trajd_status status,
-                             const char *reason)
+void trajd_session_send_away(struct trajd_core *core, struct session *session,
+                             enum trajd_status status, const char *reason)
 {
     trajd_error_set(&session->sent_away, status, 0, "%s", reason);
     trajd_core_send_error(core, session->id, 0, &session->sent_away);
 }
 
-uint64_t trajd_core_find_token(const struct trajd_core *core, const uint8_t token[TRAJD_WIRE_TOKEN_SIZE])
+uint64_t trajd_core_find_token(const struct trajd_core *core,
+                               const uint8_t token[TRAJD_WIRE_TOKEN_SIZE])
 {
     for (uint32_t i = 0; i < core->options.max_sessions; i++)
-        if (core->sessions[i].id && memcmp(core->sessions[i].token, token, TRAJD_WIRE_TOKEN_SIZE) == 0)
+        if (core->sessions[i].id &&
+            memcmp(core->sessions[i].token, token, TRAJD_WIRE_TOKEN_SIZE) == 0)
             return core->sessions[i].id;
     return 0;
 }
 
-static struct session *make_session(struct trajd_core *core, const uint8_t token[TRAJD_WIRE_TOKEN_SIZE])
+static struct session *make_session(struct trajd_core *core,
+                                    const uint8_t token[TRAJD_WIRE_TOKEN_SIZE])
 {
     for (uint32_t i = 0; i < core->options.max_sessions; i++) {
         struct session *session = &core->sessions[i];
@@ -75,8 +79,8 @@ static struct session *make_session(struct trajd_core *core, const uint8_t token
 
 enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_wire_hello *hello,
                                    const uint8_t fresh_token[TRAJD_WIRE_TOKEN_SIZE], void *user,
-                                   uint64_t now_ns, uint64_t *session_id, bool *resumed, void **replaced,
-                                   struct trajd_error *error)
+                                   uint64_t now_ns, uint64_t *session_id, bool *resumed,
+                                   void **replaced, struct trajd_error *error)
 {
     struct session *session = NULL;
 
@@ -91,7 +95,8 @@ enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_w
         session = make_session(core, fresh_token);
     }
     if (!session)
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%u sessions are here already (limits.sessions)",
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "%u sessions are here already (limits.sessions)",
                                core->options.max_sessions);
     session->user = user;
     session->pid = hello->pid;
@@ -121,8 +126,8 @@ static void send_welcome(const struct trajd_core *core, struct session *session,
     trajd_core_send(session, core, &message);
 }
 
-void trajd_core_welcome(struct trajd_core *core, uint64_t session_id, const struct trajd_wire_hello *hello,
-                        uint64_t now_ns)
+void trajd_core_welcome(struct trajd_core *core, uint64_t session_id,
+                        const struct trajd_wire_hello *hello, uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
     bool resumed;
@@ -162,7 +167,8 @@ static bool has_undone(const struct trajd_core *core, const struct session *sess
     return false;
 }
 
-static void end_session(struct trajd_core *core, struct session *session, bool in_good_order, uint64_t now_ns)
+static void end_session(struct trajd_core *core, struct session *session, bool in_good_order,
+                        uint64_t now_ns)
 {
     struct job *job = session->job;
 
@@ -198,7 +204,8 @@ void trajd_core_bye(struct trajd_core *core, uint64_t session_id, uint64_t now_n
         end_session(core, session, true, now_ns);
 }
 
-void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_t request, uint64_t now_ns)
+void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_t request,
+                           uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
     uint8_t token[TRAJD_TOKEN_MAX_BYTES];
@@ -214,7 +221,8 @@ void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_
     }
     if (session->job->mode != TRAJD_WIRE_SHARE) {
         trajd_session_refuse(core, session, request, TRAJD_ERR_ARGUMENT,
-                             "checkpoint: of a share job; under shard epoch and next window are all there is to keep");
+                             "checkpoint: of a share job; under shard epoch and next window are "
+                             "all there is to keep");
         return;
     }
     trajd_job_record(session->job, &core->recorded);

@@ -15,7 +15,8 @@ static void queue_remove(struct slot_queue *queue, uint32_t slot)
         if (queue->slots[i] != slot)
             continue;
         queue->count--;
-        memmove(&queue->slots[i], &queue->slots[i + 1], (queue->count - i) * sizeof queue->slots[0]);
+        memmove(&queue->slots[i], &queue->slots[i + 1],
+                (queue->count - i) * sizeof queue->slots[0]);
         return;
     }
 }
@@ -98,7 +99,8 @@ struct share *trajd_slot_share(const struct slot *slot, const struct job *job)
 {
     struct share *share = &slot->shares[job->index];
 
-    return slot->state != SLOT_FREE && share->life == job->life && slot->epoch == job->epoch ? share : NULL;
+    return slot->state != SLOT_FREE && share->life == job->life && slot->epoch == job->epoch ? share
+                                                                                             : NULL;
 }
 
 void trajd_share_begin(const struct job *job, struct slot *slot)
@@ -136,7 +138,8 @@ static void init_ranges(const struct trajd_core_feed *feed, struct slot *slot)
         return;
     }
     for (uint32_t i = 0; i < job->local.count; i++) {
-        struct trajd_rows rows, *last = slot->range_count ? &slot->ranges[slot->range_count - 1] : NULL;
+        struct trajd_rows rows,
+            *last = slot->range_count ? &slot->ranges[slot->range_count - 1] : NULL;
         trajd_part_rows(job, slot->row_count, job->local.list[i], &rows.begin, &rows.count);
         if (last && last->begin + last->count == rows.begin)
             last->count += rows.count;
@@ -158,7 +161,8 @@ static bool find_todo(const struct job *job, uint64_t *position)
     return false;
 }
 
-/* Moves on to the batch to produce next. True: it is a new one; else it is left from what jobs had to do. */
+/* Moves on to the batch to produce next. True: it is a new one; else it is left from what jobs had
+ * to do. */
 static bool advance_cursor(struct trajd_core_feed *feed, struct slot *slot)
 {
     struct cursor *cursor = &feed->cursor;
@@ -187,11 +191,13 @@ static void claim(struct trajd_core_feed *feed, struct slot *slot, bool is_new)
             continue;
         trajd_share_begin(job, slot);
         if (job->journal && job->mode == TRAJD_WIRE_SHARE && slot->epoch == job->epoch)
-            trajd_journal_produce(job->journal, (slot->position - job->begin) / feed->options.global_batch);
+            trajd_journal_produce(job->journal,
+                                  (slot->position - job->begin) / feed->options.global_batch);
     }
 }
 
-enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns, struct trajd_core_fill *fill)
+enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
+                                  struct trajd_core_fill *fill)
 {
     uint32_t index = trajd_feed_wants(feed) ? find_free(feed) : UINT32_MAX;
     struct slot *slot;
@@ -207,7 +213,8 @@ enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
     is_new = advance_cursor(feed, slot);
     slot->life = feed->cursor.life;
     rest = feed->options.epoch_length - slot->position;
-    slot->row_count = rest < feed->options.global_batch ? (uint32_t)rest : feed->options.global_batch;
+    slot->row_count =
+        rest < feed->options.global_batch ? (uint32_t)rest : feed->options.global_batch;
     slot->generation++;
     slot->state = SLOT_FILLING;
     slot->published = false;
@@ -236,7 +243,8 @@ void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index)
         return;
     for (uint32_t j = 0; j < feed->options.job_count; j++)
         for (uint32_t i = 0; i < slot->shares[j].part_count; i++)
-            if (slot->shares[j].parts[i].state != PART_RELEASED && slot->shares[j].parts[i].state != PART_VOID)
+            if (slot->shares[j].parts[i].state != PART_RELEASED &&
+                slot->shares[j].parts[i].state != PART_VOID)
                 return;
     free_slot(feed, index);
 }
@@ -270,7 +278,8 @@ bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fi
     struct slot *slot = fill->slot < feed->options.slot_count ? &feed->slots[fill->slot] : NULL;
 
     trajd_feed_account(feed, now_ns);
-    if (!slot || slot->state != SLOT_FILLING || slot->published || slot->generation != fill->generation) {
+    if (!slot || slot->state != SLOT_FILLING || slot->published ||
+        slot->generation != fill->generation) {
         feed->core->stats.late_publishes++;
         return false;
     }
@@ -299,8 +308,8 @@ void trajd_slots_forget(struct trajd_core_feed *feed)
             free_slot(feed, feed->filling.slots[i]);
 }
 
-void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index, uint32_t *begin,
-                     uint32_t *count)
+void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index,
+                     uint32_t *begin, uint32_t *count)
 {
     uint64_t world = job->mode == TRAJD_WIRE_SHARD ? job->world : 1;
 
@@ -360,7 +369,8 @@ static struct session *pick_session(const struct job *job)
         struct session *member = feed->members[i];
         if (member->job != job || !has_credit(member))
             continue;
-        if (!best || member->held < best->held || (member->held == best->held && member->turn < best->turn))
+        if (!best || member->held < best->held ||
+            (member->held == best->held && member->turn < best->turn))
             best = member;
     }
     return best;

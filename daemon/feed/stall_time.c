@@ -7,8 +7,8 @@ static bool has_more(const struct job *job)
 
     if (job->phase != JOB_RUNNING || !job->claims)
         return false;
-    return job->todo_count ||
-           (cursor->epoch == job->epoch && cursor->position < trajd_epoch_end(job->feed, cursor->begin));
+    return job->todo_count || (cursor->epoch == job->epoch &&
+                               cursor->position < trajd_epoch_end(job->feed, cursor->begin));
 }
 
 /* Every slot is READY and an epoch runs that has batches to come: consumers are waited for. */
@@ -23,7 +23,8 @@ static bool is_stalled(const struct trajd_core_feed *feed)
 }
 
 /* True if the part is waited for. */
-static bool blame_part(struct job *job, const struct slot *slot, uint32_t index, uint64_t elapsed_ns)
+static bool blame_part(struct job *job, const struct slot *slot, uint32_t index,
+                       uint64_t elapsed_ns)
 {
     struct trajd_core_feed *feed = job->feed;
     const struct part *part = &slot->shares[job->index].parts[index];
@@ -78,7 +79,8 @@ void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns)
     uint64_t elapsed_ns = now_ns - feed->accounted_ns;
     bool stalled;
 
-    if (now_ns <= feed->accounted_ns) /* of a call that began before another, and got the mutex after it */
+    /* of a call that began before another, and got the mutex after it */
+    if (now_ns <= feed->accounted_ns)
         return;
     feed->accounted_ns = now_ns;
     stalled = is_stalled(feed);

@@ -1,5 +1,6 @@
-/* trajd-indexer: reads what HDF5 files hold, for a parent that trusts none of it (helper.h); as "trajd-indexer write" it makes the
- * structure of new ones (daemon/index/writer_protocol.h). Started by trajd and trajctl alone. */
+/* trajd-indexer: reads what HDF5 files hold, for a parent that trusts none of it (helper.h); as
+ * "trajd-indexer write" it makes the structure of new ones (daemon/index/writer_protocol.h).
+ * Started by trajd and trajctl alone. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +74,8 @@ static bool receive_layout(struct trajd_layout **layout)
         header.length > LAYOUT_LENGTH_MAX)
         return false;
     text = malloc(header.length + 1);
-    if (!text || recv(TRAJD_INDEXER_SOCKET, text, header.length, MSG_WAITALL) != (ssize_t)header.length) {
+    if (!text ||
+        recv(TRAJD_INDEXER_SOCKET, text, header.length, MSG_WAITALL) != (ssize_t)header.length) {
         free(text);
         return false;
     }
@@ -88,7 +90,8 @@ static bool receive_part(struct trajd_indexer_part *part)
 {
     uint32_t numbers[2];
 
-    if (recv(TRAJD_INDEXER_SOCKET, numbers, sizeof numbers, MSG_WAITALL) != sizeof numbers || numbers[0] >= numbers[1])
+    if (recv(TRAJD_INDEXER_SOCKET, numbers, sizeof numbers, MSG_WAITALL) != sizeof numbers ||
+        numbers[0] >= numbers[1])
         return false;
     *part = (struct trajd_indexer_part){numbers[0], numbers[1]};
     return true;
@@ -105,7 +108,8 @@ static bool serve_file(const struct trajd_layout *layout, int fd)
     if (!receive_part(&part))
         return false;
     trajd_indexer_scan(layout, fd, part, &arena, &record);
-    sent = trajd_record_encode(&record, &bytes) && trajd_indexer_send(TRAJD_INDEXER_RECORD, bytes.data, bytes.length);
+    sent = trajd_record_encode(&record, &bytes) &&
+           trajd_indexer_send(TRAJD_INDEXER_RECORD, bytes.data, bytes.length);
     trajd_bytes_free(&bytes);
     trajd_arena_free(&arena);
     return sent;
@@ -115,7 +119,8 @@ bool trajd_indexer_start_library(void)
 {
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
     setenv("HDF5_PLUGIN_PRELOAD", "::", 1); /* libhdf5's own word for: no plugins */
-    return H5open() >= 0 && H5PLset_loading_state(0) >= 0 && H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0 &&
+    return H5open() >= 0 && H5PLset_loading_state(0) >= 0 &&
+           H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0 &&
            H5Lunregister(H5L_TYPE_EXTERNAL) >= 0; /* no link leads out of the file */
 }
 
@@ -128,13 +133,16 @@ int main(int argc, char **argv)
 
     if (argc > 1 && !strcmp(argv[1], "write"))
         return trajd_writer_run();
-    if (!trajd_indexer_limit(false) || !trajd_indexer_start_library() || !trajd_indexer_filter(false)) {
-        fprintf(stderr, "trajd-indexer: cannot start (is it run by hand? trajd and trajctl run it)\n");
+    if (!trajd_indexer_limit(false) || !trajd_indexer_start_library() ||
+        !trajd_indexer_filter(false)) {
+        fprintf(stderr,
+                "trajd-indexer: cannot start (is it run by hand? trajd and trajctl run it)\n");
         return 1;
     }
     ok = trajd_indexer_send(TRAJD_INDEXER_READY, NULL, 0) && receive_layout(&layout);
     while (ok && trajd_indexer_receive(&header, &fd)) {
-        ok = header.kind == TRAJD_INDEXER_FILE && header.length == 2 * sizeof(uint32_t) && fd >= 0 && serve_file(layout, fd);
+        ok = header.kind == TRAJD_INDEXER_FILE && header.length == 2 * sizeof(uint32_t) &&
+             fd >= 0 && serve_file(layout, fd);
         if (fd >= 0)
             close(fd);
     }

@@ -1,5 +1,5 @@
-/* The one question asked of JSON in attributes: the scalar at "a.b.c". Nothing is built; nesting is limited.
- */
+/* The one question asked of JSON in attributes: the scalar at "a.b.c". Nothing is built; nesting is
+ * limited. */
 #include <string.h>
 
 #include "daemon/hdf5/scan.h"
@@ -151,8 +151,8 @@ static int32_t take_hex(const char *text)
     return value;
 }
 
-/* The character behind a \u, with its other half where it has one. What is none is U+FFFD, or where the digits are wrong '?': never
- * longer than what stood there. */
+/* The character behind a \u, with its other half where it has one. What is none is U+FFFD, or where
+ * the digits are wrong '?': never longer than what stood there. */
 static uint32_t take_character(const char **next)
 {
     int32_t code = take_hex(*next), low;
@@ -162,7 +162,8 @@ static uint32_t take_character(const char **next)
     *next += 4;
     if (code < 0xd800 || code >= 0xe000)
         return code ? (uint32_t)code : 0xfffd;
-    if (code >= 0xdc00 || strncmp(*next, "\\u", 2) || (low = take_hex(*next + 2)) < 0xdc00 || low >= 0xe000)
+    if (code >= 0xdc00 || strncmp(*next, "\\u", 2) || (low = take_hex(*next + 2)) < 0xdc00 ||
+        low >= 0xe000)
         return 0xfffd;
     *next += 6;
     return 0x10000 + ((uint32_t)(code - 0xd800) << 10) + (uint32_t)(low - 0xdc00);

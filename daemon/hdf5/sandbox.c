@@ -1,4 +1,5 @@
-/* What the indexing child gives up before it opens a file: memory, time, writing, and most system calls. */
+/* What the indexing child gives up before it opens a file: memory, time, writing, and most system
+ * calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -18,7 +19,8 @@
 static const bool sanitized = true;
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-static const bool sanitized = true; /* its shadow memory is terabytes, its reports need more system calls */
+/* its shadow memory is terabytes, its reports need more system calls */
+static const bool sanitized = true;
 #else
 static const bool sanitized = false;
 #endif
@@ -28,7 +30,8 @@ static const bool sanitized = false;
 
 static const rlim_t memory_bytes_max = (rlim_t)2 << 30;
 static const rlim_t cpu_seconds_max = 3600; /* over all files; the parent limits each one's time */
-static const rlim_t cpu_seconds_grace = 5;  /* SIGXCPU comes before SIGKILL: the parent can tell it from others' */
+/* SIGXCPU comes before SIGKILL: the parent can tell it from others' */
+static const rlim_t cpu_seconds_grace = 5;
 
 static bool set_limits(int resource, rlim_t soft, rlim_t hard)
 {
@@ -54,7 +57,8 @@ static void close_others(void)
         close(fd);
 }
 
-/* Where memory runs out a child goes before its parent, whose rows and rings are everybody's: a child is tried again. */
+/* Where memory runs out a child goes before its parent, whose rows and rings are everybody's: a
+ * child is tried again. */
 static void go_first(void)
 {
     static const char score[] = "800";
@@ -70,8 +74,10 @@ bool trajd_indexer_limit(bool writes)
 {
     close_others();
     go_first();
-    return set_limit(RLIMIT_CORE, 0) && (writes || set_limit(RLIMIT_FSIZE, 0)) && set_limit(RLIMIT_NOFILE, 32) &&
-           set_limits(RLIMIT_CPU, cpu_seconds_max, cpu_seconds_max + cpu_seconds_grace) && (sanitized || set_limit(RLIMIT_AS, memory_bytes_max));
+    return set_limit(RLIMIT_CORE, 0) && (writes || set_limit(RLIMIT_FSIZE, 0)) &&
+           set_limit(RLIMIT_NOFILE, 32) &&
+           set_limits(RLIMIT_CPU, cpu_seconds_max, cpu_seconds_max + cpu_seconds_grace) &&
+           (sanitized || set_limit(RLIMIT_AS, memory_bytes_max));
 }
 
 #if defined(__x86_64__)
@@ -127,7 +133,9 @@ static const int allowed_calls[] = {
 /* Of a child that makes a file, beside those. */
 static const int writing_calls[] = {SYS_pwrite64, SYS_ftruncate};
 
-enum { FILTER_SIZE = 16 + 2 * (sizeof allowed_calls + sizeof writing_calls) / sizeof *allowed_calls };
+enum {
+    FILTER_SIZE = 16 + 2 * (sizeof allowed_calls + sizeof writing_calls) / sizeof *allowed_calls
+};
 
 static void add(struct sock_filter *filter, unsigned short *n, struct sock_filter step)
 {
@@ -137,16 +145,19 @@ static void add(struct sock_filter *filter, unsigned short *n, struct sock_filte
 static void add_calls(struct sock_filter *filter, unsigned short *n, const int *calls, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        add(filter, n, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i], 0, 1));
+        add(filter, n,
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i], 0, 1));
         add(filter, n, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     }
 }
 
-/* `call` passes if none of `bits` is set in its argument. Only the low word is looked at: the flags are ints.
- */
-static void add_masked(struct sock_filter *filter, unsigned short *n, int call, int argument, uint32_t bits)
+/* `call` passes if none of `bits` is set in its argument. Only the low word is looked at: the flags
+ * are ints. */
+static void add_masked(struct sock_filter *filter, unsigned short *n, int call, int argument,
+                       uint32_t bits)
 {
-    uint32_t offset = (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (size_t)argument);
+    uint32_t offset =
+        (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (size_t)argument);
 
     add(filter, n, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 4));
     add(filter, n, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset));
@@ -164,23 +175,28 @@ bool trajd_indexer_filter(bool writes)
     if (sanitized || !architecture)
         return true;
     add(filter, &program.len,
-        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
-    add(filter, &program.len, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, architecture, 1, 0));
-    add(filter, &program.len, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                                     offsetof(struct seccomp_data, arch)));
+    add(filter, &program.len,
+        (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, architecture, 1, 0));
+    add(filter, &program.len,
+        (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
     add(filter, &program.len,
         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
     add_calls(filter, &program.len, allowed_calls, sizeof allowed_calls / sizeof *allowed_calls);
     if (writes)
-        add_calls(filter, &program.len, writing_calls, sizeof writing_calls / sizeof *writing_calls);
+        add_calls(filter, &program.len, writing_calls,
+                  sizeof writing_calls / sizeof *writing_calls);
     add_masked(filter, &program.len, SYS_openat, 2, writing);
 #ifdef SYS_open
     add_masked(filter, &program.len, SYS_open, 1, writing);
 #endif
     add_masked(filter, &program.len, SYS_mprotect, 2, PROT_EXEC);
-    add(filter, &program.len, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+    add(filter, &program.len,
+        (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         return false;
-    /* A kernel without filters says EINVAL; a child that is confined by a container already may have to go
-     * without. */
+    /* A kernel without filters says EINVAL; a child that is confined by a container already may
+     * have to go without. */
     return !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) || errno == EINVAL;
 }

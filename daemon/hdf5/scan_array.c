@@ -1,5 +1,5 @@
-/* One dataset: its type, shape and storage, or the reason why its rows cannot be read from the file directly.
- */
+/* One dataset: its type, shape and storage, or the reason why its rows cannot be read from the file
+ * directly. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,8 @@ static const uint64_t check_row_bytes_max = 64u << 20;
 static const uint64_t chunk_count_max = 4u << 20;
 static const uint64_t row_count_max = 1u << 31;
 
-static const char *refuse(struct trajd_scan *scan, struct trajd_record_dataset *dataset, const char *text)
+static const char *refuse(struct trajd_scan *scan, struct trajd_record_dataset *dataset,
+                          const char *text)
 {
     dataset->refusal = text ? trajd_arena_copy(scan->arena, text, strlen(text)) : NULL;
     dataset->array = (struct trajd_array){0};
@@ -43,8 +44,8 @@ static bool is_bool(hid_t type)
     for (unsigned i = 0; i < 2; i++) {
         char *name = H5Tget_member_name(type, i);
         uint8_t value = 0xff;
-        bool fits =
-            name && H5Tget_member_value(type, i, &value) >= 0 && value < 2 && !strcmp(name, names[value]);
+        bool fits = name && H5Tget_member_value(type, i, &value) >= 0 && value < 2 &&
+                    !strcmp(name, names[value]);
         H5free_memory(name);
         if (!fits)
             return false;
@@ -151,8 +152,8 @@ static const char *read_filters(struct trajd_scan *scan, hid_t creation, struct 
         char name[64] = "";
         unsigned flags, values;
         size_t value_count = 0;
-        H5Z_filter_t filter =
-            H5Pget_filter2(creation, (unsigned)i, &flags, &value_count, NULL, sizeof name, name, &values);
+        H5Z_filter_t filter = H5Pget_filter2(creation, (unsigned)i, &flags, &value_count, NULL,
+                                             sizeof name, name, &values);
         if (filter != TRAJD_FILTER_DEFLATE && filter != TRAJD_FILTER_SHUFFLE &&
             filter != TRAJD_FILTER_FLETCHER32 && filter != TRAJD_FILTER_LZF)
             return trajd_arena_format(scan->arena, "filter %d (%s) is not supported", (int)filter,
@@ -170,8 +171,8 @@ struct chunk_visit {
 };
 
 /* Puts a chunk, given by the element it begins at, at its place in the grid. */
-static void place_chunk(struct chunk_visit *visit, const hsize_t *begin, unsigned mask, haddr_t address,
-                        hsize_t size)
+static void place_chunk(struct chunk_visit *visit, const hsize_t *begin, unsigned mask,
+                        haddr_t address, hsize_t size)
 {
     const struct trajd_array *array = visit->array;
     uint64_t place = 0;
@@ -191,7 +192,8 @@ static void place_chunk(struct chunk_visit *visit, const hsize_t *begin, unsigne
 }
 
 #ifdef TRAJD_HAVE_CHUNK_ITER
-static int visit_chunk(const hsize_t *begin, unsigned mask, haddr_t address, hsize_t size, void *context)
+static int visit_chunk(const hsize_t *begin, unsigned mask, haddr_t address, hsize_t size,
+                       void *context)
 {
     place_chunk(context, begin, mask, address, size);
     return H5_ITER_CONT;
@@ -234,8 +236,8 @@ const char *trajd_indexer_chunks(struct trajd_scan *scan, hid_t dataset, struct 
     for (uint64_t i = 0; i < count; i++)
         visit.chunks[i].offset = TRAJD_ARRAY_MISSING_CHUNK;
 #ifdef TRAJD_HAVE_CHUNK_ITER
-    /* Some releases give the chunk's number instead of its element: that is off the grid, and the slow way
-     * follows. */
+    /* Some releases give the chunk's number instead of its element: that is off the grid, and the
+     * slow way follows. */
     ok = H5Dchunk_iter(dataset, H5P_DEFAULT, visit_chunk, &visit) >= 0 && !visit.odd;
 #endif
     if (!ok && !list_chunks(dataset, &visit))
@@ -255,7 +257,8 @@ static const char *read_chunked(struct trajd_scan *scan, hid_t dataset, hid_t cr
     if (why)
         return why;
     if (scan->has_user_block)
-        return "chunks in a file with a user block are not supported (libhdf5 1.10 reports their places "
+        return "chunks in a file with a user block are not supported (libhdf5 1.10 reports their "
+               "places "
                "wrongly)";
     if (H5Pget_chunk(creation, H5S_MAX_RANK, chunk) != (int)array->rank)
         return "its chunks have another rank than its shape";
@@ -271,9 +274,11 @@ static const char *read_chunked(struct trajd_scan *scan, hid_t dataset, hid_t cr
     return trajd_indexer_chunks(scan, dataset, array);
 }
 
-static const char *read_compact(struct trajd_scan *scan, hid_t dataset, hid_t type, struct trajd_array *array)
+static const char *read_compact(struct trajd_scan *scan, hid_t dataset, hid_t type,
+                                struct trajd_array *array)
 {
-    uint8_t *bytes = array->size_bytes > 65536 ? NULL : trajd_arena_alloc(scan->arena, array->size_bytes);
+    uint8_t *bytes =
+        array->size_bytes > 65536 ? NULL : trajd_arena_alloc(scan->arena, array->size_bytes);
 
     if (!bytes)
         return "its compact data do not fit";
@@ -284,8 +289,8 @@ static const char *read_compact(struct trajd_scan *scan, hid_t dataset, hid_t ty
     return NULL;
 }
 
-/* What lies in one piece, and this file; all else has no offset. Spares the creation list, the dearest
- * question to ask. */
+/* What lies in one piece, and this file; all else has no offset. Spares the creation list, the
+ * dearest question to ask. */
 static bool read_contiguous(hid_t dataset, struct trajd_array *array)
 {
     haddr_t offset = H5Dget_offset(dataset);
@@ -298,8 +303,8 @@ static bool read_contiguous(hid_t dataset, struct trajd_array *array)
     return true;
 }
 
-static const char *read_other_storage(struct trajd_scan *scan, hid_t dataset, hid_t type, hid_t creation,
-                                      struct trajd_array *array)
+static const char *read_other_storage(struct trajd_scan *scan, hid_t dataset, hid_t type,
+                                      hid_t creation, struct trajd_array *array)
 {
     H5D_layout_t layout = H5Pget_layout(creation);
     H5D_fill_value_t fill = H5D_FILL_VALUE_UNDEFINED;
@@ -311,7 +316,8 @@ static const char *read_other_storage(struct trajd_scan *scan, hid_t dataset, hi
     if (H5Pfill_value_defined(creation, &fill) >= 0 && fill == H5D_FILL_VALUE_USER_DEFINED &&
         H5Pget_fill_value(creation, type, array->fill) < 0)
         return trajd_indexer_error(scan);
-    if (!array->size_bytes || layout == H5D_CONTIGUOUS) { /* no rows, no columns, or never written */
+    /* no rows, no columns, or never written */
+    if (!array->size_bytes || layout == H5D_CONTIGUOUS) {
         array->storage = TRAJD_STORAGE_EMPTY;
         return NULL;
     }
@@ -320,7 +326,8 @@ static const char *read_other_storage(struct trajd_scan *scan, hid_t dataset, hi
     return layout == H5D_COMPACT ? read_compact(scan, dataset, type, array) : "an unknown storage";
 }
 
-static const char *read_storage(struct trajd_scan *scan, hid_t dataset, hid_t type, struct trajd_array *array)
+static const char *read_storage(struct trajd_scan *scan, hid_t dataset, hid_t type,
+                                struct trajd_array *array)
 {
     const char *why;
     hid_t creation;
@@ -370,11 +377,13 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
         memory = H5Screate_simple((int)array->rank, count, NULL);
     if (!bytes)
         why = "no memory";
-    else if (memory >= 0 && H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0)
+    else if (memory >= 0 &&
+             H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0)
         why = trajd_indexer_error(scan);
-    else if (H5Dread(dataset, type, memory < 0 ? H5S_ALL : memory, memory < 0 ? H5S_ALL : space, H5P_DEFAULT,
-                     bytes) < 0)
-        why = trajd_arena_format(scan->arena, "libhdf5 cannot read it: %s", trajd_indexer_error(scan));
+    else if (H5Dread(dataset, type, memory < 0 ? H5S_ALL : memory, memory < 0 ? H5S_ALL : space,
+                     H5P_DEFAULT, bytes) < 0)
+        why = trajd_arena_format(scan->arena, "libhdf5 cannot read it: %s",
+                                 trajd_indexer_error(scan));
     out->check_rows = why ? 0 : rows;
     out->check_digest = why ? 0 : trajd_digest_of(bytes, rows * row_bytes);
     if (memory >= 0)
@@ -423,7 +432,8 @@ static int check_links(hid_t group, const char *path)
             return 0;
         memcpy(part, path, length);
         part[length] = '\0';
-        if (H5Lexists(group, part, H5P_DEFAULT) <= 0 || H5Lget_info(group, part, &info, H5P_DEFAULT) < 0)
+        if (H5Lexists(group, part, H5P_DEFAULT) <= 0 ||
+            H5Lget_info(group, part, &info, H5P_DEFAULT) < 0)
             return 0;
         if (info.type == H5L_TYPE_EXTERNAL || info.type > H5L_TYPE_EXTERNAL)
             return -1;
@@ -440,8 +450,8 @@ static bool is_start(const struct trajd_layout *layout, const char *path)
     return false;
 }
 
-/* Why a path cannot be opened as a dataset; false where there is none, or where a family meets something
- * else. */
+/* Why a path cannot be opened as a dataset; false where there is none, or where a family meets
+ * something else. */
 static bool refuse_object(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
                           struct trajd_record_dataset *dataset)
 {

@@ -1,4 +1,5 @@
-/* What stands beside the rows: rates in attributes, and the lists of episodes that filter keys name. */
+/* What stands beside the rows: rates in attributes, and the lists of episodes that filter keys
+ * name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,8 @@ static void attribute_text(hid_t attribute, const char *json, char *out)
     H5Tclose(type);
 }
 
-const char *trajd_indexer_rate(struct trajd_scan *scan, hid_t group, const struct trajd_layout_clock *clock)
+const char *trajd_indexer_rate(struct trajd_scan *scan, hid_t group,
+                               const struct trajd_layout_clock *clock)
 {
     const char *at = clock->rate_attribute ? strchr(clock->rate_attribute, '@') : NULL;
     char object[2048] = ".", text[RATE_TEXT_SIZE] = "", *copy;
@@ -62,7 +64,8 @@ const char *trajd_indexer_rate(struct trajd_scan *scan, hid_t group, const struc
     if (!at || (size_t)(at - clock->rate_attribute) >= sizeof object)
         return "";
     if (at != clock->rate_attribute)
-        snprintf(object, sizeof object, "%.*s", (int)(at - clock->rate_attribute), clock->rate_attribute);
+        snprintf(object, sizeof object, "%.*s", (int)(at - clock->rate_attribute),
+                 clock->rate_attribute);
     attribute = H5Aopen_by_name(group, object, at + 1, H5P_DEFAULT, H5P_DEFAULT);
     if (attribute >= 0) {
         attribute_text(attribute, clock->rate_json, text);
@@ -106,13 +109,14 @@ static void mark(struct trajd_scan *scan, const char *key, uint32_t key_count, c
     if (!episode || (episode->key_count && episode->filter_keys[episode->key_count - 1] == key))
         return;
     if (!episode->filter_keys)
-        episode->filter_keys = trajd_arena_alloc(scan->arena, key_count * sizeof *episode->filter_keys);
+        episode->filter_keys =
+            trajd_arena_alloc(scan->arena, key_count * sizeof *episode->filter_keys);
     if (episode->filter_keys)
         episode->filter_keys[episode->key_count++] = key;
 }
 
-static void mark_list(struct trajd_scan *scan, const char *key, uint32_t key_count, hid_t dataset, hid_t type,
-                      hid_t space)
+static void mark_list(struct trajd_scan *scan, const char *key, uint32_t key_count, hid_t dataset,
+                      hid_t type, hid_t space)
 {
     hssize_t count = H5Sget_simple_extent_npoints(space);
     bool variable = H5Tis_variable_str(type) > 0;

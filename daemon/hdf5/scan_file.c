@@ -22,12 +22,14 @@ bool trajd_indexer_name_ok(const char *name)
     return length > 0 && length <= NAME_LENGTH_MAX;
 }
 
-bool trajd_names_add(struct trajd_scan *scan, struct trajd_names *names, const char *name, size_t length)
+bool trajd_names_add(struct trajd_scan *scan, struct trajd_names *names, const char *name,
+                     size_t length)
 {
     if (names->count == names->capacity) {
         uint32_t capacity = names->capacity ? names->capacity * 2 : 32;
-        const char **grown =
-            capacity > 2 * LINK_COUNT_MAX ? NULL : trajd_arena_alloc(scan->arena, capacity * sizeof *grown);
+        const char **grown = capacity > 2 * LINK_COUNT_MAX
+                                 ? NULL
+                                 : trajd_arena_alloc(scan->arena, capacity * sizeof *grown);
         if (!grown)
             return false;
         if (names->count)
@@ -100,7 +102,8 @@ const char *trajd_indexer_error(struct trajd_scan *scan)
     return copy && *copy ? copy : "libhdf5 failed";
 }
 
-void trajd_indexer_note(struct trajd_scan *scan, const char *episode, const char *what, const char *why)
+void trajd_indexer_note(struct trajd_scan *scan, const char *episode, const char *what,
+                        const char *why)
 {
     struct trajd_record *record = scan->record;
 
@@ -136,7 +139,8 @@ static void want(struct trajd_scan *scan, struct trajd_names *paths, const char 
 }
 
 /* Lists "obs" for "obs/STAR", unless it was listed just before. */
-static void list_folder(struct trajd_scan *scan, hid_t group, const char *folder, struct wanted *wanted)
+static void list_folder(struct trajd_scan *scan, hid_t group, const char *folder,
+                        struct wanted *wanted)
 {
     hid_t object;
 
@@ -155,15 +159,16 @@ static void list_folder(struct trajd_scan *scan, hid_t group, const char *folder
 }
 
 /* Adds the paths below the group that match a family's path and that no explicit stream has. */
-static void want_family(struct trajd_scan *scan, hid_t group, const char *pattern, struct wanted *wanted,
-                        const struct trajd_names *explicit_paths)
+static void want_family(struct trajd_scan *scan, hid_t group, const char *pattern,
+                        struct wanted *wanted, const struct trajd_names *explicit_paths)
 {
     const char *star = strchr(pattern, '*'), *slash = star, *rest = strchr(star, '/');
     char folder[PATH_SIZE], path[PATH_SIZE];
 
     while (slash > pattern && slash[-1] != '/')
         slash--;
-    snprintf(folder, sizeof folder, "%.*s", slash > pattern ? (int)(slash - pattern - 1) : 0, pattern);
+    snprintf(folder, sizeof folder, "%.*s", slash > pattern ? (int)(slash - pattern - 1) : 0,
+             pattern);
     list_folder(scan, group, folder, wanted);
     for (uint32_t i = 0; i < wanted->links.count; i++) {
         if ((size_t)snprintf(path, sizeof path, "%s%s%s%s", folder, *folder ? "/" : "",
@@ -173,8 +178,8 @@ static void want_family(struct trajd_scan *scan, hid_t group, const char *patter
     }
 }
 
-/* Whether an episode without the path must be quarantined: a clock or a stream that is not optional needs it.
- */
+/* Whether an episode without the path must be quarantined: a clock or a stream that is not optional
+ * needs it. */
 static bool is_required(const struct trajd_layout *layout, const char *path)
 {
     for (uint32_t i = 0; i < layout->clock_count; i++) {
@@ -197,7 +202,8 @@ static int compare_datasets(const void *a, const void *b)
     return strcmp(left->path, right->path);
 }
 
-static void scan_datasets(struct trajd_scan *scan, hid_t group, struct trajd_record_episode *episode)
+static void scan_datasets(struct trajd_scan *scan, hid_t group,
+                          struct trajd_record_episode *episode)
 {
     const struct trajd_layout *layout = scan->layout;
     struct trajd_names explicit_paths = {0};
@@ -217,14 +223,16 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group, struct trajd_rec
             want_family(scan, group, layout->streams[i].path, &wanted, &explicit_paths);
     }
     total = explicit_paths.count + wanted.paths.count;
-    episode->datasets = trajd_arena_alloc(scan->arena, (total ? total : 1) * sizeof *episode->datasets);
+    episode->datasets =
+        trajd_arena_alloc(scan->arena, (total ? total : 1) * sizeof *episode->datasets);
     if (!episode->datasets || total > 4096) {
         episode->problem = "too many datasets";
         return;
     }
     for (uint32_t i = 0; i < total; i++) {
         bool family = i >= explicit_paths.count;
-        const char *path = family ? wanted.paths.names[i - explicit_paths.count] : explicit_paths.names[i];
+        const char *path =
+            family ? wanted.paths.names[i - explicit_paths.count] : explicit_paths.names[i];
         struct trajd_record_dataset *dataset = &episode->datasets[episode->dataset_count];
         if (!trajd_indexer_dataset(scan, group, path, family, dataset))
             continue;
@@ -236,11 +244,15 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group, struct trajd_rec
     qsort(episode->datasets, episode->dataset_count, sizeof *episode->datasets, compare_datasets);
 }
 
-static void scan_metas(struct trajd_scan *scan, const char *path, struct trajd_record_episode *episode)
+static void scan_metas(struct trajd_scan *scan, const char *path,
+                       struct trajd_record_episode *episode)
 {
     const struct trajd_layout *layout = scan->layout;
 
-    episode->metas = layout->meta_count ? trajd_arena_alloc(scan->arena, layout->meta_count * sizeof *episode->metas) : NULL;
+    episode->metas =
+        layout->meta_count
+            ? trajd_arena_alloc(scan->arena, layout->meta_count * sizeof *episode->metas)
+            : NULL;
     for (uint32_t i = 0; episode->metas && i < layout->meta_count; i++, episode->meta_count++)
         episode->metas[i] = trajd_indexer_meta(scan, path, episode->id, &layout->metas[i]);
 }
@@ -257,7 +269,8 @@ static const char *rate_of(struct trajd_scan *scan, hid_t group, uint32_t clock)
     return scan->file_rates[clock];
 }
 
-static void scan_episode(struct trajd_scan *scan, const char *path, struct trajd_record_episode *episode)
+static void scan_episode(struct trajd_scan *scan, const char *path,
+                         struct trajd_record_episode *episode)
 {
     const struct trajd_layout *layout = scan->layout;
     hid_t group;
@@ -272,8 +285,8 @@ static void scan_episode(struct trajd_scan *scan, const char *path, struct trajd
         episode->rates[i] = "";
     group = H5Gopen2(scan->file, path, H5P_DEFAULT);
     if (group < 0) {
-        episode->problem =
-            trajd_arena_format(scan->arena, "the group cannot be opened: %s", trajd_indexer_error(scan));
+        episode->problem = trajd_arena_format(scan->arena, "the group cannot be opened: %s",
+                                              trajd_indexer_error(scan));
         return;
     }
     for (uint32_t i = 0; i < layout->clock_count; i++)
@@ -284,15 +297,18 @@ static void scan_episode(struct trajd_scan *scan, const char *path, struct trajd
     H5Gclose(group);
 }
 
-/* A link by a group's name that cannot be followed is an episode, or many, that would be missed in silence. */
-static void note_lost_group(struct trajd_scan *scan, hid_t group, const char *path, const char *name)
+/* A link by a group's name that cannot be followed is an episode, or many, that would be missed in
+ * silence. */
+static void note_lost_group(struct trajd_scan *scan, hid_t group, const char *path,
+                            const char *name)
 {
     H5L_info_t info;
     bool leaves = H5Lget_info(group, name, &info, H5P_DEFAULT) >= 0 && info.type >= H5L_TYPE_UD_MIN;
 
     H5Eclear2(H5E_DEFAULT);
     trajd_indexer_note(scan, path + (*path == '/'), name,
-                       leaves ? "an external link is refused (it names another file)" : "a link that leads nowhere");
+                       leaves ? "an external link is refused (it names another file)"
+                              : "a link that leads nowhere");
 }
 
 /* Group paths that match the rest of the pattern below `path`. */
@@ -341,7 +357,8 @@ static const char *episode_id(const char *path, const char *pattern)
 {
     while (*pattern == '/') {
         size_t length = strcspn(pattern + 1, "/") + 1;
-        if (memchr(pattern, '*', length) || memchr(pattern, '?', length) || memchr(pattern, '[', length))
+        if (memchr(pattern, '*', length) || memchr(pattern, '?', length) ||
+            memchr(pattern, '[', length))
             return path + 1;
         path += strcspn(path + 1, "/") + 1;
         pattern += length;
@@ -369,18 +386,21 @@ static void scan_groups(struct trajd_scan *scan)
     if (groups.count > 1)
         qsort(groups.names, groups.count, sizeof *groups.names, compare_natural);
     if (!groups.count) {
-        record->refusal = trajd_arena_format(scan->arena, "no group matches %s%s%s", scan->layout->groups,
-                                             record->note_count ? "; " : "", record->note_count ? record->notes[0] : "");
+        record->refusal = trajd_arena_format(scan->arena, "no group matches %s%s%s",
+                                             scan->layout->groups, record->note_count ? "; " : "",
+                                             record->note_count ? record->notes[0] : "");
         return;
     }
     take_part(scan, &groups);
-    record->episodes = trajd_arena_alloc(scan->arena, ((size_t)groups.count + 1) * sizeof *record->episodes);
+    record->episodes =
+        trajd_arena_alloc(scan->arena, ((size_t)groups.count + 1) * sizeof *record->episodes);
     if (!record->episodes) {
         record->refusal = "too many episodes";
         return;
     }
     record->episode_count = groups.count;
-    scan->file_rates = trajd_arena_alloc(scan->arena, scan->layout->clock_count * sizeof *scan->file_rates);
+    scan->file_rates =
+        trajd_arena_alloc(scan->arena, scan->layout->clock_count * sizeof *scan->file_rates);
     for (uint32_t i = 0; i < groups.count; i++) {
         const char *path = *groups.names[i] ? groups.names[i] : "/";
         record->episodes[i].id = episode_id(groups.names[i], scan->layout->groups);
@@ -394,8 +414,8 @@ static void scan_groups(struct trajd_scan *scan)
         trajd_indexer_filters(scan);
 }
 
-void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_indexer_part part, struct trajd_arena *arena,
-                        struct trajd_record *record)
+void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_indexer_part part,
+                        struct trajd_arena *arena, struct trajd_record *record)
 {
     struct trajd_scan scan = {.layout = layout, .part = part, .arena = arena, .record = record};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation;
@@ -409,7 +429,8 @@ void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     scan.file = H5Fopen(path, H5F_ACC_RDONLY, access);
     if (scan.file < 0) { /* the error first: the next call of the library clears it */
-        record->refusal = trajd_arena_format(arena, "not readable as HDF5: %s", trajd_indexer_error(&scan));
+        record->refusal =
+            trajd_arena_format(arena, "not readable as HDF5: %s", trajd_indexer_error(&scan));
         H5Pclose(access);
         return;
     }

@@ -1,4 +1,5 @@
-/* Whether an episode's group holds anything beside the datasets that are recorded of it: who copies it need not look again. */
+/* Whether an episode's group holds anything beside the datasets that are recorded of it: who copies
+ * it need not look again. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,13 +31,16 @@ static bool is_dataset(const struct trajd_record_episode *episode, const char *p
 {
     const uint32_t i = find_dataset(episode, path);
 
-    return i < episode->dataset_count && !strcmp(episode->datasets[i].path, path) && !episode->datasets[i].refusal;
+    return i < episode->dataset_count && !strcmp(episode->datasets[i].path, path) &&
+           !episode->datasets[i].refusal;
 }
 
-static bool holds_no_more(hid_t group, const struct trajd_record_episode *episode, const char *folder);
+static bool holds_no_more(hid_t group, const struct trajd_record_episode *episode,
+                          const char *folder);
 
 /* A folder on the way to datasets, without anything of its own. `path` ends in a slash. */
-static bool is_plain_folder(hid_t group, const char *name, const struct trajd_record_episode *episode, const char *path)
+static bool is_plain_folder(hid_t group, const char *name,
+                            const struct trajd_record_episode *episode, const char *path)
 {
     const uint32_t i = find_dataset(episode, path);
     H5O_info_t info;
@@ -46,7 +50,8 @@ static bool is_plain_folder(hid_t group, const char *name, const struct trajd_re
     if (i == episode->dataset_count || strncmp(episode->datasets[i].path, path, strlen(path)) != 0)
         return false;
     below = H5Gopen2(group, name, H5P_DEFAULT);
-    is_plain = below >= 0 && H5Oget_info2(below, &info, H5O_INFO_NUM_ATTRS) >= 0 && !info.num_attrs && holds_no_more(below, episode, path);
+    is_plain = below >= 0 && H5Oget_info2(below, &info, H5O_INFO_NUM_ATTRS) >= 0 &&
+               !info.num_attrs && holds_no_more(below, episode, path);
     if (below >= 0)
         H5Gclose(below);
     return is_plain;
@@ -58,14 +63,16 @@ static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, 
     const struct search *search = context;
     char path[PATH_SIZE];
 
-    if (info->type != H5L_TYPE_HARD || (size_t)snprintf(path, sizeof path, "%s%s", search->folder, name) + 1 >= sizeof path)
+    if (info->type != H5L_TYPE_HARD ||
+        (size_t)snprintf(path, sizeof path, "%s%s", search->folder, name) + 1 >= sizeof path)
         return 1;
     if (is_dataset(search->episode, path))
         return 0;
     return is_plain_folder(group, name, search->episode, strcat(path, "/")) ? 0 : 1;
 }
 
-static bool holds_no_more(hid_t group, const struct trajd_record_episode *episode, const char *folder)
+static bool holds_no_more(hid_t group, const struct trajd_record_episode *episode,
+                          const char *folder)
 {
     struct search search = {episode, folder};
     hsize_t position = 0;

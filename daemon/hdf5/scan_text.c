@@ -1,4 +1,5 @@
-/* Texts of an episode that the layout asks for: attributes, datasets of one text, fields of JSON in either. */
+/* Texts of an episode that the layout asks for: attributes, datasets of one text, fields of JSON in
+ * either. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@ struct source {
     bool is_dataset;
 };
 
-/* The place in the file that the layout's text (of `length` bytes) means for the episode at `episode`; "" where it is too long. */
+/* The place in the file that the layout's text (of `length` bytes) means for the episode at
+ * `episode`; "" where it is too long. */
 static void resolve(const char *episode, const char *text, size_t length, char *place)
 {
     size_t base = strcmp(episode, "/") ? strlen(episode) : 0;
@@ -30,12 +32,13 @@ static void resolve(const char *episode, const char *text, size_t length, char *
         text += length == 2 ? 2 : 3;
         length -= length == 2 ? 2 : 3;
     }
-    if ((size_t)snprintf(place, PLACE_SIZE, "%.*s%s%.*s", (int)base, episode, length || !base ? "/" : "", (int)length, text) >=
-        PLACE_SIZE)
+    if ((size_t)snprintf(place, PLACE_SIZE, "%.*s%s%.*s", (int)base, episode,
+                         length || !base ? "/" : "", (int)length, text) >= PLACE_SIZE)
         *place = '\0';
 }
 
-static struct source open_source(const struct trajd_scan *scan, const char *episode, const struct trajd_layout_meta *meta)
+static struct source open_source(const struct trajd_scan *scan, const char *episode,
+                                 const struct trajd_layout_meta *meta)
 {
     const char *at = meta->attribute ? strchr(meta->attribute, '@') : NULL;
     struct source source = {-1, !at};
@@ -55,8 +58,9 @@ static struct source open_source(const struct trajd_scan *scan, const char *epis
 
 static bool read_value(const struct source *source, hid_t type, void *out)
 {
-    return source->is_dataset ? H5Dread(source->object, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) >= 0
-                              : H5Aread(source->object, type, out) >= 0;
+    return source->is_dataset
+               ? H5Dread(source->object, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) >= 0
+               : H5Aread(source->object, type, out) >= 0;
 }
 
 static char *read_string(const struct source *source, hid_t type, hid_t space)
@@ -113,7 +117,8 @@ static char *read_source(const struct source *source, const char **why)
         *why = "it is not one value";
     else if (class != H5T_STRING && class != H5T_INTEGER && class != H5T_FLOAT)
         *why = "it is neither a text nor a number";
-    else if (!(text = class == H5T_STRING ? read_string(source, type, space) : print_number(source, class == H5T_INTEGER)))
+    else if (!(text = class == H5T_STRING ? read_string(source, type, space)
+                                          : print_number(source, class == H5T_INTEGER)))
         *why = "it cannot be read";
     H5Sclose(space);
     H5Tclose(type);
@@ -137,8 +142,8 @@ static bool pick_json(char *text, const char *path)
     return true;
 }
 
-const char *trajd_indexer_meta(struct trajd_scan *scan, const char *episode_path, const char *episode_id,
-                               const struct trajd_layout_meta *meta)
+const char *trajd_indexer_meta(struct trajd_scan *scan, const char *episode_path,
+                               const char *episode_id, const struct trajd_layout_meta *meta)
 {
     const struct source source = open_source(scan, episode_path, meta);
     const char *why = NULL, *copy = NULL;

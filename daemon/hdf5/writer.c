@@ -12,7 +12,13 @@
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/writer.h"
 
-enum { NOTES_MAX = 200, KNOWN_MAX = 1 << 20, TEXT_SIZE = 512, META_BLOCK_BYTES = 256 << 10, CACHE_BYTES = 2 << 20 };
+enum {
+    NOTES_MAX = 200,
+    KNOWN_MAX = 1 << 20,
+    TEXT_SIZE = 512,
+    META_BLOCK_BYTES = 256 << 10,
+    CACHE_BYTES = 2 << 20
+};
 
 /* ---- frames ---- */
 
@@ -105,8 +111,8 @@ bool trajd_writer_fail(const char *what)
 
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, &failure);
     memcpy(body, &failure.code, sizeof failure.code);
-    length = snprintf((char *)body + sizeof failure.code, sizeof body - sizeof failure.code, "%s%s%s", what,
-                      *failure.text ? ": " : "", failure.text);
+    length = snprintf((char *)body + sizeof failure.code, sizeof body - sizeof failure.code,
+                      "%s%s%s", what, *failure.text ? ": " : "", failure.text);
     for (int i = 0; i < length; i++)
         if (body[sizeof failure.code + (size_t)i] < 0x20)
             body[sizeof failure.code + (size_t)i] = ' ';
@@ -116,8 +122,9 @@ bool trajd_writer_fail(const char *what)
 
 /* ---- files ---- */
 
-/* libhdf5's cache of structure in one size, for files that are gone through once. In a larger one every object is new memory, and all of them
- * are given back one by one at the end: in 64 MiB, 35,000 take a third longer. */
+/* libhdf5's cache of structure in one size, for files that are gone through once. In a larger one
+ * every object is new memory, and all of them are given back one by one at the end: in 64 MiB,
+ * 35,000 take a third longer. */
 static void fix_cache(hid_t access)
 {
     H5AC_cache_config_t config = {.version = H5AC__CURR_CACHE_CONFIG_VERSION};
@@ -132,7 +139,8 @@ static void fix_cache(hid_t access)
     H5Pset_mdc_config(access, &config);
 }
 
-/* A new file in the oldest format that holds it, so that every reader opens it; no times in it, so that the same makes the same. */
+/* A new file in the oldest format that holds it, so that every reader opens it; no times in it, so
+ * that the same makes the same. */
 static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
 {
     const hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
@@ -143,11 +151,13 @@ static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
     fix_cache(access);
     H5Pset_meta_block_size(access, META_BLOCK_BYTES);
     H5Pset_obj_track_times(creation, 0);
-    writer->output = is_new ? H5Fcreate(path, H5F_ACC_TRUNC, creation, access) : H5Fopen(path, H5F_ACC_RDWR, access);
+    writer->output = is_new ? H5Fcreate(path, H5F_ACC_TRUNC, creation, access)
+                            : H5Fopen(path, H5F_ACC_RDWR, access);
     H5Pclose(access);
     H5Pclose(creation);
     if (writer->output < 0)
-        return trajd_writer_fail(is_new ? "the output cannot be begun" : "the output cannot be opened again");
+        return trajd_writer_fail(is_new ? "the output cannot be begun"
+                                        : "the output cannot be opened again");
     if (!trajd_indexer_filter(true))
         return trajd_writer_fail("no sandbox");
     return trajd_indexer_send(TRAJD_WRITER_READY, NULL, 0);
@@ -201,17 +211,26 @@ static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *f
     return trajd_writer_copy_frame(writer) && trajd_indexer_send(TRAJD_WRITER_READY, NULL, 0);
 }
 
-static bool serve(struct trajd_writer *writer, uint32_t kind, struct trajd_writer_frame *frame, int fd)
+static bool serve(struct trajd_writer *writer, uint32_t kind, struct trajd_writer_frame *frame,
+                  int fd)
 {
     switch (kind) {
-    case TRAJD_WRITER_OUTPUT: return writer->output < 0 && fd >= 0 && begin_output(writer, fd, trajd_writer_u8(frame));
-    case TRAJD_WRITER_INPUT: return writer->output >= 0 && fd >= 0 && open_input(writer, frame, fd);
-    case TRAJD_WRITER_DATASETS: return writer->output >= 0 && trajd_writer_datasets(writer, frame);
-    case TRAJD_WRITER_EPISODES: return writer->input >= 0 && trajd_writer_episodes(writer, frame);
-    case TRAJD_WRITER_MASKS: return writer->output >= 0 && trajd_writer_masks(writer, frame);
-    case TRAJD_WRITER_FINISH: return writer->output >= 0 && trajd_writer_finish(writer, frame);
-    case TRAJD_WRITER_CHUNKS: return writer->output >= 0 && fd >= 0 && trajd_writer_chunks(writer, frame, fd);
-    default: return false;
+    case TRAJD_WRITER_OUTPUT:
+        return writer->output < 0 && fd >= 0 && begin_output(writer, fd, trajd_writer_u8(frame));
+    case TRAJD_WRITER_INPUT:
+        return writer->output >= 0 && fd >= 0 && open_input(writer, frame, fd);
+    case TRAJD_WRITER_DATASETS:
+        return writer->output >= 0 && trajd_writer_datasets(writer, frame);
+    case TRAJD_WRITER_EPISODES:
+        return writer->input >= 0 && trajd_writer_episodes(writer, frame);
+    case TRAJD_WRITER_MASKS:
+        return writer->output >= 0 && trajd_writer_masks(writer, frame);
+    case TRAJD_WRITER_FINISH:
+        return writer->output >= 0 && trajd_writer_finish(writer, frame);
+    case TRAJD_WRITER_CHUNKS:
+        return writer->output >= 0 && fd >= 0 && trajd_writer_chunks(writer, frame, fd);
+    default:
+        return false;
     }
 }
 
@@ -236,10 +255,12 @@ int trajd_writer_run(void)
     struct trajd_writer writer = {.output = -1, .input = -1};
     struct trajd_indexer_header header;
     /* without its parent it must not go on: the next run begins the same file anew */
-    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && trajd_indexer_limit(true) && trajd_indexer_start_library();
+    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && trajd_indexer_limit(true) &&
+              trajd_indexer_start_library();
     int fd;
 
-    H5set_free_list_limits(-1, -1, -1, -1, -1, -1); /* a short life: giving memory back between episodes costs more than it */
+    /* a short life: giving memory back between episodes costs more than it */
+    H5set_free_list_limits(-1, -1, -1, -1, -1, -1);
     while (ok && trajd_indexer_receive(&header, &fd)) {
         uint8_t *body = NULL;
         ok = receive_body(header.length, &body);
@@ -248,7 +269,8 @@ int trajd_writer_run(void)
             ok = serve(&writer, header.kind, &frame, fd);
         }
         free(body);
-        if (fd >= 0 && header.kind != TRAJD_WRITER_OUTPUT) /* the output's holds the lock as long as this process can write */
+        /* the output's holds the lock as long as this process can write */
+        if (fd >= 0 && header.kind != TRAJD_WRITER_OUTPUT)
             close(fd);
     }
     for (uint32_t i = 0; i < writer.told_count; i++)

@@ -1,4 +1,5 @@
-/* The helper program as a writer: what its files share. The frames that it takes and sends stand in daemon/index/writer_protocol.h. */
+/* The helper program as a writer: what its files share. The frames that it takes and sends stand in
+ * daemon/index/writer_protocol.h. */
 #ifndef TRAJD_HDF5_WRITER_H
 #define TRAJD_HDF5_WRITER_H
 
@@ -9,7 +10,8 @@
 
 #include "daemon/index/writer_protocol.h"
 
-/* A frame being read. `failed` is set at the first thing that is not there; what comes then is empty. */
+/* A frame being read. `failed` is set at the first thing that is not there; what comes then is
+ * empty. */
 struct trajd_writer_frame {
     const uint8_t *next, *end;
     bool failed;
@@ -23,7 +25,8 @@ struct trajd_writer_frame {
 struct trajd_writer_dataset {
     char *path; /* below an episode */
     uint8_t dtype, rank, level;
-    hsize_t shape[TRAJD_WRITER_RANK_MAX], chunk[TRAJD_WRITER_RANK_MAX]; /* of the episode that was made last */
+    /* of the episode that was made last */
+    hsize_t shape[TRAJD_WRITER_RANK_MAX], chunk[TRAJD_WRITER_RANK_MAX];
     hsize_t chunk_rows; /* of one in chunks where there are as many rows; 0: contiguous */
     hid_t type;         /* -1: the source's */
     hid_t space, creation;
@@ -55,15 +58,18 @@ void trajd_writer_text(struct trajd_writer_frame *frame, char *text, size_t size
 int trajd_writer_run(void);
 
 /* A NOTE; after many of them silence. */
-void trajd_writer_note(struct trajd_writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Sends FAILED with libhdf5's innermost message and returns false. */
 bool trajd_writer_fail(const char *what);
 
 /* ---- writer_copy.c ---- */
 
-/* What of the first input stands outside of its episodes; of a later one, attributes that differ are told of. */
+/* What of the first input stands outside of its episodes; of a later one, attributes that differ
+ * are told of. */
 bool trajd_writer_copy_frame(struct trajd_writer *writer);
-/* An attribute with its type and space; -1 each where there is none. Closed by trajd_writer_close_attribute, whatever it is. */
+/* An attribute with its type and space; -1 each where there is none. Closed by
+ * trajd_writer_close_attribute, whatever it is. */
 struct trajd_writer_attribute {
     hid_t id, type, space;
 };
@@ -72,7 +78,8 @@ void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute
 /* The text of one that is a single string of variable length, malloc'd, or NULL. */
 char *trajd_writer_variable_text(const struct trajd_writer_attribute *attribute);
 /* All attributes of an object that the other lacks. */
-bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to, const char *path);
+bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,
+                                  const char *path);
 /* A copy of an object with all below it. */
 bool trajd_writer_copy_object(struct trajd_writer *writer, hid_t from, hid_t to, const char *name);
 /* Sets the integer attribute where there is one. */
@@ -87,14 +94,16 @@ bool trajd_writer_datasets(struct trajd_writer *writer, struct trajd_writer_fram
 void trajd_writer_clear_datasets(struct trajd_writer *writer);
 
 struct trajd_writer_place {
-    hid_t from; /* the source's episode: its dataset has the attributes, and for bool the type, an enum that only a copy keeps */
-    hid_t to;   /* the folder of the output that it comes into */
+    /* the source's episode: its dataset has the attributes, and for bool the type, an enum that
+     * only a copy keeps */
+    hid_t from;
+    hid_t to; /* the folder of the output that it comes into */
     uint64_t rows;
     bool has_attributes;
 };
 /* Sets *offset where rows are contiguous, UINT64_MAX elsewhere. */
-bool trajd_writer_make_dataset(struct trajd_writer *writer, struct trajd_writer_dataset *dataset, const struct trajd_writer_place *place,
-                               uint64_t *offset);
+bool trajd_writer_make_dataset(struct trajd_writer *writer, struct trajd_writer_dataset *dataset,
+                               const struct trajd_writer_place *place, uint64_t *offset);
 /* A dataset of the source; -1 where there is none. The caller closes. */
 hid_t trajd_writer_open_source(hid_t from, const char *path);
 

@@ -1,4 +1,5 @@
-/* Datasets of the recipe. What all episodes' have in common is made once: types, spaces and lists of libhdf5 cost as much as a dataset. */
+/* Datasets of the recipe. What all episodes' have in common is made once: types, spaces and lists
+ * of libhdf5 cost as much as a dataset. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@ static hid_t half_type(void)
 {
     const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
 
-    if (H5Tset_fields(type, 15, 10, 5, 0, 10) < 0 || H5Tset_size(type, 2) < 0 || H5Tset_ebias(type, 15) < 0) {
+    if (H5Tset_fields(type, 15, 10, 5, 0, 10) < 0 || H5Tset_size(type, 2) < 0 ||
+        H5Tset_ebias(type, 15) < 0) {
         H5Tclose(type);
         return -1;
     }
@@ -24,18 +26,30 @@ static hid_t half_type(void)
 static hid_t file_type(enum trajd_dtype dtype)
 {
     switch (dtype) {
-    case TRAJD_F16: return half_type();
-    case TRAJD_F32: return H5Tcopy(H5T_IEEE_F32LE);
-    case TRAJD_F64: return H5Tcopy(H5T_IEEE_F64LE);
-    case TRAJD_I8: return H5Tcopy(H5T_STD_I8LE);
-    case TRAJD_I16: return H5Tcopy(H5T_STD_I16LE);
-    case TRAJD_I32: return H5Tcopy(H5T_STD_I32LE);
-    case TRAJD_I64: return H5Tcopy(H5T_STD_I64LE);
-    case TRAJD_U8: return H5Tcopy(H5T_STD_U8LE);
-    case TRAJD_U16: return H5Tcopy(H5T_STD_U16LE);
-    case TRAJD_U32: return H5Tcopy(H5T_STD_U32LE);
-    case TRAJD_U64: return H5Tcopy(H5T_STD_U64LE);
-    default: return -1;
+    case TRAJD_F16:
+        return half_type();
+    case TRAJD_F32:
+        return H5Tcopy(H5T_IEEE_F32LE);
+    case TRAJD_F64:
+        return H5Tcopy(H5T_IEEE_F64LE);
+    case TRAJD_I8:
+        return H5Tcopy(H5T_STD_I8LE);
+    case TRAJD_I16:
+        return H5Tcopy(H5T_STD_I16LE);
+    case TRAJD_I32:
+        return H5Tcopy(H5T_STD_I32LE);
+    case TRAJD_I64:
+        return H5Tcopy(H5T_STD_I64LE);
+    case TRAJD_U8:
+        return H5Tcopy(H5T_STD_U8LE);
+    case TRAJD_U16:
+        return H5Tcopy(H5T_STD_U16LE);
+    case TRAJD_U32:
+        return H5Tcopy(H5T_STD_U32LE);
+    case TRAJD_U64:
+        return H5Tcopy(H5T_STD_U64LE);
+    default:
+        return -1;
     }
 }
 
@@ -80,7 +94,8 @@ static bool read_dataset(struct trajd_writer_dataset *dataset, struct trajd_writ
     dataset->type = dataset->dtype == TRAJD_BOOL ? -1 : file_type((enum trajd_dtype)dataset->dtype);
     dataset->space = H5Screate_simple(dataset->rank, dataset->shape, NULL);
     dataset->creation = creation_of(dataset);
-    return dataset->space >= 0 && dataset->creation >= 0 && (dataset->type >= 0 || dataset->dtype == TRAJD_BOOL);
+    return dataset->space >= 0 && dataset->creation >= 0 &&
+           (dataset->type >= 0 || dataset->dtype == TRAJD_BOOL);
 }
 
 bool trajd_writer_datasets(struct trajd_writer *writer, struct trajd_writer_frame *frame)
@@ -130,8 +145,8 @@ hid_t trajd_writer_open_source(hid_t from, const char *path)
     return source;
 }
 
-bool trajd_writer_make_dataset(struct trajd_writer *writer, struct trajd_writer_dataset *dataset, const struct trajd_writer_place *place,
-                               uint64_t *offset)
+bool trajd_writer_make_dataset(struct trajd_writer *writer, struct trajd_writer_dataset *dataset,
+                               const struct trajd_writer_place *place, uint64_t *offset)
 {
     const char *slash = strrchr(dataset->path, '/');
     const bool needs_source = place->has_attributes || dataset->type < 0;
@@ -142,7 +157,8 @@ bool trajd_writer_make_dataset(struct trajd_writer *writer, struct trajd_writer_
     hid_t made = -1;
 
     if (type >= 0 && set_rows(dataset, place->rows))
-        made = H5Dcreate2(place->to, slash ? slash + 1 : dataset->path, type, dataset->space, H5P_DEFAULT, dataset->creation, H5P_DEFAULT);
+        made = H5Dcreate2(place->to, slash ? slash + 1 : dataset->path, type, dataset->space,
+                          H5P_DEFAULT, dataset->creation, H5P_DEFAULT);
     if (made >= 0 && source >= 0 && place->has_attributes)
         trajd_writer_copy_attributes(writer, source, made, dataset->path);
     if (made >= 0 && !dataset->chunk_rows)

@@ -64,25 +64,35 @@ static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *i
     if (H5Aexists(copying->to, name) > 0)
         return 0;
     attribute = trajd_writer_open_attribute(object, name);
-    if (attribute.type >= 0 && attribute.space >= 0 && H5Tget_class(attribute.type) != H5T_REFERENCE) {
+    if (attribute.type >= 0 && attribute.space >= 0 &&
+        H5Tget_class(attribute.type) != H5T_REFERENCE) {
         const hssize_t count = H5Sget_simple_extent_npoints(attribute.space);
         size = H5Tget_size(attribute.type);
-        value = count >= 0 && size && (uint64_t)count <= SIZE_MAX / 2 / size ? calloc((size_t)count + 1, size) : NULL;
-        made = value ? H5Acreate2(copying->to, name, attribute.type, attribute.space, H5P_DEFAULT, H5P_DEFAULT) : -1;
-        ok = made >= 0 && (count == 0 || (H5Aread(attribute.id, attribute.type, value) >= 0 && H5Awrite(made, attribute.type, value) >= 0));
-        if (count > 0 && value && (H5Tdetect_class(attribute.type, H5T_VLEN) > 0 || H5Tis_variable_str(attribute.type) > 0))
+        value = count >= 0 && size && (uint64_t)count <= SIZE_MAX / 2 / size
+                    ? calloc((size_t)count + 1, size)
+                    : NULL;
+        made = value ? H5Acreate2(copying->to, name, attribute.type, attribute.space, H5P_DEFAULT,
+                                  H5P_DEFAULT)
+                     : -1;
+        ok = made >= 0 && (count == 0 || (H5Aread(attribute.id, attribute.type, value) >= 0 &&
+                                          H5Awrite(made, attribute.type, value) >= 0));
+        if (count > 0 && value &&
+            (H5Tdetect_class(attribute.type, H5T_VLEN) > 0 ||
+             H5Tis_variable_str(attribute.type) > 0))
             H5Dvlen_reclaim(attribute.type, attribute.space, H5P_DEFAULT, value);
     }
     free(value);
     if (made >= 0)
         H5Aclose(made);
     if (!ok)
-        trajd_writer_note(copying->writer, "%s: attribute %s of %s cannot be carried over", copying->writer->label, name, copying->path);
+        trajd_writer_note(copying->writer, "%s: attribute %s of %s cannot be carried over",
+                          copying->writer->label, name, copying->path);
     trajd_writer_close_attribute(&attribute);
     return 0;
 }
 
-bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to, const char *path)
+bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,
+                                  const char *path)
 {
     struct copying copying = {.writer = writer, .to = to, .path = path};
     hsize_t position = 0;
@@ -95,7 +105,8 @@ void trajd_writer_set_count(hid_t object, const char *name, uint64_t value)
     const struct trajd_writer_attribute attribute = trajd_writer_open_attribute(object, name);
     const int64_t number = (int64_t)value;
 
-    if (attribute.type >= 0 && H5Tget_class(attribute.type) == H5T_INTEGER && H5Sget_simple_extent_npoints(attribute.space) == 1)
+    if (attribute.type >= 0 && H5Tget_class(attribute.type) == H5T_INTEGER &&
+        H5Sget_simple_extent_npoints(attribute.space) == 1)
         H5Awrite(attribute.id, H5T_NATIVE_INT64, &number);
     trajd_writer_close_attribute(&attribute);
 }
@@ -134,12 +145,14 @@ struct level {
     struct trajd_writer *writer;
     hid_t to;
     char path[TRAJD_WRITER_PATH_SIZE]; /* of the group, "" the root */
-    const char *pattern;               /* what is left of `groups` below it; NULL: no episode below */
+    /* what is left of `groups` below it; NULL: no episode below */
+    const char *pattern;
     unsigned depth;
     bool failed;
 };
 
-static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path, const char *pattern, unsigned depth);
+static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path,
+                       const char *pattern, unsigned depth);
 
 /* Where episodes are, the way to them is made and they are not; everything else is copied. */
 static herr_t visit_link(hid_t from, const char *name, const H5L_info_t *info, void *context)
@@ -158,13 +171,15 @@ static herr_t visit_link(hid_t from, const char *name, const H5L_info_t *info, v
     if (H5Oget_info_by_name2(from, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
         H5Eclear2(H5E_DEFAULT);
         if (level->writer->is_first)
-            trajd_writer_note(level->writer, "%s: %s is a link that leads nowhere: left out", level->writer->label, path);
+            trajd_writer_note(level->writer, "%s: %s is a link that leads nowhere: left out",
+                              level->writer->label, path);
         return 0;
     }
     if (object.type == H5O_TYPE_GROUP && !fnmatch(component, name, 0)) {
         const hid_t below = level->pattern[length] ? H5Gopen2(from, name, H5P_DEFAULT) : -1;
         if (below >= 0) {
-            level->failed = !copy_level(level->writer, below, path, level->pattern + length + 1, level->depth + 1);
+            level->failed = !copy_level(level->writer, below, path, level->pattern + length + 1,
+                                        level->depth + 1);
             H5Gclose(below);
         }
     } else if (level->writer->is_first) {
@@ -180,10 +195,12 @@ static char *attribute_bytes(hid_t object, const char *name, size_t *size)
     char *bytes = NULL;
 
     *size = 0;
-    if (type >= 0 && H5Sget_simple_extent_npoints(attribute.space) == 1 && H5Tis_variable_str(type) > 0) {
+    if (type >= 0 && H5Sget_simple_extent_npoints(attribute.space) == 1 &&
+        H5Tis_variable_str(type) > 0) {
         bytes = trajd_writer_variable_text(&attribute);
         *size = bytes ? strlen(bytes) : 0;
-    } else if (type >= 0 && H5Tdetect_class(type, H5T_VLEN) <= 0 && H5Sget_simple_extent_npoints(attribute.space) > 0) {
+    } else if (type >= 0 && H5Tdetect_class(type, H5T_VLEN) <= 0 &&
+               H5Sget_simple_extent_npoints(attribute.space) > 0) {
         *size = (size_t)H5Sget_simple_extent_npoints(attribute.space) * H5Tget_size(type);
         bytes = calloc(1, *size + 1);
         if (bytes && H5Aread(attribute.id, type, bytes) < 0)
@@ -194,7 +211,8 @@ static char *attribute_bytes(hid_t object, const char *name, size_t *size)
 }
 
 /* Counts are made anew, so they may differ. */
-static herr_t compare_attribute(hid_t object, const char *name, const H5A_info_t *info, void *context)
+static herr_t compare_attribute(hid_t object, const char *name, const H5A_info_t *info,
+                                void *context)
 {
     struct copying *copying = context;
     size_t here_size, there_size;
@@ -206,14 +224,16 @@ static herr_t compare_attribute(hid_t object, const char *name, const H5A_info_t
     here = attribute_bytes(object, name, &here_size);
     there = attribute_bytes(copying->to, name, &there_size);
     if (!there || !here || here_size != there_size || memcmp(here, there, here_size))
-        trajd_writer_note(copying->writer, "%s: attribute %s of %s is not that of the first input, which is kept", copying->writer->label,
-                          name, *copying->path ? copying->path : "/");
+        trajd_writer_note(copying->writer,
+                          "%s: attribute %s of %s is not that of the first input, which is kept",
+                          copying->writer->label, name, *copying->path ? copying->path : "/");
     free(here);
     free(there);
     return 0;
 }
 
-static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path, const char *pattern, unsigned depth)
+static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path,
+                       const char *pattern, unsigned depth)
 {
     struct level level = {.writer = writer, .pattern = pattern, .depth = depth};
     struct copying copying = {.writer = writer, .path = path};
@@ -229,8 +249,10 @@ static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path
     if (writer->is_first)
         level.failed = !trajd_writer_copy_attributes(writer, from, level.to, *path ? path : "/");
     else
-        level.failed = H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &attribute_position, compare_attribute, &copying) < 0;
-    if (!level.failed && H5Literate(from, H5_INDEX_NAME, H5_ITER_INC, &position, visit_link, &level) < 0)
+        level.failed = H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &attribute_position,
+                                   compare_attribute, &copying) < 0;
+    if (!level.failed &&
+        H5Literate(from, H5_INDEX_NAME, H5_ITER_INC, &position, visit_link, &level) < 0)
         level.failed = true;
     H5Gclose(level.to);
     H5Eclear2(H5E_DEFAULT);

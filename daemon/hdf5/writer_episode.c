@@ -14,8 +14,10 @@ struct episode {
     uint32_t row_count_count;
     uint64_t steps;
     bool has_more; /* the source, beside what the recipe names */
-    uint32_t group_count; /* made below it so far: links that lead back up make them without an end */
-    char source[TRAJD_WRITER_PATH_SIZE], target[TRAJD_WRITER_PATH_SIZE], label[TRAJD_WRITER_PATH_SIZE];
+    /* made below it so far: links that lead back up make them without an end */
+    uint32_t group_count;
+    char source[TRAJD_WRITER_PATH_SIZE], target[TRAJD_WRITER_PATH_SIZE],
+        label[TRAJD_WRITER_PATH_SIZE];
     char part[TRAJD_WRITER_PATH_SIZE]; /* "": it is whole */
     hid_t from, to;
     hid_t folder; /* of the output, -1: none is open */
@@ -30,7 +32,8 @@ struct offsets {
 
 /* ---- datasets of the recipe ---- */
 
-/* The folder of the output's episode that the path lies in; it stays open until the next one. -1: it cannot be made. */
+/* The folder of the output's episode that the path lies in; it stays open until the next one. -1:
+ * it cannot be made. */
 static hid_t folder_of(struct episode *episode, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -38,7 +41,8 @@ static hid_t folder_of(struct episode *episode, const char *path)
 
     if (!length)
         return episode->to;
-    if (episode->folder >= 0 && strlen(episode->folder_path) == length && !memcmp(episode->folder_path, path, length))
+    if (episode->folder >= 0 && strlen(episode->folder_path) == length &&
+        !memcmp(episode->folder_path, path, length))
         return episode->folder;
     if (episode->folder >= 0)
         H5Gclose(episode->folder);
@@ -47,11 +51,13 @@ static hid_t folder_of(struct episode *episode, const char *path)
     return episode->folder;
 }
 
-static bool make_dataset(struct episode *episode, struct trajd_writer_frame *frame, uint64_t *offset)
+static bool make_dataset(struct episode *episode, struct trajd_writer_frame *frame,
+                         uint64_t *offset)
 {
     struct trajd_writer *writer = episode->writer;
     const uint32_t which = trajd_writer_u32(frame);
-    struct trajd_writer_place place = {.from = episode->from, .has_attributes = trajd_writer_u8(frame), .rows = episode->steps};
+    struct trajd_writer_place place = {
+        .from = episode->from, .has_attributes = trajd_writer_u8(frame), .rows = episode->steps};
 
     if (frame->failed || which >= writer->dataset_count)
         return trajd_writer_fail("a dataset of an episode cannot be read");
@@ -61,7 +67,8 @@ static bool make_dataset(struct episode *episode, struct trajd_writer_frame *fra
     return trajd_writer_make_dataset(writer, &writer->datasets[which], &place, offset);
 }
 
-/* The time of the first row of a regular clock: a dataset of one element, of the input's type and shape. */
+/* The time of the first row of a regular clock: a dataset of one element, of the input's type and
+ * shape. */
 static bool make_start(struct episode *episode, struct trajd_writer_frame *frame)
 {
     static const double units_ns[] = {1, 1e3, 1e6, 1e9};
@@ -92,7 +99,10 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
         made = H5Dcreate2(episode->to, path, type, space, links, creation, H5P_DEFAULT);
     if (made >= 0 && H5Tget_class(type) == H5T_INTEGER) {
         if (whole * (int64_t)units_ns[unit] != ns)
-            trajd_writer_note(episode->writer, "%s: %s is in whole units, the new start is not: up to one unit early", episode->label, path);
+            trajd_writer_note(
+                episode->writer,
+                "%s: %s is in whole units, the new start is not: up to one unit early",
+                episode->label, path);
         ok = H5Dwrite(made, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &whole) >= 0;
     } else if (made >= 0) {
         ok = H5Dwrite(made, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &number) >= 0;
@@ -121,7 +131,8 @@ static bool is_known(const struct trajd_writer *writer, const char *path)
 
 enum extent { BESIDE, PER_STEP, LONG };
 
-/* As many rows as the recording has, or one more: such a dataset is one of its streams. LONG: of another length, but no table either. */
+/* As many rows as the recording has, or one more: such a dataset is one of its streams. LONG: of
+ * another length, but no table either. */
 static enum extent extent_of(const struct episode *episode, hid_t dataset)
 {
     struct trajd_writer_frame list = episode->row_counts;
@@ -154,7 +165,8 @@ static bool tells(struct trajd_writer *writer, const char *path)
     return true;
 }
 
-static void take_other_dataset(struct episode *episode, hid_t from, hid_t to, const char *name, const char *path)
+static void take_other_dataset(struct episode *episode, hid_t from, hid_t to, const char *name,
+                               const char *path)
 {
     const hid_t dataset = H5Dopen2(from, name, H5P_DEFAULT);
     const enum extent extent = dataset < 0 ? BESIDE : extent_of(episode, dataset);
@@ -165,12 +177,16 @@ static void take_other_dataset(struct episode *episode, hid_t from, hid_t to, co
     H5Dclose(dataset);
     if (extent == PER_STEP || is_large) {
         if (tells(episode->writer, path))
-            trajd_writer_note(episode->writer, "%s: no stream of the layout, and %s: left out (first in %s)", path,
+            trajd_writer_note(episode->writer,
+                              "%s: no stream of the layout, and %s: left out (first in %s)", path,
                               extent == PER_STEP ? "of a row a step" : "large", episode->label);
         return;
     }
     if (extent == LONG && tells(episode->writer, path))
-        trajd_writer_note(episode->writer, "%s: no stream of the layout, and of another length: copied as it is, not resampled", path);
+        trajd_writer_note(
+            episode->writer,
+            "%s: no stream of the layout, and of another length: copied as it is, not resampled",
+            path);
     trajd_writer_copy_object(episode->writer, from, to, name);
 }
 
@@ -181,7 +197,8 @@ struct folder {
     unsigned depth;
 };
 
-static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const char *path, unsigned depth);
+static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const char *path,
+                        unsigned depth);
 
 static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info, void *context)
 {
@@ -190,12 +207,14 @@ static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info,
     H5O_info_t object;
 
     (void)info;
-    if ((size_t)snprintf(path, sizeof path, "%s%s", folder->path, name) + 1 < sizeof path && is_known(folder->episode->writer, path))
+    if ((size_t)snprintf(path, sizeof path, "%s%s", folder->path, name) + 1 < sizeof path &&
+        is_known(folder->episode->writer, path))
         return 0;
     if (strlen(folder->path) + strlen(name) + 1 >= sizeof path ||
         H5Oget_info_by_name2(from, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
         H5Eclear2(H5E_DEFAULT);
-        trajd_writer_note(folder->episode->writer, "%s: %s is a link that leads nowhere: left out", folder->episode->label, name);
+        trajd_writer_note(folder->episode->writer, "%s: %s is a link that leads nowhere: left out",
+                          folder->episode->label, name);
         return 0;
     }
     if (object.type == H5O_TYPE_DATASET && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
@@ -203,12 +222,17 @@ static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info,
     if (object.type == H5O_TYPE_NAMED_DATATYPE && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
         trajd_writer_copy_object(folder->episode->writer, from, folder->to, name);
     if (object.type == H5O_TYPE_GROUP && ++folder->episode->group_count == GROUPS_MAX)
-        trajd_writer_note(folder->episode->writer, "%s: more than %d groups, or links that lead back up: the rest is left out",
-                          folder->episode->label, GROUPS_MAX);
-    if (object.type == H5O_TYPE_GROUP && folder->depth < DEPTH_MAX && folder->episode->group_count < GROUPS_MAX) {
+        trajd_writer_note(
+            folder->episode->writer,
+            "%s: more than %d groups, or links that lead back up: the rest is left out",
+            folder->episode->label, GROUPS_MAX);
+    if (object.type == H5O_TYPE_GROUP && folder->depth < DEPTH_MAX &&
+        folder->episode->group_count < GROUPS_MAX) {
         const hid_t below = H5Gopen2(from, name, H5P_DEFAULT);
-        const hid_t made = H5Lexists(folder->to, name, H5P_DEFAULT) > 0 ? H5Gopen2(folder->to, name, H5P_DEFAULT)
-                                                                       : H5Gcreate2(folder->to, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        const hid_t made =
+            H5Lexists(folder->to, name, H5P_DEFAULT) > 0
+                ? H5Gopen2(folder->to, name, H5P_DEFAULT)
+                : H5Gcreate2(folder->to, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
         strcat(path, "/");
         if (below >= 0 && made >= 0)
             copy_folder(folder->episode, below, made, path, folder->depth + 1);
@@ -221,12 +245,14 @@ static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info,
     return 0;
 }
 
-static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const char *path, unsigned depth)
+static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const char *path,
+                        unsigned depth)
 {
     struct folder folder = {.episode = episode, .to = to, .path = path, .depth = depth};
     hsize_t position = 0;
 
-    return trajd_writer_copy_attributes(episode->writer, from, to, *path ? path : episode->target) &&
+    return trajd_writer_copy_attributes(episode->writer, from, to,
+                                        *path ? path : episode->target) &&
            H5Literate(from, H5_INDEX_NAME, H5_ITER_NATIVE, &position, visit_member, &folder) >= 0;
 }
 
@@ -236,7 +262,8 @@ static bool add_offset(struct offsets *offsets, uint64_t value)
 {
     if (offsets->count == offsets->capacity) {
         const size_t capacity = offsets->capacity ? offsets->capacity * 2 : 256;
-        uint64_t *grown = capacity > LIST_MAX ? NULL : realloc(offsets->values, capacity * sizeof *grown);
+        uint64_t *grown =
+            capacity > LIST_MAX ? NULL : realloc(offsets->values, capacity * sizeof *grown);
         if (!grown)
             return trajd_writer_fail("no memory for offsets");
         offsets->values = grown;
@@ -246,7 +273,8 @@ static bool add_offset(struct offsets *offsets, uint64_t value)
     return true;
 }
 
-static bool fill_episode(struct episode *episode, struct trajd_writer_frame *frame, struct offsets *offsets)
+static bool fill_episode(struct episode *episode, struct trajd_writer_frame *frame,
+                         struct offsets *offsets)
 {
     const uint32_t count = trajd_writer_u32(frame);
     uint64_t offset;
@@ -261,7 +289,8 @@ static bool fill_episode(struct episode *episode, struct trajd_writer_frame *fra
     if (!ok)
         return false;
     ok = (episode->has_more ? copy_folder(episode, episode->from, episode->to, "", 0)
-                            : trajd_writer_copy_attributes(episode->writer, episode->from, episode->to, episode->target)) ||
+                            : trajd_writer_copy_attributes(episode->writer, episode->from,
+                                                           episode->to, episode->target)) ||
          trajd_writer_fail(episode->label);
     trajd_writer_set_count(episode->to, "num_samples", episode->steps);
     trajd_writer_set_text(episode->to, "trajd_source", episode->label, true);
@@ -270,7 +299,8 @@ static bool fill_episode(struct episode *episode, struct trajd_writer_frame *fra
     return ok;
 }
 
-static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame *frame, struct offsets *offsets)
+static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame *frame,
+                         struct offsets *offsets)
 {
     struct episode episode = {.writer = writer, .folder = -1};
     bool ok = false;
@@ -311,7 +341,8 @@ bool trajd_writer_episodes(struct trajd_writer *writer, struct trajd_writer_fram
 
     for (uint32_t i = 0; i < count && ok; i++)
         ok = make_episode(writer, frame, &offsets);
-    ok = ok && trajd_indexer_send(TRAJD_WRITER_OFFSETS, offsets.values, offsets.count * sizeof *offsets.values);
+    ok = ok && trajd_indexer_send(TRAJD_WRITER_OFFSETS, offsets.values,
+                                  offsets.count * sizeof *offsets.values);
     free(offsets.values);
     return ok;
 }

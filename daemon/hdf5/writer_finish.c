@@ -7,15 +7,23 @@
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/writer.h"
 
-enum { NAME_SIZE = 1025, LIST_MAX = 1 << 24, VALUE_SIZE = 64, PROVENANCE_SIZE = 1 << 20, CHUNK_BYTES_MAX = 256 << 20 };
+enum {
+    NAME_SIZE = 1025,
+    LIST_MAX = 1 << 24,
+    VALUE_SIZE = 64,
+    PROVENANCE_SIZE = 1 << 20,
+    CHUNK_BYTES_MAX = 256 << 20
+};
 
 /* ---- masks ---- */
 
 /* Fixed-length strings, as numpy writes a list of names. */
-static bool write_names(hid_t folder, const char *key, const char *names, uint32_t count, size_t size)
+static bool write_names(hid_t folder, const char *key, const char *names, uint32_t count,
+                        size_t size)
 {
     const hsize_t extent = count;
-    const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &extent, NULL), creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &extent, NULL),
+                creation = H5Pcreate(H5P_DATASET_CREATE);
     hid_t made;
     bool ok;
 
@@ -107,7 +115,8 @@ static char *get_text(hid_t object, const char *name, bool *variable)
     char *copy = NULL;
 
     *variable = type >= 0 && H5Tis_variable_str(type) > 0;
-    if (type >= 0 && H5Tget_class(type) == H5T_STRING && H5Sget_simple_extent_npoints(attribute.space) == 1) {
+    if (type >= 0 && H5Tget_class(type) == H5T_STRING &&
+        H5Sget_simple_extent_npoints(attribute.space) == 1) {
         if (*variable) {
             copy = trajd_writer_variable_text(&attribute);
         } else {
@@ -159,7 +168,8 @@ static void nest(const char *path, const char *value, char *out, size_t size)
 }
 
 /* The value inside the JSON text that an attribute is. */
-static bool set_json(struct trajd_writer *writer, hid_t object, const char *name, const char *path, const char *value)
+static bool set_json(struct trajd_writer *writer, hid_t object, const char *name, const char *path,
+                     const char *value)
 {
     bool variable = true, quoted, ok;
     char *text = get_text(object, name, &variable), *made, small[1024];
@@ -171,7 +181,8 @@ static bool set_json(struct trajd_writer *writer, hid_t object, const char *name
         return trajd_writer_set_text(object, name, small, true);
     }
     if (!trajd_indexer_json_find(text, strlen(text), path, &old, &length, &quoted)) {
-        trajd_writer_note(writer, "attribute %s has no %s: the new rate %s does not stand there", name, path, value);
+        trajd_writer_note(writer, "attribute %s has no %s: the new rate %s does not stand there",
+                          name, path, value);
         free(text);
         return true;
     }
@@ -192,7 +203,8 @@ struct missing {
 };
 
 /* An attribute of an object, which is named from the root. */
-static bool set_rate(struct trajd_writer *writer, struct trajd_writer_frame *frame, struct missing *missing)
+static bool set_rate(struct trajd_writer *writer, struct trajd_writer_frame *frame,
+                     struct missing *missing)
 {
     char where[TRAJD_WRITER_PATH_SIZE], name[NAME_SIZE], json[NAME_SIZE], value[VALUE_SIZE];
     hid_t object;
@@ -217,7 +229,8 @@ static bool set_rate(struct trajd_writer *writer, struct trajd_writer_frame *fra
 }
 
 /* The counts of the groups that episodes lie in, and whence it all comes. */
-static bool set_summary(struct trajd_writer *writer, uint64_t steps, uint64_t episodes, const char *provenance)
+static bool set_summary(struct trajd_writer *writer, uint64_t steps, uint64_t episodes,
+                        const char *provenance)
 {
     const char *wild = strpbrk(writer->groups, "*?[");
     char folder[TRAJD_WRITER_PATH_SIZE];
@@ -263,11 +276,14 @@ bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame 
     for (uint32_t i = 0; i < rates && ok; i++)
         ok = set_rate(writer, frame, &missing);
     if (missing.count)
-        trajd_writer_note(writer, "the layout looks for a rate at %.300s, which is not taken (%u such places): the new one does not stand there",
+        trajd_writer_note(writer,
+                          "the layout looks for a rate at %.300s, which is not taken (%u such "
+                          "places): the new one does not stand there",
                           missing.first, missing.count);
     if (ok) {
         trajd_writer_text(frame, provenance, PROVENANCE_SIZE);
-        ok = !frame->failed ? set_summary(writer, steps, episodes, provenance) : trajd_writer_fail("the recipe's end cannot be read");
+        ok = !frame->failed ? set_summary(writer, steps, episodes, provenance)
+                            : trajd_writer_fail("the recipe's end cannot be read");
     }
     free(provenance);
     return ok && close_output(writer);
@@ -275,7 +291,8 @@ bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame 
 
 /* ---- chunks ---- */
 
-static bool write_chunk(struct trajd_writer_frame *frame, int fd, hid_t dataset, uint8_t rank, uint8_t **buffer, size_t *capacity)
+static bool write_chunk(struct trajd_writer_frame *frame, int fd, hid_t dataset, uint8_t rank,
+                        uint8_t **buffer, size_t *capacity)
 {
     hsize_t place[TRAJD_WRITER_RANK_MAX] = {0};
     uint64_t offset;

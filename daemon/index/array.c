@@ -41,14 +41,16 @@ static enum trajd_status check_shape(const struct trajd_array *array, struct tra
     uint64_t bytes = trajd_dtype_size(array->dtype);
 
     if (bytes == 0)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "element type %d is none", (int)array->dtype);
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "element type %d is none",
+                               (int)array->dtype);
     if (array->rank < 1)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank 0: a scalar has no rows");
-    /* A zero in one dimension must not hide a product of the others that overflows: row_bytes is formed from
-     * them. */
+    /* A zero in one dimension must not hide a product of the others that overflows: row_bytes is
+     * formed from them. */
     for (uint32_t d = 0; d < array->rank; d++)
         if (array->shape[d] > INT64_MAX ||
-            (array->shape[d] && __builtin_mul_overflow(bytes, array->shape[d], &bytes)) || bytes > INT64_MAX)
+            (array->shape[d] && __builtin_mul_overflow(bytes, array->shape[d], &bytes)) ||
+            bytes > INT64_MAX)
             return trajd_error_set(error, TRAJD_ERR_DATA, 0, "shape overflows at dimension %u", d);
     if (array->size_bytes != array->shape[0] * trajd_array_row_bytes(array))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu bytes do not fit the shape",
@@ -61,7 +63,8 @@ static bool within(uint64_t offset, uint64_t size, uint64_t file_size_bytes)
     return offset <= file_size_bytes && size <= file_size_bytes - offset;
 }
 
-static enum trajd_status check_chunk_shape(const struct trajd_array *array, struct trajd_error *error)
+static enum trajd_status check_chunk_shape(const struct trajd_array *array,
+                                           struct trajd_error *error)
 {
     uint64_t bytes = trajd_dtype_size(array->dtype), chunk_count = 1;
 
@@ -72,12 +75,14 @@ static enum trajd_status check_chunk_shape(const struct trajd_array *array, stru
                                    "a chunk is empty or larger than %llu MiB",
                                    (unsigned long long)(TRAJD_ARRAY_MAX_CHUNK_BYTES >> 20));
         bytes *= extent;
-        if (__builtin_mul_overflow(chunk_count, (array->shape[d] + extent - 1) / extent, &chunk_count))
+        if (__builtin_mul_overflow(chunk_count, (array->shape[d] + extent - 1) / extent,
+                                   &chunk_count))
             return trajd_error_set(error, TRAJD_ERR_DATA, 0, "the number of chunks overflows");
     }
     if (chunk_count != array->chunk_count || (chunk_count && !array->chunks))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu chunks, the shape has %llu",
-                               (unsigned long long)array->chunk_count, (unsigned long long)chunk_count);
+                               (unsigned long long)array->chunk_count,
+                               (unsigned long long)chunk_count);
     return TRAJD_OK;
 }
 
@@ -91,7 +96,7 @@ static enum trajd_status check_chunks(const struct trajd_array *array, uint64_t 
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "filters other than shuffle, fletcher32 and one of deflate, lzf");
     status = check_chunk_shape(array, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     chunk_bytes = trajd_array_chunk_bytes(array);
     stored_limit = chunk_bytes + chunk_bytes / 8 + 1024; /* no compressor here expands by more */
@@ -99,11 +104,12 @@ static enum trajd_status check_chunks(const struct trajd_array *array, uint64_t 
         const struct trajd_chunk *chunk = &array->chunks[c];
         if (chunk->offset == TRAJD_ARRAY_MISSING_CHUNK)
             continue;
-        if (chunk->stored_size > stored_limit || !within(chunk->offset, chunk->stored_size, file_size_bytes))
-            return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                   "chunk %llu: %u bytes at offset %llu, beyond the file or a chunk's size",
-                                   (unsigned long long)c, chunk->stored_size,
-                                   (unsigned long long)chunk->offset);
+        if (chunk->stored_size > stored_limit ||
+            !within(chunk->offset, chunk->stored_size, file_size_bytes))
+            return trajd_error_set(
+                error, TRAJD_ERR_DATA, 0,
+                "chunk %llu: %u bytes at offset %llu, beyond the file or a chunk's size",
+                (unsigned long long)c, chunk->stored_size, (unsigned long long)chunk->offset);
     }
     return TRAJD_OK;
 }
@@ -119,23 +125,27 @@ enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t fi
     if (array->storage == TRAJD_STORAGE_ABSENT)
         return TRAJD_OK;
     status = check_shape(array, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     switch (array->storage) {
     case TRAJD_STORAGE_ABSENT:
-    case TRAJD_STORAGE_EMPTY: return TRAJD_OK;
+    case TRAJD_STORAGE_EMPTY:
+        return TRAJD_OK;
     case TRAJD_STORAGE_CONTIGUOUS:
         if (!within(array->offset, array->size_bytes, file_size_bytes))
-            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu bytes at offset %llu, the file has %llu",
-                                   (unsigned long long)array->size_bytes, (unsigned long long)array->offset,
-                                   (unsigned long long)file_size_bytes);
+            return trajd_error_set(
+                error, TRAJD_ERR_DATA, 0, "%llu bytes at offset %llu, the file has %llu",
+                (unsigned long long)array->size_bytes, (unsigned long long)array->offset,
+                (unsigned long long)file_size_bytes);
         return TRAJD_OK;
     case TRAJD_STORAGE_INLINE:
         if (array->size_bytes != inline_size || (inline_size && !array->inline_bytes))
-            return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu bytes inline, the shape has %llu",
-                                   (unsigned long long)inline_size, (unsigned long long)array->size_bytes);
+            return trajd_error_set(
+                error, TRAJD_ERR_DATA, 0, "%llu bytes inline, the shape has %llu",
+                (unsigned long long)inline_size, (unsigned long long)array->size_bytes);
         return TRAJD_OK;
-    case TRAJD_STORAGE_CHUNKED: return check_chunks(array, file_size_bytes, error);
+    case TRAJD_STORAGE_CHUNKED:
+        return check_chunks(array, file_size_bytes, error);
     }
     return trajd_error_set(error, TRAJD_ERR_DATA, 0, "storage %d is unknown", (int)array->storage);
 }
@@ -200,19 +210,32 @@ static struct number number_at(enum trajd_dtype dtype, const uint8_t *at)
 
     memcpy(&value, at, trajd_dtype_size(dtype));
     switch (dtype) {
-    case TRAJD_F16: return real_number(half_to_f64(value.u16));
-    case TRAJD_BF16: return real_number(bf16_to_f64(value.u16));
-    case TRAJD_F32: return real_number((double)value.f32);
-    case TRAJD_F64: return real_number(value.f64);
-    case TRAJD_I8: return whole_number(value.i8);
-    case TRAJD_I16: return whole_number(value.i16);
-    case TRAJD_I32: return whole_number(value.i32);
-    case TRAJD_I64: return whole_number(value.i64);
-    case TRAJD_U8: return whole_number(value.u8);
-    case TRAJD_U16: return whole_number(value.u16);
-    case TRAJD_U32: return whole_number(value.u32);
-    case TRAJD_U64: return (struct number){.form = NATURAL, .natural = value.u64};
-    default: return (struct number){.form = NEITHER};
+    case TRAJD_F16:
+        return real_number(half_to_f64(value.u16));
+    case TRAJD_BF16:
+        return real_number(bf16_to_f64(value.u16));
+    case TRAJD_F32:
+        return real_number((double)value.f32);
+    case TRAJD_F64:
+        return real_number(value.f64);
+    case TRAJD_I8:
+        return whole_number(value.i8);
+    case TRAJD_I16:
+        return whole_number(value.i16);
+    case TRAJD_I32:
+        return whole_number(value.i32);
+    case TRAJD_I64:
+        return whole_number(value.i64);
+    case TRAJD_U8:
+        return whole_number(value.u8);
+    case TRAJD_U16:
+        return whole_number(value.u16);
+    case TRAJD_U32:
+        return whole_number(value.u32);
+    case TRAJD_U64:
+        return (struct number){.form = NATURAL, .natural = value.u64};
+    default:
+        return (struct number){.form = NEITHER};
     }
 }
 
@@ -239,9 +262,14 @@ static bool to_i64(struct number value, int64_t *out)
             return false;
         *out = (int64_t)floor(value.real);
         return true;
-    case WHOLE: *out = value.whole; return true;
-    case NATURAL: *out = (int64_t)value.natural; return value.natural <= INT64_MAX;
-    case NEITHER: break;
+    case WHOLE:
+        *out = value.whole;
+        return true;
+    case NATURAL:
+        *out = (int64_t)value.natural;
+        return value.natural <= INT64_MAX;
+    case NEITHER:
+        break;
     }
     return false;
 }

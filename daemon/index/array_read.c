@@ -1,5 +1,5 @@
-/* Reading rows: pread at the index's offsets, neighbouring chunks in one go, inflated on the calling thread.
- */
+/* Reading rows: pread at the index's offsets, neighbouring chunks in one go, inflated on the
+ * calling thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +9,10 @@
 #include "daemon/index/array.h"
 #include "daemon/index/inflate.h"
 
-#define GAP_BYTES                                                                                            \
-    (64u << 10) /* chunks closer than this are read together: a seek costs more than the bytes between */
-#define RUN_BYTES                                                                                            \
-    (UINT64_C(1)                                                                                             \
-     << 20) /* one coalesced read, unless a single chunk is larger: stays in the cache until inflated */
+/* chunks closer than this are read together: a seek costs more than the bytes between */
+#define GAP_BYTES (64u << 10)
+/* one coalesced read, unless a single chunk is larger: stays in the cache until inflated */
+#define RUN_BYTES (UINT64_C(1) << 20)
 #define DIRECT_BYTES (64u << 10) /* unfiltered chunks from here on are read straight into place */
 #define SORT_COUNT 4096u         /* chunks that are put into file order at a time */
 #define PREAD_BYTES (UINT64_C(1) << 30)
@@ -49,7 +48,8 @@ struct box {
     uint64_t origin[TRAJD_ARRAY_MAX_RANK]; /* of the same elements in the array */
 };
 
-enum trajd_status trajd_array_reader_create(struct trajd_array_reader **reader, struct trajd_error *error)
+enum trajd_status trajd_array_reader_create(struct trajd_array_reader **reader,
+                                            struct trajd_error *error)
 {
     struct trajd_array_reader *made = calloc(1, sizeof *made);
     enum trajd_status status;
@@ -58,7 +58,7 @@ enum trajd_status trajd_array_reader_create(struct trajd_array_reader **reader, 
     if (!made)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for an array reader");
     status = trajd_inflater_create(&made->inflater, error);
-    if (status != TRAJD_OK) {
+    if (status) {
         free(made);
         return status;
     }
@@ -104,11 +104,13 @@ static enum trajd_status read_exactly(int fd, uint64_t offset, uint64_t bytes, u
             continue;
         if (got < 0) {
             int code = errno;
-            return trajd_error_set(error, TRAJD_ERR_IO, code, "reading %llu bytes at offset %llu: %s",
-                                   (unsigned long long)bytes, (unsigned long long)offset, strerror(code));
+            return trajd_error_set(
+                error, TRAJD_ERR_IO, code, "reading %llu bytes at offset %llu: %s",
+                (unsigned long long)bytes, (unsigned long long)offset, strerror(code));
         }
         if (got == 0)
-            return trajd_error_set(error, TRAJD_ERR_IO, 0, "the file ends at offset %llu, %llu bytes early",
+            return trajd_error_set(error, TRAJD_ERR_IO, 0,
+                                   "the file ends at offset %llu, %llu bytes early",
                                    (unsigned long long)offset, (unsigned long long)bytes);
         offset += (uint64_t)got;
         bytes -= (uint64_t)got;
@@ -142,7 +144,8 @@ static inline __attribute__((always_inline)) void copy_fixed(const struct plane 
     const uint64_t count = plane->count[1], to_stride = plane->to_stride[1],
                    from_stride = plane->from_stride[1];
 
-    for (uint64_t i = 0; i < plane->count[0]; i++, to += plane->to_stride[0], from += plane->from_stride[0]) {
+    for (uint64_t i = 0; i < plane->count[0];
+         i++, to += plane->to_stride[0], from += plane->from_stride[0]) {
         uint8_t *t = to;
         const uint8_t *f = from;
         for (uint64_t j = 0; j < count; j++, t += to_stride, f += from_stride)
@@ -150,20 +153,38 @@ static inline __attribute__((always_inline)) void copy_fixed(const struct plane 
     }
 }
 
-/* h5py's own chunk shapes cut images into runs of one to a few bytes, where a call of memcpy each costs as
- * much as inflating. */
+/* h5py's own chunk shapes cut images into runs of one to a few bytes, where a call of memcpy each
+ * costs as much as inflating. */
 static void copy_plane(const struct plane *plane, uint8_t *to, const uint8_t *from, size_t run)
 {
     switch (run) {
-    case 1: copy_fixed(plane, to, from, 1); break;
-    case 2: copy_fixed(plane, to, from, 2); break;
-    case 3: copy_fixed(plane, to, from, 3); break;
-    case 4: copy_fixed(plane, to, from, 4); break;
-    case 6: copy_fixed(plane, to, from, 6); break;
-    case 8: copy_fixed(plane, to, from, 8); break;
-    case 12: copy_fixed(plane, to, from, 12); break;
-    case 16: copy_fixed(plane, to, from, 16); break;
-    default: copy_fixed(plane, to, from, run); break;
+    case 1:
+        copy_fixed(plane, to, from, 1);
+        break;
+    case 2:
+        copy_fixed(plane, to, from, 2);
+        break;
+    case 3:
+        copy_fixed(plane, to, from, 3);
+        break;
+    case 4:
+        copy_fixed(plane, to, from, 4);
+        break;
+    case 6:
+        copy_fixed(plane, to, from, 6);
+        break;
+    case 8:
+        copy_fixed(plane, to, from, 8);
+        break;
+    case 12:
+        copy_fixed(plane, to, from, 12);
+        break;
+    case 16:
+        copy_fixed(plane, to, from, 16);
+        break;
+    default:
+        copy_fixed(plane, to, from, run);
+        break;
     }
 }
 
@@ -190,8 +211,8 @@ static struct box box_of_chunk(const struct reading *reading, uint64_t chunk_ind
     return box;
 }
 
-/* Copies the box out of a chunk into the dense rows: the trailing dimensions that are whole in both are one
- * run, the two dimensions before them a plane of runs, those before that an odometer. */
+/* Copies the box out of a chunk into the dense rows: the trailing dimensions that are whole in both
+ * are one run, the two dimensions before them a plane of runs, those before that an odometer. */
 static void scatter(const struct reading *reading, const struct box *box, const uint8_t *chunk)
 {
     const struct trajd_array *array = reading->array;
@@ -228,7 +249,8 @@ static void scatter(const struct reading *reading, const struct box *box, const 
             to_at += index[i] * to_stride[i];
             from_at += index[i] * from_stride[i];
         }
-        copy_plane(&plane, to + to_at, chunk + from_at, box->count[run_dimension] * to_stride[run_dimension]);
+        copy_plane(&plane, to + to_at, chunk + from_at,
+                   box->count[run_dimension] * to_stride[run_dimension]);
         while (d > 0 && ++index[d - 1] == box->count[d - 1])
             index[--d] = 0;
         if (d == 0)
@@ -252,14 +274,15 @@ static enum trajd_status place_chunk(const struct reading *reading, uint64_t chu
 {
     const struct trajd_array *array = reading->array;
     const struct trajd_chunk *chunk = &array->chunks[chunk_index];
-    struct trajd_filter_pipeline pipeline = {array->filters, array->filter_count, chunk->filter_mask,
-                                             trajd_dtype_size(array->dtype)};
+    struct trajd_filter_pipeline pipeline = {array->filters, array->filter_count,
+                                             chunk->filter_mask, trajd_dtype_size(array->dtype)};
     struct box box = box_of_chunk(reading, chunk_index);
     const uint8_t *bytes;
-    enum trajd_status status = trajd_inflate_chunk(reading->reader->inflater, &pipeline, stored,
-                                                   chunk->stored_size, reading->chunk_bytes, &bytes, error);
+    enum trajd_status status =
+        trajd_inflate_chunk(reading->reader->inflater, &pipeline, stored, chunk->stored_size,
+                            reading->chunk_bytes, &bytes, error);
 
-    if (status != TRAJD_OK) {
+    if (status) {
         chunk_failed(reading, chunk_index, error);
         return status;
     }
@@ -275,7 +298,7 @@ static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_i
 
     if (!reading->fill_ready) {
         enum trajd_status status = make_room(fill, reading->chunk_bytes, error);
-        if (status != TRAJD_OK)
+        if (status)
             return status;
         fill_bytes(reading->array, fill->bytes, reading->chunk_bytes);
         reading->fill_ready = true;
@@ -284,8 +307,8 @@ static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_i
     return TRAJD_OK;
 }
 
-/* Whole rows, stored as they are, and large enough that copying would cost: the bytes are read where they
- * belong. */
+/* Whole rows, stored as they are, and large enough that copying would cost: the bytes are read
+ * where they belong. */
 static bool is_direct(const struct reading *reading, uint64_t chunk_index)
 {
     const struct trajd_array *array = reading->array;
@@ -305,17 +328,19 @@ static enum trajd_status read_direct(const struct reading *reading, uint64_t chu
                                      struct trajd_error *error)
 {
     struct box box = box_of_chunk(reading, chunk_index);
-    uint64_t offset = reading->array->chunks[chunk_index].offset + box.begin[0] * reading->row_bytes;
-    enum trajd_status status =
-        read_exactly(reading->fd, offset, box.count[0] * reading->row_bytes,
-                     reading->rows + (box.origin[0] - reading->row_begin) * reading->row_bytes, error);
+    uint64_t offset =
+        reading->array->chunks[chunk_index].offset + box.begin[0] * reading->row_bytes;
+    enum trajd_status status = read_exactly(
+        reading->fd, offset, box.count[0] * reading->row_bytes,
+        reading->rows + (box.origin[0] - reading->row_begin) * reading->row_bytes, error);
 
-    if (status != TRAJD_OK)
+    if (status)
         chunk_failed(reading, chunk_index, error);
     return status;
 }
 
-/* Reads order[0..] as far as the chunks lie close together, places them, and says how many those were. */
+/* Reads order[0..] as far as the chunks lie close together, places them, and says how many those
+ * were. */
 static enum trajd_status read_run(struct reading *reading, const uint64_t *order, uint32_t count,
                                   uint32_t *used, struct trajd_error *error)
 {
@@ -329,28 +354,30 @@ static enum trajd_status read_run(struct reading *reading, const uint64_t *order
     for (; n < count; n++) {
         const struct trajd_chunk *next = &chunks[order[n]];
         uint64_t next_end = next->offset + next->stored_size;
-        if ((next->offset > end && next->offset - end >= GAP_BYTES) || next_end > begin + RUN_BYTES ||
-            is_direct(reading, order[n]))
+        if ((next->offset > end && next->offset - end >= GAP_BYTES) ||
+            next_end > begin + RUN_BYTES || is_direct(reading, order[n]))
             break;
         end = next_end > end ? next_end : end;
     }
     *used = n;
     status = make_room(run, end - begin > RUN_BYTES ? end - begin : RUN_BYTES, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = read_exactly(reading->fd, begin, end - begin, run->bytes, error);
-    if (status != TRAJD_OK) {
+    if (status) {
         chunk_failed(reading, order[0], error);
         return status;
     }
-    for (uint32_t i = 0; i < n && status == TRAJD_OK; i++)
-        status = place_chunk(reading, order[i], run->bytes + (chunks[order[i]].offset - begin), error);
+    for (uint32_t i = 0; i < n && !status; i++)
+        status =
+            place_chunk(reading, order[i], run->bytes + (chunks[order[i]].offset - begin), error);
     return status;
 }
 
 static int by_offset(const void *a, const void *b, void *context)
 {
     const struct trajd_chunk *chunks = context;
-    uint64_t left = chunks[*(const uint64_t *)a].offset, right = chunks[*(const uint64_t *)b].offset;
+    uint64_t left = chunks[*(const uint64_t *)a].offset,
+             right = chunks[*(const uint64_t *)b].offset;
 
     return (left > right) - (left < right);
 }
@@ -363,7 +390,7 @@ static enum trajd_status read_in_file_order(struct reading *reading, uint32_t co
 
     /* The context of qsort_r is not const; by_offset only reads it. */
     qsort_r(order, count, sizeof *order, by_offset, (void *)reading->array->chunks);
-    for (uint32_t i = 0, used; i < count && status == TRAJD_OK; i += used) {
+    for (uint32_t i = 0, used; i < count && !status; i += used) {
         used = 1;
         if (is_direct(reading, order[i]))
             status = read_direct(reading, order[i], error);
@@ -383,50 +410,65 @@ static enum trajd_status read_chunked(struct reading *reading, struct trajd_erro
     for (uint32_t d = 1; d < array->rank; d++)
         per_row_of_chunks *= grid_extent(array, d);
     last = ((reading->row_end - 1) / array->chunk_shape[0] + 1) * per_row_of_chunks;
-    for (uint64_t c = reading->row_begin / array->chunk_shape[0] * per_row_of_chunks; c < last; c++) {
+    for (uint64_t c = reading->row_begin / array->chunk_shape[0] * per_row_of_chunks; c < last;
+         c++) {
         if (array->chunks[c].offset == TRAJD_ARRAY_MISSING_CHUNK)
             status = place_missing(reading, c, error);
         else
             reading->reader->order[count++] = c;
-        if (status == TRAJD_OK && count && (count == SORT_COUNT || c + 1 == last)) {
+        if (!status && count && (count == SORT_COUNT || c + 1 == last)) {
             status = read_in_file_order(reading, count, error);
             count = 0;
         }
-        if (status != TRAJD_OK)
+        if (status)
             return status;
     }
     return count ? read_in_file_order(reading, count, error) : TRAJD_OK;
 }
 
-enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd, const struct trajd_array *array,
-                                   uint64_t row_begin, uint64_t row_count, void *rows,
-                                   struct trajd_error *error)
+enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd,
+                                   const struct trajd_array *array, uint64_t row_begin,
+                                   uint64_t row_count, void *rows, struct trajd_error *error)
 {
     uint64_t row_bytes = trajd_array_row_bytes(array);
-    struct reading reading = {
-        reader, fd, array, row_begin, row_begin + row_count, rows, row_bytes, trajd_array_chunk_bytes(array),
-        false};
+    struct reading reading = {reader,
+                              fd,
+                              array,
+                              row_begin,
+                              row_begin + row_count,
+                              rows,
+                              row_bytes,
+                              trajd_array_chunk_bytes(array),
+                              false};
     enum trajd_status status;
 
-    if (row_count > trajd_array_row_count(array) || row_begin > trajd_array_row_count(array) - row_count)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "rows from %llu, %llu of them, of %llu",
+    if (row_count > trajd_array_row_count(array) ||
+        row_begin > trajd_array_row_count(array) - row_count)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "rows from %llu, %llu of them, of %llu",
                                (unsigned long long)row_begin, (unsigned long long)row_count,
                                (unsigned long long)trajd_array_row_count(array));
     if (row_count == 0 || row_bytes == 0)
         return TRAJD_OK;
     switch (array->storage) {
-    case TRAJD_STORAGE_ABSENT: break;
-    case TRAJD_STORAGE_EMPTY: fill_bytes(array, rows, row_count * row_bytes); return TRAJD_OK;
+    case TRAJD_STORAGE_ABSENT:
+        break;
+    case TRAJD_STORAGE_EMPTY:
+        fill_bytes(array, rows, row_count * row_bytes);
+        return TRAJD_OK;
     case TRAJD_STORAGE_INLINE:
         memcpy(rows, array->inline_bytes + row_begin * row_bytes, row_count * row_bytes);
         return TRAJD_OK;
     case TRAJD_STORAGE_CONTIGUOUS:
-        status = read_exactly(fd, array->offset + row_begin * row_bytes, row_count * row_bytes, rows, error);
-        if (status != TRAJD_OK)
+        status = read_exactly(fd, array->offset + row_begin * row_bytes, row_count * row_bytes,
+                              rows, error);
+        if (status)
             trajd_error_prefix(error, "rows %llu..%llu", (unsigned long long)row_begin,
                                (unsigned long long)(row_begin + row_count - 1));
         return status;
-    case TRAJD_STORAGE_CHUNKED: return read_chunked(&reading, error);
+    case TRAJD_STORAGE_CHUNKED:
+        return read_chunked(&reading, error);
     }
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "storage %d has no rows", (int)array->storage);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "storage %d has no rows",
+                           (int)array->storage);
 }

@@ -1,12 +1,13 @@
 /* trajd-indexer: the child that looks into HDF5 files, and how its parent speaks with it.
  *
- * One stream socket (descriptor TRAJD_INDEXER_SOCKET in the child), frames of a header and `length` bytes,
- * native byte order since both ends are one build:
+ * One stream socket (descriptor TRAJD_INDEXER_SOCKET in the child), frames of a header and `length`
+ * bytes, native byte order since both ends are one build:
  *
- *     parent: LAYOUT (the YAML text), then FILE (u32 part, u32 of so many: which of its episodes; the file's descriptor by SCM_RIGHTS) one at a
+ *     parent: LAYOUT (the YAML text), then FILE (u32 part, u32 of so many: which of its episodes;
+ *       the file's descriptor by SCM_RIGHTS) one at a
  *             time
- *     child:  READY once the sandbox stands, then one RECORD (record.h) a file; exits at the socket's end
- */
+ *     child:  READY once the sandbox stands, then one RECORD (record.h) a file; exits at the
+ *             socket's end */
 #ifndef TRAJD_INDEX_HELPER_H
 #define TRAJD_INDEX_HELPER_H
 
@@ -29,8 +30,8 @@ struct trajd_indexer_header {
     uint64_t length;
 };
 
-/* Starts the program at `path` with its end of the socket. `task`: "write", in a process group of its own, since Ctrl-C is for the parent, which
- * ends the child; NULL: it reads. 0, or an errno. */
+/* Starts the program at `path` with its end of the socket. `task`: "write", in a process group of
+ * its own, since Ctrl-C is for the parent, which ends the child; NULL: it reads. 0, or an errno. */
 int trajd_indexer_spawn(const char *path, const char *task, int socket, pid_t *pid);
 
 #endif

@@ -9,7 +9,8 @@ int trajd_indexer_spawn(const char *path, const char *task, int socket, pid_t *p
 {
     char *arguments[] = {(char *)"trajd-indexer", (char *)task, NULL};
     char libraries[4096 + 32] = "LD_LIBRARY_PATH=";
-    char *environment[] = {(char *)"LC_ALL=C", libraries, NULL}; /* no HDF5_ variable comes through */
+    /* no HDF5_ variable comes through */
+    char *environment[] = {(char *)"LC_ALL=C", libraries, NULL};
     const char *own = getenv("LD_LIBRARY_PATH");
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -23,7 +24,8 @@ int trajd_indexer_spawn(const char *path, const char *task, int socket, pid_t *p
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, task ? POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP : POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setflags(&attributes, task ? POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP
+                                               : POSIX_SPAWN_SETSIGMASK);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, socket, TRAJD_INDEXER_SOCKET);
     code = posix_spawn(pid, path, &actions, &attributes, arguments, environment);

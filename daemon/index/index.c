@@ -48,13 +48,15 @@ static void stat_entry(struct trajd_index_entry *entry)
     entry->ctime_ns = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
 }
 
-static enum trajd_status set_entry(struct trajd_index_entry *entry, const char *folder, const char *relative,
-                                   struct trajd_error *error)
+static enum trajd_status set_entry(struct trajd_index_entry *entry, const char *folder,
+                                   const char *relative, struct trajd_error *error)
 {
     char path[PATH_SIZE];
 
-    if ((size_t)snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", relative) >= sizeof path)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%.128s...: the path is too long", relative);
+    if ((size_t)snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", relative) >=
+        sizeof path)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%.128s...: the path is too long",
+                               relative);
     entry->path = strdup(path);
     entry->relative_path = strdup(relative);
     if (!entry->path || !entry->relative_path)
@@ -63,8 +65,8 @@ static enum trajd_status set_entry(struct trajd_index_entry *entry, const char *
     return TRAJD_OK;
 }
 
-static enum trajd_status find_in_folder(const char *folder, const char *pattern, struct files *files,
-                                        struct trajd_error *error)
+static enum trajd_status find_in_folder(const char *folder, const char *pattern,
+                                        struct files *files, struct trajd_error *error)
 {
     struct trajd_file_list list;
     enum trajd_status status = trajd_file_list_find(folder, pattern, &list, error);
@@ -72,7 +74,8 @@ static enum trajd_status find_in_folder(const char *folder, const char *pattern,
     if (status)
         return status;
     if (!list.count)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "%s: no file matches %s", folder, pattern);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "%s: no file matches %s", folder,
+                               pattern);
     files->entries = calloc(list.count, sizeof *files->entries);
     if (!files->entries)
         status = no_memory(error);
@@ -86,7 +89,8 @@ static enum trajd_status find_in_folder(const char *folder, const char *pattern,
     return status;
 }
 
-static enum trajd_status find_single(const char *path, struct files *files, struct trajd_error *error)
+static enum trajd_status find_single(const char *path, struct files *files,
+                                     struct trajd_error *error)
 {
     const char *slash = strrchr(path, '/');
     enum trajd_status status;
@@ -96,7 +100,11 @@ static enum trajd_status find_single(const char *path, struct files *files, stru
     if (!files->entries)
         return no_memory(error);
     files->count = 1;
-    snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : slash ? (int)(slash - path) : 0, path);
+    snprintf(folder, sizeof folder, "%.*s",
+             slash == path ? 1
+             : slash       ? (int)(slash - path)
+                           : 0,
+             path);
     status = set_entry(&files->entries[0], folder, slash ? slash + 1 : path, error);
     return status;
 }
@@ -114,24 +122,26 @@ static enum trajd_status find_glob(const char *path, struct files *files, struct
     return find_in_folder(plain ? folder : ".", path + plain, files, error);
 }
 
-static enum trajd_status find_files(const char *path, const struct trajd_layout *layout, struct files *files,
-                                    struct trajd_error *error)
+static enum trajd_status find_files(const char *path, const struct trajd_layout *layout,
+                                    struct files *files, struct trajd_error *error)
 {
     struct stat status;
 
     if (strlen(path) >= PATH_SIZE)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%.128s...: the path is too long", path);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%.128s...: the path is too long",
+                               path);
     if (!stat(path, &status))
         return S_ISDIR(status.st_mode) ? find_in_folder(path, layout->files, files, error)
                                        : find_single(path, files, error);
     if (errno == ENOENT && trajd_is_glob(path))
         return find_glob(path, files, error);
-    return trajd_error_set(error, errno == ENOENT || errno == ENOTDIR ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO,
+    return trajd_error_set(error,
+                           errno == ENOENT || errno == ENOTDIR ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO,
                            errno, "%s: %s", path, strerror(errno));
 }
 
-enum trajd_status trajd_index_open(const struct trajd_index_options *options, struct trajd_index **index,
-                                   struct trajd_error *error)
+enum trajd_status trajd_index_open(const struct trajd_index_options *options,
+                                   struct trajd_index **index, struct trajd_error *error)
 {
     struct trajd_layout *layout = NULL;
     struct files files = {0};
@@ -154,7 +164,8 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options, st
         trajd_watch_wait();
         trajd_index_cache_save(options, layout, files.entries, files.count);
         trajd_watch_resume();
-        status = trajd_index_build(layout, files.entries, files.count, files.twin_count, index, error);
+        status =
+            trajd_index_build(layout, files.entries, files.count, files.twin_count, index, error);
         layout = NULL;
     }
     trajd_layout_destroy(&layout);
@@ -163,26 +174,30 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options, st
 }
 
 /* Both lists are in natural order. */
-static void compare_files(const struct files *now, const struct trajd_index *index, struct trajd_index_news *news)
+static void compare_files(const struct files *now, const struct trajd_index *index,
+                          struct trajd_index_news *news)
 {
     uint32_t i = 0, j = 0;
 
     while (i < now->count || j < index->file_count) {
         const struct trajd_index_entry *entry = &now->entries[i];
         const struct trajd_index_file *file = &index->files[j];
-        const int order = i == now->count         ? 1
-                          : j == index->file_count ? -1
-                                                   : trajd_natural_compare(entry->relative_path, file->relative_path);
+        const int order = i == now->count ? 1
+                          : j == index->file_count
+                              ? -1
+                              : trajd_natural_compare(entry->relative_path, file->relative_path);
         news->added += order < 0;
         news->gone += order > 0;
-        news->changed += order == 0 && (entry->size_bytes != file->size_bytes || entry->mtime_ns != file->mtime_ns ||
-                                        entry->inode != file->inode);
+        news->changed +=
+            order == 0 && (entry->size_bytes != file->size_bytes ||
+                           entry->mtime_ns != file->mtime_ns || entry->inode != file->inode);
         i += order <= 0;
         j += order >= 0;
     }
 }
 
-enum trajd_status trajd_index_look_again(const struct trajd_index_options *options, const struct trajd_index *index,
+enum trajd_status trajd_index_look_again(const struct trajd_index_options *options,
+                                         const struct trajd_index *index,
                                          struct trajd_index_news *news, struct trajd_error *error)
 {
     struct trajd_layout *layout = NULL;

@@ -1,5 +1,5 @@
-/* One index from the records of all files. Records are decoded twice, one file at a time, instead of being
- * kept decoded. */
+/* One index from the records of all files. Records are decoded twice, one file at a time, instead
+ * of being kept decoded. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +45,9 @@ static const char *copy_text(struct build *b, const char *text)
 
 static void *allocate(struct build *b, uint64_t count, size_t size)
 {
-    return count > SIZE_MAX / 2 / size ? NULL
-                                       : trajd_arena_alloc(&b->memory->arena, (count ? count : 1) * size);
+    return count > SIZE_MAX / 2 / size
+               ? NULL
+               : trajd_arena_alloc(&b->memory->arena, (count ? count : 1) * size);
 }
 
 static uint32_t find_path(const struct build *b, const char *path)
@@ -128,7 +129,8 @@ static const char *member_name(struct build *b, const char *name, const char *ca
 
     if (!star)
         return copy_text(b, name);
-    return trajd_arena_format(&b->memory->arena, "%.*s%s%s", (int)(star - name), name, capture, star + 1);
+    return trajd_arena_format(&b->memory->arena, "%.*s%s%s", (int)(star - name), name, capture,
+                              star + 1);
 }
 
 static uint32_t find_clock(const struct trajd_layout *layout, const char *name)
@@ -140,28 +142,32 @@ static uint32_t find_clock(const struct trajd_layout *layout, const char *name)
     return i;
 }
 
-static enum trajd_status add_plan(struct build *b, uint32_t stream, uint32_t dataset, const char *capture)
+static enum trajd_status add_plan(struct build *b, uint32_t stream, uint32_t dataset,
+                                  const char *capture)
 {
     const struct trajd_layout *layout = b->memory->index.layout;
     const struct trajd_layout_stream *source = &layout->streams[stream];
     struct trajd_judge *judge = &b->judge;
-    struct trajd_stream_plan *grown = realloc(judge->plans, (judge->plan_count + 1) * sizeof *grown);
+    struct trajd_stream_plan *grown =
+        realloc(judge->plans, (judge->plan_count + 1) * sizeof *grown);
     struct trajd_stream_plan *plan;
 
     if (!grown)
         return no_memory(b);
     judge->plans = grown;
     plan = &judge->plans[judge->plan_count++];
-    *plan = (struct trajd_stream_plan){
-        .layout_stream = stream, .dataset_index = dataset, .clock_index = find_clock(layout, source->clock)};
-    plan->stream = (struct trajd_index_stream){.name = member_name(b, source->name, capture),
-                                               .dataset_index = dataset,
-                                               .clock_index = plan->clock_index,
-                                               .kind = source->kind,
-                                               .angle_period = source->angle_period,
-                                               .unit = source->unit ? copy_text(b, source->unit) : NULL,
-                                               .max_gap_ns = source->max_gap_ns,
-                                               .optional = source->optional};
+    *plan = (struct trajd_stream_plan){.layout_stream = stream,
+                                       .dataset_index = dataset,
+                                       .clock_index = find_clock(layout, source->clock)};
+    plan->stream =
+        (struct trajd_index_stream){.name = member_name(b, source->name, capture),
+                                    .dataset_index = dataset,
+                                    .clock_index = plan->clock_index,
+                                    .kind = source->kind,
+                                    .angle_period = source->angle_period,
+                                    .unit = source->unit ? copy_text(b, source->unit) : NULL,
+                                    .max_gap_ns = source->max_gap_ns,
+                                    .optional = source->optional};
     return plan->stream.name && (plan->stream.unit || !source->unit) ? TRAJD_OK : no_memory(b);
 }
 
@@ -175,8 +181,8 @@ static enum trajd_status plan_dataset(struct build *b, uint32_t dataset)
     for (uint32_t i = 0; i < layout->stream_count && !status; i++) {
         char capture[1024] = "";
         bool family = strchr(layout->streams[i].path, '*') != NULL;
-        if ((taken && family) ||
-            !trajd_layout_match(layout->streams[i].path, b->paths[dataset], capture, sizeof capture))
+        if ((taken && family) || !trajd_layout_match(layout->streams[i].path, b->paths[dataset],
+                                                     capture, sizeof capture))
             continue;
         taken = true;
         status = add_plan(b, i, dataset, capture);
@@ -230,7 +236,8 @@ static enum trajd_status add_notes(struct build *b, const char *relative_path,
     struct trajd_index *index = &b->memory->index;
 
     for (uint32_t i = 0; i < record->note_count && index->note_count < NOTE_COUNT_MAX; i++) {
-        const char *note = trajd_arena_format(&b->memory->arena, "%s: %s", relative_path, record->notes[i]);
+        const char *note =
+            trajd_arena_format(&b->memory->arena, "%s: %s", relative_path, record->notes[i]);
         if (!note)
             return no_memory(b);
         b->notes[index->note_count++] = note;
@@ -245,7 +252,9 @@ static enum trajd_status add_twins(struct build *b)
 
     for (uint32_t i = 0; i < b->twin_count && index->note_count < NOTE_COUNT_MAX; i++) {
         const struct trajd_index_entry *twin = &b->entries[b->entry_count + i];
-        const char *note = trajd_arena_format(&b->memory->arena, "%s: left out: it is %s by another name", twin->relative_path, twin->same_as);
+        const char *note =
+            trajd_arena_format(&b->memory->arena, "%s: left out: it is %s by another name",
+                               twin->relative_path, twin->same_as);
         if (!note)
             return no_memory(b);
         b->notes[index->note_count++] = note;
@@ -254,8 +263,8 @@ static enum trajd_status add_twins(struct build *b)
     return TRAJD_OK;
 }
 
-static enum trajd_status add_file(struct build *b, const struct trajd_index_entry *entry, const char *refusal,
-                                  struct trajd_index_file *file)
+static enum trajd_status add_file(struct build *b, const struct trajd_index_entry *entry,
+                                  const char *refusal, struct trajd_index_file *file)
 {
     *file = (struct trajd_index_file){.path = copy_text(b, entry->path),
                                       .relative_path = copy_text(b, entry->relative_path),
@@ -263,11 +272,13 @@ static enum trajd_status add_file(struct build *b, const struct trajd_index_entr
                                       .mtime_ns = entry->mtime_ns,
                                       .inode = entry->inode};
     if (refusal)
-        file->refusal = trajd_arena_format(&b->memory->arena, "%s: %s", entry->relative_path, refusal);
+        file->refusal =
+            trajd_arena_format(&b->memory->arena, "%s: %s", entry->relative_path, refusal);
     if (!b->first_reason)
         b->first_reason = file->refusal;
     b->memory->index.cached_file_count += entry->from_cache;
-    return file->path && file->relative_path && (file->refusal || !refusal) ? TRAJD_OK : no_memory(b);
+    return file->path && file->relative_path && (file->refusal || !refusal) ? TRAJD_OK
+                                                                            : no_memory(b);
 }
 
 /* Second pass, one file. */
@@ -286,10 +297,10 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
         struct trajd_episode *episode = &b->episodes[(*next)++];
         trajd_watch_turn();
         episode->file_index = file;
-        episode->id =
-            *record.episodes[i].id ? copy_text(b, record.episodes[i].id) : b->files[file].relative_path;
-        status = episode->id ? trajd_index_judge(&b->judge, entry->relative_path, &record.episodes[i],
-                                                 episode, b->error)
+        episode->id = *record.episodes[i].id ? copy_text(b, record.episodes[i].id)
+                                             : b->files[file].relative_path;
+        status = episode->id ? trajd_index_judge(&b->judge, entry->relative_path,
+                                                 &record.episodes[i], episode, b->error)
                              : no_memory(b);
         b->memory->index.kept_count += !status && !episode->quarantine;
         if (!b->first_reason)
@@ -302,7 +313,8 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
 static enum trajd_status build_files(struct build *b)
 {
     struct trajd_index *index = &b->memory->index;
-    uint32_t next = 0, notes = index->note_count < NOTE_COUNT_MAX ? index->note_count : NOTE_COUNT_MAX;
+    uint32_t next = 0,
+             notes = index->note_count < NOTE_COUNT_MAX ? index->note_count : NOTE_COUNT_MAX;
     enum trajd_status status = TRAJD_OK;
 
     b->files = allocate(b, b->entry_count, sizeof *b->files);
@@ -353,8 +365,8 @@ static enum trajd_status fill_tables(struct build *b)
     return TRAJD_OK;
 }
 
-/* Of nothing but the episode itself, whatever else the dataset holds: so that two fingerprints that differ can be compared episode
- * by episode. */
+/* Of nothing but the episode itself, whatever else the dataset holds: so that two fingerprints that
+ * differ can be compared episode by episode. */
 static uint64_t digest_episode(const struct trajd_index *index, const struct trajd_episode *episode)
 {
     struct trajd_digest digest;
@@ -364,7 +376,7 @@ static uint64_t digest_episode(const struct trajd_index *index, const struct tra
     trajd_digest_add_text(&digest, episode->id);
     for (uint32_t i = 0; i < index->layout->meta_count; i++)
         trajd_digest_add_text(&digest, episode->metas[i]);
-    trajd_digest_add_u64(&digest, episode->quarantine == NULL);
+    trajd_digest_add_u64(&digest, !episode->quarantine);
     if (episode->quarantine)
         return trajd_digest_end(&digest);
     trajd_digest_add_u64(&digest, episode->content_digest);
@@ -399,7 +411,7 @@ static uint64_t fingerprint(const struct build *b)
         trajd_digest_add_text(&digest, index->datasets[i].path);
     for (uint32_t i = 0; i < index->file_count; i++) {
         trajd_digest_add_text(&digest, index->files[i].relative_path);
-        trajd_digest_add_u64(&digest, index->files[i].refusal == NULL);
+        trajd_digest_add_u64(&digest, !index->files[i].refusal);
     }
     for (uint32_t i = 0; i < index->episode_count; i++) {
         b->episodes[i].digest = digest_episode(index, &b->episodes[i]);
@@ -421,16 +433,20 @@ static enum trajd_status build(struct build *b)
     if (status)
         return status;
     if (!b->memory->index.kept_count)
-        return trajd_error_set(b->error, TRAJD_ERR_DATA, 0, "no episode could be kept; the first reason: %s",
+        return trajd_error_set(b->error, TRAJD_ERR_DATA, 0,
+                               "no episode could be kept; the first reason: %s",
                                b->first_reason ? b->first_reason : "there are none");
     b->memory->index.fingerprint = fingerprint(b);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_index_build(struct trajd_layout *layout, const struct trajd_index_entry *entries,
-                                    uint32_t count, uint32_t twin_count, struct trajd_index **index, struct trajd_error *error)
+enum trajd_status trajd_index_build(struct trajd_layout *layout,
+                                    const struct trajd_index_entry *entries, uint32_t count,
+                                    uint32_t twin_count, struct trajd_index **index,
+                                    struct trajd_error *error)
 {
-    struct build b = {.entries = entries, .entry_count = count, .twin_count = twin_count, .error = error};
+    struct build b = {
+        .entries = entries, .entry_count = count, .twin_count = twin_count, .error = error};
     enum trajd_status status;
 
     *index = NULL;

@@ -1,10 +1,10 @@
-/* The cache: one file a (dataset path, layout). Only an optimisation: whatever is wrong with it, it is
- * ignored and written anew.
+/* The cache: one file a (dataset path, layout). Only an optimisation: whatever is wrong with it, it
+ * is ignored and written anew.
  *
  *     u64 magic, u64 version, u64 length of the rest, u64 digest of the rest, then
  *     u64 layout hash, text dataset path, u32 entries, entry*
- *     entry := text relative path, u64 size, u64 mtime, u64 ctime, u64 inode, u64 length, record (record.h)
- */
+ *     entry := text relative path, u64 size, u64 mtime, u64 ctime, u64 inode, u64 length, record
+ *       (record.h) */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,8 @@
 
 static const uint64_t cache_magic = UINT64_C(0x5844494A41525431);
 static const uint64_t cache_version = 3;
-static const int64_t stale_ns = 2000000000; /* a file may change again within its stamp's granularity */
+/* a file may change again within its stamp's granularity */
+static const int64_t stale_ns = 2000000000;
 static const size_t decode_bytes_max = (size_t)2 << 30;
 enum { HEADER_SIZE = 32 };
 
@@ -90,13 +91,15 @@ static bool check_header(struct reader *reader, const char *dataset_path, uint64
     return take_u64(reader, &magic) && magic == cache_magic && take_u64(reader, &version) &&
            version == cache_version && take_u64(reader, &length) && length == reader->left - 8 &&
            take_u64(reader, &digest) && trajd_digest_of(reader->next, reader->left) == digest &&
-           take_u64(reader, &hash) && hash == layout_hash && take_text(reader, &text, &text_length) &&
-           text_length == strlen(dataset_path) && !memcmp(text, dataset_path, text_length);
+           take_u64(reader, &hash) && hash == layout_hash &&
+           take_text(reader, &text, &text_length) && text_length == strlen(dataset_path) &&
+           !memcmp(text, dataset_path, text_length);
 }
 
-/* Entries and cache are both in natural order of path; a look-up goes on from where the last one ended. */
-static struct trajd_index_entry *find_entry(struct trajd_index_entry *entries, uint32_t count, uint32_t *from,
-                                            const char *path, uint32_t length)
+/* Entries and cache are both in natural order of path; a look-up goes on from where the last one
+ * ended. */
+static struct trajd_index_entry *find_entry(struct trajd_index_entry *entries, uint32_t count,
+                                            uint32_t *from, const char *path, uint32_t length)
 {
     for (uint32_t step = 0; step < count; step++) {
         struct trajd_index_entry *entry = &entries[(*from + step) % count];
@@ -108,15 +111,17 @@ static struct trajd_index_entry *find_entry(struct trajd_index_entry *entries, u
     return NULL;
 }
 
-/* Whether the bytes are a record that may stand for the file: the decoder's judgement, as with a child. */
+/* Whether the bytes are a record that may stand for the file: the decoder's judgement, as with a
+ * child. */
 static bool record_is_sound(const uint8_t *data, uint64_t length, uint64_t file_size,
                             const struct trajd_layout *layout)
 {
     struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
     struct trajd_record record;
-    bool sound = length <= TRAJD_RECORD_SIZE_MAX &&
-                 !trajd_record_decode(data, length, file_size, layout->clock_count, &arena, &record, NULL) &&
-                 !record.io_errno;
+    bool sound =
+        length <= TRAJD_RECORD_SIZE_MAX &&
+        !trajd_record_decode(data, length, file_size, layout->clock_count, &arena, &record, NULL) &&
+        !record.io_errno;
 
     for (uint32_t i = 0; sound && i < record.episode_count; i++)
         sound = record.episodes[i].evaluated;
@@ -133,14 +138,14 @@ static bool take_entry(struct reader *reader, const struct trajd_layout *layout,
     const char *path;
     uint32_t path_length;
 
-    if (!take_text(reader, &path, &path_length) || !take_u64(reader, &size) || !take_u64(reader, &mtime) ||
-        !take_u64(reader, &ctime) || !take_u64(reader, &inode) || !take_u64(reader, &length) ||
-        !take(reader, &data, length))
+    if (!take_text(reader, &path, &path_length) || !take_u64(reader, &size) ||
+        !take_u64(reader, &mtime) || !take_u64(reader, &ctime) || !take_u64(reader, &inode) ||
+        !take_u64(reader, &length) || !take(reader, &data, length))
         return false;
     entry = find_entry(entries, count, from, path, path_length);
-    if (!entry || entry->record.length || entry->size_bytes != size || entry->mtime_ns != (int64_t)mtime ||
-        entry->ctime_ns != (int64_t)ctime || entry->inode != inode ||
-        !record_is_sound(data, length, size, layout))
+    if (!entry || entry->record.length || entry->size_bytes != size ||
+        entry->mtime_ns != (int64_t)mtime || entry->ctime_ns != (int64_t)ctime ||
+        entry->inode != inode || !record_is_sound(data, length, size, layout))
         return true; /* another file by now: it is indexed anew */
     trajd_bytes_add(&entry->record, data, length);
     if (entry->record.failed)
@@ -163,8 +168,9 @@ static void read_entries(struct reader *reader, const struct trajd_layout *layou
         ;
 }
 
-void trajd_index_cache_load(const struct trajd_index_options *options, const struct trajd_layout *layout,
-                            struct trajd_index_entry *entries, uint32_t count)
+void trajd_index_cache_load(const struct trajd_index_options *options,
+                            const struct trajd_layout *layout, struct trajd_index_entry *entries,
+                            uint32_t count)
 {
     struct reader reader;
     struct stat status;
@@ -234,7 +240,8 @@ static void replace_file(const char *path, const struct trajd_bytes *bytes)
         unlink(temporary);
 }
 
-void trajd_index_cache_save(const struct trajd_index_options *options, const struct trajd_layout *layout,
+void trajd_index_cache_save(const struct trajd_index_options *options,
+                            const struct trajd_layout *layout,
                             const struct trajd_index_entry *entries, uint32_t count)
 {
     struct trajd_bytes bytes = {0};

@@ -1,9 +1,10 @@
-/* Files through trajd-indexer children: several at once, many files one after another through each. A child
- * that dies, hangs or talks nonsense costs the file it was at, and is replaced.
+/* Files through trajd-indexer children: several at once, many files one after another through each.
+ * A child that dies, hangs or talks nonsense costs the file it was at, and is replaced.
  *
- * A child that somebody else killed (the kernel, because memory was full; a Ctrl-C of the terminal) says nothing
- * about its file: that is tried again, alone, after a pause, and from then on half as many are at work. Killed each
- * time, it is an error of the machine, never a file that is refused. */
+ * A child that somebody else killed (the kernel, because memory was full; a Ctrl-C of the terminal)
+ * says nothing about its file: that is tried again, alone, after a pause, and from then on half as
+ * many are at work. Killed each time, it is an error of the machine, never a file that is refused.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,11 +26,13 @@
 
 enum { ATTEMPTS_MAX = 3, CHILD_COUNT_MAX = 256, TEXT_SIZE = 256 };
 static const int64_t start_timeout_ns =
-    INT64_C(30000000000); /* a loaded machine may take long to start a process */
+    INT64_C(30000000000);                 /* a loaded machine may take long to start a process */
 static const int64_t turn_ns = 100000000; /* who waits for children looks up so often */
 static const long retry_pause_ns = 100000000;
-static const int64_t killed_pause_ns = 500000000; /* times the attempt: for memory to be free again */
-static const int end_slices = 100, slice_ms = 10; /* for a child that has closed its socket to end by itself */
+/* times the attempt: for memory to be free again */
+static const int64_t killed_pause_ns = 500000000;
+/* for a child that has closed its socket to end by itself */
+static const int end_slices = 100, slice_ms = 10;
 static const size_t decode_bytes_max = (size_t)2 << 30;
 
 struct child {
@@ -38,7 +41,7 @@ struct child {
     bool ready;
     struct trajd_index_entry *entry; /* NULL: idle */
     int fd;                          /* of the entry */
-    int64_t deadline_ns; /* to be ready; with an entry, of the next look at it */
+    int64_t deadline_ns;             /* to be ready; with an entry, of the next look at it */
     struct trajd_index_patience patience;
     struct trajd_indexer_header header;
     size_t header_length; /* received of it */
@@ -53,10 +56,11 @@ struct pool {
     uint32_t entry_count, next;
     struct child *children;
     uint32_t child_count;
-    uint32_t at_once;                /* children that may be at work */
-    struct trajd_index_entry *alone; /* whose child was killed from outside: nobody else is at work beside it */
-    int64_t pause_until_ns;          /* before that one is tried again */
-    uint32_t killed_starts;          /* children killed from outside before they had a file */
+    uint32_t at_once; /* children that may be at work */
+    /* whose child was killed from outside: nobody else is at work beside it */
+    struct trajd_index_entry *alone;
+    int64_t pause_until_ns; /* before that one is tried again */
+    uint32_t killed_starts; /* children killed from outside before they had a file */
     struct trajd_array_reader *reader;
     struct trajd_error *error;
 };
@@ -88,8 +92,9 @@ static enum trajd_status retry_entry(struct pool *pool, struct trajd_index_entry
     struct timespec pause = {0, retry_pause_ns};
 
     if (++entry->attempts >= ATTEMPTS_MAX)
-        return trajd_error_set(pool->error, TRAJD_ERR_IO, code, "%s: cannot be read after %d attempts: %s",
-                               entry->path, ATTEMPTS_MAX, strerror(code));
+        return trajd_error_set(pool->error, TRAJD_ERR_IO, code,
+                               "%s: cannot be read after %d attempts: %s", entry->path,
+                               ATTEMPTS_MAX, strerror(code));
     nanosleep(&pause, NULL);
     if (pool->next > (uint32_t)(entry - pool->entries))
         pool->next = (uint32_t)(entry - pool->entries);
@@ -137,23 +142,26 @@ static bool ends_by_itself(const struct child *child)
     return false;
 }
 
-/* Signals that a program's own mistake does not raise. SIGXCPU is the limit over all files of a child. */
+/* Signals that a program's own mistake does not raise. SIGXCPU is the limit over all files of a
+ * child. */
 static bool is_from_outside(int status)
 {
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
-    return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT ||
-           number == SIGXCPU;
+    return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP ||
+           number == SIGQUIT || number == SIGXCPU;
 }
 
 /* The file, or NULL where the child had none yet, is taken up again. */
-static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entry *entry, const char *how)
+static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entry *entry,
+                                      const char *how)
 {
     uint32_t *attempts = entry ? &entry->attempts : &pool->killed_starts;
 
     if (++*attempts >= ATTEMPTS_MAX)
-        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0, "%s: %s from outside, %d times: is memory full?",
-                               entry ? entry->path : pool->options->indexer_path, how, ATTEMPTS_MAX);
+        return trajd_error_set(
+            pool->error, TRAJD_ERR_SYSTEM, 0, "%s: %s from outside, %d times: is memory full?",
+            entry ? entry->path : pool->options->indexer_path, how, ATTEMPTS_MAX);
     pool->at_once = pool->at_once > 1 ? pool->at_once / 2 : 1;
     pool->pause_until_ns = now_ns() + killed_pause_ns * (int64_t)*attempts;
     if (entry && pool->next > (uint32_t)(entry - pool->entries))
@@ -172,8 +180,8 @@ static enum trajd_status lose_child(struct pool *pool, struct child *child, cons
     char how[TEXT_SIZE] = "the indexing child closed its socket";
 
     if (is_ended && WIFSIGNALED(status))
-        snprintf(how, sizeof how, "the indexing child was killed by signal %d (%s)", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
+        snprintf(how, sizeof how, "the indexing child was killed by signal %d (%s)",
+                 WTERMSIG(status), strsignal(WTERMSIG(status)));
     else if (is_ended)
         snprintf(how, sizeof how, "the indexing child ended with status %d", WEXITSTATUS(status));
     if (is_ended && is_from_outside(status))
@@ -205,7 +213,8 @@ static bool send_file(int socket, int fd, const struct trajd_index_entry *entry)
     const uint32_t part[] = {entry->part, entry->part_count ? entry->part_count : 1};
     struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_FILE, sizeof part};
 
-    return trajd_send_fd(socket, &header, sizeof header, fd, 0) == sizeof header && send_all(socket, part, sizeof part);
+    return trajd_send_fd(socket, &header, sizeof header, fd, 0) == sizeof header &&
+           send_all(socket, part, sizeof part);
 }
 
 static enum trajd_status start_child(struct pool *pool, struct child *child)
@@ -215,7 +224,8 @@ static enum trajd_status start_child(struct pool *pool, struct child *child)
     int sockets[2], code;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
-        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s", strerror(errno));
+        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s",
+                               strerror(errno));
     code = trajd_indexer_spawn(pool->options->indexer_path, NULL, sockets[1], &child->pid);
     close(sockets[1]);
     if (code) {
@@ -232,8 +242,8 @@ static enum trajd_status start_child(struct pool *pool, struct child *child)
     return TRAJD_OK;
 }
 
-/* Takes what fstat says now: the record is one of this very file. False with *refusal where it cannot be a
- * recording. */
+/* Takes what fstat says now: the record is one of this very file. False with *refusal where it
+ * cannot be a recording. */
 static bool check_file(struct trajd_index_entry *entry, int fd, const char **refusal)
 {
     struct stat status;
@@ -255,7 +265,8 @@ static int64_t half_timeout_ns(const struct pool *pool)
     return (int64_t)pool->options->file_timeout_ms * 500000;
 }
 
-static enum trajd_status give_file(struct pool *pool, struct child *child, struct trajd_index_entry *entry)
+static enum trajd_status give_file(struct pool *pool, struct child *child,
+                                   struct trajd_index_entry *entry)
 {
     const char *refusal;
     int fd;
@@ -277,8 +288,8 @@ static enum trajd_status give_file(struct pool *pool, struct child *child, struc
 }
 
 /* A record that is one: completed by what the parent reads itself. */
-static enum trajd_status accept_record(struct pool *pool, struct child *child, struct trajd_arena *arena,
-                                       struct trajd_record *record)
+static enum trajd_status accept_record(struct pool *pool, struct child *child,
+                                       struct trajd_arena *arena, struct trajd_record *record)
 {
     struct trajd_index_entry *entry = child->entry;
     struct trajd_error local;
@@ -294,8 +305,9 @@ static enum trajd_status accept_record(struct pool *pool, struct child *child, s
     entry->keep = true;
     if (!status && !trajd_record_encode(record, &entry->record))
         status = TRAJD_ERR_MEMORY;
-    return status ? trajd_error_set(pool->error, status, 0, "%s: no memory for its index", entry->path)
-                  : TRAJD_OK;
+    return status
+               ? trajd_error_set(pool->error, status, 0, "%s: no memory for its index", entry->path)
+               : TRAJD_OK;
 }
 
 static enum trajd_status finish_record(struct pool *pool, struct child *child)
@@ -346,18 +358,18 @@ static bool grow_data(struct child *child)
 static enum trajd_status read_child(struct pool *pool, struct child *child)
 {
     bool in_header = child->header_length < sizeof child->header;
-    size_t left =
-        in_header ? sizeof child->header - child->header_length : child->header.length - child->data_length;
+    size_t left = in_header ? sizeof child->header - child->header_length
+                            : child->header.length - child->data_length;
     ssize_t received;
 
     if (!in_header && !grow_data(child))
         return trajd_error_set(pool->error, TRAJD_ERR_MEMORY, 0, "no memory for a record");
     if (!in_header && left > child->data_capacity - child->data_length)
         left = child->data_capacity - child->data_length;
-    received =
-        recv(child->socket,
-             in_header ? (uint8_t *)&child->header + child->header_length : child->data + child->data_length,
-             left, MSG_DONTWAIT);
+    received = recv(child->socket,
+                    in_header ? (uint8_t *)&child->header + child->header_length
+                              : child->data + child->data_length,
+                    left, MSG_DONTWAIT);
     if (received < 0 && (errno == EAGAIN || errno == EINTR))
         return TRAJD_OK;
     if (received <= 0)
@@ -435,7 +447,8 @@ static enum trajd_status hand_out(struct pool *pool)
         pool->alone = NULL;
     if (pool->alone)
         return hand_out_alone(pool);
-    for (uint32_t i = 0; i < pool->child_count && !status && !pool->alone && now_ns() >= pool->pause_until_ns; i++)
+    for (uint32_t i = 0;
+         i < pool->child_count && !status && !pool->alone && now_ns() >= pool->pause_until_ns; i++)
         if (is_waiting(&pool->children[i]) || count_waiting(pool) < pool->at_once)
             status = employ(pool, &pool->children[i]);
     return status;
@@ -505,8 +518,11 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
                                            struct trajd_index_entry *entries, uint32_t count,
                                            struct trajd_error *error)
 {
-    struct pool pool = {
-        .options = options, .layout = layout, .entries = entries, .entry_count = count, .error = error};
+    struct pool pool = {.options = options,
+                        .layout = layout,
+                        .entries = entries,
+                        .entry_count = count,
+                        .error = error};
     uint32_t missing = 0;
     enum trajd_status status;
 
@@ -524,8 +540,8 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
     pool.children = calloc(pool.child_count, sizeof *pool.children);
     for (uint32_t i = 0; pool.children && i < pool.child_count; i++)
         pool.children[i].socket = pool.children[i].fd = -1;
-    status =
-        pool.children ? run(&pool) : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for children");
+    status = pool.children ? run(&pool)
+                           : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for children");
     for (uint32_t i = 0; pool.children && i < pool.child_count; i++)
         end_child(&pool.children[i]);
     free(pool.children);

@@ -1,4 +1,5 @@
-/* The judgement over one episode: kept with its arrays and clocks, or quarantined with the reason. */
+/* The judgement over one episode: kept with its arrays and clocks, or quarantined with the reason.
+ */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@ struct hearing {
     bool no_memory;
 };
 
-static void condemn(struct hearing *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void condemn(struct hearing *h, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static void condemn(struct hearing *h, const char *format, ...)
 {
@@ -75,9 +77,11 @@ static void copy_arrays(struct hearing *h)
 
     h->arrays = allocate(h, h->judge->dataset_count, sizeof *h->arrays);
     for (uint32_t i = 0; h->arrays && i < record->dataset_count; i++) {
-        while (next < h->judge->dataset_count && strcmp(h->judge->paths[next], record->datasets[i].path) < 0)
+        while (next < h->judge->dataset_count &&
+               strcmp(h->judge->paths[next], record->datasets[i].path) < 0)
             next++;
-        if (next < h->judge->dataset_count && !strcmp(h->judge->paths[next], record->datasets[i].path))
+        if (next < h->judge->dataset_count &&
+            !strcmp(h->judge->paths[next], record->datasets[i].path))
             copy_array(h, &record->datasets[i].array, &h->arrays[next]);
     }
 }
@@ -102,8 +106,8 @@ static void find_shape(struct hearing *h, const struct trajd_layout_stream *sour
         if (array->rank != 2)
             return condemn(h, "%s: columns are asked of a dataset of rank %u (rank 2 is needed)",
                            source->path, array->rank);
-        return condemn(h, "%s: has %" PRIu64 " columns, %u:%u are asked for", source->path, array->shape[1],
-                       source->column_begin, source->column_end);
+        return condemn(h, "%s: has %" PRIu64 " columns, %u:%u are asked for", source->path,
+                       array->shape[1], source->column_begin, source->column_end);
     }
     stream->rank = array->rank - 1;
     for (uint32_t i = 1; i < array->rank; i++) {
@@ -139,14 +143,15 @@ static void find_stream(struct hearing *h, const struct trajd_stream_plan *plan,
     stream->kind = source->kind;
     if (blends(source->kind) && !may_blend(array)) {
         if (!family)
-            return condemn(h, "%s: %s cannot be blended: its kind must be previous or nearest", path,
-                           array->dtype == TRAJD_BOOL ? "bool" : "a picture of uint8");
+            return condemn(h, "%s: %s cannot be blended: its kind must be previous or nearest",
+                           path, array->dtype == TRAJD_BOOL ? "bool" : "a picture of uint8");
         stream->kind = TRAJD_KIND_PREVIOUS;
     }
     find_shape(h, source, array, stream);
     if ((stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ) &&
         stream->feature_count % 4)
-        condemn(h, "%s: slerp needs a multiple of 4 columns, it has %" PRIu64, path, stream->feature_count);
+        condemn(h, "%s: slerp needs a multiple of 4 columns, it has %" PRIu64, path,
+                stream->feature_count);
 }
 
 /* Rows T+1 of a stream whose clock has T stamps: the first T. The array simply ends earlier. */
@@ -184,7 +189,8 @@ static bool clock_is_used(const struct hearing *h, uint32_t clock)
     return false;
 }
 
-/* Stamps less the episode's origin are formed later; here they are absolute, offset and latency applied. */
+/* Stamps less the episode's origin are formed later; here they are absolute, offset and latency
+ * applied. */
 static void make_stamped(struct hearing *h, uint32_t index, int64_t shift)
 {
     const struct trajd_layout_clock *source = &h->judge->layout->clocks[index];
@@ -194,9 +200,11 @@ static void make_stamped(struct hearing *h, uint32_t index, int64_t shift)
     uint32_t *kept;
 
     if (!recorded->present)
-        return condemn(h, "%s: missing (the stamps of clock %s)", source->stamps_path, source->name);
+        return condemn(h, "%s: missing (the stamps of clock %s)", source->stamps_path,
+                       source->name);
     if (!recorded->row_count)
-        return condemn(h, "%s: has 0 rows (the stamps of clock %s)", source->stamps_path, source->name);
+        return condemn(h, "%s: has 0 rows (the stamps of clock %s)", source->stamps_path,
+                       source->name);
     for (uint32_t i = 0; i < h->judge->plan_count && !h->verdict; i++) {
         if (h->judge->plans[i].clock_index == index && h->judge->found[i].feature_count)
             check_rows(h, &h->judge->plans[i], recorded->source_rows);
@@ -204,11 +212,12 @@ static void make_stamped(struct hearing *h, uint32_t index, int64_t shift)
     stamps = h->verdict ? NULL : allocate(h, recorded->row_count, sizeof *stamps);
     for (uint64_t i = 0; stamps && i < recorded->row_count; i++) {
         if (__builtin_add_overflow(recorded->stamps_ns[i], shift, &stamps[i]))
-            return condemn(h,
-                           "%s: row %" PRIu64 ": the stamp with offset and latency is beyond 64 bits of ns",
-                           source->stamps_path, i);
+            return condemn(
+                h, "%s: row %" PRIu64 ": the stamp with offset and latency is beyond 64 bits of ns",
+                source->stamps_path, i);
     }
-    kept = h->verdict || !recorded->kept_rows ? NULL : allocate(h, recorded->row_count, sizeof *kept);
+    kept =
+        h->verdict || !recorded->kept_rows ? NULL : allocate(h, recorded->row_count, sizeof *kept);
     if (kept)
         memcpy(kept, recorded->kept_rows, recorded->row_count * sizeof *kept);
     *clock = (struct trajd_episode_clock){.row_count = (int64_t)recorded->row_count,
@@ -227,14 +236,16 @@ static bool find_rate(struct hearing *h, uint32_t index, struct trajd_rate *rate
         return true;
     *rate = clock->rate_default;
     if (*text && !trajd_parse_rate(text, rate))
-        condemn(h, "clock %s: \"%s\" of attribute %s is no rate", clock->name, text, clock->rate_attribute);
+        condemn(h, "clock %s: \"%s\" of attribute %s is no rate", clock->name, text,
+                clock->rate_attribute);
     else if (!*text && !clock->rate_default.num)
         condemn(h, "clock %s: attribute %s has no rate, and the layout no default", clock->name,
                 clock->rate_attribute);
     return !h->verdict;
 }
 
-/* Rows of a regular clock: those of the stream that the layout names, else the most of its streams. */
+/* Rows of a regular clock: those of the stream that the layout names, else the most of its streams.
+ */
 static uint64_t count_rows(struct hearing *h, uint32_t index)
 {
     const char *named = h->judge->layout->clocks[index].rows;
@@ -265,7 +276,8 @@ static void make_regular(struct hearing *h, uint32_t index, int64_t shift)
     if (source->start_path && !recorded->has_start)
         return condemn(h, "%s: missing (the start of clock %s)", source->start_path, source->name);
     if (__builtin_add_overflow(recorded->start_ns, shift, &clock->start_ns))
-        return condemn(h, "%s: the start with offset and latency is beyond 64 bits of ns", source->name);
+        return condemn(h, "%s: the start with offset and latency is beyond 64 bits of ns",
+                       source->name);
     clock->row_count = (int64_t)count_rows(h, index);
 }
 
@@ -280,8 +292,10 @@ static void make_clocks(struct hearing *h)
         if (!clock_is_used(h, i))
             continue;
         any = true;
-        if (__builtin_sub_overflow(layout->clocks[i].offset_ns, layout->clocks[i].latency_ns, &shift))
-            condemn(h, "clock %s: offset and latency are beyond 64 bits of ns", layout->clocks[i].name);
+        if (__builtin_sub_overflow(layout->clocks[i].offset_ns, layout->clocks[i].latency_ns,
+                                   &shift))
+            condemn(h, "clock %s: offset and latency are beyond 64 bits of ns",
+                    layout->clocks[i].name);
         else if (layout->clocks[i].stamps_path)
             make_stamped(h, i, shift);
         else
@@ -298,7 +312,8 @@ static void draw_line(struct trajd_episode_clock *clock)
 
     if (!clock->stamps_ns || last < 1)
         return;
-    clock->rows_per_ns = (double)last / ((double)clock->stamps_ns[last] - (double)clock->stamps_ns[0]);
+    clock->rows_per_ns =
+        (double)last / ((double)clock->stamps_ns[last] - (double)clock->stamps_ns[0]);
     clock->row_at_zero = -(double)clock->stamps_ns[0] * clock->rows_per_ns;
 }
 
@@ -327,7 +342,9 @@ static void set_origin(struct hearing *h, struct trajd_episode *episode)
         for (int64_t k = 0; stamps && k < clock->row_count; k++)
             far = is_far(&stamps[k], origin) || far;
         if (far)
-            condemn(h, "clock %s: it reaches more than 73 years beyond the episode's earliest stamp", h->judge->layout->clocks[i].name);
+            condemn(h,
+                    "clock %s: it reaches more than 73 years beyond the episode's earliest stamp",
+                    h->judge->layout->clocks[i].name);
         if (!clock->row_count)
             clock->start_ns = 0;
         draw_line(clock);
@@ -335,8 +352,8 @@ static void set_origin(struct hearing *h, struct trajd_episode *episode)
     episode->origin_ns = origin;
 }
 
-/* Shape and dtype are those of the first kept episode that has the stream; and where it is columns of a dataset, that one's row: rows
- * lie as far apart in memory in all episodes. */
+/* Shape and dtype are those of the first kept episode that has the stream; and where it is columns
+ * of a dataset, that one's row: rows lie as far apart in memory in all episodes. */
 static void compare_streams(struct hearing *h)
 {
     for (uint32_t i = 0; i < h->judge->plan_count && !h->verdict; i++) {
@@ -347,14 +364,18 @@ static void compare_streams(struct hearing *h)
         if (found->dtype != known->dtype)
             condemn(h, "%s: is of type %s, in earlier episodes of %s", known->name,
                     trajd_dtype_name(found->dtype), trajd_dtype_name(known->dtype));
-        else if (found->rank != known->rank || memcmp(found->shape, known->shape, sizeof found->shape))
+        else if (found->rank != known->rank ||
+                 memcmp(found->shape, known->shape, sizeof found->shape))
             condemn(h,
                     "%s: its rows have another shape than in earlier episodes (%" PRIu64
                     " elements, not %" PRIu64 ")",
                     known->name, found->feature_count, known->feature_count);
         else if (trajd_array_row_elements(&h->arrays[plan->dataset_index]) != plan->row_elements)
-            condemn(h, "%s: has %" PRIu64 " columns, in earlier episodes %" PRIu64 " (the columns of %s are some of them)",
-                    h->judge->paths[plan->dataset_index], trajd_array_row_elements(&h->arrays[plan->dataset_index]), plan->row_elements,
+            condemn(h,
+                    "%s: has %" PRIu64 " columns, in earlier episodes %" PRIu64
+                    " (the columns of %s are some of them)",
+                    h->judge->paths[plan->dataset_index],
+                    trajd_array_row_elements(&h->arrays[plan->dataset_index]), plan->row_elements,
                     known->name);
     }
 }
@@ -367,7 +388,8 @@ static void establish_streams(struct hearing *h)
         if (!judge->found[i].feature_count || judge->plans[i].established)
             continue;
         judge->plans[i].stream = judge->found[i];
-        judge->plans[i].row_elements = trajd_array_row_elements(&h->arrays[judge->plans[i].dataset_index]);
+        judge->plans[i].row_elements =
+            trajd_array_row_elements(&h->arrays[judge->plans[i].dataset_index]);
         judge->plans[i].established = true;
     }
 }
@@ -377,8 +399,8 @@ static void copy_keys(struct hearing *h, struct trajd_episode *episode)
     const char **keys = allocate(h, h->record->key_count + 1, sizeof *keys);
 
     for (uint32_t i = 0; keys && i < h->record->key_count; i++) {
-        keys[i] =
-            trajd_arena_copy(h->judge->arena, h->record->filter_keys[i], strlen(h->record->filter_keys[i]));
+        keys[i] = trajd_arena_copy(h->judge->arena, h->record->filter_keys[i],
+                                   strlen(h->record->filter_keys[i]));
         h->no_memory = h->no_memory || !keys[i];
     }
     episode->filter_keys = keys;
@@ -396,15 +418,16 @@ static void copy_metas(struct hearing *h, struct trajd_episode *episode)
         metas[i] = text ? trajd_arena_copy(h->judge->arena, text, strlen(text)) : NULL;
         h->no_memory = h->no_memory || (text && !metas[i]);
         if (!text && meta->required)
-            condemn(h, "meta %s: missing (%s%s%s)", meta->name, meta->attribute ? meta->attribute : meta->path,
-                    meta->json ? ", json " : "", meta->json ? meta->json : "");
+            condemn(h, "meta %s: missing (%s%s%s)", meta->name,
+                    meta->attribute ? meta->attribute : meta->path, meta->json ? ", json " : "",
+                    meta->json ? meta->json : "");
     }
     episode->metas = metas;
 }
 
 enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relative_path,
-                                    const struct trajd_record_episode *record, struct trajd_episode *episode,
-                                    struct trajd_error *error)
+                                    const struct trajd_record_episode *record,
+                                    struct trajd_episode *episode, struct trajd_error *error)
 {
     uint64_t trimmed = judge->trimmed_row_count;
     struct hearing h = {.judge = judge, .record = record};

@@ -1,12 +1,12 @@
 /* What the files of the index share; nobody else includes it.
  *
- *     index.c          finds the files, and calls the others in order; index_links.c: each file once
+ *     index.c          finds the files, and calls the others in order; index_links.c: each file
+ *                      once
  *     index_cache.c    entries of earlier runs
  *     index_split.c    the rest, a large file in parts;
  *     index_children.c through trajd-indexer children, for how long: index_timeout.c
  *     index_verify.c stamps, first rows compared, digests: what the parent adds to a child's record
- *     index_build.c    records of all files to one index; index_episode.c judges one episode
- */
+ *     index_build.c    records of all files to one index; index_episode.c judges one episode */
 #ifndef TRAJD_DATASET_INDEX_PARTS_H
 #define TRAJD_DATASET_INDEX_PARTS_H
 
@@ -27,20 +27,25 @@ struct trajd_index_entry {
     bool from_cache;
     bool keep;         /* may go into the cache */
     uint32_t attempts; /* after storage errors */
-    const char *same_as; /* of a file that another entry is too, by another name: that one's relative path; else NULL */
-    uint32_t part, part_count; /* of the file's episodes: the part'th of so many parts; part_count 0 is 1 */
+    /* of a file that another entry is too, by another name: that one's relative path; else NULL */
+    const char *same_as;
+    /* of the file's episodes: the part'th of so many parts; part_count 0 is 1 */
+    uint32_t part, part_count;
 };
 
-/* Takes what the cache holds of files that did not change. A cache that is missing, damaged or of another
- * version gives nothing. */
-void trajd_index_cache_load(const struct trajd_index_options *options, const struct trajd_layout *layout,
-                            struct trajd_index_entry *entries, uint32_t count);
-/* Writes all that may be kept, atomically. Failing only costs time at the next start, so that nothing is
- * returned. */
-void trajd_index_cache_save(const struct trajd_index_options *options, const struct trajd_layout *layout,
+/* Takes what the cache holds of files that did not change. A cache that is missing, damaged or of
+ * another version gives nothing. */
+void trajd_index_cache_load(const struct trajd_index_options *options,
+                            const struct trajd_layout *layout, struct trajd_index_entry *entries,
+                            uint32_t count);
+/* Writes all that may be kept, atomically. Failing only costs time at the next start, so that
+ * nothing is returned. */
+void trajd_index_cache_save(const struct trajd_index_options *options,
+                            const struct trajd_layout *layout,
                             const struct trajd_index_entry *entries, uint32_t count);
 
-/* Fills the records of all entries that have none. Where there are more children than files, they share those that are large. */
+/* Fills the records of all entries that have none. Where there are more children than files, they
+ * share those that are large. */
 enum trajd_status trajd_index_run_split(const struct trajd_index_options *options,
                                         const struct trajd_layout *layout,
                                         struct trajd_index_entry *entries, uint32_t count,
@@ -57,27 +62,33 @@ struct trajd_index_patience {
     uint64_t read_bytes;
     uint32_t looks;
 };
-/* To be asked each half of file_timeout. False: its time is over; that is so at file_timeout, unless since the look before it has read and was
- * waiting for most of the time. */
+/* To be asked each half of file_timeout. False: its time is over; that is so at file_timeout,
+ * unless since the look before it has read and was waiting for most of the time. */
 bool trajd_index_may_go_on(struct trajd_index_patience *patience, pid_t pid, int64_t now_ns);
 
-/* Reads stamps, compares first rows and forms the digest of every episode of the record. What is wrong with
- * an episode becomes its problem; only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and TRAJD_ERR_CLOSED (base/watch.h) are
- * returned. */
-enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout, struct trajd_array_reader *reader,
-                                       int fd, struct trajd_arena *arena, struct trajd_record *record,
+/* Reads stamps, compares first rows and forms the digest of every episode of the record. What is
+ * wrong with an episode becomes its problem; only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and
+ * TRAJD_ERR_CLOSED (base/watch.h) are returned. */
+enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
+                                       struct trajd_array_reader *reader, int fd,
+                                       struct trajd_arena *arena, struct trajd_record *record,
                                        struct trajd_error *error);
 
-/* Puts entries that are a file which an earlier one is as well (by links: device and inode, and all else that stat tells) behind all others, whose
- * order stays, and sets their same_as; *count is how many are left. TRAJD_ERR_MEMORY. */
-enum trajd_status trajd_index_part_twins(struct trajd_index_entry *entries, uint32_t *count, struct trajd_error *error);
+/* Puts entries that are a file which an earlier one is as well (by links: device and inode, and all
+ * else that stat tells) behind all others, whose order stays, and sets their same_as; *count is how
+ * many are left. TRAJD_ERR_MEMORY. */
+enum trajd_status trajd_index_part_twins(struct trajd_index_entry *entries, uint32_t *count,
+                                         struct trajd_error *error);
 
-/* The index of all entries (all have records). Of the twin_count behind them is told alone. Takes the layout over, also where it fails. */
-enum trajd_status trajd_index_build(struct trajd_layout *layout, const struct trajd_index_entry *entries,
-                                    uint32_t count, uint32_t twin_count, struct trajd_index **index, struct trajd_error *error);
+/* The index of all entries (all have records). Of the twin_count behind them is told alone. Takes
+ * the layout over, also where it fails. */
+enum trajd_status trajd_index_build(struct trajd_layout *layout,
+                                    const struct trajd_index_entry *entries, uint32_t count,
+                                    uint32_t twin_count, struct trajd_index **index,
+                                    struct trajd_error *error);
 
-/* A stream that some dataset path of the data set may become; established by the first kept episode that has
- * it. */
+/* A stream that some dataset path of the data set may become; established by the first kept episode
+ * that has it. */
 struct trajd_stream_plan {
     uint32_t layout_stream;
     uint32_t dataset_index;
@@ -100,9 +111,10 @@ struct trajd_judge {
     uint64_t trimmed_row_count;
 };
 
-/* Fills *episode from its record: arrays and clocks if it is kept, else quarantine. TRAJD_ERR_MEMORY only. */
+/* Fills *episode from its record: arrays and clocks if it is kept, else quarantine.
+ * TRAJD_ERR_MEMORY only. */
 enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relative_path,
-                                    const struct trajd_record_episode *record, struct trajd_episode *episode,
-                                    struct trajd_error *error);
+                                    const struct trajd_record_episode *record,
+                                    struct trajd_episode *episode, struct trajd_error *error);
 
 #endif

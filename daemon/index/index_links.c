@@ -9,7 +9,8 @@ static int order(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
-/* What stat tells of two files: where a filesystem makes inodes up, times and sizes still differ. */
+/* What stat tells of two files: where a filesystem makes inodes up, times and sizes still differ.
+ */
 static int compare_files(const struct trajd_index_entry *a, const struct trajd_index_entry *b)
 {
     int by = order(a->device, b->device);
@@ -23,7 +24,8 @@ static int compare_files(const struct trajd_index_entry *a, const struct trajd_i
 /* Of one file's names the first comes first. */
 static int compare(const void *a, const void *b)
 {
-    const struct trajd_index_entry *left = *(const struct trajd_index_entry *const *)a, *right = *(const struct trajd_index_entry *const *)b;
+    const struct trajd_index_entry *left = *(const struct trajd_index_entry *const *)a,
+                                   *right = *(const struct trajd_index_entry *const *)b;
     const int by = compare_files(left, right);
 
     return by ? by : order((uintptr_t)left, (uintptr_t)right);
@@ -35,7 +37,8 @@ static enum trajd_status no_memory(struct trajd_error *error)
 }
 
 /* Sets same_as; *kept counts the others. */
-static enum trajd_status mark(struct trajd_index_entry *entries, uint32_t count, uint32_t *kept, struct trajd_error *error)
+static enum trajd_status mark(struct trajd_index_entry *entries, uint32_t count, uint32_t *kept,
+                              struct trajd_error *error)
 {
     struct trajd_index_entry **sorted = calloc(count, sizeof *sorted);
 
@@ -57,7 +60,8 @@ static enum trajd_status mark(struct trajd_index_entry *entries, uint32_t count,
 }
 
 /* Kept ones to the front, the others behind them, both as they come. */
-static enum trajd_status part(struct trajd_index_entry *entries, uint32_t count, uint32_t kept, struct trajd_error *error)
+static enum trajd_status part(struct trajd_index_entry *entries, uint32_t count, uint32_t kept,
+                              struct trajd_error *error)
 {
     struct trajd_index_entry *from = malloc(count * sizeof *from);
     uint32_t next = 0, twin = kept;
@@ -71,7 +75,8 @@ static enum trajd_status part(struct trajd_index_entry *entries, uint32_t count,
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_index_part_twins(struct trajd_index_entry *entries, uint32_t *count, struct trajd_error *error)
+enum trajd_status trajd_index_part_twins(struct trajd_index_entry *entries, uint32_t *count,
+                                         struct trajd_error *error)
 {
     uint32_t kept = *count;
     enum trajd_status status = kept ? mark(entries, *count, &kept, error) : TRAJD_OK;

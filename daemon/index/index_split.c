@@ -1,4 +1,5 @@
-/* One large file through several children: each records some of its episodes, and the records are joined. */
+/* One large file through several children: each records some of its episodes, and the records are
+ * joined. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 #include "daemon/index/index_internal.h"
 
 enum { PART_COUNT_MAX = 8, NOTE_COUNT_MAX = 256, EPISODE_COUNT_MAX = 1 << 20 };
-static const uint64_t split_bytes_min = UINT64_C(8) << 20; /* a child more costs some ms, and every one of them lists all episodes */
+/* a child more costs some ms, and every one of them lists all episodes */
+static const uint64_t split_bytes_min = UINT64_C(8) << 20;
 static const size_t join_bytes_max = (size_t)4 << 30;
 
 static uint32_t part_count_of(const struct trajd_index_entry *entry, uint32_t part_count)
@@ -16,7 +18,8 @@ static uint32_t part_count_of(const struct trajd_index_entry *entry, uint32_t pa
 }
 
 /* How many parts a large file comes in, so that no child that may run is without one. */
-static uint32_t choose_part_count(const struct trajd_index_options *options, const struct trajd_layout *layout,
+static uint32_t choose_part_count(const struct trajd_index_options *options,
+                                  const struct trajd_layout *layout,
                                   const struct trajd_index_entry *entries, uint32_t count)
 {
     uint32_t missing = 0, part_count;
@@ -38,7 +41,8 @@ static enum trajd_status no_memory(const struct trajd_index_entry *entry, struct
 
 static bool is_same_file(const struct trajd_index_entry *a, const struct trajd_index_entry *b)
 {
-    return a->size_bytes == b->size_bytes && a->inode == b->inode && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
+    return a->size_bytes == b->size_bytes && a->inode == b->inode && a->mtime_ns == b->mtime_ns &&
+           a->ctime_ns == b->ctime_ns;
 }
 
 /* Adds what the part's record has. What refuses one part refuses the file. */
@@ -53,21 +57,25 @@ static void add_part(struct trajd_record *joined, const struct trajd_record *rec
 }
 
 /* The parts' records in *joined, which lies in the arena. TRAJD_ERR_MEMORY. */
-static enum trajd_status join_records(const struct trajd_layout *layout, const struct trajd_index_entry *parts, uint32_t part_count,
-                                      struct trajd_arena *arena, struct trajd_record *joined, struct trajd_error *error)
+static enum trajd_status join_records(const struct trajd_layout *layout,
+                                      const struct trajd_index_entry *parts, uint32_t part_count,
+                                      struct trajd_arena *arena, struct trajd_record *joined,
+                                      struct trajd_error *error)
 {
     struct trajd_record records[PART_COUNT_MAX];
     uint64_t episode_count = 0;
 
     for (uint32_t k = 0; k < part_count; k++) {
-        const enum trajd_status status = trajd_record_decode(parts[k].record.data, parts[k].record.length, parts[k].size_bytes,
-                                                             layout->clock_count, arena, &records[k], error);
+        const enum trajd_status status =
+            trajd_record_decode(parts[k].record.data, parts[k].record.length, parts[k].size_bytes,
+                                layout->clock_count, arena, &records[k], error);
         if (status)
             return status;
         episode_count += records[k].episode_count;
     }
-    *joined = (struct trajd_record){.notes = trajd_arena_alloc(arena, NOTE_COUNT_MAX * sizeof *joined->notes),
-                                    .episodes = trajd_arena_alloc(arena, (episode_count + 1) * sizeof *joined->episodes)};
+    *joined = (struct trajd_record){
+        .notes = trajd_arena_alloc(arena, NOTE_COUNT_MAX * sizeof *joined->notes),
+        .episodes = trajd_arena_alloc(arena, (episode_count + 1) * sizeof *joined->episodes)};
     if (!joined->notes || !joined->episodes)
         return no_memory(parts, error);
     for (uint32_t k = 0; k < part_count; k++)
@@ -75,8 +83,10 @@ static enum trajd_status join_records(const struct trajd_layout *layout, const s
     return TRAJD_OK;
 }
 
-static enum trajd_status join_parts(const struct trajd_layout *layout, struct trajd_index_entry *entry,
-                                    const struct trajd_index_entry *parts, uint32_t part_count, struct trajd_error *error)
+static enum trajd_status join_parts(const struct trajd_layout *layout,
+                                    struct trajd_index_entry *entry,
+                                    const struct trajd_index_entry *parts, uint32_t part_count,
+                                    struct trajd_error *error)
 {
     struct trajd_arena arena = {.limit_bytes = join_bytes_max};
     struct trajd_record joined = {0};
@@ -108,7 +118,8 @@ static enum trajd_status join_parts(const struct trajd_layout *layout, struct tr
 /* ---- parts ---- */
 
 /* Pieces of all entries, in order: paths are the entries', records that were there are moved. */
-static void make_pieces(struct trajd_index_entry *entries, uint32_t count, uint32_t part_count, struct trajd_index_entry *pieces)
+static void make_pieces(struct trajd_index_entry *entries, uint32_t count, uint32_t part_count,
+                        struct trajd_index_entry *pieces)
 {
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t own_count = part_count_of(&entries[i], part_count);
@@ -121,7 +132,8 @@ static void make_pieces(struct trajd_index_entry *entries, uint32_t count, uint3
     }
 }
 
-static enum trajd_status take_pieces(const struct trajd_layout *layout, struct trajd_index_entry *entries, uint32_t count,
+static enum trajd_status take_pieces(const struct trajd_layout *layout,
+                                     struct trajd_index_entry *entries, uint32_t count,
                                      struct trajd_index_entry *pieces, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
@@ -139,8 +151,10 @@ static enum trajd_status take_pieces(const struct trajd_layout *layout, struct t
     return status;
 }
 
-enum trajd_status trajd_index_run_split(const struct trajd_index_options *options, const struct trajd_layout *layout,
-                                        struct trajd_index_entry *entries, uint32_t count, struct trajd_error *error)
+enum trajd_status trajd_index_run_split(const struct trajd_index_options *options,
+                                        const struct trajd_layout *layout,
+                                        struct trajd_index_entry *entries, uint32_t count,
+                                        struct trajd_error *error)
 {
     const uint32_t part_count = choose_part_count(options, layout, entries, count);
     struct trajd_index_entry *pieces;

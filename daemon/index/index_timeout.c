@@ -1,4 +1,5 @@
-/* How long a child may be at a file: index.file_timeout; ten times that where it is storage that takes the time, and bytes still come. */
+/* How long a child may be at a file: index.file_timeout; ten times that where it is storage that
+ * takes the time, and bytes still come. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -40,8 +41,10 @@ bool trajd_index_may_go_on(struct trajd_index_patience *patience, pid_t pid, int
     const struct trajd_index_patience before = *patience;
     bool reads, waits;
 
-    *patience = (struct trajd_index_patience){now_ns, cpu_ns_of(pid), read_bytes_of(pid), before.looks + 1};
+    *patience =
+        (struct trajd_index_patience){now_ns, cpu_ns_of(pid), read_bytes_of(pid), before.looks + 1};
     reads = patience->read_bytes > before.read_bytes;
-    waits = patience->cpu_ns != INT64_MAX && patience->cpu_ns - before.cpu_ns < (now_ns - before.at_ns) / 2;
+    waits = patience->cpu_ns != INT64_MAX &&
+            patience->cpu_ns - before.cpu_ns < (now_ns - before.at_ns) / 2;
     return before.looks == 0 || (reads && waits && patience->looks < LOOKS_MAX);
 }

@@ -1,5 +1,5 @@
-/* What the parent finds out itself about the episodes of a record: stamps, and whether its own reading agrees
- * with libhdf5's. */
+/* What the parent finds out itself about the episodes of a record: stamps, and whether its own
+ * reading agrees with libhdf5's. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,8 @@ struct evaluation {
 
 static enum trajd_status no_memory(struct evaluation *e)
 {
-    return trajd_error_set(e->error, TRAJD_ERR_MEMORY, 0, "no memory to evaluate the records of a file");
+    return trajd_error_set(e->error, TRAJD_ERR_MEMORY, 0,
+                           "no memory to evaluate the records of a file");
 }
 
 static enum trajd_status reserve(struct evaluation *e, uint64_t size)
@@ -39,7 +40,9 @@ static enum trajd_status reserve(struct evaluation *e, uint64_t size)
     if (size <= e->buffer_size)
         return TRAJD_OK;
     if (size > clock_bytes_max) /* the file's fault, and not a lack of memory */
-        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "%" PRIu64 " bytes of it would have to be looked at, at most %" PRIu64 " are",
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
+                               "%" PRIu64
+                               " bytes of it would have to be looked at, at most %" PRIu64 " are",
                                size, clock_bytes_max);
     grown = realloc(e->buffer, size);
     if (!grown)
@@ -50,8 +53,8 @@ static enum trajd_status reserve(struct evaluation *e, uint64_t size)
 }
 
 /* Rows of an array in the buffer; valid until the next call. */
-static enum trajd_status read_rows(struct evaluation *e, const struct trajd_array *array, uint64_t begin,
-                                   uint64_t count, const uint8_t **rows)
+static enum trajd_status read_rows(struct evaluation *e, const struct trajd_array *array,
+                                   uint64_t begin, uint64_t count, const uint8_t **rows)
 {
     uint64_t row_bytes = trajd_array_row_bytes(array);
     bool all = array->size_bytes <= whole_bytes;
@@ -61,8 +64,8 @@ static enum trajd_status read_rows(struct evaluation *e, const struct trajd_arra
         e->whole = NULL;
         status = reserve(e, all ? array->size_bytes : count * row_bytes);
         if (!status)
-            status = trajd_array_read(e->reader, e->fd, array, all ? 0 : begin, all ? array->shape[0] : count,
-                                      e->buffer, e->error);
+            status = trajd_array_read(e->reader, e->fd, array, all ? 0 : begin,
+                                      all ? array->shape[0] : count, e->buffer, e->error);
         if (!status && all)
             e->whole = array;
     }
@@ -71,7 +74,8 @@ static enum trajd_status read_rows(struct evaluation *e, const struct trajd_arra
 }
 
 /* First rows as libhdf5 read them against the same rows as we read them. */
-static enum trajd_status check_first_rows(struct evaluation *e, const struct trajd_record_dataset *dataset)
+static enum trajd_status check_first_rows(struct evaluation *e,
+                                          const struct trajd_record_dataset *dataset)
 {
     uint64_t size = dataset->check_rows * trajd_array_row_bytes(&dataset->array);
     const uint8_t *rows;
@@ -83,13 +87,14 @@ static enum trajd_status check_first_rows(struct evaluation *e, const struct tra
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "too many rows to compare");
     status = read_rows(e, &dataset->array, 0, dataset->check_rows, &rows);
     if (!status && trajd_digest_of(rows, size) != dataset->check_digest)
-        status = trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
-                                 "its first rows read from the file differ from what libhdf5 reads");
+        status =
+            trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
+                            "its first rows read from the file differ from what libhdf5 reads");
     return status;
 }
 
-/* Adds up to 64 rows: four runs over the dataset, or two where rows are large. What they are depends on shape
- * alone. */
+/* Adds up to 64 rows: four runs over the dataset, or two where rows are large. What they are
+ * depends on shape alone. */
 static enum trajd_status digest_rows(struct evaluation *e, const struct trajd_array *array,
                                      struct trajd_digest *digest)
 {
@@ -124,7 +129,8 @@ static const struct trajd_record_dataset *find_dataset(const struct trajd_record
 
 /* All stamps of a clock into the arena, policies applied. */
 static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_layout_clock *clock,
-                                     const struct trajd_array *array, struct trajd_record_clock *out)
+                                     const struct trajd_array *array,
+                                     struct trajd_record_clock *out)
 {
     uint64_t rows = array->shape[0], width = trajd_array_row_elements(array), kept = 0;
     const uint8_t *data = NULL;
@@ -133,8 +139,8 @@ static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_la
     enum trajd_status status;
 
     if (array->rank > 2)
-        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "stamps must be rows or columns, not of rank %u",
-                               array->rank);
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
+                               "stamps must be rows or columns, not of rank %u", array->rank);
     if (rows && clock->stamps_column >= width)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                                "has %" PRIu64 " columns, the stamps are to be in column %u", width,
@@ -142,15 +148,16 @@ static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_la
     stamps = trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *stamps);
     kept_rows = stamps ? trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *kept_rows) : NULL;
     if (!kept_rows)
-        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "has %" PRIu64 " stamps, and there is no room for them", rows);
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
+                               "has %" PRIu64 " stamps, and there is no room for them", rows);
     status = rows ? read_rows(e, array, 0, rows, &data) : TRAJD_OK;
     if (!status && rows)
-        status = trajd_stamps_convert(array->dtype,
-                                      data + (size_t)clock->stamps_column * trajd_dtype_size(array->dtype),
-                                      rows, width, clock->unit, stamps, e->error);
+        status = trajd_stamps_convert(
+            array->dtype, data + (size_t)clock->stamps_column * trajd_dtype_size(array->dtype),
+            rows, width, clock->unit, stamps, e->error);
     if (!status)
-        status =
-            trajd_stamps_filter(stamps, kept_rows, rows, clock->repeated, clock->backward, &kept, e->error);
+        status = trajd_stamps_filter(stamps, kept_rows, rows, clock->repeated, clock->backward,
+                                     &kept, e->error);
     if (status)
         return status;
     *out = (struct trajd_record_clock){.present = true,
@@ -169,11 +176,12 @@ static enum trajd_status read_start(struct evaluation *e, const struct trajd_lay
     enum trajd_status status;
 
     if (trajd_array_row_elements(array) * array->shape[0] != 1)
-        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "a start is one value, this has %" PRIu64 " rows",
-                               array->shape[0]);
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
+                               "a start is one value, this has %" PRIu64 " rows", array->shape[0]);
     status = read_rows(e, array, 0, 1, &data);
     if (!status)
-        status = trajd_stamps_convert(array->dtype, data, 1, 1, clock->start_unit, &out->start_ns, e->error);
+        status = trajd_stamps_convert(array->dtype, data, 1, 1, clock->start_unit, &out->start_ns,
+                                      e->error);
     out->has_start = !status;
     return status;
 }
@@ -181,13 +189,14 @@ static enum trajd_status read_start(struct evaluation *e, const struct trajd_lay
 /* Turns a DATA error into the episode's problem. */
 static enum trajd_status settle(struct evaluation *e, const char *path, enum trajd_status status)
 {
-    if (status == TRAJD_OK || status == TRAJD_ERR_IO || status == TRAJD_ERR_MEMORY)
+    if (!status || status == TRAJD_ERR_IO || status == TRAJD_ERR_MEMORY)
         return status;
     e->episode->problem = trajd_arena_format(e->arena, "%s: %s", path, e->error->message);
     return e->episode->problem ? TRAJD_OK : no_memory(e);
 }
 
-static enum trajd_status evaluate_clock(struct evaluation *e, const struct trajd_layout_clock *clock,
+static enum trajd_status evaluate_clock(struct evaluation *e,
+                                        const struct trajd_layout_clock *clock,
                                         struct trajd_record_clock *out, struct trajd_digest *digest)
 {
     const struct trajd_record_dataset *stamps = find_dataset(e->episode, clock->stamps_path);
@@ -237,13 +246,17 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
     return status;
 }
 
-enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout, struct trajd_array_reader *reader,
-                                       int fd, struct trajd_arena *arena, struct trajd_record *record,
+enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
+                                       struct trajd_array_reader *reader, int fd,
+                                       struct trajd_arena *arena, struct trajd_record *record,
                                        struct trajd_error *error)
 {
     struct trajd_error local;
-    struct evaluation e = {
-        .layout = layout, .reader = reader, .fd = fd, .arena = arena, .error = error ? error : &local};
+    struct evaluation e = {.layout = layout,
+                           .reader = reader,
+                           .fd = fd,
+                           .arena = arena,
+                           .error = error ? error : &local};
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t i = 0; i < record->episode_count && !status; i++) {

@@ -8,8 +8,8 @@
 
 #define STAGE_COUNT 2
 #define FLETCHER_BYTES 4
-#define FLETCHER_BLOCK_WORDS                                                                                 \
-    360 /* the most 16-bit words whose sums cannot overflow 32 bits before they are folded */
+/* the most 16-bit words whose sums cannot overflow 32 bits before they are folded */
+#define FLETCHER_BLOCK_WORDS 360
 
 struct stage {
     uint8_t *bytes;
@@ -158,13 +158,15 @@ static struct pair interleave1(bytes16 a, bytes16 b)
 {
     return (struct pair){
         __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
-        __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)};
+        __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                31)};
 }
 
 static struct pair interleave2(bytes16 a, bytes16 b)
 {
-    return (struct pair){(bytes16)__builtin_shufflevector((words8)a, (words8)b, 0, 8, 1, 9, 2, 10, 3, 11),
-                         (bytes16)__builtin_shufflevector((words8)a, (words8)b, 4, 12, 5, 13, 6, 14, 7, 15)};
+    return (struct pair){
+        (bytes16)__builtin_shufflevector((words8)a, (words8)b, 0, 8, 1, 9, 2, 10, 3, 11),
+        (bytes16)__builtin_shufflevector((words8)a, (words8)b, 4, 12, 5, 13, 6, 14, 7, 15)};
 }
 
 static struct pair interleave4(bytes16 a, bytes16 b)
@@ -178,7 +180,8 @@ static void gather4(const uint8_t *planes, size_t stride, bytes16 out[4])
 {
     struct pair first = interleave1(load16(planes), load16(planes + stride));
     struct pair second = interleave1(load16(planes + 2 * stride), load16(planes + 3 * stride));
-    struct pair low = interleave2(first.low, second.low), high = interleave2(first.high, second.high);
+    struct pair low = interleave2(first.low, second.low),
+                high = interleave2(first.high, second.high);
 
     out[0] = low.low;
     out[1] = low.high;
@@ -187,7 +190,8 @@ static void gather4(const uint8_t *planes, size_t stride, bytes16 out[4])
 }
 
 /* 16 elements at a time; returns how many elements it did. */
-static size_t unshuffle_vectors(const uint8_t *in, uint8_t *out, size_t count, uint32_t element_bytes)
+static size_t unshuffle_vectors(const uint8_t *in, uint8_t *out, size_t count,
+                                uint32_t element_bytes)
 {
     size_t i = 0;
 
@@ -212,7 +216,8 @@ static size_t unshuffle_vectors(const uint8_t *in, uint8_t *out, size_t count, u
                 store_pair(out + 8 * i + 32 * (size_t)j, interleave4(lower[j], upper[j]));
         }
         return i;
-    default: return 0;
+    default:
+        return 0;
     }
 }
 
@@ -238,7 +243,8 @@ static uint8_t *stage_room(struct stage *stage, size_t bytes)
 }
 
 /* What a chunk measured before filter `index` was applied, where no compressor stands before it. */
-static size_t bytes_before(const struct trajd_filter_pipeline *pipeline, uint32_t index, size_t chunk_bytes)
+static size_t bytes_before(const struct trajd_filter_pipeline *pipeline, uint32_t index,
+                           size_t chunk_bytes)
 {
     for (uint32_t i = 0; i < index; i++)
         if (pipeline->filters[i] == TRAJD_FILTER_FLETCHER32 && !(pipeline->filter_mask >> i & 1))
@@ -261,34 +267,37 @@ static enum trajd_status check_fletcher(struct span *data, struct trajd_error *e
                                data->length);
     data->length -= FLETCHER_BYTES;
     sum = data->bytes + data->length;
-    stored = (uint32_t)sum[0] | (uint32_t)sum[1] << 8 | (uint32_t)sum[2] << 16 | (uint32_t)sum[3] << 24;
+    stored =
+        (uint32_t)sum[0] | (uint32_t)sum[1] << 8 | (uint32_t)sum[2] << 16 | (uint32_t)sum[3] << 24;
     computed = trajd_fletcher32(data->bytes, data->length);
     if (stored != computed)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "fletcher32 checksum is %08x, stored %08x", computed,
-                               stored);
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "fletcher32 checksum is %08x, stored %08x",
+                               computed, stored);
     return TRAJD_OK;
 }
 
-static enum trajd_status decompress(struct trajd_inflater *inflater, uint16_t filter, struct span in,
-                                    uint8_t *out, size_t out_bytes, struct trajd_error *error)
+static enum trajd_status decompress(struct trajd_inflater *inflater, uint16_t filter,
+                                    struct span in, uint8_t *out, size_t out_bytes,
+                                    struct trajd_error *error)
 {
     bool good;
 
     if (filter == TRAJD_FILTER_DEFLATE)
-        good = libdeflate_zlib_decompress(inflater->deflate, in.bytes, in.length, out, out_bytes, NULL) ==
-               LIBDEFLATE_SUCCESS;
+        good = libdeflate_zlib_decompress(inflater->deflate, in.bytes, in.length, out, out_bytes,
+                                          NULL) == LIBDEFLATE_SUCCESS;
     else
         good = trajd_lzf_decode(in.bytes, in.length, out, out_bytes);
     if (!good)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes do not inflate to %zu by %s", in.length,
-                               out_bytes, filter == TRAJD_FILTER_DEFLATE ? "deflate" : "lzf");
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes do not inflate to %zu by %s",
+                               in.length, out_bytes,
+                               filter == TRAJD_FILTER_DEFLATE ? "deflate" : "lzf");
     return TRAJD_OK;
 }
 
 /* Undoes filter `index`; *data moves to the other stage where the filter writes. */
-static enum trajd_status undo(struct trajd_inflater *inflater, const struct trajd_filter_pipeline *pipeline,
-                              uint32_t index, size_t chunk_bytes, struct span *data,
-                              struct trajd_error *error)
+static enum trajd_status undo(struct trajd_inflater *inflater,
+                              const struct trajd_filter_pipeline *pipeline, uint32_t index,
+                              size_t chunk_bytes, struct span *data, struct trajd_error *error)
 {
     uint16_t filter = pipeline->filters[index];
     size_t out_bytes = bytes_before(pipeline, index, chunk_bytes);
@@ -302,7 +311,8 @@ static enum trajd_status undo(struct trajd_inflater *inflater, const struct traj
         return TRAJD_OK;
     out = stage_room(stage, out_bytes ? out_bytes : 1);
     if (!out)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a chunk of %zu bytes", out_bytes);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a chunk of %zu bytes",
+                               out_bytes);
     if (filter == TRAJD_FILTER_SHUFFLE) {
         if (data->length != out_bytes)
             return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes to unshuffle, expected %zu",
@@ -316,8 +326,9 @@ static enum trajd_status undo(struct trajd_inflater *inflater, const struct traj
 }
 
 enum trajd_status trajd_inflate_chunk(struct trajd_inflater *inflater,
-                                      const struct trajd_filter_pipeline *pipeline, const uint8_t *stored,
-                                      size_t stored_bytes, size_t chunk_bytes, const uint8_t **chunk,
+                                      const struct trajd_filter_pipeline *pipeline,
+                                      const uint8_t *stored, size_t stored_bytes,
+                                      size_t chunk_bytes, const uint8_t **chunk,
                                       struct trajd_error *error)
 {
     struct span data = {stored, stored_bytes};
@@ -327,11 +338,12 @@ enum trajd_status trajd_inflate_chunk(struct trajd_inflater *inflater,
         if (pipeline->filter_mask >> i & 1)
             continue;
         status = undo(inflater, pipeline, i, chunk_bytes, &data, error);
-        if (status != TRAJD_OK)
+        if (status)
             return status;
     }
     if (data.length != chunk_bytes)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes, expected %zu", data.length, chunk_bytes);
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%zu bytes, expected %zu", data.length,
+                               chunk_bytes);
     *chunk = data.bytes;
     return TRAJD_OK;
 }

@@ -1,5 +1,5 @@
-/* Undoing the filters of one HDF5 chunk: fletcher32, deflate, lzf, shuffle. Input is hostile: every length is
- * checked. */
+/* Undoing the filters of one HDF5 chunk: fletcher32, deflate, lzf, shuffle. Input is hostile: every
+ * length is checked. */
 #ifndef TRAJD_DATASET_INFLATE_H
 #define TRAJD_DATASET_INFLATE_H
 
@@ -11,7 +11,8 @@
 
 /* A decompressor and two stage buffers, grown to the largest chunk seen. One per thread. */
 struct trajd_inflater;
-enum trajd_status trajd_inflater_create(struct trajd_inflater **inflater, struct trajd_error *error);
+enum trajd_status trajd_inflater_create(struct trajd_inflater **inflater,
+                                        struct trajd_error *error);
 void trajd_inflater_destroy(struct trajd_inflater **inflater);
 
 /* How a chunk was written. */
@@ -22,15 +23,17 @@ struct trajd_filter_pipeline {
     uint32_t element_bytes;
 };
 
-/* At most one compressor stands in a pipeline, so that every stage's output length is known beforehand. */
+/* At most one compressor stands in a pipeline, so that every stage's output length is known
+ * beforehand. */
 bool trajd_inflate_supports(const uint16_t *filters, uint32_t filter_count);
 
-/* Sets *chunk to exactly chunk_bytes bytes, valid until the next call: inside `stored` where no filter was
- * applied, else in the inflater. TRAJD_ERR_DATA where a stage's length or checksum is wrong; the caller adds
- * which chunk it was. */
+/* Sets *chunk to exactly chunk_bytes bytes, valid until the next call: inside `stored` where no
+ * filter was applied, else in the inflater. TRAJD_ERR_DATA where a stage's length or checksum is
+ * wrong; the caller adds which chunk it was. */
 enum trajd_status trajd_inflate_chunk(struct trajd_inflater *inflater,
-                                      const struct trajd_filter_pipeline *pipeline, const uint8_t *stored,
-                                      size_t stored_bytes, size_t chunk_bytes, const uint8_t **chunk,
+                                      const struct trajd_filter_pipeline *pipeline,
+                                      const uint8_t *stored, size_t stored_bytes,
+                                      size_t chunk_bytes, const uint8_t **chunk,
                                       struct trajd_error *error);
 
 /* The single stages, exact in both lengths. */

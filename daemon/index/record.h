@@ -1,16 +1,21 @@
-/* What is recorded of one HDF5 file: the message of an indexing child, and the entry of the cache. Both come
- * from outside, so both go through one decoder that trusts nothing.
+/* What is recorded of one HDF5 file: the message of an indexing child, and the entry of the cache.
+ * Both come from outside, so both go through one decoder that trusts nothing.
  *
- * Little-endian, no padding; text is u32 length + bytes (no NUL inside). In order, repeated where the count
- * says so:
+ * Little-endian, no padding; text is u32 length + bytes (no NUL inside). In order, repeated where
+ * the count says so:
  *
- *     record  := u32 magic, u32 version, u32 io_errno, text refusal, u32 note_count, text notes*, u32
- * episode_count, episode* episode := text id, text problem, u32 rate_count, text rates*, u32 key_count, text
- * filter_keys*, u32 meta_count, (u8 present, text if present)*, u8 is_plain, u32 dataset_count, dataset*, u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
- *     dataset := text path, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count, u8 has_attributes, u64 shape[rank], u8
- * fill[8], u64 check_rows, u64 check_digest, then by storage: contiguous u64 offset | inline bytes of the
- * size that shape and dtype give | chunked u64 chunk_shape[rank], u16 filters[filter_count], u64 chunk_count,
- * (u64 offset, u32 size, u32 mask)* clock   := u8 present, u64 source_rows, u64 dropped, u64 row_count, i64
+ *     record  := u32 magic, u32 version, u32 io_errno, text refusal, u32 note_count, text notes*,
+ *             u32
+ * episode_count, episode* episode := text id, text problem, u32 rate_count, text rates*, u32
+ * key_count, text filter_keys*, u32 meta_count, (u8 present, text if present)*, u8 is_plain, u32
+ * dataset_count, dataset*, u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
+ *     dataset := text path, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count, u8
+ *       has_attributes, u64 shape[rank], u8
+ * fill[8], u64 check_rows, u64 check_digest, then by storage: contiguous u64 offset | inline bytes
+ * of the size that shape and dtype give | chunked u64 chunk_shape[rank], u16 filters[filter_count],
+ * u64 chunk_count,
+ * (u64 offset, u32 size, u32 mask)* clock   := u8 present, u64 source_rows, u64 dropped, u64
+ *   row_count, i64
  * stamps[row_count], u8 filtered, u32 kept_rows[row_count] if filtered, u8 has_start, i64 start_ns
  */
 #ifndef TRAJD_DATASET_RECORD_H
@@ -33,12 +38,13 @@ struct trajd_record_dataset {
     const char *path;    /* relative to the episode */
     const char *refusal; /* NULL, or why its rows cannot be used */
     struct trajd_array array;
-    uint64_t check_rows;   /* first rows that the child read through libhdf5; 0: it could not (lzf) */
+    /* first rows that the child read through libhdf5; 0: it could not (lzf) */
+    uint64_t check_rows;
     uint64_t check_digest; /* trajd_digest_of their bytes */
 };
 
-/* A clock as read from one episode by the parent: absolute times, after unit and policies, before offset and
- * latency. */
+/* A clock as read from one episode by the parent: absolute times, after unit and policies, before
+ * offset and latency. */
 struct trajd_record_clock {
     bool present;         /* stamped: its dataset was there */
     uint64_t source_rows; /* of the stamps dataset */
@@ -59,10 +65,12 @@ struct trajd_record_episode {
     const char **filter_keys;
     uint32_t meta_count;
     const char **metas; /* in the layout's order; NULL: absent */
-    bool is_plain;      /* its group has nothing beside these, and folders on the way to them that have no attributes */
+    /* its group has nothing beside these, and folders on the way to them that have no attributes */
+    bool is_plain;
     uint32_t dataset_count;
     struct trajd_record_dataset *datasets; /* ascending by strcmp of path */
-    bool evaluated;                        /* the rest is valid: stamps were read, first rows compared */
+    /* the rest is valid: stamps were read, first rows compared */
+    bool evaluated;
     uint64_t content_digest;
     uint32_t clock_count;
     struct trajd_record_clock *clocks;
@@ -77,7 +85,8 @@ struct trajd_record {
     struct trajd_record_episode *episodes;
 };
 
-/* Growing bytes. Zeroed is empty; `failed` is set without memory, and adding goes on without effect. */
+/* Growing bytes. Zeroed is empty; `failed` is set without memory, and adding goes on without
+ * effect. */
 struct trajd_bytes {
     uint8_t *data;
     size_t length, capacity;
@@ -93,9 +102,9 @@ void trajd_bytes_free(struct trajd_bytes *bytes);
 /* Appends the record. False without memory. */
 bool trajd_record_encode(const struct trajd_record *record, struct trajd_bytes *bytes);
 
-/* Reads a record of a file of file_size bytes under a layout with clock_count clocks. Everything lies in
- * `arena` afterwards. TRAJD_ERR_PROTOCOL where the bytes are no record; a dataset whose data lie beyond the
- * file's end gets a refusal instead. */
+/* Reads a record of a file of file_size bytes under a layout with clock_count clocks. Everything
+ * lies in `arena` afterwards. TRAJD_ERR_PROTOCOL where the bytes are no record; a dataset whose
+ * data lie beyond the file's end gets a refusal instead. */
 enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64_t file_size,
                                       uint32_t clock_count, struct trajd_arena *arena,
                                       struct trajd_record *record, struct trajd_error *error);

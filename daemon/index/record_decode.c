@@ -5,7 +5,12 @@
 #include "daemon/layout/layout.h"
 #include "daemon/index/record.h"
 
-enum { EPISODE_COUNT_MAX = 1 << 20, DATASET_COUNT_MAX = 4096, KEY_COUNT_MAX = 4096, TEXT_LENGTH_MAX = 4096 };
+enum {
+    EPISODE_COUNT_MAX = 1 << 20,
+    DATASET_COUNT_MAX = 4096,
+    KEY_COUNT_MAX = 4096,
+    TEXT_LENGTH_MAX = 4096
+};
 static const uint64_t row_count_max =
     1u << 31; /* kept_rows are uint32; the child refuses larger datasets itself */
 
@@ -84,8 +89,8 @@ static bool take_flag(struct cursor *c)
     return value == 1;
 }
 
-/* A count of things that take at least `least` bytes each, so that a lying count cannot ask for much memory.
- */
+/* A count of things that take at least `least` bytes each, so that a lying count cannot ask for
+ * much memory. */
 static uint32_t take_count(struct cursor *c, uint32_t limit, size_t least)
 {
     uint32_t count = take_u32(c);
@@ -108,7 +113,8 @@ static void *allocate(struct cursor *c, uint64_t count, size_t size)
     return memory;
 }
 
-/* A text without control characters, UTF-8 or not; `but` are those that may stand in it all the same. */
+/* A text without control characters, UTF-8 or not; `but` are those that may stand in it all the
+ * same. */
 static const char *take_clean_text(struct cursor *c, uint32_t limit, const char *but)
 {
     uint32_t length = take_count(c, limit, 1);
@@ -194,7 +200,8 @@ static void take_chunks(struct cursor *c, struct trajd_record_dataset *dataset)
         array->chunk_shape[i] = take_u64(c);
         if (!array->chunk_shape[i] || array->chunk_shape[i] > UINT32_MAX)
             return fail(c, "a chunk has no or too many rows");
-        grid = array->shape[i] / array->chunk_shape[i] + (array->shape[i] % array->chunk_shape[i] != 0);
+        grid = array->shape[i] / array->chunk_shape[i] +
+               (array->shape[i] % array->chunk_shape[i] != 0);
         if (__builtin_mul_overflow(expected, grid, &expected))
             return fail(c, "too many chunks");
     }
@@ -269,8 +276,9 @@ static void take_dataset(struct cursor *c, struct trajd_record_dataset *dataset)
     array->rank = take_u8(c);
     array->filter_count = take_u8(c);
     array->has_attributes = take_flag(c);
-    if (c->failed || !*dataset->path || storage > TRAJD_STORAGE_INLINE || dtype >= TRAJD_DTYPE_COUNT ||
-        array->rank > TRAJD_ARRAY_MAX_RANK || array->filter_count > TRAJD_ARRAY_MAX_FILTERS)
+    if (c->failed || !*dataset->path || storage > TRAJD_STORAGE_INLINE ||
+        dtype >= TRAJD_DTYPE_COUNT || array->rank > TRAJD_ARRAY_MAX_RANK ||
+        array->filter_count > TRAJD_ARRAY_MAX_FILTERS)
         return fail(c, "a dataset's storage, type, rank or filters are out of range");
     array->storage = (enum trajd_storage)storage;
     array->dtype = (enum trajd_dtype)dtype;
@@ -318,7 +326,8 @@ static void take_clock(struct cursor *c, struct trajd_record_clock *clock)
     clock->dropped_rows = take_u64(c);
     clock->row_count = take_u64(c);
     if (c->failed || clock->row_count > c->left / 8 || clock->source_rows > row_count_max ||
-        clock->row_count > clock->source_rows || clock->dropped_rows != clock->source_rows - clock->row_count)
+        clock->row_count > clock->source_rows ||
+        clock->dropped_rows != clock->source_rows - clock->row_count)
         return fail(c, "a clock's rows do not add up");
     take_stamps(c, clock);
     if (!clock->kept_rows && clock->dropped_rows)
@@ -360,7 +369,8 @@ static void take_episode(struct cursor *c, struct trajd_record_episode *episode)
     episode->datasets = allocate(c, episode->dataset_count, sizeof *episode->datasets);
     for (uint32_t i = 0; !c->failed && i < episode->dataset_count; i++) {
         take_dataset(c, &episode->datasets[i]);
-        if (!c->failed && i && strcmp(episode->datasets[i - 1].path, episode->datasets[i].path) >= 0)
+        if (!c->failed && i &&
+            strcmp(episode->datasets[i - 1].path, episode->datasets[i].path) >= 0)
             fail(c, "datasets are not in order");
     }
     episode->evaluated = take_flag(c);
@@ -372,8 +382,11 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
                                       uint32_t clock_count, struct trajd_arena *arena,
                                       struct trajd_record *record, struct trajd_error *error)
 {
-    struct cursor c = {
-        .next = data, .left = length, .arena = arena, .file_size = file_size, .clock_count = clock_count};
+    struct cursor c = {.next = data,
+                       .left = length,
+                       .arena = arena,
+                       .file_size = file_size,
+                       .clock_count = clock_count};
     uint32_t errno_word;
 
     *record = (struct trajd_record){0};
@@ -393,7 +406,8 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
         fail(&c, "bytes are left over");
     if (c.failed) {
         *record = (struct trajd_record){0};
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "the record of the file is damaged: %s", c.rule);
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
+                               "the record of the file is damaged: %s", c.rule);
     }
     return TRAJD_OK;
 }

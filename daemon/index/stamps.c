@@ -20,8 +20,8 @@ bool trajd_stamp_from_f64(double value, enum trajd_stamp_unit unit, int64_t *sta
 
     if (!isfinite(value) || fabs(value) >= 9.3e18)
         return false;
-    /* value = m * 2^exponent with an integer m of 53 bits: m * 10^9 fits 83 bits, only the shift back rounds.
-     */
+    /* value = m * 2^exponent with an integer m of 53 bits: m * 10^9 fits 83 bits, only the shift
+     * back rounds. */
     product = (__int128)(int64_t)ldexp(frexp(value, &exponent), 53) * unit_ns(unit);
     exponent -= 53;
     if (exponent >= 0) {
@@ -56,18 +56,21 @@ static enum trajd_status bad_stamp(uint64_t row, double value, struct trajd_erro
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "row %" PRIu64 ": the stamp is %s", row,
                                isnan(value) ? "NaN" : "infinite");
     return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                           "row %" PRIu64 ": the stamp %g is beyond what 64 bits of ns hold", row, value);
+                           "row %" PRIu64 ": the stamp %g is beyond what 64 bits of ns hold", row,
+                           value);
 }
 
 static enum trajd_status convert_one(enum trajd_dtype dtype, const uint8_t *element, uint64_t row,
-                                     enum trajd_stamp_unit unit, int64_t *stamp_ns, struct trajd_error *error)
+                                     enum trajd_stamp_unit unit, int64_t *stamp_ns,
+                                     struct trajd_error *error)
 {
     double value = 0;
     int64_t whole;
 
     if (dtype == TRAJD_F64 || dtype == TRAJD_F32 || dtype == TRAJD_F16 || dtype == TRAJD_BF16) {
         trajd_array_to_f64(dtype, element, 1, &value);
-        return trajd_stamp_from_f64(value, unit, stamp_ns) ? TRAJD_OK : bad_stamp(row, value, error);
+        return trajd_stamp_from_f64(value, unit, stamp_ns) ? TRAJD_OK
+                                                           : bad_stamp(row, value, error);
     }
     if (dtype == TRAJD_U64) {
         uint64_t large;
@@ -78,12 +81,13 @@ static enum trajd_status convert_one(enum trajd_dtype dtype, const uint8_t *elem
     if (!trajd_array_to_i64(dtype, element, 1, &whole))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "stamps of type %s are no numbers",
                                trajd_dtype_name(dtype));
-    return trajd_stamp_from_i64(whole, unit, stamp_ns) ? TRAJD_OK : bad_stamp(row, (double)whole, error);
+    return trajd_stamp_from_i64(whole, unit, stamp_ns) ? TRAJD_OK
+                                                       : bad_stamp(row, (double)whole, error);
 }
 
 enum trajd_status trajd_stamps_convert(enum trajd_dtype dtype, const void *elements, uint64_t count,
-                                       uint64_t stride, enum trajd_stamp_unit unit, int64_t *stamps_ns,
-                                       struct trajd_error *error)
+                                       uint64_t stride, enum trajd_stamp_unit unit,
+                                       int64_t *stamps_ns, struct trajd_error *error)
 {
     const uint8_t *element = elements;
     uint64_t step = stride * trajd_dtype_size(dtype);
@@ -105,15 +109,18 @@ static bool is_constant(const int64_t *stamps_ns, uint64_t count)
 }
 
 enum trajd_status trajd_stamps_filter(int64_t *stamps_ns, uint32_t *kept_rows, uint64_t count,
-                                      enum trajd_stamp_policy repeated, enum trajd_stamp_policy backward,
-                                      uint64_t *kept, struct trajd_error *error)
+                                      enum trajd_stamp_policy repeated,
+                                      enum trajd_stamp_policy backward, uint64_t *kept,
+                                      struct trajd_error *error)
 {
     uint64_t n = 0;
 
     if (repeated == TRAJD_STAMPS_ERROR && is_constant(stamps_ns, count))
         return trajd_error_set(
             error, TRAJD_ERR_DATA, 0,
-            "all %" PRIu64 " stamps are equal: their type's resolution is too coarse for the values", count);
+            "all %" PRIu64
+            " stamps are equal: their type's resolution is too coarse for the values",
+            count);
     for (uint64_t row = 0; row < count; row++) {
         int64_t stamp = stamps_ns[row];
         bool repeats = n && stamp == stamps_ns[n - 1];

@@ -71,13 +71,14 @@ static enum trajd_status add_file(struct walk *walk, const char *relative)
     struct trajd_file_list *list = walk->list;
 
     if (list->count == file_count_max)
-        return trajd_error_set(walk->error, TRAJD_ERR_MEMORY, 0, "%s: more than %u files match", walk->folder,
-                               file_count_max);
+        return trajd_error_set(walk->error, TRAJD_ERR_MEMORY, 0, "%s: more than %u files match",
+                               walk->folder, file_count_max);
     if (list->count == list->capacity) {
         uint32_t capacity = list->capacity ? list->capacity * 2 : 64;
         char **paths = realloc(list->relative_paths, capacity * sizeof *paths);
         if (!paths)
-            return trajd_error_set(walk->error, TRAJD_ERR_MEMORY, 0, "no memory for the list of files");
+            return trajd_error_set(walk->error, TRAJD_ERR_MEMORY, 0,
+                                   "no memory for the list of files");
         list->relative_paths = paths;
         list->capacity = capacity;
     }
@@ -88,9 +89,11 @@ static enum trajd_status add_file(struct walk *walk, const char *relative)
     return TRAJD_OK;
 }
 
-static enum trajd_status visit(struct walk *walk, const char *relative, const char *pattern, int depth);
+static enum trajd_status visit(struct walk *walk, const char *relative, const char *pattern,
+                               int depth);
 
-/* Whether the entry is a folder; links are followed if `pattern` names it itself, not below "**". */
+/* Whether the entry is a folder; links are followed if `pattern` names it itself, not below "**".
+ */
 static bool is_folder(const char *path, bool follow)
 {
     struct stat status;
@@ -113,7 +116,8 @@ static enum trajd_status visit_entry(struct walk *walk, const char *relative, co
         (size_t)snprintf(full, sizeof full, "%s/%s", walk->folder, below) >= sizeof full)
         return TRAJD_OK;
     if (any)
-        return name[0] != '.' && is_folder(full, false) ? visit(walk, below, pattern, depth + 1) : TRAJD_OK;
+        return name[0] != '.' && is_folder(full, false) ? visit(walk, below, pattern, depth + 1)
+                                                        : TRAJD_OK;
     memcpy(component, pattern, length);
     component[length] = '\0';
     if (fnmatch(component, name, FNM_PERIOD))
@@ -123,15 +127,16 @@ static enum trajd_status visit_entry(struct walk *walk, const char *relative, co
     return is_folder(full, true) ? TRAJD_OK : add_file(walk, below);
 }
 
-static enum trajd_status visit(struct walk *walk, const char *relative, const char *pattern, int depth)
+static enum trajd_status visit(struct walk *walk, const char *relative, const char *pattern,
+                               int depth)
 {
     char full[PATH_SIZE];
     enum trajd_status status = TRAJD_OK;
     struct dirent *entry;
     DIR *folder;
 
-    if (depth > DEPTH_MAX || (size_t)snprintf(full, sizeof full, "%s%s%s", walk->folder, *relative ? "/" : "",
-                                              relative) >= sizeof full)
+    if (depth > DEPTH_MAX || (size_t)snprintf(full, sizeof full, "%s%s%s", walk->folder,
+                                              *relative ? "/" : "", relative) >= sizeof full)
         return TRAJD_OK;
     if (!strncmp(pattern, "**/", 3)) {
         status = visit(walk, relative, pattern + 3, depth + 1);
@@ -158,8 +163,8 @@ static int compare_paths(const void *a, const void *b)
     return trajd_natural_compare(*(char *const *)a, *(char *const *)b);
 }
 
-enum trajd_status trajd_file_list_find(const char *folder, const char *pattern, struct trajd_file_list *list,
-                                       struct trajd_error *error)
+enum trajd_status trajd_file_list_find(const char *folder, const char *pattern,
+                                       struct trajd_file_list *list, struct trajd_error *error)
 {
     struct walk walk = {.folder = folder, .list = list, .error = error};
     enum trajd_status status;

@@ -13,7 +13,8 @@ enum trajd_status trajd_layout_no_memory(struct trajd_layout_parser *p)
     return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for the layout");
 }
 
-enum trajd_status trajd_layout_copy_text(struct trajd_layout_parser *p, const char *text, const char **out)
+enum trajd_status trajd_layout_copy_text(struct trajd_layout_parser *p, const char *text,
+                                         const char **out)
 {
     *out = trajd_arena_copy(&p->memory->arena, text, strlen(text));
     return *out ? TRAJD_OK : trajd_layout_no_memory(p);
@@ -44,8 +45,8 @@ bool trajd_layout_path_is_clean(const char *path)
     }
 }
 
-enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
-                                         const char **out)
+enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p,
+                                         const struct trajd_yaml_node *node, const char **out)
 {
     const char *text;
     enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
@@ -59,17 +60,19 @@ enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p, const st
 }
 
 /* The path of a dataset relative to the episode. */
-enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
-                                         uint32_t stars_max, const char **out)
+enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p,
+                                         const struct trajd_yaml_node *node, uint32_t stars_max,
+                                         const char **out)
 {
     enum trajd_status status = trajd_layout_read_text(p, node, out);
 
     if (status)
         return status;
     if (**out == '/' || !trajd_layout_path_is_clean(*out))
-        return trajd_yaml_error(
-            p->yaml, node, p->error,
-            "\"%s\": a path is relative to the episode's group, without empty, \".\" or \"..\" parts", *out);
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "\"%s\": a path is relative to the episode's group, without empty, "
+                                "\".\" or \"..\" parts",
+                                *out);
     if (trajd_layout_star_count(*out) > stars_max)
         return trajd_yaml_error(p->yaml, node, p->error, "\"%s\": %s", *out,
                                 stars_max ? "only one '*' is allowed" : "no '*' is allowed here");
@@ -77,7 +80,8 @@ enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p, const st
 }
 
 /* rows: names a stream of the clock, of this layout or of one of its families. */
-static enum trajd_status check_rows(struct trajd_layout_parser *p, const struct trajd_yaml_node *clocks)
+static enum trajd_status check_rows(struct trajd_layout_parser *p,
+                                    const struct trajd_yaml_node *clocks)
 {
     const struct trajd_layout *layout = &p->memory->layout;
     const struct trajd_yaml_node *node = clocks->children;
@@ -95,7 +99,8 @@ static enum trajd_status check_rows(struct trajd_layout_parser *p, const struct 
     return TRAJD_OK;
 }
 
-static enum trajd_status read_episodes(struct trajd_layout_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_episodes(struct trajd_layout_parser *p,
+                                       const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"files", "groups", NULL};
     struct trajd_layout *layout = &p->memory->layout;
@@ -112,17 +117,19 @@ static enum trajd_status read_episodes(struct trajd_layout_parser *p, const stru
     if (!status && (*layout->files == '/' || !trajd_layout_path_is_clean(layout->files)))
         status = trajd_yaml_error(
             p->yaml, files, p->error,
-            "\"%s\": a glob below the dataset's folder, without empty, \".\" or \"..\" parts", layout->files);
+            "\"%s\": a glob below the dataset's folder, without empty, \".\" or \"..\" parts",
+            layout->files);
     if (!status)
         status = trajd_layout_read_text(p, groups, &layout->groups);
-    if (!status &&
-        (*layout->groups != '/' || (layout->groups[1] && !trajd_layout_path_is_clean(layout->groups))))
-        status = trajd_yaml_error(p->yaml, groups, p->error, "\"%s\": begins with '/', like /data/demo_*",
-                                  layout->groups);
+    if (!status && (*layout->groups != '/' ||
+                    (layout->groups[1] && !trajd_layout_path_is_clean(layout->groups))))
+        status = trajd_yaml_error(p->yaml, groups, p->error,
+                                  "\"%s\": begins with '/', like /data/demo_*", layout->groups);
     return status;
 }
 
-static enum trajd_status read_filter(struct trajd_layout_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_filter(struct trajd_layout_parser *p,
+                                     const struct trajd_yaml_node *node)
 {
     static const char suffix[] = "/{key}";
     struct trajd_layout *layout = &p->memory->layout;
@@ -134,8 +141,10 @@ static enum trajd_status read_filter(struct trajd_layout_parser *p, const struct
     length = strlen(layout->filter_path);
     if (layout->filter_path[0] != '/' || length < sizeof suffix - 1 ||
         strcmp(layout->filter_path + length - (sizeof suffix - 1), suffix) ||
-        !trajd_layout_path_is_clean(layout->filter_path) || trajd_layout_star_count(layout->filter_path))
-        return trajd_yaml_error(p->yaml, node, p->error, "\"%s\": is written /GROUP/{key}, like /mask/{key}",
+        !trajd_layout_path_is_clean(layout->filter_path) ||
+        trajd_layout_star_count(layout->filter_path))
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "\"%s\": is written /GROUP/{key}, like /mask/{key}",
                                 layout->filter_path);
     return TRAJD_OK;
 }
@@ -164,8 +173,8 @@ static void digest_layout(struct trajd_layout *layout)
     for (uint32_t i = 0; i < layout->stream_count; i++) {
         const struct trajd_layout_stream *stream = &layout->streams[i];
         const char *texts[] = {stream->name, stream->path, stream->clock, stream->unit};
-        int64_t numbers[] = {stream->kind, stream->column_begin, stream->column_end, stream->max_gap_ns,
-                             stream->optional};
+        int64_t numbers[] = {stream->kind, stream->column_begin, stream->column_end,
+                             stream->max_gap_ns, stream->optional};
         for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
             trajd_digest_add_text(&digest, texts[k]);
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
@@ -183,7 +192,8 @@ static void digest_layout(struct trajd_layout *layout)
 
 static enum trajd_status read_root(struct trajd_layout_parser *p)
 {
-    static const char *const keys[] = {"layout", "version", "episodes", "clocks", "streams", "filter", "meta", NULL};
+    static const char *const keys[] = {"layout",  "version", "episodes", "clocks",
+                                       "streams", "filter",  "meta",     NULL};
     static const char *const required[] = {"layout", "episodes", "clocks", "streams", NULL};
     const struct trajd_yaml_node *root = trajd_yaml_root(p->yaml), *node;
     struct trajd_layout *layout = &p->memory->layout;
@@ -267,7 +277,8 @@ bool trajd_layout_match(const char *pattern, const char *text, char *capture, si
 
     if (!star)
         return !strcmp(pattern, text);
-    if (length < before + after || strncmp(pattern, text, before) || strcmp(star + 1, text + length - after))
+    if (length < before + after || strncmp(pattern, text, before) ||
+        strcmp(star + 1, text + length - after))
         return false;
     middle = length - before - after;
     if (!middle || memchr(text + before, '/', middle))

@@ -6,7 +6,8 @@
 static const char *const unit_words[] = {"ns", "us", "ms", "s", NULL};
 static const char *const policy_words[] = {"error", "drop", "keep_last", NULL};
 
-static enum trajd_status read_unit(struct trajd_layout_parser *p, const struct trajd_yaml_node *mapping,
+static enum trajd_status read_unit(struct trajd_layout_parser *p,
+                                   const struct trajd_yaml_node *mapping,
                                    enum trajd_stamp_unit *unit)
 {
     const struct trajd_yaml_node *node = trajd_yaml_get(mapping, "unit");
@@ -21,8 +22,9 @@ static enum trajd_status read_unit(struct trajd_layout_parser *p, const struct t
     return status;
 }
 
-static enum trajd_status read_policy(struct trajd_layout_parser *p, const struct trajd_yaml_node *mapping,
-                                     const char *key, enum trajd_stamp_policy *policy)
+static enum trajd_status read_policy(struct trajd_layout_parser *p,
+                                     const struct trajd_yaml_node *mapping, const char *key,
+                                     enum trajd_stamp_policy *policy)
 {
     const struct trajd_yaml_node *node = trajd_yaml_get(mapping, key);
     enum trajd_status status;
@@ -37,8 +39,8 @@ static enum trajd_status read_policy(struct trajd_layout_parser *p, const struct
 }
 
 /* "OBJECT@NAME" with an optional object. */
-static enum trajd_status read_attribute(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
-                                        const char **out)
+static enum trajd_status read_attribute(struct trajd_layout_parser *p,
+                                        const struct trajd_yaml_node *node, const char **out)
 {
     enum trajd_status status = trajd_layout_read_text(p, node, out);
     const char *at;
@@ -46,14 +48,17 @@ static enum trajd_status read_attribute(struct trajd_layout_parser *p, const str
     if (status)
         return status;
     at = strchr(*out, '@');
-    if (!at || !at[1] || (at != *out && strncmp(*out, "/@", 2) && !trajd_layout_path_is_clean(*out)))
+    if (!at || !at[1] ||
+        (at != *out && strncmp(*out, "/@", 2) && !trajd_layout_path_is_clean(*out)))
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "\"%s\": an attribute is written OBJECT@NAME, like /data@env_args", *out);
+                                "\"%s\": an attribute is written OBJECT@NAME, like /data@env_args",
+                                *out);
     return TRAJD_OK;
 }
 
 /* rate: 20, or {attribute: /data@env_args, json: env_kwargs.control_freq, default: 20}. */
-static enum trajd_status read_rate(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_rate(struct trajd_layout_parser *p,
+                                   const struct trajd_yaml_node *node,
                                    struct trajd_layout_clock *clock)
 {
     static const char *const keys[] = {"attribute", "json", "default", NULL};
@@ -78,7 +83,8 @@ static enum trajd_status read_rate(struct trajd_layout_parser *p, const struct t
     return status;
 }
 
-static enum trajd_status read_start(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_start(struct trajd_layout_parser *p,
+                                    const struct trajd_yaml_node *node,
                                     struct trajd_layout_clock *clock)
 {
     static const char *const keys[] = {"path", "unit", NULL};
@@ -95,18 +101,21 @@ static enum trajd_status read_start(struct trajd_layout_parser *p, const struct 
 }
 
 /* Keys that only one sort of clock has. */
-static enum trajd_status refuse_keys(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
-                                     const char *const *keys, const char *sort)
+static enum trajd_status refuse_keys(struct trajd_layout_parser *p,
+                                     const struct trajd_yaml_node *node, const char *const *keys,
+                                     const char *sort)
 {
     for (; *keys; keys++) {
         const struct trajd_yaml_node *child = trajd_yaml_get(node, *keys);
         if (child)
-            return trajd_yaml_error(p->yaml, child, p->error, "does not belong to a %s clock", sort);
+            return trajd_yaml_error(p->yaml, child, p->error, "does not belong to a %s clock",
+                                    sort);
     }
     return TRAJD_OK;
 }
 
-static enum trajd_status read_stamped(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_stamped(struct trajd_layout_parser *p,
+                                      const struct trajd_yaml_node *node,
                                       struct trajd_layout_clock *clock)
 {
     static const char *const others[] = {"rate", "rows", "start", NULL};
@@ -126,7 +135,8 @@ static enum trajd_status read_stamped(struct trajd_layout_parser *p, const struc
     return status ? status : read_policy(p, node, "backward", &clock->backward);
 }
 
-static enum trajd_status read_regular(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_regular(struct trajd_layout_parser *p,
+                                      const struct trajd_yaml_node *node,
                                       struct trajd_layout_clock *clock)
 {
     static const char *const others[] = {"column", "unit", "repeated", "backward", NULL};
@@ -148,18 +158,21 @@ static enum trajd_status read_regular(struct trajd_layout_parser *p, const struc
     return status;
 }
 
-static enum trajd_status read_clock(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_clock(struct trajd_layout_parser *p,
+                                    const struct trajd_yaml_node *node,
                                     struct trajd_layout_clock *clock)
 {
-    static const char *const keys[] = {"path",   "column", "unit",     "rate",     "start", "latency",
-                                       "offset", "rows",   "repeated", "backward", NULL};
+    static const char *const keys[] = {"path",     "column",   "unit",   "rate",
+                                       "start",    "latency",  "offset", "rows",
+                                       "repeated", "backward", NULL};
     enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
     const struct trajd_yaml_node *child;
 
     if (!status)
         status = trajd_layout_copy_text(p, node->key, &clock->name);
     if (!status)
-        status = trajd_yaml_get(node, "path") ? read_stamped(p, node, clock) : read_regular(p, node, clock);
+        status = trajd_yaml_get(node, "path") ? read_stamped(p, node, clock)
+                                              : read_regular(p, node, clock);
     child = status ? NULL : trajd_yaml_get(node, "latency");
     if (child)
         status = trajd_yaml_duration(p->yaml, child, &clock->latency_ns, p->error);
@@ -169,14 +182,16 @@ static enum trajd_status read_clock(struct trajd_layout_parser *p, const struct 
     return status;
 }
 
-enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p, const struct trajd_yaml_node *node)
+enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
+                                           const struct trajd_yaml_node *node)
 {
     struct trajd_layout *layout = &p->memory->layout;
     bool stamped = false;
     enum trajd_status status = TRAJD_OK;
     const struct trajd_yaml_node *child;
 
-    if (node->kind != TRAJD_YAML_MAPPING || !node->child_count || node->child_count > TRAJD_LAYOUT_CLOCKS_MAX)
+    if (node->kind != TRAJD_YAML_MAPPING || !node->child_count ||
+        node->child_count > TRAJD_LAYOUT_CLOCKS_MAX)
         return trajd_yaml_error(p->yaml, node, p->error, "must be a mapping of 1 to %d clocks",
                                 TRAJD_LAYOUT_CLOCKS_MAX);
     p->clocks = trajd_arena_alloc(&p->memory->arena, node->child_count * sizeof *p->clocks);
@@ -190,9 +205,9 @@ enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p, const 
     child = node->children;
     for (uint32_t i = 0; i < layout->clock_count && !status; i++, child = child->next) {
         if (stamped && !p->clocks[i].stamps_path && !p->clocks[i].start_path)
-            status = trajd_yaml_error(
-                p->yaml, child, p->error,
-                "start: missing (a regular clock beside stamped ones must say when its first row was)");
+            status = trajd_yaml_error(p->yaml, child, p->error,
+                                      "start: missing (a regular clock beside stamped ones must "
+                                      "say when its first row was)");
     }
     return status;
 }

@@ -26,20 +26,24 @@ struct trajd_layout_parser {
 };
 
 enum trajd_status trajd_layout_no_memory(struct trajd_layout_parser *p);
-enum trajd_status trajd_layout_copy_text(struct trajd_layout_parser *p, const char *text, const char **out);
-/* A text of 1 to TRAJD_LAYOUT_PATH_MAX characters. */
-enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+enum trajd_status trajd_layout_copy_text(struct trajd_layout_parser *p, const char *text,
                                          const char **out);
+/* A text of 1 to TRAJD_LAYOUT_PATH_MAX characters. */
+enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p,
+                                         const struct trajd_yaml_node *node, const char **out);
 /* The path of a dataset relative to the episode, with up to stars_max '*'. */
-enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
-                                         uint32_t stars_max, const char **out);
+enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p,
+                                         const struct trajd_yaml_node *node, uint32_t stars_max,
+                                         const char **out);
 uint32_t trajd_layout_star_count(const char *text);
 /* A path inside an HDF5 file: no empty, "." or ".." component. */
 bool trajd_layout_path_is_clean(const char *path);
 
-enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p, const struct trajd_yaml_node *node);
+enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
+                                           const struct trajd_yaml_node *node);
 enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
                                             const struct trajd_yaml_node *node);
-enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p, const struct trajd_yaml_node *node);
+enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p,
+                                          const struct trajd_yaml_node *node);
 
 #endif

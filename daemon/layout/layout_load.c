@@ -24,19 +24,21 @@ static void list_names(const char *directory, char *list, size_t size)
         int length = (int)(strlen(name) - strlen(".yaml"));
         if (used + (size_t)length + 3 > size)
             break;
-        used += (size_t)snprintf(list + used, size - used, "%s%.*s", used ? ", " : "", length, name);
+        used +=
+            (size_t)snprintf(list + used, size - used, "%s%.*s", used ? ", " : "", length, name);
     }
     trajd_file_list_free(&files);
 }
 
-static enum trajd_status read_whole(const char *path, char **text, size_t *length, struct trajd_error *error)
+static enum trajd_status read_whole(const char *path, char **text, size_t *length,
+                                    struct trajd_error *error)
 {
     FILE *file = fopen(path, "rbe");
     int code;
 
     if (!file)
-        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno, "%s: %s",
-                               path, strerror(errno));
+        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
+                               "%s: %s", path, strerror(errno));
     *text = malloc(TEXT_SIZE_MAX + 1);
     *length = *text ? fread(*text, 1, TEXT_SIZE_MAX + 1, file) : 0;
     code = ferror(file) ? errno : 0;
@@ -46,32 +48,36 @@ static enum trajd_status read_whole(const char *path, char **text, size_t *lengt
     if (*text && !code)
         trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: larger than 1 MiB", path);
     else
-        trajd_error_set(error, *text ? TRAJD_ERR_IO : TRAJD_ERR_MEMORY, code, "%s: cannot be read", path);
+        trajd_error_set(error, *text ? TRAJD_ERR_IO : TRAJD_ERR_MEMORY, code, "%s: cannot be read",
+                        path);
     free(*text);
     *text = NULL;
     return error ? error->status : TRAJD_ERR_IO;
 }
 
-enum trajd_status trajd_layout_load(const char *name, const char *directory, struct trajd_layout **layout,
-                                    struct trajd_error *error)
+enum trajd_status trajd_layout_load(const char *name, const char *directory,
+                                    struct trajd_layout **layout, struct trajd_error *error)
 {
     size_t name_length = strlen(name), length = 0;
-    bool is_path = strchr(name, '/') || (name_length > 5 && !strcmp(name + name_length - 5, ".yaml"));
+    bool is_path =
+        strchr(name, '/') || (name_length > 5 && !strcmp(name + name_length - 5, ".yaml"));
     char path[4096], names[300];
     char *text = NULL;
     enum trajd_status status;
 
     *layout = NULL;
     if (!is_path && !directory)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "layout %s: no folder of layouts is known",
-                               name);
-    if ((size_t)(is_path ? snprintf(path, sizeof path, "%s", name)
-                         : snprintf(path, sizeof path, "%s/%s.yaml", directory, name)) >= sizeof path)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "layout %.64s...: the name is too long", name);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "layout %s: no folder of layouts is known", name);
+    if ((size_t)(is_path
+                     ? snprintf(path, sizeof path, "%s", name)
+                     : snprintf(path, sizeof path, "%s/%s.yaml", directory, name)) >= sizeof path)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "layout %.64s...: the name is too long", name);
     if (!is_path && access(path, F_OK)) {
         list_names(directory, names, sizeof names);
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "layout %s: not in %s (there are: %s)", name,
-                               directory, names);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "layout %s: not in %s (there are: %s)", name, directory, names);
     }
     status = read_whole(path, &text, &length, error);
     if (!status)

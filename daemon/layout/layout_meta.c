@@ -3,7 +3,8 @@
 
 #include "daemon/layout/layout_internal.h"
 
-/* A place in the file: "/from/the/root", "below/the/episode", "../beside/it", or nothing (the episode itself). */
+/* A place in the file: "/from/the/root", "below/the/episode", "../beside/it", or nothing (the
+ * episode itself). */
 static bool is_place(const char *text, size_t length)
 {
     char place[TRAJD_LAYOUT_PATH_MAX + 1];
@@ -20,7 +21,8 @@ static bool is_place(const char *text, size_t length)
     return trajd_layout_path_is_clean(rest);
 }
 
-static enum trajd_status read_attribute(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_attribute(struct trajd_layout_parser *p,
+                                        const struct trajd_yaml_node *node,
                                         struct trajd_layout_meta *meta)
 {
     enum trajd_status status = trajd_layout_read_text(p, node, &meta->attribute);
@@ -29,24 +31,29 @@ static enum trajd_status read_attribute(struct trajd_layout_parser *p, const str
     if (status)
         return status;
     if (!at || !at[1] || !is_place(meta->attribute, (size_t)(at - meta->attribute)))
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "\"%s\": an attribute is written OBJECT@NAME, like @task, ../@task or /data@env_args",
-                                meta->attribute);
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "\"%s\": an attribute is written OBJECT@NAME, like @task, ../@task or /data@env_args",
+            meta->attribute);
     return TRAJD_OK;
 }
 
-static enum trajd_status read_dataset(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_dataset(struct trajd_layout_parser *p,
+                                      const struct trajd_yaml_node *node,
                                       struct trajd_layout_meta *meta)
 {
     enum trajd_status status = trajd_layout_read_text(p, node, &meta->path);
 
-    if (!status && (!is_place(meta->path, strlen(meta->path)) || trajd_layout_star_count(meta->path)))
-        status = trajd_yaml_error(p->yaml, node, p->error, "\"%s\": a dataset of one text, like task, ../task or /data/task",
+    if (!status &&
+        (!is_place(meta->path, strlen(meta->path)) || trajd_layout_star_count(meta->path)))
+        status = trajd_yaml_error(p->yaml, node, p->error,
+                                  "\"%s\": a dataset of one text, like task, ../task or /data/task",
                                   meta->path);
     return status;
 }
 
-static enum trajd_status read_meta(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_meta(struct trajd_layout_parser *p,
+                                   const struct trajd_yaml_node *node,
                                    struct trajd_layout_meta *meta)
 {
     static const char *const keys[] = {"attribute", "path", "json", "required", NULL};
@@ -69,7 +76,8 @@ static enum trajd_status read_meta(struct trajd_layout_parser *p, const struct t
     return status;
 }
 
-enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p, const struct trajd_yaml_node *node)
+enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p,
+                                          const struct trajd_yaml_node *node)
 {
     struct trajd_layout *layout = &p->memory->layout;
     const struct trajd_yaml_node *child = node->children;
@@ -77,7 +85,8 @@ enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p, const s
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "must be a mapping: NAME: {attribute: ...}");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "must be a mapping: NAME: {attribute: ...}");
     metas = trajd_arena_alloc(&p->memory->arena, TRAJD_LAYOUT_METAS_MAX * sizeof *metas);
     if (!metas)
         return trajd_layout_no_memory(p);
@@ -85,9 +94,11 @@ enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p, const s
     for (; child && !status; child = child->next) {
         struct trajd_layout_meta *meta = &metas[layout->meta_count];
         if (layout->meta_count == TRAJD_LAYOUT_METAS_MAX)
-            return trajd_yaml_error(p->yaml, child, p->error, "at most %d texts", TRAJD_LAYOUT_METAS_MAX);
+            return trajd_yaml_error(p->yaml, child, p->error, "at most %d texts",
+                                    TRAJD_LAYOUT_METAS_MAX);
         if (!*child->key || strlen(child->key) > TRAJD_LAYOUT_META_NAME_MAX)
-            return trajd_yaml_error(p->yaml, child, p->error, "a name has 1 to %d characters", TRAJD_LAYOUT_META_NAME_MAX);
+            return trajd_yaml_error(p->yaml, child, p->error, "a name has 1 to %d characters",
+                                    TRAJD_LAYOUT_META_NAME_MAX);
         *meta = (struct trajd_layout_meta){0};
         status = trajd_layout_copy_text(p, child->key, &meta->name);
         if (!status)

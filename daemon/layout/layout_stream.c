@@ -6,30 +6,37 @@
 
 static const double degrees_period = 360.0;
 static const double radians_period = 6.283185307179586476925;
-static const char *const kind_words[] = {"linear", "previous", "nearest", "slerp", "angle", "mean", NULL};
+static const char *const kind_words[] = {"linear", "previous", "nearest", "slerp",
+                                         "angle",  "mean",     NULL};
 static const char *const order_words[] = {"xyzw", "wxyz", NULL};
 
-static enum trajd_status read_kind(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_kind(struct trajd_layout_parser *p,
+                                   const struct trajd_yaml_node *node,
                                    struct trajd_layout_stream *stream)
 {
-    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR,     TRAJD_KIND_PREVIOUS, TRAJD_KIND_NEAREST,
-                                            TRAJD_KIND_SLERP_XYZW, TRAJD_KIND_ANGLE,    TRAJD_KIND_MEAN};
-    const struct trajd_yaml_node *kind = trajd_yaml_get(node, "kind"), *order = trajd_yaml_get(node, "order");
+    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR,  TRAJD_KIND_PREVIOUS,
+                                            TRAJD_KIND_NEAREST, TRAJD_KIND_SLERP_XYZW,
+                                            TRAJD_KIND_ANGLE,   TRAJD_KIND_MEAN};
+    const struct trajd_yaml_node *kind = trajd_yaml_get(node, "kind"),
+                                 *order = trajd_yaml_get(node, "order");
     enum trajd_status status;
     int choice;
 
     if (!kind)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "kind: missing (one of linear, previous, nearest, slerp, angle, mean)");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "kind: missing (one of linear, previous, nearest, slerp, angle, mean)");
     status = trajd_yaml_choice(p->yaml, kind, kind_words, &choice, p->error);
     if (status)
         return status;
     stream->kind = kinds[choice];
     if (stream->kind != TRAJD_KIND_SLERP_XYZW)
-        return order ? trajd_yaml_error(p->yaml, order, p->error, "belongs to kind slerp only") : TRAJD_OK;
+        return order ? trajd_yaml_error(p->yaml, order, p->error, "belongs to kind slerp only")
+                     : TRAJD_OK;
     if (!order)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "order: missing (slerp needs xyzw or wxyz; no file says which it has)");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "order: missing (slerp needs xyzw or wxyz; no file says which it has)");
     status = trajd_yaml_choice(p->yaml, order, order_words, &choice, p->error);
     if (!status && choice == 1)
         stream->kind = TRAJD_KIND_SLERP_WXYZ;
@@ -37,7 +44,8 @@ static enum trajd_status read_kind(struct trajd_layout_parser *p, const struct t
 }
 
 /* columns: "0:6" */
-static enum trajd_status read_columns(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_columns(struct trajd_layout_parser *p,
+                                      const struct trajd_yaml_node *node,
                                       struct trajd_layout_stream *stream)
 {
     const char *text;
@@ -49,15 +57,16 @@ static enum trajd_status read_columns(struct trajd_layout_parser *p, const struc
         return status;
     if (strlen(text) > 15 || sscanf(text, "%u:%u%n", &begin, &end, &used) != 2 || text[used] ||
         begin >= end || end > 1000000)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "\"%s\": columns are written BEGIN:END, the end not included, like 0:6",
-                                text);
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "\"%s\": columns are written BEGIN:END, the end not included, like 0:6", text);
     stream->column_begin = begin;
     stream->column_end = end;
     return TRAJD_OK;
 }
 
-static enum trajd_status read_stream_clock(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_stream_clock(struct trajd_layout_parser *p,
+                                           const struct trajd_yaml_node *node,
                                            struct trajd_layout_stream *stream)
 {
     const struct trajd_layout *layout = &p->memory->layout;
@@ -66,8 +75,8 @@ static enum trajd_status read_stream_clock(struct trajd_layout_parser *p, const 
     enum trajd_status status;
 
     if (!clock && layout->clock_count != 1)
-        return trajd_yaml_error(p->yaml, node, p->error, "clock: missing (the layout has %u clocks)",
-                                layout->clock_count);
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "clock: missing (the layout has %u clocks)", layout->clock_count);
     if (!clock) {
         stream->clock = p->clocks[0].name;
         return TRAJD_OK;
@@ -87,7 +96,8 @@ static enum trajd_status read_stream_clock(struct trajd_layout_parser *p, const 
                             near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
-static enum trajd_status read_stream_rest(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_stream_rest(struct trajd_layout_parser *p,
+                                          const struct trajd_yaml_node *node,
                                           struct trajd_layout_stream *stream)
 {
     const struct trajd_yaml_node *columns = trajd_yaml_get(node, "columns"),
@@ -109,15 +119,17 @@ static enum trajd_status read_stream_rest(struct trajd_layout_parser *p, const s
     if (!status && optional)
         status = trajd_yaml_bool(p->yaml, optional, &stream->optional, p->error);
     if (!status && optional && family && !stream->optional)
-        status =
-            trajd_yaml_error(p->yaml, optional, p->error, "a family of streams ('*') is always optional");
+        status = trajd_yaml_error(p->yaml, optional, p->error,
+                                  "a family of streams ('*') is always optional");
     stream->optional = stream->optional || family;
     if (stream->kind == TRAJD_KIND_ANGLE)
-        stream->angle_period = stream->unit && !strcmp(stream->unit, "deg") ? degrees_period : radians_period;
+        stream->angle_period =
+            stream->unit && !strcmp(stream->unit, "deg") ? degrees_period : radians_period;
     return status;
 }
 
-static enum trajd_status read_stream(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_stream(struct trajd_layout_parser *p,
+                                     const struct trajd_yaml_node *node,
                                      struct trajd_layout_stream *stream)
 {
     static const char *const keys[] = {"path", "clock",   "kind",     "order", "columns",
@@ -125,8 +137,8 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p, const struct
     const struct trajd_yaml_node *path = trajd_yaml_get(node, "path");
     enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
 
-    if (!status &&
-        (!*node->key || strlen(node->key) > TRAJD_LAYOUT_PATH_MAX || trajd_layout_star_count(node->key) > 1))
+    if (!status && (!*node->key || strlen(node->key) > TRAJD_LAYOUT_PATH_MAX ||
+                    trajd_layout_star_count(node->key) > 1))
         status = trajd_yaml_error(p->yaml, node, p->error,
                                   "a stream's name has 1 to %d characters and at most one '*'",
                                   TRAJD_LAYOUT_PATH_MAX);
@@ -139,7 +151,8 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p, const struct
     else if (!status)
         stream->path = stream->name;
     if (!status && trajd_layout_star_count(stream->name) != trajd_layout_star_count(stream->path))
-        status = trajd_yaml_error(p->yaml, node, p->error, "name and path must both have a '*', or neither");
+        status = trajd_yaml_error(p->yaml, node, p->error,
+                                  "name and path must both have a '*', or neither");
     if (!status)
         status = read_stream_clock(p, node, stream);
     if (!status)
@@ -147,7 +160,8 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p, const struct
     return status ? status : read_stream_rest(p, node, stream);
 }
 
-enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p, const struct trajd_yaml_node *node)
+enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
+                                            const struct trajd_yaml_node *node)
 {
     struct trajd_layout *layout = &p->memory->layout;
     enum trajd_status status = TRAJD_OK;
@@ -159,7 +173,8 @@ enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p, const
     p->streams = trajd_arena_alloc(&p->memory->arena, node->child_count * sizeof *p->streams);
     if (!p->streams)
         return trajd_layout_no_memory(p);
-    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
         status = read_stream(p, child, &p->streams[layout->stream_count++]);
     return status;
 }

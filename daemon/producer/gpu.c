@@ -11,7 +11,8 @@ static uint64_t round_up(uint64_t size_bytes)
     return (size_bytes + RING_UNIT_BYTES - 1) / RING_UNIT_BYTES * RING_UNIT_BYTES;
 }
 
-enum trajd_status trajd_gpu_open(const struct trajd_gpu_options *options, struct trajd_gpu **out, struct trajd_error *error)
+enum trajd_status trajd_gpu_open(const struct trajd_gpu_options *options, struct trajd_gpu **out,
+                                 struct trajd_error *error)
 {
     struct trajd_gpu *gpu = calloc(1, sizeof *gpu);
     uint64_t left = 0;
@@ -25,10 +26,14 @@ enum trajd_status trajd_gpu_open(const struct trajd_gpu_options *options, struct
     status = trajd_device_open(options->index, &gpu->device, error);
     if (!status)
         status = trajd_device_free_bytes(gpu->device, &left, error);
-    if (!status && (options->rows_bytes > left || options->rings_bytes > left - options->rows_bytes))
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "GPU %u: gpu.rows and gpu.rings are %llu MiB together, and %llu MiB are free there",
-                                 options->index, (unsigned long long)((options->rows_bytes + options->rings_bytes) >> 20),
-                                 (unsigned long long)(left >> 20));
+    if (!status &&
+        (options->rows_bytes > left || options->rings_bytes > left - options->rows_bytes))
+        status = trajd_error_set(
+            error, TRAJD_ERR_MEMORY, 0,
+            "GPU %u: gpu.rows and gpu.rings are %llu MiB together, and %llu MiB are free there",
+            options->index,
+            (unsigned long long)((options->rows_bytes + options->rings_bytes) >> 20),
+            (unsigned long long)(left >> 20));
     if (status)
         trajd_gpu_close(&gpu);
     *out = gpu;
@@ -60,15 +65,18 @@ const char *trajd_gpu_uuid(const struct trajd_gpu *gpu)
 
 /* ---- rings ---- */
 
-enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes, const char *what, void **memory, struct trajd_error *error)
+enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes, const char *what,
+                                      void **memory, struct trajd_error *error)
 {
     const uint64_t left = gpu->options.rings_bytes - gpu->rings_used_bytes;
     enum trajd_status status;
 
     *memory = NULL;
     if (size_bytes > left || round_up(size_bytes) > left)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: %llu bytes are over what gpu.rings leaves on %s (%llu bytes)",
-                               what, (unsigned long long)size_bytes, trajd_gpu_uuid(gpu), (unsigned long long)left);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "%s: %llu bytes are over what gpu.rings leaves on %s (%llu bytes)",
+                               what, (unsigned long long)size_bytes, trajd_gpu_uuid(gpu),
+                               (unsigned long long)left);
     status = trajd_device_alloc(gpu->device, round_up(size_bytes), memory, error);
     if (status) {
         trajd_error_prefix(error, "%s", what);
@@ -101,17 +109,21 @@ void trajd_gpu_describe(struct trajd_gpu *gpu, FILE *out)
     trajd_json_text(out, trajd_device_info(gpu->device)->name);
     fprintf(out, ",\"uuid\":");
     trajd_json_text(out, trajd_gpu_uuid(gpu));
-    fprintf(out, ",\"rows_bytes\":%llu,\"rows_budget_bytes\":%llu,\"rings_bytes\":%llu,\"rings_budget_bytes\":%llu",
+    fprintf(out,
+            ",\"rows_bytes\":%llu,\"rows_budget_bytes\":%llu,\"rings_bytes\":%llu,\"rings_budget_"
+            "bytes\":%llu",
             (unsigned long long)gpu->rows_used_bytes, (unsigned long long)gpu->options.rows_bytes,
-            (unsigned long long)gpu->rings_used_bytes, (unsigned long long)gpu->options.rings_bytes);
-    fprintf(out, ",\"filled_bytes\":%llu,\"fill_seconds\":%.6f,\"resident\":[", (unsigned long long)gpu->filled_bytes, gpu->fill_seconds);
+            (unsigned long long)gpu->rings_used_bytes,
+            (unsigned long long)gpu->options.rings_bytes);
+    fprintf(out, ",\"filled_bytes\":%llu,\"fill_seconds\":%.6f,\"resident\":[",
+            (unsigned long long)gpu->filled_bytes, gpu->fill_seconds);
     for (const struct trajd_gpu_resident *r = gpu->residents; r; r = r->next) {
         fprintf(out, "%s{\"dataset\":", comma);
         trajd_json_text(out, r->dataset->name);
         fprintf(out, ",\"path\":");
         trajd_json_text(out, r->dataset->index->datasets[r->dataset_index].path);
-        fprintf(out, ",\"bytes\":%llu,\"place\":\"%s\",\"feeds\":%u}", (unsigned long long)r->size_bytes, r->is_guest ? "host" : "gpu",
-                r->holders);
+        fprintf(out, ",\"bytes\":%llu,\"place\":\"%s\",\"feeds\":%u}",
+                (unsigned long long)r->size_bytes, r->is_guest ? "host" : "gpu", r->holders);
         comma = ",";
     }
     pthread_mutex_unlock(&gpu->mutex);

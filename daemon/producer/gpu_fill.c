@@ -1,5 +1,6 @@
-/* Rows on their way to the GPU, once. A stream's rows lie end to end there: they go by the buffer, however short its episodes are. All threads of the
- * pool gather them into one of two pinned buffers, while the other is on its way. */
+/* Rows on their way to the GPU, once. A stream's rows lie end to end there: they go by the buffer,
+ * however short its episodes are. All threads of the pool gather them into one of two pinned
+ * buffers, while the other is on its way. */
 #include "daemon/producer/gpu_internal.h"
 
 #include <errno.h>
@@ -15,10 +16,10 @@
 #define HOLE_BYTES ((uint64_t)1 << 20) /* of rows that cannot be read: what is longer is not sent */
 #define PAUSE_NS 50000
 #define ROOM_PAUSE_NS 1000000
-#define PATIENCE_NS INT64_C(10000000000) /* for room in the store */
+#define PATIENCE_NS INT64_C(10000000000)     /* for room in the store */
 #define GPU_PATIENCE_NS INT64_C(30000000000) /* for a buffer */
 
-struct piece { /* rows of an episode */
+struct piece {           /* rows of an episode */
     uint64_t begin, end; /* in the resident */
     const void *rows;
     uint32_t episode;
@@ -39,11 +40,11 @@ struct filling {
     uint32_t current;
     struct piece *pieces; /* [index episodes]: those that are pinned */
     uint32_t piece_count;
-    bool announces;       /* the store does not hold all rows: readers are told what comes */
-    uint32_t announced;   /* episodes before it are */
+    bool announces;     /* the store does not hold all rows: readers are told what comes */
+    uint32_t announced; /* episodes before it are */
     struct trajd_gpu_resident *resident;
     struct trajd_selection selection; /* the resident's rows alone */
-    uint64_t at, end; /* bytes of the resident that are gathered */
+    uint64_t at, end;                 /* bytes of the resident that are gathered */
     int64_t copy_ns;
 };
 
@@ -68,10 +69,12 @@ static void gather(void *context, uint32_t index)
 {
     const struct filling *filling = context;
     const struct piece *last = filling->pieces + filling->piece_count;
-    const uint64_t begin = filling->at + index * SLICE_BYTES, end = filling->end - begin < SLICE_BYTES ? filling->end : begin + SLICE_BYTES;
+    const uint64_t begin = filling->at + index * SLICE_BYTES,
+                   end = filling->end - begin < SLICE_BYTES ? filling->end : begin + SLICE_BYTES;
     uint8_t *slice = filling->buffers[filling->current].bytes + index * SLICE_BYTES;
 
-    for (const struct piece *p = first_piece_behind(filling, begin); p < last && p->begin < end; p++) {
+    for (const struct piece *p = first_piece_behind(filling, begin); p < last && p->begin < end;
+         p++) {
         const uint64_t from = p->begin > begin ? p->begin : begin, to = p->end < end ? p->end : end;
         memcpy(slice + (from - begin), (const uint8_t *)p->rows + (from - p->begin), to - from);
     }
@@ -98,9 +101,11 @@ static enum trajd_status wait_for_buffer(const struct filling *filling, struct t
         if (!status && !passed)
             status = trajd_watch_check(error);
         if (!status && !passed && trajd_now_ns() - begin_ns > GPU_PATIENCE_NS)
-            status = trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "dataset %s: a copy of %llu MiB to the GPU has not ended in %lld s",
-                                     filling->dataset->name, (unsigned long long)(filling->buffer_bytes >> 20),
-                                     (long long)(GPU_PATIENCE_NS / 1000000000));
+            status = trajd_error_set(
+                error, TRAJD_ERR_DEVICE, 0,
+                "dataset %s: a copy of %llu MiB to the GPU has not ended in %lld s",
+                filling->dataset->name, (unsigned long long)(filling->buffer_bytes >> 20),
+                (long long)(GPU_PATIENCE_NS / 1000000000));
         if (!status && !passed)
             pause_for(PAUSE_NS);
     }
@@ -117,8 +122,10 @@ static enum trajd_status send_buffer(struct filling *filling, struct trajd_error
         return status;
     if (trajd_pool_waiting(filling->gpu->options.pool))
         pause_for(PAUSE_NS);
-    trajd_pool_run(filling->gpu->options.pool, (uint32_t)((size_bytes + SLICE_BYTES - 1) / SLICE_BYTES), gather, filling);
-    status = trajd_device_copy_async((uint8_t *)filling->resident->memory + filling->at, buffer->bytes, size_bytes, filling->stream, error);
+    trajd_pool_run(filling->gpu->options.pool,
+                   (uint32_t)((size_bytes + SLICE_BYTES - 1) / SLICE_BYTES), gather, filling);
+    status = trajd_device_copy_async((uint8_t *)filling->resident->memory + filling->at,
+                                     buffer->bytes, size_bytes, filling->stream, error);
     if (!status)
         status = trajd_device_event_record(buffer->over, filling->stream, error);
     buffer->used = true;
@@ -133,8 +140,10 @@ static enum trajd_status send_pieces(struct filling *filling, struct trajd_error
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = TRAJD_OK;
 
-    for (filling->at = filling->pieces[0].begin; filling->at < end && !status; filling->at = filling->end) {
-        filling->end = end - filling->at < filling->buffer_bytes ? end : filling->at + filling->buffer_bytes;
+    for (filling->at = filling->pieces[0].begin; filling->at < end && !status;
+         filling->at = filling->end) {
+        filling->end =
+            end - filling->at < filling->buffer_bytes ? end : filling->at + filling->buffer_bytes;
         trajd_watch_turn();
         status = send_buffer(filling, error);
     }
@@ -147,11 +156,13 @@ static enum trajd_status send_pieces(struct filling *filling, struct trajd_error
 /* Rows that cannot be read are no end of it: who wants them is told, batch by batch. */
 static bool is_of_rows(enum trajd_status status)
 {
-    return status == TRAJD_ERR_DATA || status == TRAJD_ERR_IO || status == TRAJD_ERR_NOT_FOUND || status == TRAJD_ERR_UNSUPPORTED;
+    return status == TRAJD_ERR_DATA || status == TRAJD_ERR_IO || status == TRAJD_ERR_NOT_FOUND ||
+           status == TRAJD_ERR_UNSUPPORTED;
 }
 
 /* Others that have pinned all of the store's budget give it back soon. */
-static bool wait_for_room(const struct filling *filling, uint32_t episode, int64_t begin_ns, const struct trajd_error *error)
+static bool wait_for_room(const struct filling *filling, uint32_t episode, int64_t begin_ns,
+                          const struct trajd_error *error)
 {
     trajd_watch_turn();
     if (error->foreign_code == ENOMEM || trajd_now_ns() - begin_ns > PATIENCE_NS ||
@@ -165,12 +176,15 @@ static bool wait_for_room(const struct filling *filling, uint32_t episode, int64
 static enum trajd_status pin(struct filling *filling, uint32_t episode, struct trajd_error *error)
 {
     struct trajd_gpu_resident *resident = filling->resident;
-    const uint64_t begin = resident->offsets[episode], size = trajd_store_piece_bytes(filling->dataset->store, &filling->selection, 0, episode);
+    const uint64_t begin = resident->offsets[episode],
+                   size = trajd_store_piece_bytes(filling->dataset->store, &filling->selection, 0,
+                                                  episode);
     const int64_t begin_ns = trajd_now_ns();
     const void *rows;
     enum trajd_status status;
 
-    while ((status = trajd_store_pin(filling->dataset->store, &filling->selection, episode, &rows, error)) == TRAJD_ERR_MEMORY) {
+    while ((status = trajd_store_pin(filling->dataset->store, &filling->selection, episode, &rows,
+                                     error)) == TRAJD_ERR_MEMORY) {
         if (filling->piece_count || !wait_for_room(filling, episode, begin_ns, error))
             return status;
         status = trajd_watch_check(error);
@@ -180,7 +194,8 @@ static enum trajd_status pin(struct filling *filling, uint32_t episode, struct t
     if (is_of_rows(status))
         resident->offsets[episode] = TRAJD_GPU_NO_ROWS;
     else if (!status)
-        filling->pieces[filling->piece_count++] = (struct piece){begin, begin + size, rows, episode};
+        filling->pieces[filling->piece_count++] =
+            (struct piece){begin, begin + size, rows, episode};
     return is_of_rows(status) ? TRAJD_OK : status;
 }
 
@@ -190,14 +205,17 @@ static void announce(struct filling *filling, uint32_t episode)
     const uint64_t *offsets = filling->resident->offsets;
     uint32_t e = filling->announced > episode ? filling->announced : episode;
 
-    for (; e < filling->dataset->index->episode_count && (offsets[e] == TRAJD_GPU_NO_ROWS || offsets[e] - offsets[episode] < filling->buffer_bytes);
+    for (;
+         e < filling->dataset->index->episode_count &&
+         (offsets[e] == TRAJD_GPU_NO_ROWS || offsets[e] - offsets[episode] < filling->buffer_bytes);
          e++)
         if (offsets[e] != TRAJD_GPU_NO_ROWS)
             trajd_store_announce(filling->dataset->store, &filling->selection, &e, 1, e);
     filling->announced = e;
 }
 
-/* Whether the episode's rows are sent apart from those that are pinned: these are enough, or rows between that cannot be read are many. */
+/* Whether the episode's rows are sent apart from those that are pinned: these are enough, or rows
+ * between that cannot be read are many. */
 static bool is_apart(const struct filling *filling, uint32_t episode)
 {
     const struct piece *last;
@@ -205,11 +223,13 @@ static bool is_apart(const struct filling *filling, uint32_t episode)
     if (!filling->piece_count)
         return false;
     last = filling->pieces + filling->piece_count - 1;
-    return last->end - filling->pieces->begin >= filling->buffer_bytes || filling->resident->offsets[episode] - last->end > HOLE_BYTES;
+    return last->end - filling->pieces->begin >= filling->buffer_bytes ||
+           filling->resident->offsets[episode] - last->end > HOLE_BYTES;
 }
 
 /* Episodes from *episode on, of a buffer's bytes together or all that the store has room for. */
-static enum trajd_status pin_some(struct filling *filling, uint32_t *episode, struct trajd_error *error)
+static enum trajd_status pin_some(struct filling *filling, uint32_t *episode,
+                                  struct trajd_error *error)
 {
     const struct trajd_index *index = filling->dataset->index;
     enum trajd_status status = TRAJD_OK;
@@ -254,7 +274,8 @@ static enum trajd_status fill_resident(struct filling *filling, struct trajd_err
 
 static void close_filling(struct filling *filling)
 {
-    struct trajd_error ignored; /* copies that are under way after a failure still read the buffers */
+    /* copies that are under way after a failure still read the buffers */
+    struct trajd_error ignored;
 
     if (filling->stream)
         trajd_device_stream_wait(filling->stream, &ignored);
@@ -267,7 +288,8 @@ static void close_filling(struct filling *filling)
     free(filling->pieces);
 }
 
-static enum trajd_status open_filling(struct filling *filling, uint64_t size_bytes, struct trajd_error *error)
+static enum trajd_status open_filling(struct filling *filling, uint64_t size_bytes,
+                                      struct trajd_error *error)
 {
     struct trajd_device *device = filling->gpu->device;
     enum trajd_status status;
@@ -275,10 +297,12 @@ static enum trajd_status open_filling(struct filling *filling, uint64_t size_byt
     filling->buffer_bytes = size_bytes < BUFFER_BYTES ? size_bytes : BUFFER_BYTES;
     filling->pieces = calloc(filling->dataset->index->episode_count + 1, sizeof *filling->pieces);
     if (!filling->pieces)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s", filling->dataset->name);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s",
+                               filling->dataset->name);
     status = trajd_device_stream_create(device, &filling->stream, error);
     for (uint32_t i = 0; i < 2 && !status; i++) {
-        status = trajd_device_host_alloc(device, filling->buffer_bytes, (void **)&filling->buffers[i].bytes, error);
+        status = trajd_device_host_alloc(device, filling->buffer_bytes,
+                                         (void **)&filling->buffers[i].bytes, error);
         if (!status)
             status = trajd_device_event_create(device, &filling->buffers[i].over, error);
     }
@@ -296,13 +320,16 @@ static enum trajd_status wait_for_all(struct filling *filling, struct trajd_erro
     return status;
 }
 
-enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
-                                 struct trajd_gpu_resident *const *residents, struct trajd_error *error)
+enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *dataset,
+                                 const struct trajd_selection *selection,
+                                 struct trajd_gpu_resident *const *residents,
+                                 struct trajd_error *error)
 {
     struct filling filling = {.gpu = gpu, .dataset = dataset};
     uint64_t size_bytes = 0;
     bool complete;
-    enum trajd_status status = trajd_store_fill(dataset->store, selection, NULL, 0, &complete, error);
+    enum trajd_status status =
+        trajd_store_fill(dataset->store, selection, NULL, 0, &complete, error);
 
     if (status)
         return status;
@@ -313,7 +340,8 @@ enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *da
     for (uint32_t k = 0; k < selection->dataset_count && !status; k++) {
         filling.resident = residents[k];
         filling.announced = 0;
-        filling.selection = (struct trajd_selection){&selection->dataset_indexes[k], 1, &selection->as_float32[k]};
+        filling.selection =
+            (struct trajd_selection){&selection->dataset_indexes[k], 1, &selection->as_float32[k]};
         status = fill_resident(&filling, error);
     }
     if (!status)

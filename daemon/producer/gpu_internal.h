@@ -1,4 +1,5 @@
-/* Between gpu.c (life, rings, what is shown), gpu_resident_rows.c (residents) and gpu_fill.c (their rows). */
+/* Between gpu.c (life, rings, what is shown), gpu_resident_rows.c (residents) and gpu_fill.c (their
+ * rows). */
 #ifndef TRAJD_DAEMON_GPU_PRIVATE_H
 #define TRAJD_DAEMON_GPU_PRIVATE_H
 
@@ -17,7 +18,9 @@ struct trajd_gpu_resident {
     void *memory; /* NULL: its rows stay in host memory */
     bool is_guest;
     uint64_t size_bytes;
-    uint64_t *offsets; /* [episodes]: where an episode's rows begin; TRAJD_GPU_NO_ROWS: it has none, or they cannot be read */
+    /* [episodes]: where an episode's rows begin; TRAJD_GPU_NO_ROWS: it has none, or they cannot be
+     * read */
+    uint64_t *offsets;
 };
 
 #define TRAJD_GPU_NO_ROWS UINT64_MAX
@@ -27,14 +30,17 @@ struct trajd_gpu {
     struct trajd_device *device;
     pthread_mutex_t mutex; /* of what is shown: the rest */
     uint64_t rows_used_bytes, rings_used_bytes;
-    double fill_seconds;   /* spent in copies of rows to the GPU, reading them not counted */
+    double fill_seconds; /* spent in copies of rows to the GPU, reading them not counted */
     uint64_t filled_bytes;
     struct trajd_gpu_resident *residents;
 };
 
-/* Copies the rows of all kept episodes to residents[k], one for each of the selection, whose form is told by as_float32. Where an episode's cannot
- * be read, its offset becomes TRAJD_GPU_NO_ROWS. Blocks for reading and copying. */
-enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
-                                 struct trajd_gpu_resident *const *residents, struct trajd_error *error);
+/* Copies the rows of all kept episodes to residents[k], one for each of the selection, whose form
+ * is told by as_float32. Where an episode's cannot be read, its offset becomes TRAJD_GPU_NO_ROWS.
+ * Blocks for reading and copying. */
+enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *dataset,
+                                 const struct trajd_selection *selection,
+                                 struct trajd_gpu_resident *const *residents,
+                                 struct trajd_error *error);
 
 #endif

@@ -43,7 +43,8 @@ static const void *put(struct gathering *gathering, const void *array, uint64_t 
     if (gathering->block)
         memcpy(gathering->block + at, array, size_bytes);
     gathering->used += align(size_bytes);
-    return (const void *)((uintptr_t)gathering->device_block + at); /* of an address that is not this process's to follow */
+    /* of an address that is not this process's to follow */
+    return (const void *)((uintptr_t)gathering->device_block + at);
 }
 
 static void put_constants(struct trajd_gpu_request *request, struct gathering *gathering)
@@ -55,12 +56,14 @@ static void put_constants(struct trajd_gpu_request *request, struct gathering *g
     for (uint32_t c = 0; c < from->clock_count; c++) {
         request->clocks[c] = from->clocks[c];
         request->clocks[c].stamps_ns =
-            put(gathering, from->clocks[c].stamps_ns, (uint64_t)plan->dataset->clock_stamp_count[c] * sizeof(int64_t));
+            put(gathering, from->clocks[c].stamps_ns,
+                (uint64_t)plan->dataset->clock_stamp_count[c] * sizeof(int64_t));
     }
     for (uint32_t g = 0; g < from->grid_count; g++) {
         to->grids[g] = from->grids[g];
         if (!from->grids[g].offsets_per_window)
-            to->grids[g].offsets = put(gathering, from->grids[g].offsets, from->grids[g].step_count * sizeof(int64_t));
+            to->grids[g].offsets =
+                put(gathering, from->grids[g].offsets, from->grids[g].step_count * sizeof(int64_t));
     }
     for (uint32_t s = 0; s < from->stream_count; s++) {
         const uint64_t size_bytes = from->streams[s].feature_count * sizeof(float);
@@ -77,11 +80,13 @@ static void copy_constants(struct trajd_gpu_request *request)
 
     for (uint32_t f = 1; f < request->frame_count; f++) {
         memcpy(request->frames[f].grids, first->grids, shape->grid_count * sizeof *first->grids);
-        memcpy(request->frames[f].streams, first->streams, shape->stream_count * sizeof *first->streams);
+        memcpy(request->frames[f].streams, first->streams,
+               shape->stream_count * sizeof *first->streams);
     }
 }
 
-static enum trajd_status upload(struct trajd_gpu_request *request, struct trajd_device_stream *stream, struct trajd_error *error)
+static enum trajd_status upload(struct trajd_gpu_request *request,
+                                struct trajd_device_stream *stream, struct trajd_error *error)
 {
     struct gathering gathering = {0};
     enum trajd_status status;
@@ -91,11 +96,13 @@ static enum trajd_status upload(struct trajd_gpu_request *request, struct trajd_
     gathering = (struct gathering){.block = calloc(1, request->constants_bytes)};
     if (!gathering.block)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
-    status = trajd_gpu_take_ring(request->gpu, request->constants_bytes, "a feed's stamps and constants", &request->constants, error);
+    status = trajd_gpu_take_ring(request->gpu, request->constants_bytes,
+                                 "a feed's stamps and constants", &request->constants, error);
     gathering.device_block = request->constants;
     if (!status) {
         put_constants(request, &gathering);
-        status = trajd_device_copy_async(request->constants, gathering.block, request->constants_bytes, stream, error);
+        status = trajd_device_copy_async(request->constants, gathering.block,
+                                         request->constants_bytes, stream, error);
     }
     if (!status)
         status = trajd_device_stream_wait(stream, error);
@@ -110,7 +117,8 @@ static bool make_frames(struct trajd_gpu_request *request, uint32_t count)
 
     request->clocks = calloc(shape->clock_count + 1, sizeof *request->clocks);
     request->frames = calloc(count, sizeof *request->frames);
-    for (; request->clocks && request->frames && request->frame_count < count; request->frame_count++) {
+    for (; request->clocks && request->frames && request->frame_count < count;
+         request->frame_count++) {
         struct frame *frame = &request->frames[request->frame_count];
         frame->grids = calloc(shape->grid_count + 1, sizeof *frame->grids);
         frame->brackets = calloc(shape->bracket_count + 1, sizeof *frame->brackets);
@@ -123,8 +131,11 @@ static bool make_frames(struct trajd_gpu_request *request, uint32_t count)
     return request->clocks && request->frames;
 }
 
-enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu, struct trajd_device_stream *stream, const struct trajd_window_plan *plan,
-                                           uint32_t frame_count, struct trajd_gpu_request **out, struct trajd_error *error)
+enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
+                                           struct trajd_device_stream *stream,
+                                           const struct trajd_window_plan *plan,
+                                           uint32_t frame_count, struct trajd_gpu_request **out,
+                                           struct trajd_error *error)
 {
     struct trajd_gpu_request *request = calloc(1, sizeof *request);
     enum trajd_status status;
@@ -134,8 +145,9 @@ enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu, struct trajd_d
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
     request->plan = plan;
     request->gpu = gpu;
-    status = make_frames(request, frame_count) ? upload(request, stream, error)
-                                               : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
+    status = make_frames(request, frame_count)
+                 ? upload(request, stream, error)
+                 : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
     if (status)
         trajd_gpu_request_destroy(&request);
     *out = request;
@@ -160,7 +172,8 @@ void trajd_gpu_request_destroy(struct trajd_gpu_request **out)
     free(request);
 }
 
-uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request, uint32_t window_count)
+uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
+                                       uint32_t window_count)
 {
     const struct trajd_resample_request *shape = &request->plan->request;
     uint64_t bytes = shape->bracket_count * 3 * align(window_count * sizeof(int64_t)) +
@@ -173,7 +186,8 @@ uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request, 
     return bytes;
 }
 
-const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request, uint32_t frame, uint8_t *block,
+const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request,
+                                                              uint32_t frame, uint8_t *block,
                                                               uint8_t *device_block, uint64_t *used)
 {
     const struct trajd_resample_request *from = &request->plan->request;
@@ -183,7 +197,8 @@ const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_r
 
     for (uint32_t g = 0; g < from->grid_count; g++)
         if (from->grids[g].offsets_per_window)
-            to->grids[g].offsets = put(&gathering, from->grids[g].offsets, each * from->grids[g].step_count);
+            to->grids[g].offsets =
+                put(&gathering, from->grids[g].offsets, each * from->grids[g].step_count);
     for (uint32_t b = 0; b < from->bracket_count; b++) {
         to->brackets[b] = from->brackets[b];
         to->brackets[b].row_begin = put(&gathering, from->brackets[b].row_begin, each);
@@ -191,7 +206,8 @@ const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_r
         to->brackets[b].anchor = put(&gathering, from->brackets[b].anchor, each);
     }
     for (uint32_t s = 0; s < from->stream_count; s++) {
-        to->streams[s].bases = put(&gathering, from->streams[s].bases, from->window_count * sizeof(void *));
+        to->streams[s].bases =
+            put(&gathering, from->streams[s].bases, from->window_count * sizeof(void *));
         to->streams[s].output = from->streams[s].output;
         to->streams[s].mask = from->streams[s].mask;
     }
@@ -200,7 +216,8 @@ const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_r
     to->request.grids = to->grids;
     to->request.brackets = to->brackets;
     to->request.streams = to->streams;
-    to->request.window_rows = put(&gathering, from->window_rows, from->window_count * sizeof(uint32_t));
+    to->request.window_rows =
+        put(&gathering, from->window_rows, from->window_count * sizeof(uint32_t));
     *used = gathering.used;
     return &to->request;
 }

@@ -1,5 +1,6 @@
-/* The request of a window plan as a GPU is asked it: what does not change from batch to batch lies there already, the rest (which rows, around
- * which anchors, of which episodes) is gathered into one block that goes there in one copy before the launch. */
+/* The request of a window plan as a GPU is asked it: what does not change from batch to batch lies
+ * there already, the rest (which rows, around which anchors, of which episodes) is gathered into
+ * one block that goes there in one copy before the launch. */
 #ifndef TRAJD_DAEMON_GPU_REQUEST_H
 #define TRAJD_DAEMON_GPU_REQUEST_H
 
@@ -8,18 +9,25 @@
 
 struct trajd_gpu_request;
 
-/* Copies stamps, offsets, scales of the plan there, as they are now; as many launches as it has frames can wait at a time. The plan must
- * outlive it. Blocks. */
-enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu, struct trajd_device_stream *stream, const struct trajd_window_plan *plan,
-                                           uint32_t frame_count, struct trajd_gpu_request **request, struct trajd_error *error);
+/* Copies stamps, offsets, scales of the plan there, as they are now; as many launches as it has
+ * frames can wait at a time. The plan must outlive it. Blocks. */
+enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
+                                           struct trajd_device_stream *stream,
+                                           const struct trajd_window_plan *plan,
+                                           uint32_t frame_count, struct trajd_gpu_request **request,
+                                           struct trajd_error *error);
 void trajd_gpu_request_destroy(struct trajd_gpu_request **request);
 
 /* Bytes of a block for window_count windows, at most. */
-uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request, uint32_t window_count);
+uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
+                                       uint32_t window_count);
 
-/* The plan's request as it was bound last, outputs, masks and bases being the GPU's: its arrays are written to `block`, which will lie at
- * `device_block` on the GPU; *used is how many bytes of it. The result lives until the next call for that frame. */
-const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request, uint32_t frame, uint8_t *block,
-                                                              uint8_t *device_block, uint64_t *used);
+/* The plan's request as it was bound last, outputs, masks and bases being the GPU's: its arrays are
+ * written to `block`, which will lie at `device_block` on the GPU; *used is how many bytes of it.
+ * The result lives until the next call for that frame. */
+const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request,
+                                                              uint32_t frame, uint8_t *block,
+                                                              uint8_t *device_block,
+                                                              uint64_t *used);
 
 #endif

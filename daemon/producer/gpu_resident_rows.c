@@ -6,25 +6,30 @@
 
 #define ROW_ALIGNMENT 256
 
-static struct trajd_gpu_resident *find(const struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
-                                       const struct trajd_selection *selection, uint32_t k, bool is_guest)
+static struct trajd_gpu_resident *find(const struct trajd_gpu *gpu,
+                                       const struct trajd_dataset *dataset,
+                                       const struct trajd_selection *selection, uint32_t k,
+                                       bool is_guest)
 {
     const bool as_float32 = selection->as_float32 && selection->as_float32[k];
 
     for (struct trajd_gpu_resident *r = gpu->residents; r; r = r->next)
-        if (r->dataset == dataset && r->dataset_index == selection->dataset_indexes[k] && r->as_float32 == as_float32 && r->is_guest == is_guest)
+        if (r->dataset == dataset && r->dataset_index == selection->dataset_indexes[k] &&
+            r->as_float32 == as_float32 && r->is_guest == is_guest)
             return r;
     return NULL;
 }
 
 /* Where each episode's rows come to lie; the resident's size. */
-static void lay_out(struct trajd_gpu_resident *resident, const struct trajd_selection *selection, uint32_t k)
+static void lay_out(struct trajd_gpu_resident *resident, const struct trajd_selection *selection,
+                    uint32_t k)
 {
     const struct trajd_index *index = resident->dataset->index;
 
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const uint64_t size = trajd_store_piece_bytes(resident->dataset->store, selection, k, e);
-        resident->offsets[e] = index->episodes[e].quarantine || !size ? TRAJD_GPU_NO_ROWS : resident->size_bytes;
+        resident->offsets[e] =
+            index->episodes[e].quarantine || !size ? TRAJD_GPU_NO_ROWS : resident->size_bytes;
         resident->size_bytes += (size + ROW_ALIGNMENT - 1) / ROW_ALIGNMENT * ROW_ALIGNMENT;
     }
 }
@@ -37,7 +42,8 @@ static void destroy(struct trajd_gpu *gpu, struct trajd_gpu_resident *resident)
     free(resident);
 }
 
-static struct trajd_gpu_resident *create(const struct trajd_dataset *dataset, const struct trajd_selection *selection, uint32_t k)
+static struct trajd_gpu_resident *create(const struct trajd_dataset *dataset,
+                                         const struct trajd_selection *selection, uint32_t k)
 {
     struct trajd_gpu_resident *made = calloc(1, sizeof *made);
 
@@ -55,19 +61,21 @@ static struct trajd_gpu_resident *create(const struct trajd_dataset *dataset, co
 }
 
 /* The smallest of those that are not decided yet; dataset_count: there is none. */
-static uint32_t smallest(struct trajd_gpu_resident *const *fresh, const bool *decided, uint32_t count)
+static uint32_t smallest(struct trajd_gpu_resident *const *fresh, const bool *decided,
+                         uint32_t count)
 {
     uint32_t found = count;
 
     for (uint32_t k = 0; k < count; k++)
-        if (fresh[k] && !decided[k] && (found == count || fresh[k]->size_bytes < fresh[found]->size_bytes))
+        if (fresh[k] && !decided[k] &&
+            (found == count || fresh[k]->size_bytes < fresh[found]->size_bytes))
             found = k;
     return found;
 }
 
 /* Memory for what fits, and those numbers; the rest are guests. */
-static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_resident **fresh, bool *decided, uint32_t count,
-                               struct trajd_error *error)
+static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_resident **fresh,
+                               bool *decided, uint32_t count, struct trajd_error *error)
 {
     uint64_t left = gpu->options.rows_bytes - gpu->rows_used_bytes;
     enum trajd_status status = TRAJD_OK;
@@ -86,8 +94,10 @@ static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_resident 
 }
 
 /* Those of the selection that are to be filled, in its order. */
-static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
-                                    struct trajd_gpu_resident *const *fresh, struct trajd_error *error)
+static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset *dataset,
+                                    const struct trajd_selection *selection,
+                                    struct trajd_gpu_resident *const *fresh,
+                                    struct trajd_error *error)
 {
     const uint32_t count = selection->dataset_count;
     uint32_t *indexes = calloc(count + 1, sizeof *indexes);
@@ -97,7 +107,8 @@ static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset 
     enum trajd_status status = TRAJD_OK;
 
     if (!indexes || !as_float32 || !chosen)
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s", dataset->name);
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s",
+                                 dataset->name);
     for (uint32_t k = 0; k < count && !status; k++)
         if (fresh[k] && fresh[k]->memory) {
             indexes[some.dataset_count] = selection->dataset_indexes[k];
@@ -113,8 +124,10 @@ static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset 
 }
 
 /* All that is not there yet, or nothing. */
-static enum trajd_status make_resident(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
-                                       struct trajd_gpu_resident **fresh, bool *decided, struct trajd_error *error)
+static enum trajd_status make_resident(struct trajd_gpu *gpu, struct trajd_dataset *dataset,
+                                       const struct trajd_selection *selection,
+                                       struct trajd_gpu_resident **fresh, bool *decided,
+                                       struct trajd_error *error)
 {
     enum trajd_status status;
 
@@ -123,7 +136,8 @@ static enum trajd_status make_resident(struct trajd_gpu *gpu, struct trajd_datas
             continue;
         fresh[k] = create(dataset, selection, k);
         if (!fresh[k])
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s", dataset->name);
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                   "no memory for the rows of dataset %s", dataset->name);
     }
     status = place(gpu, fresh, decided, selection->dataset_count, error);
     return status ? status : fill_fresh(gpu, dataset, selection, fresh, error);
@@ -140,8 +154,9 @@ static void enlist(struct trajd_gpu *gpu, struct trajd_gpu_resident *resident)
 }
 
 /* Holds what is fresh; a guest that is one of another feed already is held there. */
-static struct trajd_gpu_resident *take(struct trajd_gpu *gpu, const struct trajd_dataset *dataset, const struct trajd_selection *selection,
-                                       uint32_t k, struct trajd_gpu_resident *fresh)
+static struct trajd_gpu_resident *take(struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
+                                       const struct trajd_selection *selection, uint32_t k,
+                                       struct trajd_gpu_resident *fresh)
 {
     struct trajd_gpu_resident *known = find(gpu, dataset, selection, k, fresh && fresh->is_guest);
 
@@ -154,21 +169,25 @@ static struct trajd_gpu_resident *take(struct trajd_gpu *gpu, const struct trajd
     return known;
 }
 
-static void point_at_rows(const struct trajd_gpu_resident *resident, uint32_t piece_count, uint32_t k, const void **rows, bool *unreadable,
+static void point_at_rows(const struct trajd_gpu_resident *resident, uint32_t piece_count,
+                          uint32_t k, const void **rows, bool *unreadable,
                           const struct trajd_selection *selection)
 {
     const struct trajd_index *index = resident->dataset->index;
 
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const bool has = resident->offsets[e] != TRAJD_GPU_NO_ROWS;
-        rows[(size_t)e * piece_count + k] = has ? (const uint8_t *)resident->memory + resident->offsets[e] : NULL;
-        if (!has && !index->episodes[e].quarantine && trajd_store_piece_bytes(resident->dataset->store, selection, k, e))
+        rows[(size_t)e * piece_count + k] =
+            has ? (const uint8_t *)resident->memory + resident->offsets[e] : NULL;
+        if (!has && !index->episodes[e].quarantine &&
+            trajd_store_piece_bytes(resident->dataset->store, selection, k, e))
             unreadable[e] = true;
     }
 }
 
-enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_dataset *dataset, const struct trajd_selection *selection,
-                                      const void **rows, bool *unreadable, bool *held, struct trajd_error *error)
+enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_dataset *dataset,
+                                      const struct trajd_selection *selection, const void **rows,
+                                      bool *unreadable, bool *held, struct trajd_error *error)
 {
     const uint32_t count = selection->dataset_count;
     struct trajd_gpu_resident **fresh = calloc(count + 1, sizeof *fresh);
@@ -178,7 +197,8 @@ enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_datase
     if (fresh)
         status = make_resident(gpu, dataset, selection, fresh, held, error);
     else
-        trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s", dataset->name);
+        trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s",
+                        dataset->name);
     for (uint32_t k = 0; status && fresh && k < count; k++)
         if (fresh[k])
             destroy(gpu, fresh[k]);
@@ -194,10 +214,12 @@ enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_datase
     return status;
 }
 
-void trajd_gpu_drop_rows(struct trajd_gpu *gpu, const struct trajd_dataset *dataset, const struct trajd_selection *selection, const bool *held)
+void trajd_gpu_drop_rows(struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
+                         const struct trajd_selection *selection, const bool *held)
 {
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        struct trajd_gpu_resident *resident = find(gpu, dataset, selection, k, !held[k]), **link = &gpu->residents;
+        struct trajd_gpu_resident *resident = find(gpu, dataset, selection, k, !held[k]),
+                                  **link = &gpu->residents;
         pthread_mutex_lock(&gpu->mutex);
         const bool over = --resident->holders == 0;
         while (over && *link != resident)

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #define CHUNK_ALIGNMENT 256 /* as episodes that are resident have it */
-#define NEIGHBOURS 2        /* rows on either side of a target: the two that blend, and one more for slopes and gaps */
+/* rows on either side of a target: the two that blend, and one more for slopes and gaps */
+#define NEIGHBOURS 2
 #define FAR_NS (INT64_C(1) << 61)
 #define POOL_BYTES ((uint64_t)1 << 20) /* less is copied before a thread of the pool is awake */
 #define RESIDENT UINT32_MAX
@@ -17,10 +18,10 @@ struct guest {
 };
 
 struct narrowing {
-    bool wanted;        /* some guest is seen through it */
-    int64_t width;      /* of means: ns, or rows on a grid of rows */
-    int64_t quantum;    /* of a regular clock: row quantum * n stands at a whole ns for every n */
-    int64_t *low;       /* [G]: the first row that the window touches */
+    bool wanted;     /* some guest is seen through it */
+    int64_t width;   /* of means: ns, or rows on a grid of rows */
+    int64_t quantum; /* of a regular clock: row quantum * n stands at a whole ns for every n */
+    int64_t *low;    /* [G]: the first row that the window touches */
 };
 
 struct trajd_gpu_guests {
@@ -30,7 +31,7 @@ struct trajd_gpu_guests {
     bool *as_float32;
     struct guest *guests; /* [guest_count] */
     uint32_t guest_count;
-    uint32_t *guest_of;   /* [plan->target_count], or RESIDENT */
+    uint32_t *guest_of;         /* [plan->target_count], or RESIDENT */
     struct narrowing *brackets; /* [plan->bracket_count] */
     uint64_t largest_bytes;
 };
@@ -73,20 +74,24 @@ static void select_pieces(struct trajd_gpu_guests *guests, const bool *held)
             continue;
         guests->dataset_indexes[number] = all->dataset_indexes[k];
         guests->as_float32[number] = all->as_float32 && all->as_float32[k];
-        guests->selection = (struct trajd_selection){guests->dataset_indexes, number + 1, guests->as_float32};
+        guests->selection =
+            (struct trajd_selection){guests->dataset_indexes, number + 1, guests->as_float32};
     }
 }
 
-static uint32_t find_guest(const struct trajd_gpu_guests *guests, uint32_t bracket_index, uint32_t piece)
+static uint32_t find_guest(const struct trajd_gpu_guests *guests, uint32_t bracket_index,
+                           uint32_t piece)
 {
     uint32_t g = 0;
 
-    while (g < guests->guest_count && (guests->guests[g].bracket_index != bracket_index || guests->guests[g].piece != piece))
+    while (g < guests->guest_count &&
+           (guests->guests[g].bracket_index != bracket_index || guests->guests[g].piece != piece))
         g++;
     return g;
 }
 
-static enum trajd_status add_target(struct trajd_gpu_guests *guests, const bool *held, uint32_t t, struct trajd_error *error)
+static enum trajd_status add_target(struct trajd_gpu_guests *guests, const bool *held, uint32_t t,
+                                    struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = guests->plan;
     const struct trajd_plan_target *target = &plan->targets[t];
@@ -96,20 +101,24 @@ static enum trajd_status add_target(struct trajd_gpu_guests *guests, const bool 
     uint32_t piece, g;
 
     guests->guest_of[t] = RESIDENT;
-    narrowing->width = stream->mean_width > narrowing->width ? stream->mean_width : narrowing->width;
+    narrowing->width =
+        stream->mean_width > narrowing->width ? stream->mean_width : narrowing->width;
     if (target->piece == TRAJD_PLAN_ABSENT || held[target->piece])
         return TRAJD_OK;
     piece = count_pieces(held, target->piece);
     g = guests->guest_of[t] = find_guest(guests, target->bracket_index, piece);
     if (g < guests->guest_count)
         return TRAJD_OK;
-    guests->guests[guests->guest_count++] = (struct guest){target->bracket_index, piece, stream->row_stride_bytes,
-                                                           calloc(batch, sizeof(uint64_t))};
+    guests->guests[guests->guest_count++] = (struct guest){
+        target->bracket_index, piece, stream->row_stride_bytes, calloc(batch, sizeof(uint64_t))};
     if (!narrowing->low)
         narrowing->low = calloc(batch, sizeof *narrowing->low);
     narrowing->wanted = true;
-    narrowing->quantum = quantum_of(plan->request_clocks[plan->brackets[target->bracket_index].clock_index].rate);
-    return guests->guests[g].places && narrowing->low ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's guests");
+    narrowing->quantum =
+        quantum_of(plan->request_clocks[plan->brackets[target->bracket_index].clock_index].rate);
+    return guests->guests[g].places && narrowing->low
+               ? TRAJD_OK
+               : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's guests");
 }
 
 static uint64_t round_up(uint64_t size_bytes)
@@ -125,15 +134,16 @@ static void find_largest(struct trajd_gpu_guests *guests)
     for (uint32_t i = 0; i < plan->episode_count; i++) {
         uint64_t bytes = 0;
         for (uint32_t g = 0; g < guests->guest_count; g++)
-            bytes += round_up((uint64_t)trajd_plan_row_count(plan, &plan->brackets[guests->guests[g].bracket_index],
-                                                             &plan->dataset->index->episodes[plan->episodes[i]]) *
+            bytes += round_up((uint64_t)trajd_plan_row_count(
+                                  plan, &plan->brackets[guests->guests[g].bracket_index],
+                                  &plan->dataset->index->episodes[plan->episodes[i]]) *
                               guests->guests[g].stride_bytes);
         guests->largest_bytes = bytes > guests->largest_bytes ? bytes : guests->largest_bytes;
     }
 }
 
-enum trajd_status trajd_gpu_guests_create(const struct trajd_window_plan *plan, const bool *held, struct trajd_gpu_guests **out,
-                                          struct trajd_error *error)
+enum trajd_status trajd_gpu_guests_create(const struct trajd_window_plan *plan, const bool *held,
+                                          struct trajd_gpu_guests **out, struct trajd_error *error)
 {
     const uint32_t count = count_pieces(held, plan->selection.dataset_count);
     struct trajd_gpu_guests *guests;
@@ -151,7 +161,8 @@ enum trajd_status trajd_gpu_guests_create(const struct trajd_window_plan *plan, 
     guests->guests = calloc(plan->target_count, sizeof *guests->guests);
     guests->guest_of = calloc(plan->target_count, sizeof *guests->guest_of);
     guests->brackets = calloc(plan->bracket_count, sizeof *guests->brackets);
-    if (!guests->dataset_indexes || !guests->as_float32 || !guests->guests || !guests->guest_of || !guests->brackets)
+    if (!guests->dataset_indexes || !guests->as_float32 || !guests->guests || !guests->guest_of ||
+        !guests->brackets)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's guests");
     else
         select_pieces(guests, held);
@@ -223,11 +234,13 @@ static int64_t between(int64_t value, int64_t low, int64_t high)
 }
 
 /* [*low, *high) of the `rows` that the window may see. */
-static void find_rows(const struct trajd_gpu_guests *guests, uint32_t b, uint32_t w, uint32_t window, int64_t rows, int64_t *low, int64_t *high)
+static void find_rows(const struct trajd_gpu_guests *guests, uint32_t b, uint32_t w,
+                      uint32_t window, int64_t rows, int64_t *low, int64_t *high)
 {
     const struct trajd_window_plan *plan = guests->plan;
     const struct trajd_plan_grid *grid = &plan->grids[plan->brackets[b].grid_index];
-    const struct trajd_episode *episode = &plan->dataset->index->episodes[plan->windows[window].episode_index];
+    const struct trajd_episode *episode =
+        &plan->dataset->index->episodes[plan->windows[window].episode_index];
     const struct trajd_episode_clock *clock = &episode->clocks[plan->brackets[b].clock_index];
     const int64_t width = guests->brackets[b].width;
     int64_t from, to;
@@ -251,7 +264,8 @@ static void find_rows(const struct trajd_gpu_guests *guests, uint32_t b, uint32_
 }
 
 /* From now on the window's first row is `low`. */
-static void move_bracket(const struct trajd_gpu_guests *guests, uint32_t b, uint32_t w, int64_t low, int64_t high)
+static void move_bracket(const struct trajd_gpu_guests *guests, uint32_t b, uint32_t w, int64_t low,
+                         int64_t high)
 {
     const struct trajd_window_plan *plan = guests->plan;
     const struct trajd_plan_bracket *bracket = &plan->brackets[b];
@@ -265,7 +279,8 @@ static void move_bracket(const struct trajd_gpu_guests *guests, uint32_t b, uint
         bracket->anchor[w] -= trajd_rate_row_ns(clock->rate, low);
 }
 
-static void narrow_bracket(struct trajd_gpu_guests *guests, uint32_t b, uint32_t first, uint32_t count)
+static void narrow_bracket(struct trajd_gpu_guests *guests, uint32_t b, uint32_t first,
+                           uint32_t count)
 {
     const struct trajd_window_plan *plan = guests->plan;
 
@@ -284,7 +299,9 @@ static void move_residents(const struct trajd_gpu_guests *guests, uint32_t t, ui
 
     for (uint32_t w = 0; w < count; w++)
         if (target->bases[w])
-            target->bases[w] = (const uint8_t *)target->bases[w] + (uint64_t)guests->brackets[target->bracket_index].low[w] * stride_bytes;
+            target->bases[w] =
+                (const uint8_t *)target->bases[w] +
+                (uint64_t)guests->brackets[target->bracket_index].low[w] * stride_bytes;
 }
 
 uint64_t trajd_gpu_guests_narrow(struct trajd_gpu_guests *guests, uint32_t first, uint32_t count)
@@ -296,13 +313,15 @@ uint64_t trajd_gpu_guests_narrow(struct trajd_gpu_guests *guests, uint32_t first
         if (guests->brackets[b].wanted)
             narrow_bracket(guests, b, first, count);
     for (uint32_t t = 0; t < plan->target_count; t++)
-        if (guests->guest_of[t] == RESIDENT && guests->brackets[plan->targets[t].bracket_index].wanted)
+        if (guests->guest_of[t] == RESIDENT &&
+            guests->brackets[plan->targets[t].bracket_index].wanted)
             move_residents(guests, t, count);
     for (uint32_t g = 0; g < guests->guest_count; g++) {
         struct guest *guest = &guests->guests[g];
         for (uint32_t w = 0; w < count; w++) {
             guest->places[w] = size_bytes;
-            size_bytes += round_up((uint64_t)plan->brackets[guest->bracket_index].row_count[w] * guest->stride_bytes);
+            size_bytes += round_up((uint64_t)plan->brackets[guest->bracket_index].row_count[w] *
+                                   guest->stride_bytes);
         }
     }
     return size_bytes;
@@ -321,27 +340,34 @@ static void gather_window(void *context, uint32_t w)
     const struct gathering *gathering = context;
     const struct trajd_gpu_guests *guests = gathering->guests;
     const struct trajd_window_plan *plan = guests->plan;
-    const void *const *rows = gathering->host_rows(gathering->context, plan->windows[gathering->first + w].episode_index);
+    const void *const *rows =
+        gathering->host_rows(gathering->context, plan->windows[gathering->first + w].episode_index);
 
     for (uint32_t g = 0; rows && g < guests->guest_count; g++) {
         const struct guest *guest = &guests->guests[g];
         const int64_t low = guests->brackets[guest->bracket_index].low[w];
         if (rows[guest->piece])
-            memcpy(gathering->block + guest->places[w], (const uint8_t *)rows[guest->piece] + (uint64_t)low * guest->stride_bytes,
-                   (uint64_t)plan->brackets[guest->bracket_index].row_count[w] * guest->stride_bytes);
+            memcpy(gathering->block + guest->places[w],
+                   (const uint8_t *)rows[guest->piece] + (uint64_t)low * guest->stride_bytes,
+                   (uint64_t)plan->brackets[guest->bracket_index].row_count[w] *
+                       guest->stride_bytes);
     }
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const uint32_t g = guests->guest_of[t];
         if (g != RESIDENT)
-            plan->targets[t].bases[w] = rows && rows[guests->guests[g].piece] ? gathering->device_block + guests->guests[g].places[w] : NULL;
+            plan->targets[t].bases[w] = rows && rows[guests->guests[g].piece]
+                                            ? gathering->device_block + guests->guests[g].places[w]
+                                            : NULL;
     }
 }
 
-void trajd_gpu_guests_gather(struct trajd_gpu_guests *guests, uint32_t first, uint32_t count, trajd_episode_rows host_rows, void *context,
-                             uint8_t *block, uint8_t *device_block, struct trajd_pool *pool)
+void trajd_gpu_guests_gather(struct trajd_gpu_guests *guests, uint32_t first, uint32_t count,
+                             trajd_episode_rows host_rows, void *context, uint8_t *block,
+                             uint8_t *device_block, struct trajd_pool *pool)
 {
     struct gathering gathering = {guests, first, host_rows, context, block, device_block};
     const struct guest *last = &guests->guests[guests->guest_count - 1];
 
-    trajd_pool_run(last->places[count - 1] >= POOL_BYTES ? pool : NULL, count, gather_window, &gathering);
+    trajd_pool_run(last->places[count - 1] >= POOL_BYTES ? pool : NULL, count, gather_window,
+                   &gathering);
 }

@@ -1,9 +1,9 @@
-/* Streams of a window plan whose rows stay in host memory, as the GPU has no room for them: of each window the rows that its targets can
- * touch are gathered into one block, and the batch's request is made to see them as all that there is. What comes out is what resident rows
- * give, bit for bit.
+/* Streams of a window plan whose rows stay in host memory, as the GPU has no room for them: of each
+ * window the rows that its targets can touch are gathered into one block, and the batch's request
+ * is made to see them as all that there is. What comes out is what resident rows give, bit for bit.
  *
- *   bind -> narrow: which rows, how many bytes -> gather: into the block, bases at where it will lie on the GPU -> the request is gathered
- */
+ *   bind -> narrow: which rows, how many bytes -> gather: into the block, bases at where it will
+ *     lie on the GPU -> the request is gathered */
 #ifndef TRAJD_DAEMON_GPU_GUESTS_H
 #define TRAJD_DAEMON_GPU_GUESTS_H
 
@@ -12,8 +12,10 @@
 
 struct trajd_gpu_guests;
 
-/* Of the pieces of the plan's selection that are not `held`. The plan must outlive it. *guests NULL: there are none. */
-enum trajd_status trajd_gpu_guests_create(const struct trajd_window_plan *plan, const bool *held, struct trajd_gpu_guests **guests,
+/* Of the pieces of the plan's selection that are not `held`. The plan must outlive it. *guests
+ * NULL: there are none. */
+enum trajd_status trajd_gpu_guests_create(const struct trajd_window_plan *plan, const bool *held,
+                                          struct trajd_gpu_guests **guests,
                                           struct trajd_error *error);
 void trajd_gpu_guests_destroy(struct trajd_gpu_guests **guests);
 
@@ -22,13 +24,15 @@ const struct trajd_selection *trajd_gpu_guests_selection(const struct trajd_gpu_
 /* No window's rows are more bytes than this. */
 uint64_t trajd_gpu_guests_largest(const struct trajd_gpu_guests *guests);
 
-/* Of the windows [first, first + count), right after they were bound: their brackets are narrowed to the rows that they touch, and the bases
- * of resident rows follow. The bytes of the block. */
+/* Of the windows [first, first + count), right after they were bound: their brackets are narrowed
+ * to the rows that they touch, and the bases of resident rows follow. The bytes of the block. */
 uint64_t trajd_gpu_guests_narrow(struct trajd_gpu_guests *guests, uint32_t first, uint32_t count);
 
-/* Copies what was narrowed to `block`, which will lie at device_block on the GPU, and sets the bases. host_rows: the pieces of the selection in
- * host memory, as trajd_store_pin gives them; NULL result: they cannot be read, and are masked MISSING. pool: NULL for this thread alone. */
-void trajd_gpu_guests_gather(struct trajd_gpu_guests *guests, uint32_t first, uint32_t count, trajd_episode_rows host_rows, void *context,
-                             uint8_t *block, uint8_t *device_block, struct trajd_pool *pool);
+/* Copies what was narrowed to `block`, which will lie at device_block on the GPU, and sets the
+ * bases. host_rows: the pieces of the selection in host memory, as trajd_store_pin gives them; NULL
+ * result: they cannot be read, and are masked MISSING. pool: NULL for this thread alone. */
+void trajd_gpu_guests_gather(struct trajd_gpu_guests *guests, uint32_t first, uint32_t count,
+                             trajd_episode_rows host_rows, void *context, uint8_t *block,
+                             uint8_t *device_block, struct trajd_pool *pool);
 
 #endif

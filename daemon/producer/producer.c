@@ -21,11 +21,15 @@
 static const struct trajd_counter counters_at_start[TRAJD_FEEDER_COUNTERS] = {
     [TRAJD_FEEDER_BATCHES] = {"batches", "Batches made", "batches", TRAJD_COUNTER_TOTAL, 0},
     [TRAJD_FEEDER_WINDOWS] = {"windows", "Windows made", "windows", TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_FEEDER_FAILED] = {"failed_batches",
-                             "Batches that carry an error instead of rows", "batches", TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_FEEDER_WAIT_NS] = {"wait_ns", "Time without a free slot or a job", "ns", TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_FEEDER_LOAD_NS] = {"load_ns", "Time waiting for rows from the store", "ns", TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_FEEDER_RESAMPLE_NS] = {"resample_ns", "Time in the kernels; on a GPU of preparing and launching, by two threads", "ns", TRAJD_COUNTER_TOTAL, 0},
+    [TRAJD_FEEDER_FAILED] = {"failed_batches", "Batches that carry an error instead of rows",
+                             "batches", TRAJD_COUNTER_TOTAL, 0},
+    [TRAJD_FEEDER_WAIT_NS] = {"wait_ns", "Time without a free slot or a job", "ns",
+                              TRAJD_COUNTER_TOTAL, 0},
+    [TRAJD_FEEDER_LOAD_NS] = {"load_ns", "Time waiting for rows from the store", "ns",
+                              TRAJD_COUNTER_TOTAL, 0},
+    [TRAJD_FEEDER_RESAMPLE_NS] =
+        {"resample_ns", "Time in the kernels; on a GPU of preparing and launching, by two threads",
+         "ns", TRAJD_COUNTER_TOTAL, 0},
 };
 
 struct trajd_feed *trajd_feeder_feed(const struct trajd_feeder *feeder)
@@ -120,7 +124,8 @@ static void *produce(void *context)
         const int64_t begin_ns = trajd_now_ns();
         trajd_watch_turn();
         status = trajd_feed_take(feeder->feed, TAKE_TIMEOUT_MS, &fill);
-        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
+        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS],
+                          (uint64_t)(trajd_now_ns() - begin_ns));
         if (!status)
             make_batch(feeder, &fill);
     } while (!status || status == TRAJD_ERR_TIMEOUT);
@@ -132,21 +137,25 @@ static enum trajd_status start_thread(struct trajd_feeder *feeder, struct trajd_
     const int failed = trajd_thread_start(&feeder->thread, "trajd-feed", produce, feeder);
 
     if (failed)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "thread of feed %s: %s", feeder->name, strerror(failed));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "thread of feed %s: %s",
+                               feeder->name, strerror(failed));
     feeder->running = true;
     return TRAJD_OK;
 }
 
-static enum trajd_status make_parts(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
+static enum trajd_status make_parts(struct trajd_feeder *feeder,
+                                    const struct trajd_feeder_options *options,
                                     struct trajd_error *error)
 {
-    struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(feeder->pool), .tuning = options->tuning};
+    struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(feeder->pool),
+                                       .tuning = options->tuning};
     const char *variant = feeder->spec->variant;
     enum trajd_status status = TRAJD_OK;
 
     if (feeder->where) {
         trajd_device_facts(trajd_gpu_device(feeder->where), &facts);
-        variant = variant && strncmp(variant, "cuda", 4) == 0 ? variant : NULL; /* one that is named for the CPU is for the CPU */
+        /* one that is named for the CPU is for the CPU */
+        variant = variant && strncmp(variant, "cuda", 4) == 0 ? variant : NULL;
     }
     feeder->parts = calloc(feeder->plan->part_count, sizeof *feeder->parts);
     if (!feeder->parts)
@@ -165,7 +174,8 @@ static enum trajd_status make_parts(struct trajd_feeder *feeder, const struct tr
     return status;
 }
 
-/* On a GPU a worker gives slots back in lots, half of what it may hold: small ones cost nothing there. */
+/* On a GPU a worker gives slots back in lots, half of what it may hold: small ones cost nothing
+ * there. */
 static uint32_t choose_slot_count(const struct trajd_feeder *feeder)
 {
     const uint64_t fitting = GPU_RING_BYTES / feeder->schema.slot_size_bytes;
@@ -177,38 +187,43 @@ static uint32_t choose_slot_count(const struct trajd_feeder *feeder)
     return fitting < GPU_SLOTS ? (uint32_t)fitting : GPU_SLOTS;
 }
 
-static enum trajd_status check_ring(const struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
+static enum trajd_status check_ring(const struct trajd_feeder *feeder,
+                                    const struct trajd_feeder_options *options,
                                     struct trajd_error *error)
 {
     if (trajd_feeder_ring_bytes(feeder) > options->rings_left_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "feed %s: a ring of %u slots of %llu bytes is over what memory.rings leaves (%llu bytes)",
-                               feeder->name, feeder->slot_count, (unsigned long long)feeder->schema.slot_size_bytes,
+                               "feed %s: a ring of %u slots of %llu bytes is over what "
+                               "memory.rings leaves (%llu bytes)",
+                               feeder->name, feeder->slot_count,
+                               (unsigned long long)feeder->schema.slot_size_bytes,
                                (unsigned long long)options->rings_left_bytes);
     return TRAJD_OK;
 }
 
-static enum trajd_status add_feed(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
+static enum trajd_status add_feed(struct trajd_feeder *feeder,
+                                  const struct trajd_feeder_options *options,
                                   struct trajd_error *error)
 {
-    const struct trajd_feed_options feed = {.name = feeder->name,
-                                            .instance_of = options->instance_of,
-                                            .is_hidden = options->is_hidden,
-                                            .schema = &feeder->schema,
-                                            .slot_count = feeder->slot_count,
-                                            .max_credit = options->max_credit,
-                                            .fingerprint = feeder->plan->fingerprint,
-                                            .seed = feeder->spec->seed,
-                                            .window_count = trajd_mixture_plan_window_count(feeder->plan),
-                                            .epoch_length = trajd_mixture_plan_epoch_length(feeder->plan),
-                                            .dropped_count = trajd_mixture_plan_dropped_count(feeder->plan),
-                                            .tail_short = feeder->spec->tail == TRAJD_TAIL_SHORT,
-                                            .journal_directory = options->journal_directory,
-                                            .rank_timeout_ns = (uint64_t)feeder->spec->rank_timeout_ns,
-                                            .job_count = feeder->spec->job_count,
-                                            .slow_leaves = feeder->spec->slow_leaves,
-                                            .slow_after_ns = (uint64_t)feeder->spec->slow_after_ns,
-                                            .device = feeder->gpu ? trajd_feeder_gpu_memory(feeder) : NULL};
+    const struct trajd_feed_options feed = {
+        .name = feeder->name,
+        .instance_of = options->instance_of,
+        .is_hidden = options->is_hidden,
+        .schema = &feeder->schema,
+        .slot_count = feeder->slot_count,
+        .max_credit = options->max_credit,
+        .fingerprint = feeder->plan->fingerprint,
+        .seed = feeder->spec->seed,
+        .window_count = trajd_mixture_plan_window_count(feeder->plan),
+        .epoch_length = trajd_mixture_plan_epoch_length(feeder->plan),
+        .dropped_count = trajd_mixture_plan_dropped_count(feeder->plan),
+        .tail_short = feeder->spec->tail == TRAJD_TAIL_SHORT,
+        .journal_directory = options->journal_directory,
+        .rank_timeout_ns = (uint64_t)feeder->spec->rank_timeout_ns,
+        .job_count = feeder->spec->job_count,
+        .slow_leaves = feeder->spec->slow_leaves,
+        .slow_after_ns = (uint64_t)feeder->spec->slow_after_ns,
+        .device = feeder->gpu ? trajd_feeder_gpu_memory(feeder) : NULL};
 
     enum trajd_status status;
 
@@ -237,8 +252,8 @@ static enum trajd_status load_rows(struct trajd_feeder *feeder, struct trajd_err
     return status;
 }
 
-enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options, struct trajd_feeder **out,
-                                      struct trajd_error *error)
+enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options,
+                                      struct trajd_feeder **out, struct trajd_error *error)
 {
     struct trajd_feeder *feeder = calloc(1, sizeof *feeder);
     enum trajd_status status;
@@ -287,7 +302,8 @@ enum trajd_status trajd_feeder_create(const struct trajd_feeder_options *options
 
 void trajd_feeder_stop(struct trajd_feeder *feeder)
 {
-    __atomic_store_n(&feeder->stop, true, __ATOMIC_RELAXED); /* a flag on its own: the join orders the rest */
+    /* a flag on its own: the join orders the rest */
+    __atomic_store_n(&feeder->stop, true, __ATOMIC_RELAXED);
     trajd_watch_cancel(&feeder->watch);
     if (feeder->feed)
         trajd_feed_close(feeder->feed); /* take returns; publish still may be called */
@@ -338,11 +354,14 @@ static void describe_parts(const struct trajd_feeder *feeder, FILE *out)
         const struct trajd_feeder_part *part = &feeder->parts[p];
         fprintf(out, "%s{\"name\":", p ? "," : "");
         trajd_json_text(out, part->dataset->name);
-        fprintf(out, ",\"weight\":%llu,\"of\":%llu,\"windows\":%llu,\"episodes\":%u,\"resident\":%s,\"made\":%llu}",
+        fprintf(out,
+                ",\"weight\":%llu,\"of\":%llu,\"windows\":%llu,\"episodes\":%u,\"resident\":%s,"
+                "\"made\":%llu}",
                 mixture ? (unsigned long long)trajd_mixture_weight(mixture, p) : 1,
                 mixture ? (unsigned long long)trajd_mixture_weight_sum(mixture) : 1,
-                (unsigned long long)trajd_sampler_window_count(part->plan->sampler), part->plan->episode_count,
-                part->resident ? "true" : "false", (unsigned long long)trajd_counter_read(&part->windows));
+                (unsigned long long)trajd_sampler_window_count(part->plan->sampler),
+                part->plan->episode_count, part->resident ? "true" : "false",
+                (unsigned long long)trajd_counter_read(&part->windows));
     }
     fputc(']', out);
 }
@@ -359,19 +378,21 @@ void trajd_feeder_describe(const struct trajd_feeder *feeder, FILE *out, bool js
         trajd_window_report(feeder->plan, out);
         trajd_feeder_describe_norm(feeder, out);
         fprintf(out, "  %u slots of %llu bytes, kernels: %s\n", feeder->slot_count,
-                (unsigned long long)feeder->schema.slot_size_bytes, trajd_plan_describe(feeder->parts[0].kernel_plan));
+                (unsigned long long)feeder->schema.slot_size_bytes,
+                trajd_plan_describe(feeder->parts[0].kernel_plan));
         return;
     }
     fprintf(out, "{\"name\":");
     trajd_json_text(out, feeder->name);
-    fprintf(out, ",\"resident\":%s,\"episodes\":%u,\"plan\":", resident_count == feeder->plan->part_count ? "true" : "false",
-            episode_count);
+    fprintf(out, ",\"resident\":%s,\"episodes\":%u,\"plan\":",
+            resident_count == feeder->plan->part_count ? "true" : "false", episode_count);
     trajd_json_text(out, trajd_plan_describe(feeder->parts[0].kernel_plan));
     if (feeder->where) {
         fprintf(out, ",\"gpu\":");
         trajd_json_text(out, trajd_gpu_uuid(feeder->where));
     }
-    fprintf(out, ",\"norm_digest\":\"%016llx\"", (unsigned long long)trajd_mixture_plan_norm_digest(feeder->plan));
+    fprintf(out, ",\"norm_digest\":\"%016llx\"",
+            (unsigned long long)trajd_mixture_plan_norm_digest(feeder->plan));
     describe_parts(feeder, out);
     for (int c = 0; c < TRAJD_FEEDER_COUNTERS; c++)
         fprintf(out, ",\"%s\":%llu", feeder->counters[c].name,

@@ -6,25 +6,31 @@
 #include "kernels/dispatch/plan.h"
 #include "proto/ring_layout.h"
 
-#define ROOM_BYTES ((uint64_t)256 << 20) /* of pinned memory for rows that are not resident, unless two batches need more */
+/* of pinned memory for rows that are not resident, unless two batches need more */
+#define ROOM_BYTES ((uint64_t)256 << 20)
 
-static enum trajd_status write_header(void *context, const void *header, size_t size_bytes, struct trajd_error *error)
+static enum trajd_status write_header(void *context, const void *header, size_t size_bytes,
+                                      struct trajd_error *error)
 {
     const struct trajd_feeder_gpu *own = context;
-    enum trajd_status status = trajd_device_fill_async(own->slab, 0, TRAJD_RING_ALIGNMENT, own->stream, error);
+    enum trajd_status status =
+        trajd_device_fill_async(own->slab, 0, TRAJD_RING_ALIGNMENT, own->stream, error);
 
     if (!status)
         status = trajd_device_copy_async(own->slab, header, size_bytes, own->stream, error);
     return status ? status : trajd_device_stream_wait(own->stream, error);
 }
 
-static enum trajd_status make_ring(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own, struct trajd_error *error)
+static enum trajd_status make_ring(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own,
+                                   struct trajd_error *error)
 {
     enum trajd_status status;
 
-    if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->slot_count, &own->slab_bytes) ||
+    if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->slot_count,
+                               &own->slab_bytes) ||
         __builtin_add_overflow(own->slab_bytes, TRAJD_RING_ALIGNMENT, &own->slab_bytes))
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: a ring that no memory holds", feeder->name);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: a ring that no memory holds",
+                               feeder->name);
     status = trajd_gpu_take_ring(own->gpu, own->slab_bytes, "a ring", &own->slab, error);
     if (!status)
         status = trajd_device_share(trajd_gpu_device(own->gpu), own->slab, own->handle, error);
@@ -39,7 +45,8 @@ static enum trajd_status make_ring(struct trajd_feeder *feeder, struct trajd_fee
 
 static const struct trajd_selection nothing;
 
-static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own, uint32_t p, struct trajd_error *error)
+static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own,
+                                   uint32_t p, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = feeder->plan->parts[p];
     struct trajd_dataset *dataset = feeder->parts[p].dataset;
@@ -47,16 +54,21 @@ static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_fee
     enum trajd_status status;
 
     if (!trajd_plan_is_cuda(feeder->parts[p].kernel_plan))
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "feed %s: %s: its batches lie in host memory", feeder->name,
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "feed %s: %s: its batches lie in host memory", feeder->name,
                                trajd_plan_describe(feeder->parts[p].kernel_plan));
-    part->rows = calloc((size_t)dataset->index->episode_count * plan->selection.dataset_count + 1, sizeof *part->rows);
+    part->rows = calloc((size_t)dataset->index->episode_count * plan->selection.dataset_count + 1,
+                        sizeof *part->rows);
     part->unreadable = calloc(dataset->index->episode_count + 1, sizeof *part->unreadable);
     part->held = calloc(plan->selection.dataset_count + 1, sizeof *part->held);
     if (!part->rows || !part->unreadable || !part->held)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s", feeder->name);
-    status = trajd_gpu_request_create(own->gpu, own->stream, plan, TRAJD_GPU_MAX_FLIGHTS, &part->request, error);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
+                               feeder->name);
+    status = trajd_gpu_request_create(own->gpu, own->stream, plan, TRAJD_GPU_MAX_FLIGHTS,
+                                      &part->request, error);
     if (!status)
-        status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, part->rows, part->unreadable, part->held, error);
+        status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, part->rows,
+                                     part->unreadable, part->held, error);
     part->holds_rows = !status;
     if (!status)
         status = trajd_gpu_guests_create(plan, part->held, &part->guests, error);
@@ -67,21 +79,29 @@ static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_fee
 /* The ids are the last tensors of a slot, one behind the other. */
 static void measure(const struct trajd_feeder *feeder, struct trajd_feeder_gpu *own)
 {
-    const struct trajd_feed_tensor *first = &feeder->schema.tensors[2 * feeder->plan->parts[0]->output_count];
+    const struct trajd_feed_tensor *first =
+        &feeder->schema.tensors[2 * feeder->plan->parts[0]->output_count];
     const struct trajd_feed_tensor *last = &feeder->schema.tensors[feeder->schema.tensor_count - 1];
 
     own->ids_offset = first->offset_bytes;
-    own->ids_bytes = last->offset_bytes + feeder->spec->global_batch * trajd_dtype_size(last->dtype) - first->offset_bytes;
+    own->ids_bytes = last->offset_bytes +
+                     feeder->spec->global_batch * trajd_dtype_size(last->dtype) -
+                     first->offset_bytes;
     for (uint32_t p = 0; p < feeder->plan->part_count; p++)
-        own->block_bytes += trajd_gpu_request_block_bytes(own->parts[p].request, feeder->spec->global_batch);
-    own->depth = feeder->slot_count - 1 < TRAJD_GPU_MAX_FLIGHTS ? feeder->slot_count - 1 : TRAJD_GPU_MAX_FLIGHTS;
+        own->block_bytes +=
+            trajd_gpu_request_block_bytes(own->parts[p].request, feeder->spec->global_batch);
+    own->depth = feeder->slot_count - 1 < TRAJD_GPU_MAX_FLIGHTS ? feeder->slot_count - 1
+                                                                : TRAJD_GPU_MAX_FLIGHTS;
 }
 
-/* Rows that are not resident come from the store as for the CPU, through room of their own in each flight. */
-static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own, struct trajd_error *error)
+/* Rows that are not resident come from the store as for the CPU, through room of their own in each
+ * flight. */
+static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own,
+                                   struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
-    const uint64_t left_bytes = feeder->rings_left_bytes, bound_bytes = left_bytes < ROOM_BYTES ? left_bytes : ROOM_BYTES;
+    const uint64_t left_bytes = feeder->rings_left_bytes,
+                   bound_bytes = left_bytes < ROOM_BYTES ? left_bytes : ROOM_BYTES;
     enum trajd_status status;
 
     for (uint32_t p = 0; p < feeder->plan->part_count; p++)
@@ -94,15 +114,19 @@ static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_fee
     feeder->pinned_bytes = own->depth * own->room_bytes;
     if (feeder->pinned_bytes > left_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "feed %s: %llu bytes of pinned memory for rows that come along are over what memory.rings leaves (%llu bytes)",
-                               feeder->name, (unsigned long long)feeder->pinned_bytes, (unsigned long long)left_bytes);
-    status = trajd_gpu_take_ring(own->gpu, own->depth * own->room_bytes, "room for rows that come along", &own->room, error);
+                               "feed %s: %llu bytes of pinned memory for rows that come along are "
+                               "over what memory.rings leaves (%llu bytes)",
+                               feeder->name, (unsigned long long)feeder->pinned_bytes,
+                               (unsigned long long)left_bytes);
+    status = trajd_gpu_take_ring(own->gpu, own->depth * own->room_bytes,
+                                 "room for rows that come along", &own->room, error);
     if (!status)
         status = trajd_feeder_load_rows(feeder, error);
     if (!status)
         status = trajd_device_stream_create(device, &own->copies, error);
     if (!status)
-        status = trajd_device_host_alloc(device, own->depth * own->room_bytes, (void **)&own->room_pinned, error);
+        status = trajd_device_host_alloc(device, own->depth * own->room_bytes,
+                                         (void **)&own->room_pinned, error);
     for (uint32_t i = 0; i < own->depth && !status; i++) {
         own->flights[i].rows_staging = own->room_pinned + i * own->room_bytes;
         own->flights[i].rows_block = (uint8_t *)own->room + i * own->room_bytes;
@@ -111,15 +135,18 @@ static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_fee
     return status;
 }
 
-static enum trajd_status make_flights(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own, struct trajd_error *error)
+static enum trajd_status make_flights(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own,
+                                      struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
     const uint64_t staged_bytes = own->block_bytes + own->ids_bytes;
-    enum trajd_status status = trajd_device_host_alloc(device, own->depth * staged_bytes, (void **)&own->staging, error);
+    enum trajd_status status =
+        trajd_device_host_alloc(device, own->depth * staged_bytes, (void **)&own->staging, error);
 
     if (!status) {
         memset(own->staging, 0, own->depth * staged_bytes);
-        status = trajd_gpu_take_ring(own->gpu, own->depth * own->block_bytes, "room for batches under way", &own->blocks, error);
+        status = trajd_gpu_take_ring(own->gpu, own->depth * own->block_bytes,
+                                     "room for batches under way", &own->blocks, error);
     }
     for (uint32_t i = 0; i < own->depth && !status; i++) {
         struct trajd_gpu_flight *flight = &own->flights[i];
@@ -127,12 +154,14 @@ static enum trajd_status make_flights(struct trajd_feeder *feeder, struct trajd_
         flight->block = (uint8_t *)own->blocks + i * own->block_bytes;
         flight->requests = calloc(feeder->plan->part_count, sizeof *flight->requests);
         status = flight->requests ? trajd_device_event_create(device, &flight->over, error)
-                                  : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", feeder->name);
+                                  : trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                                    "no memory for feed %s", feeder->name);
     }
     return status;
 }
 
-enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct trajd_gpu *gpu, struct trajd_error *error)
+enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct trajd_gpu *gpu,
+                                          struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu = calloc(1, sizeof *own);
     enum trajd_status status = TRAJD_OK;
@@ -200,7 +229,8 @@ void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
         trajd_gpu_request_destroy(&own->parts[p].request);
         trajd_gpu_guests_destroy(&own->parts[p].guests);
         if (own->parts[p].holds_rows)
-            trajd_gpu_drop_rows(own->gpu, feeder->parts[p].dataset, &feeder->plan->parts[p]->selection, own->parts[p].held);
+            trajd_gpu_drop_rows(own->gpu, feeder->parts[p].dataset,
+                                &feeder->plan->parts[p]->selection, own->parts[p].held);
         free(own->parts[p].held);
         free(own->parts[p].rows);
         free(own->parts[p].unreadable);

@@ -12,7 +12,8 @@ struct rows_of_part {
 };
 
 /* bad_rows: keep. */
-static bool is_unreadable(const struct trajd_gpu_part *part, const struct trajd_feeder_part *host, uint32_t episode)
+static bool is_unreadable(const struct trajd_gpu_part *part, const struct trajd_feeder_part *host,
+                          uint32_t episode)
 {
     return part->unreadable[episode] || (part->guests && host->pinned[episode] == 2);
 }
@@ -22,7 +23,9 @@ static const void *const *rows_of(void *context, uint32_t episode)
 {
     const struct rows_of_part *of = context;
 
-    return is_unreadable(of->part, of->host, episode) ? NULL : of->part->rows + (size_t)episode * of->piece_count;
+    return is_unreadable(of->part, of->host, episode)
+               ? NULL
+               : of->part->rows + (size_t)episode * of->piece_count;
 }
 
 /* Of the guests, where they are pinned. */
@@ -30,12 +33,15 @@ static const void *const *host_rows_of(void *context, uint32_t episode)
 {
     const struct rows_of_part *of = context;
 
-    return is_unreadable(of->part, of->host, episode) ? NULL : of->host->rows + (size_t)episode * of->host->selection->dataset_count;
+    return is_unreadable(of->part, of->host, episode)
+               ? NULL
+               : of->host->rows + (size_t)episode * of->host->selection->dataset_count;
 }
 
-/* The first episode of these windows whose rows cannot be read, told as whoever reads it from the store is told. */
-static enum trajd_status check_readable(struct trajd_feeder *feeder, uint32_t p, uint32_t first, uint32_t count,
-                                        struct trajd_error *error)
+/* The first episode of these windows whose rows cannot be read, told as whoever reads it from the
+ * store is told. */
+static enum trajd_status check_readable(struct trajd_feeder *feeder, uint32_t p, uint32_t first,
+                                        uint32_t count, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = feeder->plan->parts[p];
     const void **rows;
@@ -46,11 +52,14 @@ static enum trajd_status check_readable(struct trajd_feeder *feeder, uint32_t p,
         if (!feeder->gpu->parts[p].unreadable[episode])
             continue;
         rows = calloc(plan->selection.dataset_count, sizeof *rows);
-        status = rows ? trajd_store_pin(feeder->parts[p].dataset->store, &plan->selection, episode, rows, error)
-                      : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", feeder->name);
+        status = rows ? trajd_store_pin(feeder->parts[p].dataset->store, &plan->selection, episode,
+                                        rows, error)
+                      : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory",
+                                        feeder->name);
         if (rows && !status) {
             trajd_store_unpin(feeder->parts[p].dataset->store, &plan->selection, episode);
-            status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: its rows could not be read when the GPU was filled",
+            status = trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                                     "%s: its rows could not be read when the GPU was filled",
                                      feeder->parts[p].dataset->index->episodes[episode].id);
         }
         free(rows);
@@ -59,8 +68,8 @@ static enum trajd_status check_readable(struct trajd_feeder *feeder, uint32_t p,
 }
 
 /* bad_rows: keep. NaN in every floating-point type is all ones. */
-static enum trajd_status spoil(const struct trajd_feeder *feeder, uint32_t p, uint8_t *slot, uint32_t first, uint32_t count,
-                               struct trajd_error *error)
+static enum trajd_status spoil(const struct trajd_feeder *feeder, uint32_t p, uint8_t *slot,
+                               uint32_t first, uint32_t count, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = feeder->plan->parts[p];
     const struct trajd_feeder_gpu *own = feeder->gpu;
@@ -72,9 +81,12 @@ static enum trajd_status spoil(const struct trajd_feeder *feeder, uint32_t p, ui
             continue;
         for (uint32_t o = 0; o < plan->output_count && !status; o++) {
             const struct trajd_plan_output *output = &plan->outputs[o];
-            const uint64_t bytes = output->step_count * output->feature_count * trajd_dtype_size(output->dtype);
-            if (output->dtype == TRAJD_F64 || output->dtype == TRAJD_F32 || output->dtype == TRAJD_F16 || output->dtype == TRAJD_BF16)
-                status = trajd_device_fill_async(slot + output->offset_bytes + row * bytes, 0xff, bytes, own->stream, error);
+            const uint64_t bytes =
+                output->step_count * output->feature_count * trajd_dtype_size(output->dtype);
+            if (output->dtype == TRAJD_F64 || output->dtype == TRAJD_F32 ||
+                output->dtype == TRAJD_F16 || output->dtype == TRAJD_BF16)
+                status = trajd_device_fill_async(slot + output->offset_bytes + row * bytes, 0xff,
+                                                 bytes, own->stream, error);
         }
     }
     return status;
@@ -85,26 +97,33 @@ struct used {
     uint64_t block, rows;
 };
 
-enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
+enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder,
+                                          struct trajd_gpu_flight *flight,
+                                          struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
-    enum trajd_status status = own->copies ? trajd_device_stream_follow(own->stream, flight->copied, error) : TRAJD_OK;
+    enum trajd_status status =
+        own->copies ? trajd_device_stream_follow(own->stream, flight->copied, error) : TRAJD_OK;
 
     for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++) {
         if (flight->requests[p])
-            status = trajd_plan_run_async(feeder->parts[p].kernel_plan, flight->requests[p], own->stream, error);
+            status = trajd_plan_run_async(feeder->parts[p].kernel_plan, flight->requests[p],
+                                          own->stream, error);
         flight->requests[p] = NULL;
     }
     return status;
 }
 
-static enum trajd_status mark_copied(const struct trajd_feeder_gpu *own, const struct trajd_gpu_flight *flight, struct trajd_error *error)
+static enum trajd_status mark_copied(const struct trajd_feeder_gpu *own,
+                                     const struct trajd_gpu_flight *flight,
+                                     struct trajd_error *error)
 {
     return own->copies ? trajd_device_event_record(flight->copied, own->copies, error) : TRAJD_OK;
 }
 
 /* Before all of the batch is prepared. */
-static enum trajd_status launch_first(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
+static enum trajd_status launch_first(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
+                                      struct trajd_error *error)
 {
     const enum trajd_status status = mark_copied(feeder->gpu, flight, error);
 
@@ -112,7 +131,8 @@ static enum trajd_status launch_first(struct trajd_feeder *feeder, struct trajd_
 }
 
 /* Many ranges of few rows: what was gathered is read first. */
-static enum trajd_status empty(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct used *used, struct trajd_error *error)
+static enum trajd_status empty(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
+                               struct used *used, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     enum trajd_status status = launch_first(feeder, flight, error);
@@ -123,32 +143,39 @@ static enum trajd_status empty(struct trajd_feeder *feeder, struct trajd_gpu_fli
     return status ? status : trajd_device_stream_wait(own->stream, error);
 }
 
-/* Rows of streams that are not resident, gathered and on their way. TRAJD_ERR_MEMORY: too many windows at once. */
-static enum trajd_status send_guests(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct rows_of_part *of, uint32_t first,
-                                     uint32_t count, struct used *used, struct trajd_error *error)
+/* Rows of streams that are not resident, gathered and on their way. TRAJD_ERR_MEMORY: too many
+ * windows at once. */
+static enum trajd_status send_guests(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
+                                     struct rows_of_part *of, uint32_t first, uint32_t count,
+                                     struct used *used, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     const uint64_t size_bytes = trajd_gpu_guests_narrow(of->part->guests, first, count);
     enum trajd_status status = TRAJD_OK;
 
     if (size_bytes > own->room_bytes)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: %u windows at once need %llu bytes of rows", feeder->name, count,
-                               (unsigned long long)size_bytes);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "feed %s: %u windows at once need %llu bytes of rows", feeder->name,
+                               count, (unsigned long long)size_bytes);
     if (size_bytes > own->room_bytes - used->rows)
         status = empty(feeder, flight, used, error);
     if (status)
         return status;
-    trajd_gpu_guests_gather(of->part->guests, first, count, host_rows_of, of, flight->rows_staging + used->rows, flight->rows_block + used->rows,
+    trajd_gpu_guests_gather(of->part->guests, first, count, host_rows_of, of,
+                            flight->rows_staging + used->rows, flight->rows_block + used->rows,
                             feeder->pool);
     if (size_bytes)
-        status = trajd_device_copy_async(flight->rows_block + used->rows, flight->rows_staging + used->rows, size_bytes, own->copies, error);
+        status = trajd_device_copy_async(flight->rows_block + used->rows,
+                                         flight->rows_staging + used->rows, size_bytes, own->copies,
+                                         error);
     used->rows += size_bytes;
     return status;
 }
 
 /* The arrays of these windows on their way, and their launch, for when all are. */
-static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, uint32_t p, uint32_t first, uint32_t count,
-                                     struct used *used, struct trajd_error *error)
+static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
+                                     uint32_t p, uint32_t first, uint32_t count, struct used *used,
+                                     struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     struct trajd_window_plan *plan = feeder->plan->parts[p];
@@ -159,7 +186,8 @@ static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_g
     uint64_t size_bytes;
     enum trajd_status status = TRAJD_OK;
 
-    if (used->block + trajd_gpu_request_block_bytes(own->parts[p].request, count) > own->block_bytes)
+    if (used->block + trajd_gpu_request_block_bytes(own->parts[p].request, count) >
+        own->block_bytes)
         status = empty(feeder, flight, used, error);
     trajd_window_plan_bind(plan, first, count, flight->fill.memory, rows_of, &of);
     if (!status && own->parts[p].guests)
@@ -168,8 +196,10 @@ static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_g
         status = launch_first(feeder, flight, error);
     if (status)
         return status;
-    request = trajd_gpu_request_gather(own->parts[p].request, frame, flight->staging + used->block, flight->block + used->block, &size_bytes);
-    status = trajd_device_copy_async(flight->block + used->block, flight->staging + used->block, size_bytes, copies, error);
+    request = trajd_gpu_request_gather(own->parts[p].request, frame, flight->staging + used->block,
+                                       flight->block + used->block, &size_bytes);
+    status = trajd_device_copy_async(flight->block + used->block, flight->staging + used->block,
+                                     size_bytes, copies, error);
     flight->requests[p] = request;
     used->block += size_bytes;
     if (!status && feeder->spec->keep_bad_rows) {
@@ -181,22 +211,27 @@ static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_g
 }
 
 /* Their rows, for as long as it takes to gather them. */
-static enum trajd_status pin(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint32_t first, uint32_t count, struct trajd_error *error)
+static enum trajd_status pin(struct trajd_feeder *feeder, struct trajd_feeder_part *part,
+                             uint32_t first, uint32_t count, struct trajd_error *error)
 {
     enum trajd_status status;
 
-    while ((status = trajd_feeder_pin_windows(feeder, part, first, count, error)) != TRAJD_OK) {
+    while ((status = trajd_feeder_pin_windows(feeder, part, first, count, error))) {
         trajd_feeder_unpin_windows(part, first, count);
         if (status != TRAJD_ERR_MEMORY || count > 1 ||
-            !trajd_feeder_wait_for_others(feeder, part, part->plan->windows[first].episode_index, error))
+            !trajd_feeder_wait_for_others(feeder, part, part->plan->windows[first].episode_index,
+                                          error))
             break;
     }
     return status;
 }
 
-/* Where these windows need more rows at once than store or flight hold: half of them, then the rest. */
-static enum trajd_status gather_windows(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, uint32_t p, uint32_t first,
-                                        uint32_t count, struct used *used, struct trajd_error *error)
+/* Where these windows need more rows at once than store or flight hold: half of them, then the
+ * rest. */
+static enum trajd_status gather_windows(struct trajd_feeder *feeder,
+                                        struct trajd_gpu_flight *flight, uint32_t p, uint32_t first,
+                                        uint32_t count, struct used *used,
+                                        struct trajd_error *error)
 {
     struct trajd_feeder_part *part = &feeder->parts[p];
     enum trajd_status status = check_readable(feeder, p, first, count, error);
@@ -213,7 +248,8 @@ static enum trajd_status gather_windows(struct trajd_feeder *feeder, struct traj
     if (status == TRAJD_ERR_MEMORY && count > 1) {
         status = gather_windows(feeder, flight, p, first, count / 2, used, error);
         if (!status)
-            status = gather_windows(feeder, flight, p, first + count / 2, count - count / 2, used, error);
+            status = gather_windows(feeder, flight, p, first + count / 2, count - count / 2, used,
+                                    error);
     }
     return status;
 }
@@ -230,11 +266,14 @@ uint64_t trajd_feeder_gpu_room(struct trajd_feeder *feeder, uint32_t p)
 {
     struct trajd_window_plan *plan = feeder->plan->parts[p];
     struct trajd_gpu_guests *guests = feeder->gpu->parts[p].guests;
-    const uint64_t length = trajd_mixture_plan_epoch_length(feeder->plan), largest = trajd_gpu_guests_largest(guests);
+    const uint64_t length = trajd_mixture_plan_epoch_length(feeder->plan),
+                   largest = trajd_gpu_guests_largest(guests);
     uint32_t first, count;
     uint64_t size_bytes = 0;
 
-    trajd_mixture_plan_look_up(feeder->plan, 0, 0, length < feeder->spec->global_batch ? (uint32_t)length : feeder->spec->global_batch);
+    trajd_mixture_plan_look_up(feeder->plan, 0, 0,
+                               length < feeder->spec->global_batch ? (uint32_t)length
+                                                                   : feeder->spec->global_batch);
     trajd_mixture_plan_slice(plan, 0, feeder->spec->global_batch, &first, &count);
     if (count) {
         trajd_window_plan_bind(plan, first, count, feeder->gpu->slab, no_rows, NULL);
@@ -244,18 +283,23 @@ uint64_t trajd_feeder_gpu_room(struct trajd_feeder *feeder, uint32_t p)
     return size_bytes > largest ? size_bytes : largest;
 }
 
-static enum trajd_status send_ids(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
+static enum trajd_status send_ids(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
+                                  struct trajd_error *error)
 {
     const struct trajd_feeder_gpu *own = feeder->gpu;
     uint8_t *staged = flight->staging + own->block_bytes;
     struct trajd_fill ids = flight->fill;
 
-    ids.memory = (void *)((uintptr_t)staged - own->ids_offset); /* a slot of which only the ids are there */
+    /* a slot of which only the ids are there */
+    ids.memory = (void *)((uintptr_t)staged - own->ids_offset);
     trajd_feeder_write_ids(feeder, &ids);
-    return trajd_device_copy_async((uint8_t *)flight->fill.memory + own->ids_offset, staged, own->ids_bytes, own->stream, error);
+    return trajd_device_copy_async((uint8_t *)flight->fill.memory + own->ids_offset, staged,
+                                   own->ids_bytes, own->stream, error);
 }
 
-enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error)
+enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder,
+                                           struct trajd_gpu_flight *flight,
+                                           struct trajd_error *error)
 {
     const struct trajd_fill *fill = &flight->fill;
     struct used used = {0, 0};
@@ -268,7 +312,8 @@ enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder, struct t
     for (uint32_t r = 0; r < fill->range_count; r++)
         for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++) {
             uint32_t first, count;
-            trajd_mixture_plan_slice(feeder->plan->parts[p], fill->ranges[r].begin, fill->ranges[r].count, &first, &count);
+            trajd_mixture_plan_slice(feeder->plan->parts[p], fill->ranges[r].begin,
+                                     fill->ranges[r].count, &first, &count);
             trajd_counter_add(&feeder->parts[p].windows, count);
             if (count)
                 status = gather_windows(feeder, flight, p, first, count, &used, error);

@@ -1,5 +1,5 @@
-/* Between a GPU feeder's files: its life (producer_gpu.c), its threads (producer_gpu_run.c), a batch's rows, requests and launches
- * (producer_gpu_batch.c). */
+/* Between a GPU feeder's files: its life (producer_gpu.c), its threads (producer_gpu_run.c), a
+ * batch's rows, requests and launches (producer_gpu_batch.c). */
 #ifndef TRAJD_DAEMON_FEEDER_GPU_PRIVATE_H
 #define TRAJD_DAEMON_FEEDER_GPU_PRIVATE_H
 
@@ -16,10 +16,12 @@ struct trajd_gpu_flight {
     struct trajd_error error; /* of a batch that could not be made; OK: none */
     uint8_t *staging;         /* pinned: the block of arrays, and the ids behind it */
     uint8_t *block;           /* the block on the GPU */
-    const struct trajd_resample_request **requests; /* [parts]: prepared, not launched yet; NULL: none */
+    /* [parts]: prepared, not launched yet; NULL: none */
+    const struct trajd_resample_request **requests;
     struct trajd_device_event *over;
-    uint8_t *rows_staging, *rows_block; /* rows of streams that are not resident: pinned, and on the GPU */
-    struct trajd_device_event *copied;  /* both blocks are there */
+    /* rows of streams that are not resident: pinned, and on the GPU */
+    uint8_t *rows_staging, *rows_block;
+    struct trajd_device_event *copied; /* both blocks are there */
 };
 
 /* One dataset of the feed. */
@@ -45,17 +47,18 @@ struct trajd_feeder_gpu {
     uint8_t *staging; /* [depth][block_bytes + ids_bytes], pinned */
     void *blocks;     /* [depth][block_bytes], on the GPU */
     /* for rows that come batch by batch; 0 and NULL: all are resident */
-    struct trajd_device_stream *copies; /* blocks go there beside the launches of the batch before */
-    uint64_t room_bytes;                /* of a flight */
-    uint8_t *room_pinned;               /* [depth][room_bytes] */
-    void *room;                         /* likewise, on the GPU */
+    /* blocks go there beside the launches of the batch before */
+    struct trajd_device_stream *copies;
+    uint64_t room_bytes;  /* of a flight */
+    uint8_t *room_pinned; /* [depth][room_bytes] */
+    void *room;           /* likewise, on the GPU */
     struct trajd_gpu_flight flights[TRAJD_GPU_MAX_FLIGHTS];
     struct trajd_device_event *pulse; /* of an idle GPU; the preparing thread's */
     bool pulse_is_asked;              /* recorded, and not known to have passed */
     /* between the thread that prepares and the one that launches and publishes */
     pthread_t runner;
-    bool runs;         /* it is there */
-    uint64_t launched; /* its own; flight n is flights[n % depth] */
+    bool runs;             /* it is there */
+    uint64_t launched;     /* its own; flight n is flights[n % depth] */
     pthread_mutex_t mutex; /* of the rest */
     pthread_cond_t changed;
     uint64_t prepared, published;
@@ -64,12 +67,18 @@ struct trajd_feeder_gpu {
     struct trajd_error failure;
 };
 
-/* What a part's guests need of a flight: enough for one window of any episode, and for most batches whole. Before the thread runs. */
+/* What a part's guests need of a flight: enough for one window of any episode, and for most batches
+ * whole. Before the thread runs. */
 uint64_t trajd_feeder_gpu_room(struct trajd_feeder *feeder, uint32_t part);
-/* Gathers all that makes the flight's batch and sends it there. Other than TRAJD_ERR_DEVICE: this batch cannot be made. */
-enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error);
+/* Gathers all that makes the flight's batch and sends it there. Other than TRAJD_ERR_DEVICE: this
+ * batch cannot be made. */
+enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder,
+                                           struct trajd_gpu_flight *flight,
+                                           struct trajd_error *error);
 /* Launches what was prepared and is not launched yet. */
-enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, struct trajd_error *error);
+enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder,
+                                          struct trajd_gpu_flight *flight,
+                                          struct trajd_error *error);
 
 /* The thread that launches and publishes. */
 enum trajd_status trajd_feeder_gpu_start(struct trajd_feeder *feeder, struct trajd_error *error);

@@ -1,4 +1,5 @@
-/* The two threads of a GPU's production: one prepares batches, the other launches them and publishes what the GPU has done. */
+/* The two threads of a GPU's production: one prepares batches, the other launches them and
+ * publishes what the GPU has done. */
 #include "daemon/producer/producer_gpu_internal.h"
 
 #include <sched.h>
@@ -19,12 +20,14 @@ static void publish(struct trajd_feeder *feeder, const struct trajd_gpu_flight *
 {
     const struct trajd_error *failure = flight->error.status ? &flight->error : NULL;
 
-    if (failure && failure->status == TRAJD_ERR_CLOSED && __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED))
+    if (failure && failure->status == TRAJD_ERR_CLOSED &&
+        __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED))
         return; /* it is being destroyed: nobody waits for the slot */
     if (failure) {
         trajd_counter_add(&feeder->counters[TRAJD_FEEDER_FAILED], 1);
-        LOG(feeder->log, WARNING, "feed %s: epoch %llu, position %llu: %s", feeder->name, (unsigned long long)flight->fill.epoch,
-            (unsigned long long)flight->fill.position, failure->message);
+        LOG(feeder->log, WARNING, "feed %s: epoch %llu, position %llu: %s", feeder->name,
+            (unsigned long long)flight->fill.epoch, (unsigned long long)flight->fill.position,
+            failure->message);
     }
     trajd_counter_add(&feeder->counters[TRAJD_FEEDER_BATCHES], 1);
     for (uint32_t r = 0; r < flight->fill.range_count; r++)
@@ -32,8 +35,10 @@ static void publish(struct trajd_feeder *feeder, const struct trajd_gpu_flight *
     trajd_feed_publish(feeder->feed, &flight->fill, failure);
 }
 
-/* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU has failed. */
-static enum trajd_status note(struct trajd_gpu_flight *flight, enum trajd_status status, const struct trajd_error *error)
+/* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU
+ * has failed. */
+static enum trajd_status note(struct trajd_gpu_flight *flight, enum trajd_status status,
+                              const struct trajd_error *error)
 {
     if (status && !flight->error.status)
         flight->error = *error;
@@ -41,7 +46,8 @@ static enum trajd_status note(struct trajd_gpu_flight *flight, enum trajd_status
 }
 
 /* All that is prepared, one behind the other. */
-static enum trajd_status launch(struct trajd_feeder *feeder, uint64_t prepared, struct trajd_error *error)
+static enum trajd_status launch(struct trajd_feeder *feeder, uint64_t prepared,
+                                struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     const int64_t begin_ns = trajd_now_ns();
@@ -54,7 +60,8 @@ static enum trajd_status launch(struct trajd_feeder *feeder, uint64_t prepared, 
         if (!status)
             status = trajd_device_event_record(flight->over, own->stream, error);
     }
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS], (uint64_t)(trajd_now_ns() - begin_ns));
+    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS],
+                      (uint64_t)(trajd_now_ns() - begin_ns));
     return status;
 }
 
@@ -63,11 +70,13 @@ static struct timespec at(int64_t time_ns)
     return (struct timespec){.tv_sec = time_ns / 1000000000, .tv_nsec = time_ns % 1000000000};
 }
 
-/* Until more is prepared, or what is under way may be over. A batch that takes long is not over sooner for being asked about. */
+/* Until more is prepared, or what is under way may be over. A batch that takes long is not over
+ * sooner for being asked about. */
 static void pause_since(struct trajd_feeder_gpu *own, uint64_t prepared, int64_t since_ns)
 {
     const int64_t now_ns = trajd_now_ns(), waited_ns = now_ns - since_ns;
-    const struct timespec until = at(now_ns + (waited_ns / 4 < LONGEST_PAUSE_NS ? waited_ns / 4 : LONGEST_PAUSE_NS));
+    const struct timespec until =
+        at(now_ns + (waited_ns / 4 < LONGEST_PAUSE_NS ? waited_ns / 4 : LONGEST_PAUSE_NS));
 
     if (waited_ns < SPIN_NS) {
         sched_yield();
@@ -128,7 +137,8 @@ static enum trajd_status run_all(struct trajd_feeder *feeder, struct trajd_error
     return status;
 }
 
-/* When the GPU fails, what is under way is published neither as a batch nor as one that failed: workers get it from whoever goes on. */
+/* When the GPU fails, what is under way is published neither as a batch nor as one that failed:
+ * workers get it from whoever goes on. */
 static void *run_gpu(void *context)
 {
     struct trajd_feeder *feeder = context;
@@ -160,7 +170,9 @@ enum trajd_status trajd_feeder_gpu_start(struct trajd_feeder *feeder, struct tra
     const int code = trajd_thread_start(&own->runner, "trajd-gpu", run_gpu, feeder);
 
     if (code)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "feed %s: its thread that launches: %s", feeder->name, strerror(code));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code,
+                               "feed %s: its thread that launches: %s", feeder->name,
+                               strerror(code));
     own->runs = true;
     return TRAJD_OK;
 }
@@ -176,7 +188,8 @@ void trajd_feeder_gpu_stop(struct trajd_feeder_gpu *own)
 
 /* ---- preparing ---- */
 
-/* The flight behind those that are handed over and `more`; NULL: none is free, or the GPU has failed. The mutex is held. */
+/* The flight behind those that are handed over and `more`; NULL: none is free, or the GPU has
+ * failed. The mutex is held. */
 static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own, uint32_t more)
 {
     const bool is_free = !own->failed && own->prepared + more - own->published < own->depth;
@@ -184,15 +197,16 @@ static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own, uint32
     return is_free ? &own->flights[(own->prepared + more) % own->depth] : NULL;
 }
 
-/* NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is no turn of the thread to wait here, unless
- * something has been published meanwhile. */
+/* NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is
+ * no turn of the thread to wait here, unless something has been published meanwhile. */
 static struct trajd_gpu_flight *await_flight(struct trajd_feeder_gpu *own)
 {
     const struct timespec deadline = at(trajd_now_ns() + TURN_MS * INT64_C(1000000));
     struct trajd_gpu_flight *flight;
 
     pthread_mutex_lock(&own->mutex);
-    while (!(flight = free_flight(own, 0)) && !own->failed && pthread_cond_timedwait(&own->changed, &own->mutex, &deadline) == 0)
+    while (!(flight = free_flight(own, 0)) && !own->failed &&
+           pthread_cond_timedwait(&own->changed, &own->mutex, &deadline) == 0)
         ;
     pthread_mutex_unlock(&own->mutex);
     return flight;
@@ -218,7 +232,8 @@ static bool has_failed(struct trajd_feeder_gpu *own)
     return failed;
 }
 
-/* An idle GPU is asked, too: whoever comes next must not be given memory of one that is lost. A turn later it has answered, or hangs. */
+/* An idle GPU is asked, too: whoever comes next must not be given memory of one that is lost. A
+ * turn later it has answered, or hangs. */
 static enum trajd_status feel_pulse(struct trajd_feeder_gpu *own, struct trajd_error *error)
 {
     bool passed = false;
@@ -234,7 +249,8 @@ static enum trajd_status feel_pulse(struct trajd_feeder_gpu *own, struct trajd_e
     return status;
 }
 
-/* Nothing is under way and the pulse has been felt, or something was published since it was asked last. */
+/* Nothing is under way and the pulse has been felt, or something was published since it was asked
+ * last. */
 static bool has_gone_on(struct trajd_feeder_gpu *own, uint64_t *published)
 {
     bool has;
@@ -246,8 +262,8 @@ static bool has_gone_on(struct trajd_feeder_gpu *own, uint64_t *published)
     return has;
 }
 
-static enum trajd_status prepare(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, const struct trajd_fill *fill,
-                                 struct trajd_error *error)
+static enum trajd_status prepare(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
+                                 const struct trajd_fill *fill, struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status;
@@ -255,15 +271,17 @@ static enum trajd_status prepare(struct trajd_feeder *feeder, struct trajd_gpu_f
     flight->fill = *fill;
     flight->error.status = TRAJD_OK;
     status = note(flight, trajd_feeder_gpu_prepare(feeder, flight, error), error);
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS], (uint64_t)(trajd_now_ns() - begin_ns));
+    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS],
+                      (uint64_t)(trajd_now_ns() - begin_ns));
     return status;
 }
 
-/* Prepares a batch, and where a slot had to be waited for all that there are slots for: workers give parts back in lots then. One after the other
- * they would take as many turns on a GPU that others use in time slices, for each kernel waits for the copies between. Rows that come along may be
- * long in coming: such batches go one by one. `*count` says how many. */
-static enum trajd_status prepare_lot(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight, int64_t begin_ns, uint32_t *count,
-                                     struct trajd_error *error)
+/* Prepares a batch, and where a slot had to be waited for all that there are slots for: workers
+ * give parts back in lots then. One after the other they would take as many turns on a GPU that
+ * others use in time slices, for each kernel waits for the copies between. Rows that come along may
+ * be long in coming: such batches go one by one. `*count` says how many. */
+static enum trajd_status prepare_lot(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
+                                     int64_t begin_ns, uint32_t *count, struct trajd_error *error)
 {
     struct trajd_feeder_gpu *own = feeder->gpu;
     struct trajd_fill fill;
@@ -272,7 +290,8 @@ static enum trajd_status prepare_lot(struct trajd_feeder *feeder, struct trajd_g
 
     if (waits)
         status = trajd_feed_take(feeder->feed, TURN_MS, &fill);
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
+    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS],
+                      (uint64_t)(trajd_now_ns() - begin_ns));
     for (*count = 0; !status;) {
         status = prepare(feeder, flight, &fill, error);
         if (status)
@@ -297,13 +316,15 @@ static enum trajd_status prepare_all(struct trajd_feeder *feeder, struct trajd_e
         const int64_t begin_ns = trajd_now_ns();
         struct trajd_gpu_flight *flight = await_flight(own);
         if (!flight) {
-            trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS], (uint64_t)(trajd_now_ns() - begin_ns));
+            trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS],
+                              (uint64_t)(trajd_now_ns() - begin_ns));
             continue;
         }
         if (has_gone_on(own, &published))
             trajd_watch_turn();
         status = prepare_lot(feeder, flight, begin_ns, &count, error);
-        if ((!status || status == TRAJD_ERR_CLOSED) && count) /* closed: copies are under way that only events tell the end of */
+        /* closed: copies are under way that only events tell the end of */
+        if ((!status || status == TRAJD_ERR_CLOSED) && count)
             hand_over(own, count, false);
         if (status == TRAJD_ERR_CLOSED)
             return TRAJD_OK;
@@ -329,7 +350,9 @@ void trajd_feeder_gpu_produce(struct trajd_feeder *feeder)
     enum trajd_status status = prepare_all(feeder, &error);
 
     if (status)
-        lose(feeder, &error); /* first: the other thread may be in a call of the driver that does not come back */
+        lose(feeder,
+             /* first: the other thread may be in a call of the driver that does not come back */
+             &error);
     trajd_feeder_gpu_stop(own);
     if (!status && own->failed) {
         error = own->failure;

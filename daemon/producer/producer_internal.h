@@ -1,5 +1,6 @@
-/* Between a feeder's files: its life and thread (producer.c), the tensors of its slots (producer_schema.c), rows and windows
- * (producer_rows.c). The thread that owns a fill calls what takes one; the rest is called before that thread runs, or after. */
+/* Between a feeder's files: its life and thread (producer.c), the tensors of its slots
+ * (producer_schema.c), rows and windows (producer_rows.c). The thread that owns a fill calls what
+ * takes one; the rest is called before that thread runs, or after. */
 #ifndef TRAJD_DAEMON_FEEDER_PRIVATE_H
 #define TRAJD_DAEMON_FEEDER_PRIVATE_H
 
@@ -24,11 +25,13 @@ struct trajd_feeder_part {
     struct trajd_dataset *dataset;
     struct trajd_window_plan *plan; /* the mixture plan's */
     struct trajd_plan *kernel_plan;
-    const struct trajd_selection *selection; /* what batches read from the store: the plan's, or what of it is not on the GPU */
-    bool resident;                  /* every piece stays in the store while the feed lives: nothing is pinned per batch */
-    const void **rows;              /* [index episodes][pieces], of the episodes pinned now */
-    uint8_t *pinned;                /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
-    uint32_t *ahead;                /* [G]: episodes announced */
+    /* what batches read from the store: the plan's, or what of it is not on the GPU */
+    const struct trajd_selection *selection;
+    /* every piece stays in the store while the feed lives: nothing is pinned per batch */
+    bool resident;
+    const void **rows; /* [index episodes][pieces], of the episodes pinned now */
+    uint8_t *pinned;   /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
+    uint32_t *ahead;   /* [G]: episodes announced */
     uint32_t ahead_count;
     struct trajd_counter windows;
 };
@@ -41,24 +44,25 @@ struct trajd_feeder {
     struct trajd_server *server;
     const struct trajd_log *log;
     struct trajd_statistician *statistician;
-    bool norm_is_known;          /* statistics that the outputs go by are in force */
+    bool norm_is_known; /* statistics that the outputs go by are in force */
     struct trajd_mixture_plan *plan;
     struct trajd_feeder_part *parts; /* [plan->part_count] */
     struct trajd_feed_schema schema;
     uint32_t slot_count;
-    char *mask_names;            /* "NAME.mask" of each output, NUL-separated */
+    char *mask_names; /* "NAME.mask" of each output, NUL-separated */
     struct trajd_feed *feed;
     pthread_t thread;
     bool running;
-    bool stop;                   /* atomic: the thread is to end */
-    struct trajd_watch watch;    /* the thread's */
-    struct trajd_window *next;   /* [G]: windows announced */
+    bool stop;                 /* atomic: the thread is to end */
+    struct trajd_watch watch;  /* the thread's */
+    struct trajd_window *next; /* [G]: windows announced */
     uint64_t announced_life, announced_until;
     struct trajd_counter counters[TRAJD_FEEDER_COUNTERS];
     struct trajd_gpu *where;      /* NULL: host memory */
     struct trajd_feeder_gpu *gpu; /* producer_gpu.c; NULL likewise */
     uint64_t rings_left_bytes;    /* of memory.rings, when it was made */
-    uint64_t pinned_bytes;        /* what a production on a GPU has of them: on their way there, rows that are not resident */
+    /* what a production on a GPU has of them: on their way there, rows that are not resident */
+    uint64_t pinned_bytes;
     void (*gpu_lost)(void *context);
     void *lost_context;
 };
@@ -66,14 +70,16 @@ struct trajd_feeder {
 /* ---- producer_norm.c ---- */
 
 /* Puts the statistics in force that the outputs go by. Without a server only if they are known. */
-enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
+enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder,
+                                         const struct trajd_feeder_options *options,
                                          struct trajd_error *error);
 /* A line an output that is normalised. */
 void trajd_feeder_describe_norm(const struct trajd_feeder *feeder, FILE *out);
 
 /* ---- producer_schema.c ---- */
 
-/* Tensors: output and mask in turn, then the ids; tells the plan where its outputs lie in a slot. */
+/* Tensors: output and mask in turn, then the ids; tells the plan where its outputs lie in a slot.
+ */
 enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct trajd_error *error);
 /* Writes the ids of the windows looked up last into the slot. */
 void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct trajd_fill *fill);
@@ -82,21 +88,25 @@ void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct traj
 
 /* Loads what fits; where all of it does and leaves room, pins it for the feed's life. Blocks. */
 enum trajd_status trajd_feeder_load_rows(struct trajd_feeder *feeder, struct trajd_error *error);
-/* Rows of the windows [first, first + count) of those looked up last, until they are unpinned; nothing is done where the part is resident.
- * Whatever comes of it, what was pinned is to be unpinned. TRAJD_ERR_MEMORY: the store has no room for as many. */
-enum trajd_status trajd_feeder_pin_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint32_t first, uint32_t count,
-                                           struct trajd_error *error);
+/* Rows of the windows [first, first + count) of those looked up last, until they are unpinned;
+ * nothing is done where the part is resident. Whatever comes of it, what was pinned is to be
+ * unpinned. TRAJD_ERR_MEMORY: the store has no room for as many. */
+enum trajd_status trajd_feeder_pin_windows(struct trajd_feeder *feeder,
+                                           struct trajd_feeder_part *part, uint32_t first,
+                                           uint32_t count, struct trajd_error *error);
 void trajd_feeder_unpin_windows(struct trajd_feeder_part *part, uint32_t first, uint32_t count);
-/* The rows of one window do not fit the store, as *error tells: true after a pause, if others have pinned what is missing. */
-bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder, const struct trajd_feeder_part *part, uint32_t episode,
+/* The rows of one window do not fit the store, as *error tells: true after a pause, if others have
+ * pinned what is missing. */
+bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder,
+                                  const struct trajd_feeder_part *part, uint32_t episode,
                                   const struct trajd_error *error);
 /* What load_rows has made, in whatever state. */
 void trajd_feeder_drop_rows(struct trajd_feeder *feeder);
 /* Tells the store which episodes the batches behind this one will want, each batch once. */
 void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill *fill);
-/* Makes the windows looked up last that go to these rows, dataset by dataset. Where they need more rows at once than a store may hold: half
- * of them, then the rest. */
-enum trajd_status trajd_feeder_make_rows(struct trajd_feeder *feeder, const struct trajd_fill *fill, struct trajd_rows rows,
-                                         struct trajd_error *error);
+/* Makes the windows looked up last that go to these rows, dataset by dataset. Where they need more
+ * rows at once than a store may hold: half of them, then the rest. */
+enum trajd_status trajd_feeder_make_rows(struct trajd_feeder *feeder, const struct trajd_fill *fill,
+                                         struct trajd_rows rows, struct trajd_error *error);
 
 #endif

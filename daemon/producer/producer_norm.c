@@ -1,4 +1,5 @@
-/* A feed's normalisation: whose statistics its outputs go by, and putting them in force before the first batch. */
+/* A feed's normalisation: whose statistics its outputs go by, and putting them in force before the
+ * first batch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +17,12 @@ static uint32_t open_outputs(const struct trajd_window_plan *plan, uint32_t *out
     return count;
 }
 
-/* The plan whose windows are looked at: the feed's own, or one made for another feed's specification. */
-static enum trajd_status find_source(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
-                                     const struct trajd_window_plan *part, struct trajd_window_plan **made, struct trajd_error *error)
+/* The plan whose windows are looked at: the feed's own, or one made for another feed's
+ * specification. */
+static enum trajd_status find_source(struct trajd_feeder *feeder,
+                                     const struct trajd_feeder_options *options,
+                                     const struct trajd_window_plan *part,
+                                     struct trajd_window_plan **made, struct trajd_error *error)
 {
     const struct trajd_window_spec *other = options->statistics_spec;
 
@@ -26,23 +30,28 @@ static enum trajd_status find_source(struct trajd_feeder *feeder, const struct t
     if (!feeder->spec->statistics_from || (other && other == feeder->spec))
         return TRAJD_OK;
     if (!other)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: statistics_from: no feed %s in this daemon's configuration",
-                               feeder->name, feeder->spec->statistics_from);
+        return trajd_error_set(
+            error, TRAJD_ERR_NOT_FOUND, 0,
+            "feed %s: statistics_from: no feed %s in this daemon's configuration", feeder->name,
+            feeder->spec->statistics_from);
     if (other->statistics_from && strcmp(other->statistics_from, other->feed_name) != 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "feed %s: statistics_from: feed %s takes its own from %s: name that one", feeder->name,
-                               other->feed_name, other->statistics_from);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "feed %s: statistics_from: feed %s takes its own from %s: name that one", feeder->name,
+            other->feed_name, other->statistics_from);
     if (!other->is_mixture)
         return trajd_window_plan_create(other, options->statistics_dataset, made, error);
     for (uint32_t p = 0; p < other->part_count; p++)
         if (strcmp(other->parts[p].dataset, part->dataset->name) == 0)
             return trajd_window_plan_create(other->parts[p].spec, part->dataset, made, error);
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "feed %s: statistics_from: feed %s does not mix dataset %s in", feeder->name,
-                           other->feed_name, part->dataset->name);
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                           "feed %s: statistics_from: feed %s does not mix dataset %s in",
+                           feeder->name, other->feed_name, part->dataset->name);
 }
 
 /* The output of the same name there. */
-static enum trajd_status find_output(const struct trajd_feeder *feeder, const struct trajd_window_plan *source, uint32_t output,
+static enum trajd_status find_output(const struct trajd_feeder *feeder,
+                                     const struct trajd_window_plan *source, uint32_t output,
                                      uint32_t *found, struct trajd_error *error)
 {
     const char *wanted = feeder->plan->parts[0]->outputs[output].name;
@@ -55,13 +64,17 @@ static enum trajd_status find_output(const struct trajd_feeder *feeder, const st
         names[o] = source->outputs[o].name;
     nearest = trajd_yaml_nearest(wanted, names, source->output_count);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                           "feed %s: outputs.%s: norm: feed %s, which statistics_from names, has no output of that name%s%s%s", feeder->name,
-                           wanted, source->spec->feed_name, nearest ? " (nearest: " : "",
-                           nearest ? nearest : "", nearest ? ")" : "");
+                           "feed %s: outputs.%s: norm: feed %s, which statistics_from names, has "
+                           "no output of that name%s%s%s",
+                           feeder->name, wanted, source->spec->feed_name,
+                           nearest ? " (nearest: " : "", nearest ? nearest : "",
+                           nearest ? ")" : "");
 }
 
-static enum trajd_status put_in_force(struct trajd_feeder *feeder, struct trajd_window_plan *part, const struct trajd_window_plan *source, const uint32_t *outputs,
-                                      uint32_t count, bool may_compute, struct trajd_error *error)
+static enum trajd_status put_in_force(struct trajd_feeder *feeder, struct trajd_window_plan *part,
+                                      const struct trajd_window_plan *source,
+                                      const uint32_t *outputs, uint32_t count, bool may_compute,
+                                      struct trajd_error *error)
 {
     struct trajd_statistics *results[TRAJD_SPEC_MAX_OUTPUTS] = {NULL};
     uint32_t wanted[TRAJD_SPEC_MAX_OUTPUTS];
@@ -70,11 +83,13 @@ static enum trajd_status put_in_force(struct trajd_feeder *feeder, struct trajd_
 
     for (uint32_t i = 0; i < count && !status; i++) {
         status = find_output(feeder, source, outputs[i], &wanted[i], error);
-        known = known && !status && trajd_statistician_knows(feeder->statistician, source, wanted[i]);
+        known =
+            known && !status && trajd_statistician_knows(feeder->statistician, source, wanted[i]);
     }
     if (status || (!known && !may_compute))
         return status;
-    status = trajd_statistician_compute(feeder->statistician, source, wanted, count, results, error);
+    status =
+        trajd_statistician_compute(feeder->statistician, source, wanted, count, results, error);
     if (status)
         return trajd_error_prefix(error, "feed %s: norm", feeder->name);
     for (uint32_t i = 0; i < count; i++) {
@@ -88,7 +103,8 @@ static enum trajd_status put_in_force(struct trajd_feeder *feeder, struct trajd_
 
 /* Each dataset of a mixture goes by statistics of its own windows. */
 static enum trajd_status normalise_part(struct trajd_feeder *feeder, struct trajd_window_plan *part,
-                                        const struct trajd_feeder_options *options, struct trajd_error *error)
+                                        const struct trajd_feeder_options *options,
+                                        struct trajd_error *error)
 {
     uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS];
     const uint32_t count = open_outputs(part, outputs);
@@ -96,12 +112,14 @@ static enum trajd_status normalise_part(struct trajd_feeder *feeder, struct traj
     enum trajd_status status = find_source(feeder, options, part, &source, error);
 
     if (!status && count)
-        status = put_in_force(feeder, part, source ? source : part, outputs, count, options->server != NULL, error);
+        status = put_in_force(feeder, part, source ? source : part, outputs, count,
+                              options->server != NULL, error);
     trajd_window_plan_destroy(&source);
     return status;
 }
 
-enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder, const struct trajd_feeder_options *options,
+enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder,
+                                         const struct trajd_feeder_options *options,
                                          struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
@@ -126,7 +144,8 @@ void trajd_feeder_describe_norm(const struct trajd_feeder *feeder, FILE *out)
         if (output->norm_file)
             fprintf(out, " of %s", output->norm_file);
         else if (output->norm_by != TRAJD_NORM_NUMBERS)
-            fprintf(out, ", statistics of %s%s windows%s", feeder->spec->statistics_from ? "feed " : "this feed's own",
+            fprintf(out, ", statistics of %s%s windows%s",
+                    feeder->spec->statistics_from ? "feed " : "this feed's own",
                     feeder->spec->statistics_from ? feeder->spec->statistics_from : "",
                     feeder->norm_is_known ? "" : " (to be computed when it is opened)");
         for (uint32_t d = 0; d < output->norm_mask_count; d++)
@@ -142,7 +161,8 @@ static const char *differs(const struct trajd_window_plan *a, const struct trajd
         for (uint32_t j = 0; j < b->output_count; j++)
             if (trajd_window_norm_is_open(a, i) && trajd_window_norm_is_open(b, j) &&
                 strcmp(a->outputs[i].name, b->outputs[j].name) == 0 &&
-                trajd_statistics_output_fingerprint(a, i) != trajd_statistics_output_fingerprint(b, j))
+                trajd_statistics_output_fingerprint(a, i) !=
+                    trajd_statistics_output_fingerprint(b, j))
                 return a->outputs[i].name;
     return NULL;
 }

@@ -13,11 +13,13 @@
 static const void *const *rows_of(void *context, uint32_t episode)
 {
     const struct trajd_feeder_part *part = context;
-    return part->pinned[episode] == 1 ? part->rows + (size_t)episode * part->selection->dataset_count : NULL;
+    return part->pinned[episode] == 1
+               ? part->rows + (size_t)episode * part->selection->dataset_count
+               : NULL;
 }
 
-static enum trajd_status pin_episode(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint32_t episode,
-                                     struct trajd_error *error)
+static enum trajd_status pin_episode(struct trajd_feeder *feeder, struct trajd_feeder_part *part,
+                                     uint32_t episode, struct trajd_error *error)
 {
     const struct trajd_selection *selection = part->selection;
     enum trajd_status status;
@@ -29,7 +31,8 @@ static enum trajd_status pin_episode(struct trajd_feeder *feeder, struct trajd_f
     trajd_watch_turn();
     if (!status)
         part->pinned[episode] = 1;
-    else if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && feeder->spec->keep_bad_rows) {
+    else if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED &&
+             feeder->spec->keep_bad_rows) {
         part->pinned[episode] = 2;
         return TRAJD_OK;
     }
@@ -43,8 +46,9 @@ static void unpin_episode(struct trajd_feeder_part *part, uint32_t episode)
     part->pinned[episode] = 0;
 }
 
-enum trajd_status trajd_feeder_pin_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint32_t first, uint32_t count,
-                                           struct trajd_error *error)
+enum trajd_status trajd_feeder_pin_windows(struct trajd_feeder *feeder,
+                                           struct trajd_feeder_part *part, uint32_t first,
+                                           uint32_t count, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
@@ -59,23 +63,27 @@ void trajd_feeder_unpin_windows(struct trajd_feeder_part *part, uint32_t first, 
         unpin_episode(part, part->plan->windows[w].episode_index);
 }
 
-/* bad_rows: keep. What cannot be read is NaN where the type has one (beside the mask that says MISSING), whatever pads the edges. */
+/* bad_rows: keep. What cannot be read is NaN where the type has one (beside the mask that says
+ * MISSING), whatever pads the edges. */
 static void spoil_row(const struct trajd_window_plan *plan, uint8_t *slot, uint32_t row)
 {
     for (uint32_t o = 0; o < plan->output_count; o++) {
         const struct trajd_plan_output *output = &plan->outputs[o];
-        const uint64_t count = output->step_count * output->feature_count, size = trajd_dtype_size(output->dtype);
+        const uint64_t count = output->step_count * output->feature_count,
+                       size = trajd_dtype_size(output->dtype);
         uint8_t *at = slot + output->offset_bytes + row * count * size;
         const uint64_t nan = output->dtype == TRAJD_F64    ? UINT64_C(0x7ff8000000000000)
                              : output->dtype == TRAJD_F32  ? 0x7fc00000
                              : output->dtype == TRAJD_F16  ? 0x7e00
-                             : output->dtype == TRAJD_BF16 ? 0x7fc0 : 0;
+                             : output->dtype == TRAJD_BF16 ? 0x7fc0
+                                                           : 0;
         for (uint64_t i = 0; i < count && nan; i++)
             memcpy(at + i * size, &nan, size); /* little endian: the low bytes are the element */
     }
 }
 
-static void spoil_windows(const struct trajd_feeder_part *part, uint8_t *slot, uint32_t first, uint32_t count)
+static void spoil_windows(const struct trajd_feeder_part *part, uint8_t *slot, uint32_t first,
+                          uint32_t count)
 {
     for (uint32_t w = first; w < first + count; w++)
         if (part->pinned[part->plan->windows[w].episode_index] == 2)
@@ -83,7 +91,8 @@ static void spoil_windows(const struct trajd_feeder_part *part, uint8_t *slot, u
 }
 
 /* They give it back soon, or keep it. */
-bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder, const struct trajd_feeder_part *part, uint32_t episode,
+bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder,
+                                  const struct trajd_feeder_part *part, uint32_t episode,
                                   const struct trajd_error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
@@ -97,8 +106,9 @@ bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder, const struc
 }
 
 /* TRAJD_ERR_MEMORY: not all of them fit the store together, now. */
-static enum trajd_status try_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint8_t *slot, uint32_t first,
-                                      uint32_t count, struct trajd_error *error)
+static enum trajd_status try_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part,
+                                     uint8_t *slot, uint32_t first, uint32_t count,
+                                     struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = trajd_feeder_pin_windows(feeder, part, first, count, error);
@@ -108,7 +118,8 @@ static enum trajd_status try_windows(struct trajd_feeder *feeder, struct trajd_f
     if (!status) {
         trajd_window_plan_bind(part->plan, first, count, slot, rows_of, part);
         status = trajd_plan_run(part->kernel_plan, &part->plan->request, feeder->pool, error);
-        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS], (uint64_t)(trajd_now_ns() - loaded_ns));
+        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS],
+                          (uint64_t)(trajd_now_ns() - loaded_ns));
         if (feeder->spec->keep_bad_rows)
             spoil_windows(part, slot, first, count);
     }
@@ -116,15 +127,17 @@ static enum trajd_status try_windows(struct trajd_feeder *feeder, struct trajd_f
     return status;
 }
 
-static enum trajd_status make_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part, uint8_t *slot, uint32_t first,
-                                      uint32_t count, struct trajd_error *error)
+static enum trajd_status make_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part,
+                                      uint8_t *slot, uint32_t first, uint32_t count,
+                                      struct trajd_error *error)
 {
     enum trajd_status status;
 
     do
         status = try_windows(feeder, part, slot, first, count, error);
     while (status == TRAJD_ERR_MEMORY && count == 1 &&
-           trajd_feeder_wait_for_others(feeder, part, part->plan->windows[first].episode_index, error));
+           trajd_feeder_wait_for_others(feeder, part, part->plan->windows[first].episode_index,
+                                        error));
     if (status == TRAJD_ERR_MEMORY && count > 1) {
         const uint32_t half = count / 2;
         status = make_windows(feeder, part, slot, first, half, error);
@@ -134,8 +147,8 @@ static enum trajd_status make_windows(struct trajd_feeder *feeder, struct trajd_
     return status;
 }
 
-enum trajd_status trajd_feeder_make_rows(struct trajd_feeder *feeder, const struct trajd_fill *fill, struct trajd_rows rows,
-                                         struct trajd_error *error)
+enum trajd_status trajd_feeder_make_rows(struct trajd_feeder *feeder, const struct trajd_fill *fill,
+                                         struct trajd_rows rows, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
@@ -160,9 +173,11 @@ static bool is_read_here(const struct trajd_fill *fill, uint64_t row)
     return false;
 }
 
-static void announce_batch(struct trajd_feeder *feeder, const struct trajd_fill *fill, uint64_t position, uint32_t count)
+static void announce_batch(struct trajd_feeder *feeder, const struct trajd_fill *fill,
+                           uint64_t position, uint32_t count)
 {
-    const uint64_t length = trajd_mixture_plan_epoch_length(feeder->plan), batch = feeder->spec->global_batch;
+    const uint64_t length = trajd_mixture_plan_epoch_length(feeder->plan),
+                   batch = feeder->spec->global_batch;
 
     trajd_mixture_plan_run(feeder->plan, fill->epoch, position, count, feeder->next);
     for (uint32_t p = 0; p < feeder->plan->part_count; p++)
@@ -175,8 +190,8 @@ static void announce_batch(struct trajd_feeder *feeder, const struct trajd_fill 
     for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
         const struct trajd_feeder_part *part = &feeder->parts[p];
         if (part->ahead_count && !part->resident)
-            trajd_store_announce(part->dataset->store, part->selection, part->ahead, part->ahead_count,
-                                 fill->epoch * length + position);
+            trajd_store_announce(part->dataset->store, part->selection, part->ahead,
+                                 part->ahead_count, fill->epoch * length + position);
     }
 }
 
@@ -190,7 +205,8 @@ static bool is_resident(const struct trajd_feeder *feeder)
 
 void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill *fill)
 {
-    const uint64_t length = trajd_mixture_plan_epoch_length(feeder->plan), batch = feeder->spec->global_batch;
+    const uint64_t length = trajd_mixture_plan_epoch_length(feeder->plan),
+                   batch = feeder->spec->global_batch;
     const uint64_t begin = fill->position + fill->row_count;
     uint64_t end = begin + feeder->slot_count * batch;
 
@@ -251,7 +267,8 @@ static void keep_part(struct trajd_feeder_part *part)
     part->resident = true;
 }
 
-static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_feeder_part *part, struct trajd_error *error)
+static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_feeder_part *part,
+                                   struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = part->plan;
     const uint32_t episodes = part->dataset->index->episode_count;
@@ -262,19 +279,22 @@ static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_fee
     part->pinned = calloc(episodes, 1);
     part->ahead = calloc(feeder->spec->global_batch, sizeof *part->ahead);
     if (!part->rows || !part->pinned || !part->ahead)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s", feeder->name);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
+                               feeder->name);
     if (!part->selection->dataset_count) { /* all of them are on the GPU */
         part->resident = true;
         return TRAJD_OK;
     }
-    status = trajd_store_fill(part->dataset->store, part->selection, plan->episodes, plan->episode_count, &complete, error);
+    status = trajd_store_fill(part->dataset->store, part->selection, plan->episodes,
+                              plan->episode_count, &complete, error);
     for (uint32_t i = 0; i < plan->episode_count && complete && !status; i++)
         status = pin_episode(feeder, part, plan->episodes[i], error);
     if (complete && !status && may_stay(part))
         keep_part(part);
     else
         unpin_part(part);
-    return status == TRAJD_ERR_MEMORY ? TRAJD_OK : status; /* others have pinned the room: rows come batch by batch */
+    /* others have pinned the room: rows come batch by batch */
+    return status == TRAJD_ERR_MEMORY ? TRAJD_OK : status;
 }
 
 enum trajd_status trajd_feeder_load_rows(struct trajd_feeder *feeder, struct trajd_error *error)

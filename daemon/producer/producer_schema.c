@@ -6,18 +6,20 @@
 
 #define ID_COUNT 4
 
-static void add_tensor(struct trajd_feeder *feeder, const char *name, const char *role, const char *of,
-                       enum trajd_dtype dtype, uint32_t rank, const uint64_t *shape)
+static void add_tensor(struct trajd_feeder *feeder, const char *name, const char *role,
+                       const char *of, enum trajd_dtype dtype, uint32_t rank, const uint64_t *shape)
 {
     struct trajd_feed_tensor *tensor = &feeder->schema.tensors[feeder->schema.tensor_count++];
 
-    *tensor = (struct trajd_feed_tensor){.name = name, .role = role, .of = of, .dtype = dtype, .rank = rank + 1};
+    *tensor = (struct trajd_feed_tensor){
+        .name = name, .role = role, .of = of, .dtype = dtype, .rank = rank + 1};
     tensor->shape[0] = feeder->spec->global_batch;
     for (uint32_t i = 0; i < rank; i++)
         tensor->shape[i + 1] = shape[i];
 }
 
-static void add_output_tensors(struct trajd_feeder *feeder, const struct trajd_plan_output *output, char **mask_name)
+static void add_output_tensors(struct trajd_feeder *feeder, const struct trajd_plan_output *output,
+                               char **mask_name)
 {
     const char *role = output->role == TRAJD_ROLE_OBS ? "obs" : "action";
     uint64_t shape[TRAJD_ARRAY_MAX_RANK + 1] = {output->step_count};
@@ -39,7 +41,8 @@ static void place_outputs(const struct trajd_feeder *feeder, struct trajd_window
 
 enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct trajd_error *error)
 {
-    static const char *const ids[ID_COUNT] = {"window_id", "dataset_index", "episode_index", "anchor_ns"};
+    static const char *const ids[ID_COUNT] = {"window_id", "dataset_index", "episode_index",
+                                              "anchor_ns"};
     const struct trajd_window_plan *plan = feeder->plan->parts[0]; /* outputs are the same in all */
     size_t names = 1;
     char *mask_name;
@@ -48,7 +51,8 @@ enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct t
     for (uint32_t o = 0; o < plan->output_count; o++)
         names += strlen(plan->outputs[o].name) + sizeof ".mask";
     feeder->schema.global_batch = feeder->spec->global_batch;
-    feeder->schema.tensors = calloc(2 * plan->output_count + ID_COUNT + 1, sizeof *feeder->schema.tensors);
+    feeder->schema.tensors =
+        calloc(2 * plan->output_count + ID_COUNT + 1, sizeof *feeder->schema.tensors);
     mask_name = feeder->mask_names = malloc(names);
     if (!feeder->schema.tensors || !mask_name)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the schema");
@@ -64,8 +68,8 @@ enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct t
     return status;
 }
 
-static void write_ids(const struct trajd_feeder *feeder, const struct trajd_window_plan *part, uint8_t *slot, uint32_t first,
-                      uint32_t count)
+static void write_ids(const struct trajd_feeder *feeder, const struct trajd_window_plan *part,
+                      uint8_t *slot, uint32_t first, uint32_t count)
 {
     const struct trajd_feed_tensor *ids = &feeder->schema.tensors[2 * part->output_count];
     int64_t *columns[ID_COUNT];
@@ -74,7 +78,8 @@ static void write_ids(const struct trajd_feeder *feeder, const struct trajd_wind
         columns[i] = (int64_t *)(slot + ids[i].offset_bytes);
     for (uint32_t w = first; w < first + count; w++) {
         const struct trajd_window *window = &part->windows[w];
-        const struct trajd_episode *episode = &part->dataset->index->episodes[window->episode_index];
+        const struct trajd_episode *episode =
+            &part->dataset->index->episodes[window->episode_index];
         const uint32_t row = part->window_rows ? part->window_rows[w] : w;
         columns[0][row] = (int64_t)window->window_id;
         columns[1][row] = window->dataset_index;
@@ -90,7 +95,8 @@ void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct traj
     for (uint32_t r = 0; r < fill->range_count; r++)
         for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
             uint32_t first, count;
-            trajd_mixture_plan_slice(feeder->plan->parts[p], fill->ranges[r].begin, fill->ranges[r].count, &first, &count);
+            trajd_mixture_plan_slice(feeder->plan->parts[p], fill->ranges[r].begin,
+                                     fill->ranges[r].count, &first, &count);
             write_ids(feeder, feeder->plan->parts[p], fill->memory, first, count);
         }
 }

@@ -24,7 +24,8 @@ struct trajd_fdsock {
     struct trajd_fdsock_options options;
     char *path;
     int listener, epoll;
-    int reserve; /* given up for a moment to accept and close a connection when descriptors have run out */
+    /* given up for a moment to accept and close a connection when descriptors have run out */
+    int reserve;
     struct connection *connections;
     uint32_t silent_count;
 };
@@ -32,25 +33,27 @@ struct trajd_fdsock {
 static enum trajd_status listen_at(struct trajd_fdsock *fdsock, struct trajd_error *error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(fdsock->path) >= sizeof(address.sun_path))
+    if (strlen(fdsock->path) >= sizeof address.sun_path)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory", fdsock->path,
-            sizeof(address.sun_path) - 1);
+            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory",
+            fdsock->path, sizeof address.sun_path - 1);
     memcpy(address.sun_path, fdsock->path, strlen(fdsock->path) + 1);
     fdsock->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fdsock->listener < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
     unlink(fdsock->path);
     mode_t before = umask(fdsock->options.group_access ? 0007 : 0077);
-    int bound = bind(fdsock->listener, (struct sockaddr *)&address, sizeof(address));
+    int bound = bind(fdsock->listener, (struct sockaddr *)&address, sizeof address);
     umask(before);
     if (bound != 0 || listen(fdsock->listener, 512) != 0)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", fdsock->path, strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", fdsock->path,
+                               strerror(errno));
     return TRAJD_OK;
 }
 
-static enum trajd_status watch(struct trajd_fdsock *fdsock, int fd, uint32_t index, struct trajd_error *error)
+static enum trajd_status watch(struct trajd_fdsock *fdsock, int fd, uint32_t index,
+                               struct trajd_error *error)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
     if (epoll_ctl(fdsock->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
@@ -63,17 +66,18 @@ static int open_reserve(void)
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options, struct trajd_fdsock **out,
-                                      struct trajd_error *error)
+enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options,
+                                      struct trajd_fdsock **out, struct trajd_error *error)
 {
-    struct trajd_fdsock *fdsock = calloc(1, sizeof(*fdsock));
-    if (fdsock == NULL)
+    struct trajd_fdsock *fdsock = calloc(1, sizeof *fdsock);
+    if (!fdsock)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "fd socket: out of memory");
-    *fdsock = (struct trajd_fdsock){.options = *options, .listener = -1, .epoll = -1, .reserve = -1};
+    *fdsock =
+        (struct trajd_fdsock){.options = *options, .listener = -1, .epoll = -1, .reserve = -1};
     enum trajd_status status = TRAJD_ERR_MEMORY;
     fdsock->path = strdup(options->path);
-    fdsock->connections = calloc(options->max_connections, sizeof(*fdsock->connections));
-    if (fdsock->path == NULL || fdsock->connections == NULL) {
+    fdsock->connections = calloc(options->max_connections, sizeof *fdsock->connections);
+    if (!fdsock->path || !fdsock->connections) {
         trajd_error_set(error, status, 0, "fd socket: out of memory");
         goto fail;
     }
@@ -86,9 +90,9 @@ enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options
         goto fail;
     }
     status = listen_at(fdsock, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = watch(fdsock, fdsock->listener, LISTENER, error);
-    if (status != TRAJD_OK)
+    if (status)
         goto fail;
     *out = fdsock;
     return TRAJD_OK;
@@ -110,9 +114,9 @@ static void close_connection(struct trajd_fdsock *fdsock, struct connection *con
 void trajd_fdsock_destroy(struct trajd_fdsock **pointer)
 {
     struct trajd_fdsock *fdsock = *pointer;
-    if (fdsock == NULL)
+    if (!fdsock)
         return;
-    for (uint32_t i = 0; fdsock->connections != NULL && i < fdsock->options.max_connections; i++)
+    for (uint32_t i = 0; fdsock->connections && i < fdsock->options.max_connections; i++)
         close_connection(fdsock, &fdsock->connections[i]);
     if (fdsock->listener >= 0) {
         close(fdsock->listener);
@@ -170,34 +174,34 @@ static void accept_one(struct trajd_fdsock *fdsock, uint64_t now_ns)
         return;
     }
     struct connection *connection = find_free(fdsock);
-    if (connection == NULL ||
-        watch(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL) != TRAJD_OK) {
+    if (!connection || watch(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL)) {
         close(fd);
         return;
     }
-    *connection =
-        (struct connection){.fd = fd, .deadline_ns = now_ns + fdsock->options.silence_ms * UINT64_C(1000000)};
+    *connection = (struct connection){
+        .fd = fd, .deadline_ns = now_ns + fdsock->options.silence_ms * UINT64_C(1000000)};
     fdsock->silent_count++;
 }
 
 static uint64_t token_session(struct trajd_fdsock *fdsock, int fd, const uint8_t *token)
 {
     struct ucred peer;
-    socklen_t peer_size = sizeof(peer);
+    socklen_t peer_size = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) != 0)
         return 0;
     uint64_t session = fdsock->options.identify(fdsock->options.context, token, peer.uid);
-    return session != 0 && find_session(fdsock, session) == NULL ? session : 0;
+    return session != 0 && !find_session(fdsock, session) ? session : 0;
 }
 
 static void greet(struct trajd_fdsock *fdsock, struct connection *connection)
 {
     const uint8_t welcome = 0;
     uint8_t token[TRAJD_TOKEN_SIZE + 1]; /* a longer message is no token */
-    ssize_t length = recv(connection->fd, token, sizeof(token), MSG_DONTWAIT);
+    ssize_t length = recv(connection->fd, token, sizeof token, MSG_DONTWAIT);
     if (length < 0 && errno == EAGAIN) /* the event was for an earlier connection of this index */
         return;
-    uint64_t session = length == TRAJD_TOKEN_SIZE ? token_session(fdsock, connection->fd, token) : 0;
+    uint64_t session =
+        length == TRAJD_TOKEN_SIZE ? token_session(fdsock, connection->fd, token) : 0;
     if (session == 0) {
         close_connection(fdsock, connection);
         return;
@@ -210,8 +214,8 @@ static void greet(struct trajd_fdsock *fdsock, struct connection *connection)
     }
 }
 
-/* A worker says nothing after its token: whatever becomes readable is the end, or a peer that breaks the
- * protocol. */
+/* A worker says nothing after its token: whatever becomes readable is the end, or a peer that
+ * breaks the protocol. */
 static void end_session(struct trajd_fdsock *fdsock, struct connection *connection)
 {
     uint64_t session = connection->session;
@@ -252,10 +256,12 @@ enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t s
                                          const struct trajd_ring *ring, struct trajd_error *error)
 {
     struct connection *connection = session != 0 ? find_session(fdsock, session) : NULL;
-    if (connection == NULL)
-        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the session has no connection on fd.sock");
+    if (!connection)
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0,
+                               "the session has no connection on fd.sock");
     uint64_t words[2] = {ring->ring_id, ring->size_bytes};
-    if (trajd_send_fd(connection->fd, words, sizeof(words), ring->share_fd, MSG_DONTWAIT) != (ssize_t)sizeof(words))
+    if (trajd_send_fd(connection->fd, words, sizeof words, ring->share_fd, MSG_DONTWAIT) !=
+        (ssize_t)sizeof words)
         return trajd_error_set(error, TRAJD_ERR_CLOSED, errno, "sending a ring's descriptor: %s",
                                strerror(errno));
     return TRAJD_OK;
@@ -264,6 +270,6 @@ enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t s
 void trajd_fdsock_drop(struct trajd_fdsock *fdsock, uint64_t session)
 {
     struct connection *connection = session != 0 ? find_session(fdsock, session) : NULL;
-    if (connection != NULL)
+    if (connection)
         close_connection(fdsock, connection);
 }

@@ -1,5 +1,5 @@
-/* The Unix socket beside the ZeroMQ one: hands ring descriptors to workers, and tells a worker's death by its
- * end of file. Used from the server's thread only. Nothing here blocks. */
+/* The Unix socket beside the ZeroMQ one: hands ring descriptors to workers, and tells a worker's
+ * death by its end of file. Used from the server's thread only. Nothing here blocks. */
 #ifndef TRAJD_FEED_FDSOCK_H
 #define TRAJD_FEED_FDSOCK_H
 
@@ -21,7 +21,8 @@ struct trajd_fdsock_options {
     uint32_t silence_ms;      /* a connection that has shown no token for so long is closed */
     /* The session of that token and uid, which waits for its connection; 0: there is none. */
     uint64_t (*identify)(void *context, const uint8_t token[TRAJD_TOKEN_SIZE], uid_t uid);
-    /* The session's connection is at its end: its worker is dead. Not called after trajd_fdsock_drop. */
+    /* The session's connection is at its end: its worker is dead. Not called after
+     * trajd_fdsock_drop. */
     void (*gone)(void *context, uint64_t session);
     void *context;
 };

@@ -28,7 +28,8 @@ struct trajd_keyring {
 static bool name_of(const char *file, char name[TRAJD_KEY_NAME_SIZE])
 {
     const size_t length = strlen(file), suffix = strlen(SUFFIX);
-    if (length <= suffix || length - suffix >= TRAJD_KEY_NAME_SIZE || strcmp(file + length - suffix, SUFFIX) != 0)
+    if (length <= suffix || length - suffix >= TRAJD_KEY_NAME_SIZE ||
+        strcmp(file + length - suffix, SUFFIX) != 0)
         return false;
     memcpy(name, file, length - suffix);
     name[length - suffix] = '\0';
@@ -36,22 +37,23 @@ static bool name_of(const char *file, char name[TRAJD_KEY_NAME_SIZE])
 }
 
 /* One file of the directory; a failure is told, and concerns this file alone. */
-static enum trajd_status add_client(struct trajd_keyring *keyring, const char *file, struct trajd_error *error)
+static enum trajd_status add_client(struct trajd_keyring *keyring, const char *file,
+                                    struct trajd_error *error)
 {
     struct client client;
     struct trajd_key_file keys;
     char path[4352];
     if (!name_of(file, client.name))
         return TRAJD_OK;
-    snprintf(path, sizeof(path), "%s/%s", keyring->clients_path, file);
+    snprintf(path, sizeof path, "%s/%s", keyring->clients_path, file);
     enum trajd_status status = trajd_key_read(path, &keys, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     if (keyring->count == TRAJD_KEYRING_LIMIT)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: more than %u workers", keyring->clients_path,
-                               TRAJD_KEYRING_LIMIT);
-    memcpy(client.public_key, keys.public_key, sizeof(client.public_key));
-    explicit_bzero(&keys, sizeof(keys));
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: more than %u workers",
+                               keyring->clients_path, TRAJD_KEYRING_LIMIT);
+    memcpy(client.public_key, keys.public_key, sizeof client.public_key);
+    explicit_bzero(&keys, sizeof keys);
     keyring->clients[keyring->count++] = client;
     return TRAJD_OK;
 }
@@ -64,24 +66,25 @@ static enum trajd_status read_clients(struct trajd_keyring *keyring, struct traj
     DIR *directory = opendir(keyring->clients_path);
     keyring->count = 0;
     keyring->settled = false;
-    if (directory == NULL || fstat(dirfd(directory), &before) != 0) {
-        status = trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM, errno,
-                                 "%s: %s (trajctl keygen makes it)", keyring->clients_path, strerror(errno));
-        if (directory != NULL)
+    if (!directory || fstat(dirfd(directory), &before) != 0) {
+        status = trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM,
+                                 errno, "%s: %s (trajctl keygen makes it)", keyring->clients_path,
+                                 strerror(errno));
+        if (directory)
             closedir(directory);
         return status;
     }
     keyring->changed = before.st_mtim;
-    for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    for (const struct dirent *entry; (entry = readdir(directory));) {
         struct trajd_error own;
         enum trajd_status added = add_client(keyring, entry->d_name, &own);
-        if (added != TRAJD_OK && status == TRAJD_OK) {
+        if (added && !status) {
             status = added;
             *error = own;
         }
     }
     closedir(directory);
-    keyring->settled = status == TRAJD_OK && time(NULL) > before.st_mtim.tv_sec + SETTLED_S;
+    keyring->settled = !status && time(NULL) > before.st_mtim.tv_sec + SETTLED_S;
     return status;
 }
 
@@ -89,21 +92,21 @@ enum trajd_status trajd_keyring_create(const char *directory, struct trajd_keyri
                                        struct trajd_error *error)
 {
     char path[4352];
-    struct trajd_keyring *keyring = calloc(1, sizeof(*keyring));
-    if (keyring == NULL)
+    struct trajd_keyring *keyring = calloc(1, sizeof *keyring);
+    if (!keyring)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: out of memory", directory);
     enum trajd_status status = TRAJD_OK;
-    keyring->clients = calloc(TRAJD_KEYRING_LIMIT, sizeof(*keyring->clients));
-    if (keyring->clients == NULL || asprintf(&keyring->clients_path, "%s/clients", directory) < 0) {
+    keyring->clients = calloc(TRAJD_KEYRING_LIMIT, sizeof *keyring->clients);
+    if (!keyring->clients || asprintf(&keyring->clients_path, "%s/clients", directory) < 0) {
         keyring->clients_path = NULL;
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: out of memory", directory);
     }
-    snprintf(path, sizeof(path), "%s/server.key_secret", directory);
-    if (status == TRAJD_OK)
+    snprintf(path, sizeof path, "%s/server.key_secret", directory);
+    if (!status)
         status = trajd_key_read_secret(path, &keyring->server, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = read_clients(keyring, error);
-    if (status != TRAJD_OK) {
+    if (status) {
         trajd_keyring_destroy(&keyring);
         return status;
     }
@@ -115,9 +118,9 @@ void trajd_keyring_destroy(struct trajd_keyring **pointer)
 {
     struct trajd_keyring *keyring = *pointer;
     *pointer = NULL;
-    if (keyring == NULL)
+    if (!keyring)
         return;
-    explicit_bzero(&keyring->server, sizeof(keyring->server));
+    explicit_bzero(&keyring->server, sizeof keyring->server);
     free(keyring->clients);
     free(keyring->clients_path);
     free(keyring);
@@ -136,7 +139,8 @@ uint32_t trajd_keyring_count(const struct trajd_keyring *keyring)
 static bool has_changed(const struct trajd_keyring *keyring)
 {
     struct stat now;
-    return !keyring->settled || stat(keyring->clients_path, &now) != 0 || now.st_mtim.tv_sec != keyring->changed.tv_sec ||
+    return !keyring->settled || stat(keyring->clients_path, &now) != 0 ||
+           now.st_mtim.tv_sec != keyring->changed.tv_sec ||
            now.st_mtim.tv_nsec != keyring->changed.tv_nsec;
 }
 

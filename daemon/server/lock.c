@@ -12,7 +12,7 @@
 static long read_holder(int fd)
 {
     char text[32];
-    ssize_t length = pread(fd, text, sizeof(text) - 1, 0);
+    ssize_t length = pread(fd, text, sizeof text - 1, 0);
     if (length <= 0)
         return 0;
     text[length] = '\0';
@@ -22,7 +22,7 @@ static long read_holder(int fd)
 static enum trajd_status write_holder(int fd, const char *path, struct trajd_error *error)
 {
     char text[32];
-    int length = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
+    int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
     return TRAJD_OK;
@@ -32,7 +32,7 @@ enum trajd_status trajd_lock_take(const char *directory, int *fd, struct trajd_e
 {
     char path[PATH_MAX];
     *fd = -1;
-    if (snprintf(path, sizeof(path), "%s/lock", directory) >= (int)sizeof(path))
+    if (snprintf(path, sizeof path, "%s/lock", directory) >= (int)sizeof path)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG, "%s: the path is too long",
                                directory);
     int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -40,13 +40,14 @@ enum trajd_status trajd_lock_take(const char *directory, int *fd, struct trajd_e
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
     enum trajd_status status;
     if (flock(lock, LOCK_EX | LOCK_NB) != 0)
-        status = errno == EWOULDBLOCK
-                     ? trajd_error_set(error, TRAJD_ERR_BUSY, errno, "%s: the daemon with pid %ld has it",
-                                       path, read_holder(lock))
-                     : trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
+        status =
+            errno == EWOULDBLOCK
+                ? trajd_error_set(error, TRAJD_ERR_BUSY, errno,
+                                  "%s: the daemon with pid %ld has it", path, read_holder(lock))
+                : trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
     else
         status = write_holder(lock, path, error);
-    if (status != TRAJD_OK) {
+    if (status) {
         close(lock);
         return status;
     }

@@ -6,9 +6,9 @@
 bool trajd_peers_create(struct trajd_peers *peers, uint32_t capacity)
 {
     *peers = (struct trajd_peers){.capacity = capacity};
-    peers->list = calloc(capacity, sizeof(*peers->list));
-    peers->buckets = calloc(capacity, sizeof(*peers->buckets));
-    if (peers->list != NULL && peers->buckets != NULL)
+    peers->list = calloc(capacity, sizeof *peers->list);
+    peers->buckets = calloc(capacity, sizeof *peers->buckets);
+    if (peers->list && peers->buckets)
         return true;
     trajd_peers_destroy(peers);
     return false;

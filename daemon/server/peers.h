@@ -1,5 +1,5 @@
-/* The sessions' other ends: which connection a session speaks on, and what it has been given. Used from the
- * server's thread. */
+/* The sessions' other ends: which connection a session speaks on, and what it has been given. Used
+ * from the server's thread. */
 #ifndef TRAJD_FEED_PEERS_H
 #define TRAJD_FEED_PEERS_H
 
@@ -15,8 +15,9 @@
 struct trajd_peer {
     uint64_t session; /* 0: the entry is free */
     struct trajd_route route;
-    uint64_t owner;                   /* of trajd_incoming: who may resume it */
-    bool attached;                    /* has its connection on fd.sock; over tcp: has said something after HELLO */
+    uint64_t owner; /* of trajd_incoming: who may resume it */
+    /* has its connection on fd.sock; over tcp: has said something after HELLO */
+    bool attached;
     uint64_t attach_by_ns;            /* forgotten if not attached by then */
     uint64_t heard_ns;                /* its last message */
     char where[TRAJD_PEER_WHERE];     /* "NAME@ADDRESS" of a remote one, else "" */
@@ -35,8 +36,8 @@ struct trajd_peers {
 bool trajd_peers_create(struct trajd_peers *peers, uint32_t capacity);
 void trajd_peers_destroy(struct trajd_peers *peers);
 
-/* A free entry, not yet found by anything; NULL: all are in use. It is taken by giving it a session and a
- * route. */
+/* A free entry, not yet found by anything; NULL: all are in use. It is taken by giving it a session
+ * and a route. */
 struct trajd_peer *trajd_peers_free_entry(struct trajd_peers *peers);
 /* Makes the peer found by this route, and by no other. */
 void trajd_peers_set_route(struct trajd_peers *peers, struct trajd_peer *peer,
@@ -45,8 +46,8 @@ struct trajd_peer *trajd_peers_by_route(struct trajd_peers *peers, const struct 
 struct trajd_peer *trajd_peers_by_session(struct trajd_peers *peers, uint64_t session);
 void trajd_peers_remove(struct trajd_peers *peers, struct trajd_peer *peer);
 
-/* True the first time it is asked for that ring (of the last TRAJD_PEER_RINGS; a ring given twice does no
- * harm). */
+/* True the first time it is asked for that ring (of the last TRAJD_PEER_RINGS; a ring given twice
+ * does no harm). */
 bool trajd_peer_note_ring(struct trajd_peer *peer, uint32_t ring_id);
 
 #endif

@@ -34,56 +34,62 @@ static enum trajd_status allocate(int fd, uint64_t size_bytes, struct trajd_erro
     return TRAJD_OK;
 }
 
-static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes, uint64_t *size_bytes,
-                                   struct trajd_error *error)
+static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes,
+                                   uint64_t *size_bytes, struct trajd_error *error)
 {
     if (slot_count == 0 || slot_size_bytes == 0 || slot_size_bytes % TRAJD_RING_ALIGNMENT != 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "ring of %u slots of %llu bytes (at least one slot, sizes in multiples of %u)",
-                               slot_count, (unsigned long long)slot_size_bytes, TRAJD_RING_ALIGNMENT);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "ring of %u slots of %llu bytes (at least one slot, sizes in multiples of %u)",
+            slot_count, (unsigned long long)slot_size_bytes, TRAJD_RING_ALIGNMENT);
     if (__builtin_mul_overflow((uint64_t)slot_count, slot_size_bytes, size_bytes) ||
-        __builtin_add_overflow(*size_bytes, TRAJD_RING_ALIGNMENT, size_bytes) || *size_bytes > INT64_MAX)
+        __builtin_add_overflow(*size_bytes, TRAJD_RING_ALIGNMENT, size_bytes) ||
+        *size_bytes > INT64_MAX)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "ring of %u slots of %llu bytes: more than an address can say", slot_count,
-                               (unsigned long long)slot_size_bytes);
+                               "ring of %u slots of %llu bytes: more than an address can say",
+                               slot_count, (unsigned long long)slot_size_bytes);
     return TRAJD_OK;
 }
 
-/* Sizes never change; and where workers only read, no new mapping can write (the kernel holds that against a worker
- * that opens the memory again through /proc; one before Linux 5.1 only refuses the descriptor itself). */
+/* Sizes never change; and where workers only read, no new mapping can write (the kernel holds that
+ * against a worker that opens the memory again through /proc; one before Linux 5.1 only refuses the
+ * descriptor itself). */
 static enum trajd_status seal(struct trajd_ring *ring, bool writable, struct trajd_error *error)
 {
     const int size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     char path[64];
     if (writable || fcntl(ring->fd, F_ADD_SEALS, size | F_SEAL_FUTURE_WRITE) != 0)
         if (fcntl(ring->fd, F_ADD_SEALS, size) != 0)
-            return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "sealing a ring: %s", strerror(errno));
+            return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "sealing a ring: %s",
+                                   strerror(errno));
     ring->share_fd = ring->fd;
     if (writable)
         return TRAJD_OK;
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", ring->fd);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", ring->fd);
     ring->share_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (ring->share_fd < 0)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s, to hand a ring over read-only: %s", path,
-                               strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno,
+                               "%s, to hand a ring over read-only: %s", path, strerror(errno));
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes,
-                                    bool writable, struct trajd_error *error)
+enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count,
+                                    uint64_t slot_size_bytes, bool writable,
+                                    struct trajd_error *error)
 {
-    *ring = (struct trajd_ring){.fd = -1, .share_fd = -1, .slot_count = slot_count, .slot_size_bytes = slot_size_bytes};
+    *ring = (struct trajd_ring){
+        .fd = -1, .share_fd = -1, .slot_count = slot_count, .slot_size_bytes = slot_size_bytes};
     enum trajd_status status = ring_size(slot_count, slot_size_bytes, &ring->size_bytes, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     ring->fd = open_memfd();
     if (ring->fd < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "memfd_create: %s", strerror(errno));
     status = allocate(ring->fd, ring->size_bytes, error);
-    if (status != TRAJD_OK)
+    if (status)
         goto fail;
-    void *memory =
-        mmap(NULL, ring->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring->fd, 0);
+    void *memory = mmap(NULL, ring->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+                        ring->fd, 0);
     if (memory == MAP_FAILED) {
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, errno, "mapping a ring of %llu bytes: %s",
                                  (unsigned long long)ring->size_bytes, strerror(errno));
@@ -91,7 +97,7 @@ enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count
     }
     ring->memory = memory;
     status = seal(ring, writable, error);
-    if (status != TRAJD_OK)
+    if (status)
         goto fail;
     return TRAJD_OK;
 fail:
@@ -99,7 +105,8 @@ fail:
     return status;
 }
 
-enum trajd_status trajd_ring_adopt(struct trajd_ring *ring, uint32_t slot_count, uint64_t slot_size_bytes, void *memory,
+enum trajd_status trajd_ring_adopt(struct trajd_ring *ring, uint32_t slot_count,
+                                   uint64_t slot_size_bytes, void *memory,
                                    struct trajd_error *error)
 {
     *ring = (struct trajd_ring){.fd = -1,
@@ -111,7 +118,8 @@ enum trajd_status trajd_ring_adopt(struct trajd_ring *ring, uint32_t slot_count,
     return ring_size(slot_count, slot_size_bytes, &ring->size_bytes, error);
 }
 
-struct trajd_ring_header trajd_ring_number(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id)
+struct trajd_ring_header trajd_ring_number(struct trajd_ring *ring, uint32_t ring_id,
+                                           uint64_t instance_id)
 {
     ring->ring_id = ring_id;
     return (struct trajd_ring_header){
@@ -127,12 +135,12 @@ struct trajd_ring_header trajd_ring_number(struct trajd_ring *ring, uint32_t rin
 void trajd_ring_name(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id)
 {
     const struct trajd_ring_header header = trajd_ring_number(ring, ring_id, instance_id);
-    memcpy(ring->memory, &header, sizeof(header));
+    memcpy(ring->memory, &header, sizeof header);
 }
 
 void trajd_ring_destroy(struct trajd_ring *ring)
 {
-    if (ring->memory != NULL && !ring->is_device)
+    if (ring->memory && !ring->is_device)
         munmap(ring->memory, ring->size_bytes);
     if (ring->share_fd >= 0 && ring->share_fd != ring->fd)
         close(ring->share_fd);
@@ -147,8 +155,9 @@ void *trajd_ring_slot(const struct trajd_ring *ring, uint32_t slot)
     return ring->memory + TRAJD_RING_ALIGNMENT + (uint64_t)slot * ring->slot_size_bytes;
 }
 
-void trajd_ring_stamp(const struct trajd_ring *ring, uint32_t slot, const struct trajd_slot_header *header)
+void trajd_ring_stamp(const struct trajd_ring *ring, uint32_t slot,
+                      const struct trajd_slot_header *header)
 {
     if (!ring->is_device) /* workers look at no header there: reading it would cost them a copy */
-        memcpy(trajd_ring_slot(ring, slot), header, sizeof(*header));
+        memcpy(trajd_ring_slot(ring, slot), header, sizeof *header);
 }

@@ -21,25 +21,27 @@ static bool align_up(uint64_t *value, uint64_t alignment)
 }
 
 static enum trajd_status check_tensor(const struct trajd_feed_schema *schema,
-                                      const struct trajd_feed_tensor *tensor, struct trajd_error *error)
+                                      const struct trajd_feed_tensor *tensor,
+                                      struct trajd_error *error)
 {
     if (tensor->rank == 0 || tensor->rank > TRAJD_TENSOR_MAX_RANK ||
         tensor->shape[0] != schema->global_batch || trajd_dtype_size(tensor->dtype) == 0)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "tensor %s: 1 to %d dimensions, the first of them the batch, and an element type", tensor->name,
-            TRAJD_TENSOR_MAX_RANK);
+            "tensor %s: 1 to %d dimensions, the first of them the batch, and an element type",
+            tensor->name, TRAJD_TENSOR_MAX_RANK);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema, struct trajd_error *error)
+enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema,
+                                           struct trajd_error *error)
 {
     uint64_t end_bytes = sizeof(struct trajd_slot_header);
     for (uint32_t i = 0; i < schema->tensor_count; i++) {
         struct trajd_feed_tensor *tensor = &schema->tensors[i];
         uint64_t size_bytes;
         enum trajd_status status = check_tensor(schema, tensor, error);
-        if (status != TRAJD_OK)
+        if (status)
             return status;
         bool fits = align_up(&end_bytes, TRAJD_TENSOR_ALIGNMENT);
         tensor->offset_bytes = end_bytes;
@@ -47,10 +49,12 @@ enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema, str
                !__builtin_add_overflow(end_bytes, size_bytes, &end_bytes);
         if (!fits)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                   "tensor %s: a batch has more bytes than an address can say", tensor->name);
+                                   "tensor %s: a batch has more bytes than an address can say",
+                                   tensor->name);
     }
     if (!align_up(&end_bytes, TRAJD_RING_ALIGNMENT) || end_bytes > INT64_MAX)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a batch has more bytes than an address can say");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "a batch has more bytes than an address can say");
     schema->slot_size_bytes = end_bytes;
     return TRAJD_OK;
 }

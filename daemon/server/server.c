@@ -29,7 +29,7 @@ static bool outbox_grow(struct trajd_outbox *outbox, size_t size)
         return true;
     size_t room = outbox->room * 2 > outbox->size + size ? outbox->room * 2 : outbox->size + size;
     unsigned char *bytes = realloc(outbox->bytes, room);
-    if (bytes == NULL)
+    if (!bytes)
         return false;
     outbox->bytes = bytes;
     outbox->room = room;
@@ -41,9 +41,9 @@ static void add_part(struct trajd_server *server, const struct trajd_wire_batch 
                      struct trajd_record *record)
 {
     struct trajd_feed *feed = server->feeds;
-    while (feed != NULL && trajd_core_feed_id(feed->core) != batch->feed_id)
+    while (feed && trajd_core_feed_id(feed->core) != batch->feed_id)
         feed = feed->next;
-    if (feed == NULL || record->route.door != TRAJD_DOOR_REMOTE || batch->error.size > 0)
+    if (!feed || record->route.door != TRAJD_DOOR_REMOTE || batch->error.size > 0)
         return;
     trajd_lending_borrow(feed->lending, batch->slot);
     record->lending = feed->lending;
@@ -60,7 +60,7 @@ void trajd_server_send(struct trajd_server *server, const struct trajd_peer *pee
     struct trajd_record record = {.route = peer->route};
     struct trajd_wire_message welcome;
     size_t size;
-    if (!outbox_grow(outbox, sizeof(record) + TRAJD_WIRE_MAX_FRAME))
+    if (!outbox_grow(outbox, sizeof record + TRAJD_WIRE_MAX_FRAME))
         return;
     if (message->op == TRAJD_WIRE_WELCOME && peer->route.door == TRAJD_DOOR_REMOTE) {
         welcome = *message;
@@ -68,24 +68,24 @@ void trajd_server_send(struct trajd_server *server, const struct trajd_peer *pee
         message = &welcome;
     }
     unsigned char *at = outbox->bytes + outbox->size;
-    if (trajd_wire_encode(message, at + sizeof(record), TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK)
+    if (trajd_wire_encode(message, at + sizeof record, TRAJD_WIRE_MAX_FRAME, &size, NULL))
         return;
     record.length = (uint32_t)size;
     if (message->op == TRAJD_WIRE_BATCH) {
         record.ready_ns = message->batch.ready_ns;
         add_part(server, &message->batch, &record);
     }
-    memcpy(at, &record, sizeof(record));
-    outbox->size += sizeof(record) + size;
+    memcpy(at, &record, sizeof record);
+    outbox->size += sizeof record + size;
 }
 
 /* What was never sent: its loans are returned. */
 static void drop_outbox(struct trajd_outbox *outbox)
 {
     struct trajd_record record;
-    for (size_t at = 0; at < outbox->size; at += sizeof(record) + record.length) {
-        memcpy(&record, outbox->bytes + at, sizeof(record));
-        if (record.lending != NULL)
+    for (size_t at = 0; at < outbox->size; at += sizeof record + record.length) {
+        memcpy(&record, outbox->bytes + at, sizeof record);
+        if (record.lending)
             trajd_lending_return(record.lending, record.slot);
     }
     free(outbox->bytes);
@@ -103,7 +103,7 @@ static void wake_taker(void *context, struct trajd_core_feed *core_feed)
 {
     struct trajd_feed *feed = trajd_core_feed_user(core_feed);
     (void)context;
-    if (feed != NULL)
+    if (feed)
         feed->is_wanted = true;
 }
 
@@ -116,7 +116,7 @@ static bool is_lent(void *context, struct trajd_core_feed *core_feed, uint32_t s
 
 void trajd_server_wake_takers(struct trajd_server *server)
 {
-    for (struct trajd_feed *feed = server->feeds; feed != NULL; feed = feed->next) {
+    for (struct trajd_feed *feed = server->feeds; feed; feed = feed->next) {
         if (feed->is_wanted)
             pthread_cond_broadcast(&feed->wanted);
         feed->is_wanted = false;
@@ -129,7 +129,7 @@ void trajd_server_wake(struct trajd_server *server)
     if (server->woken)
         return;
     server->woken = true;
-    if (write(server->wake_fd, &one, sizeof(one)) < 0)
+    if (write(server->wake_fd, &one, sizeof one) < 0)
         server->woken = false; /* only a full counter refuses, and that is readable */
 }
 
@@ -157,8 +157,9 @@ static uint64_t identify(void *context, const uint8_t token[TRAJD_TOKEN_SIZE], u
     pthread_mutex_lock(&server->mutex);
     uint64_t session = trajd_core_find_token(server->core, token);
     struct trajd_peer *peer = session != 0 ? trajd_peers_by_session(&server->peers, session) : NULL;
-    bool known = peer != NULL && peer->owner == uid && !peer->attached &&
-                 peer->route.door == TRAJD_DOOR_LOCAL; /* a remote worker's token opens nothing here */
+    bool known =
+        peer && peer->owner == uid && !peer->attached &&
+        peer->route.door == TRAJD_DOOR_LOCAL; /* a remote worker's token opens nothing here */
     if (known)
         peer->attached = true;
     pthread_mutex_unlock(&server->mutex);
@@ -170,7 +171,7 @@ static void gone(void *context, uint64_t session)
     struct trajd_server *server = context;
     pthread_mutex_lock(&server->mutex);
     struct trajd_peer *peer = trajd_peers_by_session(&server->peers, session);
-    if (peer != NULL)
+    if (peer)
         trajd_server_end_session(server, peer, now());
     pthread_mutex_unlock(&server->mutex);
 }
@@ -178,7 +179,7 @@ static void gone(void *context, uint64_t session)
 static void tell(void *context, const char *line)
 {
     struct trajd_server *server = context;
-    if (server->options.remote.tell != NULL)
+    if (server->options.remote.tell)
         server->options.remote.tell(server->options.context, line);
 }
 
@@ -197,7 +198,7 @@ static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_
 {
     char path[4096];
     const char *directory = server->options.runtime_directory;
-    snprintf(path, sizeof(path), "%s/feed.sock", directory);
+    snprintf(path, sizeof path, "%s/feed.sock", directory);
     const struct trajd_transport_options transport = {.path = path,
                                                       .group_access = server->options.group_access,
                                                       .max_frame_bytes = TRAJD_WIRE_MAX_FRAME,
@@ -205,9 +206,9 @@ static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_
                                                       .max_sessions = server->options.max_sessions,
                                                       .remote = remote_door(server)};
     enum trajd_status status = trajd_transport_create(&transport, &server->transport, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
-    snprintf(path, sizeof(path), "%s/fd.sock", directory);
+    snprintf(path, sizeof path, "%s/fd.sock", directory);
     const struct trajd_fdsock_options fdsock = {.path = path,
                                                 .group_access = server->options.group_access,
                                                 .max_connections =
@@ -231,11 +232,11 @@ static enum trajd_status start_thread(struct trajd_server *server, struct trajd_
 
 static enum trajd_status allocate(struct trajd_server *server, struct trajd_error *error)
 {
-    server->version = strdup(server->options.version != NULL ? server->options.version : "");
+    server->version = strdup(server->options.version ? server->options.version : "");
     server->frame = malloc(TRAJD_WIRE_MAX_FRAME);
     server->status = malloc(TRAJD_WIRE_MAX_STATUS);
     bool good = trajd_peers_create(&server->peers, server->options.max_sessions);
-    if (!good || server->version == NULL || server->frame == NULL || server->status == NULL)
+    if (!good || !server->version || !server->frame || !server->status)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "server: out of memory");
     server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (server->wake_fd < 0)
@@ -243,11 +244,11 @@ static enum trajd_status allocate(struct trajd_server *server, struct trajd_erro
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_server_create(const struct trajd_server_options *options, struct trajd_server **out,
-                                      struct trajd_error *error)
+enum trajd_status trajd_server_create(const struct trajd_server_options *options,
+                                      struct trajd_server **out, struct trajd_error *error)
 {
-    struct trajd_server *server = calloc(1, sizeof(*server));
-    if (server == NULL)
+    struct trajd_server *server = calloc(1, sizeof *server);
+    if (!server)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "server: out of memory");
     server->options = *options;
     server->lock_fd = server->wake_fd = -1;
@@ -256,19 +257,20 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     trajd_watch_init_condition(&server->changed);
     trajd_watch_init_condition(&server->asked);
     server->last_end_ns = now();
-    __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
+    /* a stamp: nothing is ordered by it */
+    __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED);
     enum trajd_status status = trajd_lock_take(options->runtime_directory, &server->lock_fd, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = allocate(server, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = create_core(server, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = open_sockets(server, error);
-    if (status == TRAJD_OK) {
+    if (!status) {
         *out = server; /* callbacks may look for it there as soon as the thread runs */
         status = start_thread(server, error);
     }
-    if (status != TRAJD_OK) {
+    if (status) {
         trajd_server_destroy(&server);
         *out = NULL;
     }
@@ -290,18 +292,18 @@ static void stop_thread(struct trajd_server *server)
 void trajd_server_destroy(struct trajd_server **pointer)
 {
     struct trajd_server *server = *pointer;
-    if (server == NULL)
+    if (!server)
         return;
     stop_thread(server);
     trajd_transport_destroy(&server->transport); /* nothing reads the rings any more */
     drop_outbox(&server->sending);
-    while (server->feeds != NULL) {
+    while (server->feeds) {
         struct trajd_feed *feed = server->feeds;
         trajd_server_remove_feed(server, &feed);
     }
     drop_outbox(&server->outbox);
     trajd_fdsock_destroy(&server->fdsock);
-    if (server->core != NULL)
+    if (server->core)
         trajd_core_destroy(&server->core);
     trajd_peers_destroy(&server->peers);
     if (server->wake_fd >= 0)
@@ -353,7 +355,7 @@ void trajd_server_answer(struct trajd_server *server, uint64_t request, struct t
             continue;
         pending->answered = true;
         pending->feed = feed;
-        if (feed == NULL)
+        if (!feed)
             pending->error = *error;
         trajd_server_wake(server);
     }
@@ -364,7 +366,8 @@ void trajd_server_get_stats(const struct trajd_server *server, struct trajd_serv
 {
     struct trajd_core_stats core;
     uint64_t last_end_ns;
-    pthread_mutex_t *mutex = (pthread_mutex_t *)&server->mutex; /* locking is no change that a caller sees */
+    /* locking is no change that a caller sees */
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&server->mutex;
     pthread_mutex_lock(mutex);
     trajd_core_get_stats(server->core, &core);
     last_end_ns = server->last_end_ns;

@@ -14,7 +14,7 @@ static uint64_t now(void)
 
 static size_t text_size(const char *text)
 {
-    return text != NULL ? strlen(text) + 1 : 0;
+    return text ? strlen(text) + 1 : 0;
 }
 
 static struct trajd_wire_text keep_text(char **room, const char *text)
@@ -36,7 +36,7 @@ static struct trajd_wire_tensor *copy_schema(const struct trajd_feed_schema *sch
         size += text_size(schema->tensors[i].name) + text_size(schema->tensors[i].role) +
                 text_size(schema->tensors[i].of);
     struct trajd_wire_tensor *tensors = calloc(1, size > 0 ? size : 1);
-    if (tensors == NULL)
+    if (!tensors)
         return NULL;
     char *room = (char *)(tensors + schema->tensor_count);
     for (uint32_t i = 0; i < schema->tensor_count; i++) {
@@ -47,13 +47,14 @@ static struct trajd_wire_tensor *copy_schema(const struct trajd_feed_schema *sch
         to->of = keep_text(&room, from->of);
         to->dtype = from->dtype;
         to->rank = from->rank;
-        memcpy(to->shape, from->shape, sizeof(to->shape));
+        memcpy(to->shape, from->shape, sizeof to->shape);
         to->offset_bytes = from->offset_bytes;
     }
     return tensors;
 }
 
-static enum trajd_status enter_core(struct trajd_server *server, const struct trajd_feed_options *options,
+static enum trajd_status enter_core(struct trajd_server *server,
+                                    const struct trajd_feed_options *options,
                                     struct trajd_feed *feed, struct trajd_error *error)
 {
     const struct trajd_feed_memory *device = options->device;
@@ -77,25 +78,27 @@ static enum trajd_status enter_core(struct trajd_server *server, const struct tr
         .slow_after_ns = options->slow_after_ns,
         .ring_size_bytes = feed->lending->ring.size_bytes,
         .slot_size_bytes = feed->lending->ring.slot_size_bytes,
-        .writable = options->job_count <= 1, /* then a slot has one reader, or readers of rows of their own */
-        .gpu = trajd_wire_text(device != NULL ? device->gpu : NULL),
-        .handle = {device != NULL ? device->handle : NULL, device != NULL ? device->handle_size_bytes : 0},
+        /* then a slot has one reader, or readers of rows of their own */
+        .writable = options->job_count <= 1,
+        .gpu = trajd_wire_text(device ? device->gpu : NULL),
+        .handle = {device != NULL ? device->handle : NULL, device ? device->handle_size_bytes : 0},
         .tensor_count = options->schema->tensor_count,
         .tensors = feed->lending->tensors,
         .user = feed,
     };
     pthread_mutex_lock(&server->mutex);
     enum trajd_status status = trajd_core_add_feed(server->core, &core, &feed->core, error);
-    if (status == TRAJD_OK && device == NULL)
-        trajd_ring_name(&feed->lending->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
-    if (status == TRAJD_OK && device != NULL) {
-        const struct trajd_ring_header header =
-            trajd_ring_number(&feed->lending->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
-        status = device->write_header(device->context, &header, sizeof(header), error);
-        if (status != TRAJD_OK)
+    if (!status && !device)
+        trajd_ring_name(&feed->lending->ring, trajd_core_feed_id(feed->core),
+                        server->options.instance_id);
+    if (!status && device) {
+        const struct trajd_ring_header header = trajd_ring_number(
+            &feed->lending->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
+        status = device->write_header(device->context, &header, sizeof header, error);
+        if (status)
             trajd_core_remove_feed(server->core, &feed->core, now());
     }
-    if (status == TRAJD_OK) {
+    if (!status) {
         feed->next = server->feeds;
         server->feeds = feed;
     }
@@ -110,40 +113,43 @@ static void free_feed(struct trajd_feed *feed)
     free(feed);
 }
 
-static enum trajd_status make_ring(struct trajd_feed *feed, const struct trajd_feed_options *options,
+static enum trajd_status make_ring(struct trajd_feed *feed,
+                                   const struct trajd_feed_options *options,
                                    struct trajd_error *error)
 {
     const uint64_t slot_size_bytes = options->schema->slot_size_bytes;
     struct trajd_ring ring = {.fd = -1, .share_fd = -1};
-    enum trajd_status status =
-        options->device != NULL
-            ? trajd_ring_adopt(&ring, options->slot_count, slot_size_bytes, options->device->memory, error)
-            : trajd_ring_create(&ring, options->slot_count, slot_size_bytes, options->job_count <= 1, error);
-    if (status != TRAJD_OK)
+    enum trajd_status status = options->device
+                                   ? trajd_ring_adopt(&ring, options->slot_count, slot_size_bytes,
+                                                      options->device->memory, error)
+                                   : trajd_ring_create(&ring, options->slot_count, slot_size_bytes,
+                                                       options->job_count <= 1, error);
+    if (status)
         return status;
     struct trajd_wire_tensor *tensors = copy_schema(options->schema);
-    if (tensors != NULL)
-        feed->lending =
-            trajd_lending_create(&ring, tensors, options->schema->tensor_count, feed->server->wake_fd);
-    if (feed->lending != NULL)
+    if (tensors)
+        feed->lending = trajd_lending_create(&ring, tensors, options->schema->tensor_count,
+                                             feed->server->wake_fd);
+    if (feed->lending)
         return TRAJD_OK;
     free(tensors);
     trajd_ring_destroy(&ring);
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
 }
 
-enum trajd_status trajd_server_add_feed(struct trajd_server *server, const struct trajd_feed_options *options,
+enum trajd_status trajd_server_add_feed(struct trajd_server *server,
+                                        const struct trajd_feed_options *options,
                                         struct trajd_feed **out, struct trajd_error *error)
 {
-    struct trajd_feed *feed = calloc(1, sizeof(*feed));
-    if (feed == NULL)
+    struct trajd_feed *feed = calloc(1, sizeof *feed);
+    if (!feed)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
     feed->server = server;
     trajd_watch_init_condition(&feed->wanted);
     enum trajd_status status = make_ring(feed, options, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = enter_core(server, options, feed, error);
-    if (status != TRAJD_OK) {
+    if (status) {
         free_feed(feed);
         return status;
     }
@@ -221,23 +227,24 @@ uint64_t trajd_feed_idle_since_ns(struct trajd_feed *feed)
     return info.idle_since_ns;
 }
 
-enum trajd_status trajd_server_change(struct trajd_server *server, const struct trajd_server_change *change, uint32_t *busy)
+enum trajd_status trajd_server_change(struct trajd_server *server,
+                                      const struct trajd_server_change *change, uint32_t *busy)
 {
     enum trajd_status status = TRAJD_OK;
     pthread_mutex_lock(&server->mutex);
-    for (uint32_t i = 0; i < change->out_count && status == TRAJD_OK; i++) {
+    for (uint32_t i = 0; i < change->out_count && !status; i++) {
         if (!is_idle(change->out[i])) {
             *busy = i;
             status = TRAJD_ERR_BUSY;
         }
     }
-    for (uint32_t i = 0; i < change->out_count && status == TRAJD_OK; i++) {
+    for (uint32_t i = 0; i < change->out_count && !status; i++) {
         trajd_core_show_feed(change->out[i]->core, false);
         close_locked(change->out[i]);
     }
-    for (uint32_t i = 0; i < change->in_count && status == TRAJD_OK; i++)
+    for (uint32_t i = 0; i < change->in_count && !status; i++)
         trajd_core_show_feed(change->in[i]->core, true);
-    if (status == TRAJD_OK) {
+    if (!status) {
         trajd_core_set_feed_names(server->core, change->feed_names);
         server->options.feed_idle_ms = change->feed_idle_ms;
     }
@@ -250,7 +257,8 @@ bool trajd_feed_close_if_idle(struct trajd_feed *feed)
     pthread_mutex_lock(&feed->server->mutex);
     const bool idle = is_idle(feed);
     if (idle) {
-        trajd_core_show_feed(feed->core, false); /* an OPEN by name makes it anew, and is not sent away from what goes */
+        /* an OPEN by name makes it anew, and is not sent away from what goes */
+        trajd_core_show_feed(feed->core, false);
         close_locked(feed);
     }
     pthread_mutex_unlock(&feed->server->mutex);
@@ -260,7 +268,7 @@ bool trajd_feed_close_if_idle(struct trajd_feed *feed)
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **pointer)
 {
     struct trajd_feed *feed = *pointer;
-    if (feed == NULL)
+    if (!feed)
         return;
     pthread_mutex_lock(&server->mutex);
     feed->closed = true;
@@ -288,7 +296,7 @@ static enum trajd_status wait_for_slot(struct trajd_feed *feed, const struct tim
     for (bool late = false;;) {
         if (feed->closed)
             return TRAJD_ERR_CLOSED;
-        if (trajd_core_take(feed->core, now(), fill) == TRAJD_OK)
+        if (!trajd_core_take(feed->core, now(), fill))
             return TRAJD_OK;
         if (late)
             return TRAJD_ERR_TIMEOUT;
@@ -296,7 +304,8 @@ static enum trajd_status wait_for_slot(struct trajd_feed *feed, const struct tim
     }
 }
 
-enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms, struct trajd_fill *fill)
+enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms,
+                                  struct trajd_fill *fill)
 {
     struct trajd_server *server = feed->server;
     struct trajd_core_fill core = {0};
@@ -310,7 +319,7 @@ enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms, 
     if (feed->closed)
         pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);
-    if (status == TRAJD_OK)
+    if (!status)
         *fill = (struct trajd_fill){.slot = core.slot,
                                     .life = core.life,
                                     .epoch = core.epoch,

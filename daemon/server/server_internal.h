@@ -1,11 +1,13 @@
-/* The server's inside, shared by server.c (life), server_feed.c (feeds, producers), server_loop.c (the thread),
- * server_messages.c (what workers say), server_queries.c (questions) and server_status.c.
+/* The server's inside, shared by server.c (life), server_feed.c (feeds, producers), server_loop.c
+ * (the thread), server_messages.c (what workers say), server_queries.c (questions) and
+ * server_status.c.
  *
- * Two locks. `mutex` guards the core and all that its callbacks touch: outbox, peers, feeds, requests. `baton`
- * is for the transport and what goes with sending; it is taken before `mutex`. The thread holds the baton for
- * each of its turns, never while it sleeps. A producer that has something to tell sends it itself, which saves
- * a change of threads, if the baton is free; else whoever has it sends that too: see trajd_server_flush. The
- * fd socket belongs to the thread alone. */
+ * Two locks. `mutex` guards the core and all that its callbacks touch: outbox, peers, feeds,
+ * requests. `baton` is for the transport and what goes with sending; it is taken before `mutex`.
+ * The thread holds the baton for each of its turns, never while it sleeps. A producer that has
+ * something to tell sends it itself, which saves a change of threads, if the baton is free; else
+ * whoever has it sends that too: see trajd_server_flush. The fd socket belongs to the thread alone.
+ */
 #ifndef TRAJD_FEED_SERVER_STATE_H
 #define TRAJD_FEED_SERVER_STATE_H
 
@@ -29,14 +31,15 @@ struct trajd_feed {
     struct trajd_feed *next;
     struct trajd_core_feed *core;
     struct trajd_lending *lending; /* its ring and tensors */
-    pthread_cond_t wanted;             /* a take may succeed, or the feed is closed */
-    bool is_wanted;                    /* whoever has called the core signals it when all is sent */
+    pthread_cond_t wanted;         /* a take may succeed, or the feed is closed */
+    bool is_wanted;                /* whoever has called the core signals it when all is sent */
     bool closed;
     bool idle_told;
     uint32_t users; /* threads in take, or the callback feed_idle: removal waits for them */
 };
 
-/* Encoded messages in the order that the core said them: each a trajd_record and its frame behind it. */
+/* Encoded messages in the order that the core said them: each a trajd_record and its frame behind
+ * it. */
 struct trajd_outbox {
     unsigned char *bytes;
     size_t size, room;
@@ -44,7 +47,8 @@ struct trajd_outbox {
 
 struct trajd_record {
     uint64_t ready_ns; /* of a BATCH, else 0 */
-    struct trajd_lending *lending; /* a part whose bytes follow the frame, with a loan of its slot; NULL: none */
+    /* a part whose bytes follow the frame, with a loan of its slot; NULL: none */
+    struct trajd_lending *lending;
     uint32_t slot, row_begin, row_count;
     uint32_t length; /* of the frame */
     struct trajd_route route;
@@ -52,10 +56,12 @@ struct trajd_record {
 
 /* An OPEN that waits for the producer. */
 struct trajd_request {
-    uint64_t id;    /* 0: free */
-    uint64_t asked; /* the id that the producer knows: of several sessions of a job that want an instance the first's */
+    uint64_t id; /* 0: free */
+    /* the id that the producer knows: of several sessions of a job that want an instance the
+     * first's */
+    uint64_t asked;
     char family[TRAJD_WIRE_MAX_NAME + 1]; /* of the instance that is wanted; "": of none */
-    uint64_t session; /* 0: it has said another OPEN since */
+    uint64_t session;                     /* 0: it has said another OPEN since */
     struct trajd_wire_open open;
     char job[TRAJD_WIRE_MAX_NAME + 1];
     uint8_t resume[TRAJD_WIRE_MAX_CHECKPOINT];
@@ -106,8 +112,8 @@ struct trajd_server {
 
     /* the thread's own */
     struct trajd_fdsock *fdsock;
-    unsigned char *frame; /* TRAJD_WIRE_MAX_FRAME: of direct answers */
-    char *status;         /* TRAJD_WIRE_MAX_STATUS */
+    unsigned char *frame;     /* TRAJD_WIRE_MAX_FRAME: of direct answers */
+    char *status;             /* TRAJD_WIRE_MAX_STATUS */
     uint64_t silent_sessions; /* remote ones that were given up */
     uint64_t tick_at_ns, rate_since_ns;
     uint64_t rate_base_batches, rate_base_windows;
@@ -119,28 +125,33 @@ void *trajd_server_run(void *server);
 /* Makes the thread look. Any thread; the mutex is held. */
 void trajd_server_wake(struct trajd_server *server);
 
-/* Sends what is in the outbox, unless another thread is at it, which then sends it. Any thread; no lock is
- * held. */
+/* Sends what is in the outbox, unless another thread is at it, which then sends it. Any thread; no
+ * lock is held. */
 void trajd_server_flush(struct trajd_server *server);
 /* Takers of feeds that the core said may be taken from. The mutex is held. */
 void trajd_server_wake_takers(struct trajd_server *server);
 
 /* A message arrived. Takes the mutex itself. */
-void trajd_server_handle(struct trajd_server *server, const struct trajd_incoming *incoming, uint64_t now_ns);
+void trajd_server_handle(struct trajd_server *server, const struct trajd_incoming *incoming,
+                         uint64_t now_ns);
 /* OPENs whose feed the producer has answered. The mutex is held. */
 void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns);
-/* Asks the producer for the instances that are wanted. The thread; no mutex is held: the producer may answer at once. */
+/* Asks the producer for the instances that are wanted. The thread; no mutex is held: the producer
+ * may answer at once. */
 void trajd_server_ask_instances(struct trajd_server *server);
 /* Puts a message for a session's peer into the outbox. The mutex is held. */
 void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
                        const struct trajd_wire_message *message);
 /* Queues the ASK of a session. TRAJD_ERR_BUSY: too many wait. The mutex is held. */
 enum trajd_status trajd_server_note_ask(struct trajd_server *server, const struct trajd_peer *peer,
-                                        const struct trajd_wire_ask *ask, struct trajd_error *error);
+                                        const struct trajd_wire_ask *ask,
+                                        struct trajd_error *error);
 /* The session is over: BYE, death, or never attached. The mutex is held. */
-void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *peer, uint64_t now_ns);
+void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *peer,
+                              uint64_t now_ns);
 
 /* Writes the status document; its length. The thread's; takes the mutex itself. */
-size_t trajd_server_write_status(struct trajd_server *server, char *json, size_t room, uint64_t now_ns);
+size_t trajd_server_write_status(struct trajd_server *server, char *json, size_t room,
+                                 uint64_t now_ns);
 
 #endif

@@ -22,13 +22,13 @@ static enum trajd_status send_record(struct trajd_server *server, const struct t
                                      const void *frame)
 {
     struct trajd_piece pieces[TRAJD_WIRE_MAX_TENSORS];
-    if (record->lending == NULL)
+    if (!record->lending)
         return trajd_transport_send(server->transport, &record->route, frame, record->length);
     const uint32_t count = trajd_lending_part(record->lending, record->slot, record->row_begin,
                                               record->row_count, pieces);
     enum trajd_status status =
-        trajd_transport_send_part(server->transport, &record->route, frame, record->length, pieces, count,
-                                  record->lending, record->slot);
+        trajd_transport_send_part(server->transport, &record->route, frame, record->length, pieces,
+                                  count, record->lending, record->slot);
     trajd_lending_return(record->lending, record->slot);
     return status;
 }
@@ -41,10 +41,11 @@ static bool send_outbox(struct trajd_server *server)
     const unsigned char *end = at + server->sending.size;
     while (at < end) {
         struct trajd_record record;
-        memcpy(&record, at, sizeof(record));
-        at += sizeof(record);
-        if (send_record(server, &record, at) != TRAJD_OK)
-            server->unsent++; /* the peer comes back with its token, or its end of file ends the session */
+        memcpy(&record, at, sizeof record);
+        at += sizeof record;
+        if (send_record(server, &record, at))
+            /* the peer comes back with its token, or its end of file ends the session */
+            server->unsent++;
         else if (record.ready_ns != 0)
             note_latency(server, record.ready_ns);
         at += record.length;
@@ -69,9 +70,9 @@ static bool is_outbox_empty(struct trajd_server *server)
     return empty;
 }
 
-/* Sending may swallow the sign that a message came, on which the thread sleeps: so whoever has sent looks for
- * one, and wakes the thread. What another thread put into the outbox while this one had the baton was left to
- * it: so it looks again after it has let go. */
+/* Sending may swallow the sign that a message came, on which the thread sleeps: so whoever has sent
+ * looks for one, and wakes the thread. What another thread put into the outbox while this one had
+ * the baton was left to it: so it looks again after it has let go. */
 void trajd_server_flush(struct trajd_server *server)
 {
     do {
@@ -102,8 +103,8 @@ static bool receive_all(struct trajd_server *server, uint64_t now_ns)
     return false;
 }
 
-/* A HELLO that nothing followed, and remote workers that are not heard any more: a local one's death is the end
- * of file of its connection on fd.sock. */
+/* A HELLO that nothing followed, and remote workers that are not heard any more: a local one's
+ * death is the end of file of its connection on fd.sock. */
 static void forget_silent(struct trajd_server *server, uint64_t now_ns)
 {
     const uint64_t silence_ns = server->options.remote.silence_ms * UINT64_C(1000000);
@@ -121,7 +122,7 @@ static void forget_silent(struct trajd_server *server, uint64_t now_ns)
 /* Slots that takers waited for came back from the transport. */
 static void wake_for_loans(struct trajd_server *server)
 {
-    for (struct trajd_feed *feed = server->feeds; feed != NULL; feed = feed->next)
+    for (struct trajd_feed *feed = server->feeds; feed; feed = feed->next)
         if (trajd_lending_came_back(feed->lending))
             feed->is_wanted = true;
 }
@@ -130,7 +131,8 @@ static void wake_for_loans(struct trajd_server *server)
 static uint32_t collect_idle(struct trajd_server *server, struct trajd_feed **idle, uint64_t now_ns)
 {
     uint32_t count = 0;
-    for (struct trajd_feed *feed = server->feeds; feed != NULL && count < MAX_IDLE_FEEDS; feed = feed->next) {
+    for (struct trajd_feed *feed = server->feeds; feed && count < MAX_IDLE_FEEDS;
+         feed = feed->next) {
         struct trajd_core_feed_info info;
         trajd_core_feed_info(feed->core, &info);
         bool over = info.idle_since_ns != 0 &&
@@ -180,7 +182,7 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
     pthread_mutex_lock(&server->mutex);
     forget_silent(server, now_ns);
     measure_rates(server, now_ns);
-    if (server->options.feed_idle != NULL)
+    if (server->options.feed_idle)
         idle_count = collect_idle(server, idle, now_ns);
     pthread_mutex_unlock(&server->mutex);
     tell_idle(server, idle, idle_count);
@@ -200,7 +202,8 @@ static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
     trajd_server_ask_instances(server);
     bool sent = send_outbox(server);
     pthread_mutex_lock(&server->mutex);
-    trajd_server_wake_takers(server); /* not before: they would contend for the mutex, and for the cores */
+    /* not before: they would contend for the mutex, and for the cores */
+    trajd_server_wake_takers(server);
     pthread_mutex_unlock(&server->mutex);
     return sent;
 }
@@ -211,14 +214,15 @@ enum { READABLE_CONNECTIONS = 1, READABLE_WAKE = 2 };
 static bool turn(struct trajd_server *server, uint32_t readable, uint64_t now_ns)
 {
     trajd_transport_turn(server->transport, now_ns);
-    bool idle =
-        receive_all(server, now_ns); /* what a worker said before it died counts: before its end of file */
+    bool idle = receive_all(
+        server, now_ns); /* what a worker said before it died counts: before its end of file */
     const bool due = now_ns >= server->tick_at_ns;
     if ((readable & READABLE_CONNECTIONS) || due)
         trajd_fdsock_turn(server->fdsock, now_ns);
     if (due)
         tick(server, now_ns);
-    if (finish_turn(server, now_ns)) /* sending may swallow the sign of a message: look before sleeping */
+    /* sending may swallow the sign of a message: look before sleeping */
+    if (finish_turn(server, now_ns))
         idle = idle && !trajd_transport_has_message(server->transport);
     return idle;
 }
@@ -237,7 +241,7 @@ void *trajd_server_run(void *context)
         const uint64_t now_ns = (uint64_t)trajd_now_ns();
         __atomic_store_n(&server->last_turn_ns, now_ns,
                          __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
-        if ((readable & READABLE_WAKE) && read(server->wake_fd, &count, sizeof(count)) < 0)
+        if ((readable & READABLE_WAKE) && read(server->wake_fd, &count, sizeof count) < 0)
             count = 0; /* never empty here; and if it were, nothing would be lost */
         pthread_mutex_lock(&server->baton);
         idle = turn(server, readable, now_ns);

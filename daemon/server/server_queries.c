@@ -19,11 +19,13 @@ enum trajd_status trajd_server_note_ask(struct trajd_server *server, const struc
 {
     struct trajd_pending_ask *pending = find_ask(server, 0);
     if (!server->options.answers_asks)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "ASK: nobody answers questions here");
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "ASK: nobody answers questions here");
     if (server->asks_closed)
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "ASK: the daemon is ending");
-    if (pending == NULL)
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "ASK: %u questions wait for an answer: try again",
+    if (!pending)
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "ASK: %u questions wait for an answer: try again",
                                TRAJD_SERVER_MAX_ASKS);
     *pending = (struct trajd_pending_ask){.session = peer->session, .request = ask->request};
     pending->question = (struct trajd_ask){.id = ++server->last_ask,
@@ -31,8 +33,8 @@ enum trajd_status trajd_server_note_ask(struct trajd_server *server, const struc
                                            .window = ask->window,
                                            .first = ask->first,
                                            .count = ask->count};
-    trajd_wire_text_copy(ask->what, pending->question.what, sizeof(pending->question.what));
-    trajd_wire_text_copy(ask->name, pending->question.name, sizeof(pending->question.name));
+    trajd_wire_text_copy(ask->what, pending->question.what, sizeof pending->question.what);
+    trajd_wire_text_copy(ask->name, pending->question.name, sizeof pending->question.name);
     pthread_cond_signal(&server->asked);
     return TRAJD_OK;
 }
@@ -43,23 +45,25 @@ static struct trajd_pending_ask *find_untaken(struct trajd_server *server)
     struct trajd_pending_ask *oldest = NULL;
     for (uint32_t i = 0; i < TRAJD_SERVER_MAX_ASKS; i++) {
         struct trajd_pending_ask *ask = &server->asks[i];
-        if (ask->question.id != 0 && !ask->taken && (oldest == NULL || ask->question.id < oldest->question.id))
+        if (ask->question.id != 0 && !ask->taken &&
+            (!oldest || ask->question.id < oldest->question.id))
             oldest = ask;
     }
     return oldest;
 }
 
-enum trajd_status trajd_server_take_ask(struct trajd_server *server, uint32_t timeout_ms, struct trajd_ask *ask)
+enum trajd_status trajd_server_take_ask(struct trajd_server *server, uint32_t timeout_ms,
+                                        struct trajd_ask *ask)
 {
     const uint64_t at_ns = (uint64_t)trajd_now_ns() + timeout_ms * UINT64_C(1000000);
     const struct timespec deadline = {.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)),
                                       .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
     struct trajd_pending_ask *pending = NULL;
     pthread_mutex_lock(&server->mutex);
-    for (bool late = false; !server->asks_closed && (pending = find_untaken(server)) == NULL && !late;)
+    for (bool late = false; !server->asks_closed && !(pending = find_untaken(server)) && !late;)
         late = pthread_cond_timedwait(&server->asked, &server->mutex, &deadline) == ETIMEDOUT;
     enum trajd_status status = server->asks_closed ? TRAJD_ERR_CLOSED : TRAJD_ERR_TIMEOUT;
-    if (pending != NULL) {
+    if (pending) {
         pending->taken = true;
         *ask = pending->question;
         status = TRAJD_OK;
@@ -68,23 +72,23 @@ enum trajd_status trajd_server_take_ask(struct trajd_server *server, uint32_t ti
     return status;
 }
 
-void trajd_server_answer_ask(struct trajd_server *server, uint64_t id, const char *json, size_t length,
-                             const struct trajd_error *error)
+void trajd_server_answer_ask(struct trajd_server *server, uint64_t id, const char *json,
+                             size_t length, const struct trajd_error *error)
 {
     struct trajd_wire_message message;
     pthread_mutex_lock(&server->mutex);
     struct trajd_pending_ask *pending = find_ask(server, id);
-    if (json != NULL) {
+    if (json) {
         message.op = TRAJD_WIRE_STATE;
         message.state = (struct trajd_wire_state){pending->request, {json, (uint32_t)length}};
     } else {
         message.op = TRAJD_WIRE_ERROR;
-        message.error =
-            (struct trajd_wire_error){pending->request, error->status, trajd_wire_text(error->message)};
+        message.error = (struct trajd_wire_error){pending->request, error->status,
+                                                  trajd_wire_text(error->message)};
     }
     struct trajd_peer *peer = trajd_peers_by_session(&server->peers, pending->session);
     pending->question.id = 0;
-    if (peer != NULL) /* else it has died meanwhile */
+    if (peer) /* else it has died meanwhile */
         trajd_server_send(server, peer, &message);
     pthread_mutex_unlock(&server->mutex);
     trajd_server_flush(server);

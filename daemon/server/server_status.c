@@ -13,7 +13,8 @@ struct text {
     size_t length, room;
 };
 
-static void append(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(struct text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static void append(struct text *text, const char *format, ...)
 {
@@ -59,35 +60,44 @@ static void append_totals(struct text *text, const struct trajd_server *server, 
 {
     struct trajd_core_stats stats;
     trajd_core_get_stats(server->core, &stats);
-    const struct trajd_transport_counters *counters = trajd_transport_get_counters(server->transport);
+    const struct trajd_transport_counters *counters =
+        trajd_transport_get_counters(server->transport);
     append_string(text, "version", server->version);
-    append(text, ",\"instance\":\"%016" PRIx64 "\",\"now_ns\":%" PRIu64, server->options.instance_id, now_ns);
-    append(text, ",\"batches_sent\":%" PRIu64 ",\"batches_done\":%" PRIu64 ",\"windows_done\":%" PRIu64,
+    append(text, ",\"instance\":\"%016" PRIx64 "\",\"now_ns\":%" PRIu64,
+           server->options.instance_id, now_ns);
+    append(text,
+           ",\"batches_sent\":%" PRIu64 ",\"batches_done\":%" PRIu64 ",\"windows_done\":%" PRIu64,
            stats.batches_sent, stats.batches_done, stats.windows_done);
-    append(text, ",\"batches_failed\":%" PRIu64 ",\"handed_again\":%" PRIu64 ",\"late_acks\":%" PRIu64,
+    append(text,
+           ",\"batches_failed\":%" PRIu64 ",\"handed_again\":%" PRIu64 ",\"late_acks\":%" PRIu64,
            stats.batches_failed, stats.handed_again, stats.late_acks);
     append(text,
-           ",\"late_publishes\":%" PRIu64 ",\"dead_sessions\":%" PRIu64 ",\"resumed_sessions\":%" PRIu64,
+           ",\"late_publishes\":%" PRIu64 ",\"dead_sessions\":%" PRIu64
+           ",\"resumed_sessions\":%" PRIu64,
            stats.late_publishes, stats.dead_sessions, stats.resumed_sessions);
     append(text,
-           ",\"damaged_journals\":%" PRIu64 ",\"journals_refused\":%" PRIu64 ",\"rank_timeouts\":%" PRIu64
-           ",\"slow_jobs\":%" PRIu64,
+           ",\"damaged_journals\":%" PRIu64 ",\"journals_refused\":%" PRIu64
+           ",\"rank_timeouts\":%" PRIu64 ",\"slow_jobs\":%" PRIu64,
            stats.damaged_journals, stats.journals_refused, stats.rank_timeouts, stats.slow_jobs);
-    append(text, ",\"dropped_messages\":%" PRIu64 ",\"refused_connections\":%" PRIu64 ",\"floods\":%" PRIu64,
+    append(text,
+           ",\"dropped_messages\":%" PRIu64 ",\"refused_connections\":%" PRIu64
+           ",\"floods\":%" PRIu64,
            __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED) + counters->malformed,
            counters->refused, counters->floods);
     append(text, ",\"unsent_messages\":%" PRIu64, server->unsent);
-    if (trajd_transport_remote_endpoint(server->transport) != NULL) {
+    if (trajd_transport_remote_endpoint(server->transport)) {
         append(text, ",");
         append_string(text, "remote", trajd_transport_remote_endpoint(server->transport));
         append(text,
-               ",\"refused_keys\":%" PRIu64 ",\"failed_handshakes\":%" PRIu64 ",\"silent_sessions\":%" PRIu64,
+               ",\"refused_keys\":%" PRIu64 ",\"failed_handshakes\":%" PRIu64
+               ",\"silent_sessions\":%" PRIu64,
                counters->refused_keys, counters->failed_handshakes, server->silent_sessions);
     }
     append(text, ",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f", server->batch_rate_hz,
            server->window_rate_hz);
     append(text, ",\"ready_to_sent_us\":{\"p50\":%.1f,\"p99\":%.1f}",
-           (double)latency_below_ns(server, 0.5) * 1e-3, (double)latency_below_ns(server, 0.99) * 1e-3);
+           (double)latency_below_ns(server, 0.5) * 1e-3,
+           (double)latency_below_ns(server, 0.99) * 1e-3);
 }
 
 static void append_job(struct text *text, const struct trajd_core_job_info *info)
@@ -95,10 +105,10 @@ static void append_job(struct text *text, const struct trajd_core_job_info *info
     append_string(text, "job", info->name);
     append(text, ",\"phase\":\"%s\",\"mode\":\"%s\",\"world\":%u,\"members\":%u", info->phase,
            info->mode == TRAJD_WIRE_SHARD ? "shard" : "share", info->world, info->members);
-    append(text, ",\"epoch\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"batches_left\":%" PRIu64, info->epoch, info->batches,
-           info->batches_left);
-    append(text, ",\"stalled_by_seconds\":%.6f,\"absent_seconds\":%.6f,\"absent_rank\":%u", (double)info->stalled_ns * 1e-9,
-           (double)info->absent_ns * 1e-9, info->absent_rank);
+    append(text, ",\"epoch\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"batches_left\":%" PRIu64,
+           info->epoch, info->batches, info->batches_left);
+    append(text, ",\"stalled_by_seconds\":%.6f,\"absent_seconds\":%.6f,\"absent_rank\":%u",
+           (double)info->stalled_ns * 1e-9, (double)info->absent_ns * 1e-9, info->absent_rank);
 }
 
 /* The first job's facts stand for the feed: most have one. */
@@ -107,17 +117,18 @@ static void append_feed(struct text *text, const struct trajd_feed *feed)
     struct trajd_core_feed_info info;
     trajd_core_feed_info(feed->core, &info);
     append(text, "{\"feed_id\":%u,", info.feed_id);
-    append_string(text, "name", info.name != NULL ? info.name : "");
+    append_string(text, "name", info.name ? info.name : "");
     append(text, ",");
     append_job(text, &info.job);
-    append(text, ",\"running\":%s,\"sessions\":%u,\"epoch_length\":%" PRIu64, info.running ? "true" : "false", info.members,
-           info.epoch_length);
-    append(text, ",\"produced_epoch\":%" PRIu64 ",\"cursor\":%" PRIu64, info.produced_epoch, info.cursor);
+    append(text, ",\"running\":%s,\"sessions\":%u,\"epoch_length\":%" PRIu64,
+           info.running ? "true" : "false", info.members, info.epoch_length);
+    append(text, ",\"produced_epoch\":%" PRIu64 ",\"cursor\":%" PRIu64, info.produced_epoch,
+           info.cursor);
     append(text,
            ",\"ring_bytes\":%" PRIu64
            ",\"slots\":{\"count\":%u,\"free\":%u,\"filling\":%u,\"ready\":%u,\"lent\":%u}",
-           feed->lending->ring.size_bytes, feed->lending->ring.slot_count, info.slots_free, info.slots_filling,
-           info.slots_ready, trajd_lending_count(feed->lending));
+           feed->lending->ring.size_bytes, feed->lending->ring.slot_count, info.slots_free,
+           info.slots_filling, info.slots_ready, trajd_lending_count(feed->lending));
     append(text, ",\"stalled_seconds\":%.6f,\"jobs\":[", (double)info.stalled_ns * 1e-9);
     struct trajd_core_job_info job;
     for (uint32_t i = 0; trajd_core_job_info(feed->core, i, &job); i++) {
@@ -135,16 +146,16 @@ static void append_session(struct text *text, struct trajd_server *server,
     const uint64_t silent_ns = now_ns > info->last_message_ns ? now_ns - info->last_message_ns : 0;
     append(text, "{\"session\":%" PRIu64 ",", info->session);
     append_string(text, "client", info->client);
-    if (peer != NULL && peer->where[0] != '\0') {
+    if (peer && peer->where[0] != '\0') {
         append(text, ",");
         append_string(text, "remote", peer->where);
     }
-    append(text, ",\"pid\":%" PRIu64 ",\"feed_id\":%u,\"rank\":%u,\"credit\":%u,\"held\":%u", info->pid,
-           info->feed_id, info->rank, info->credit, info->held);
+    append(text, ",\"pid\":%" PRIu64 ",\"feed_id\":%u,\"rank\":%u,\"credit\":%u,\"held\":%u",
+           info->pid, info->feed_id, info->rank, info->credit, info->held);
     append(text, ",\"batches_sent\":%" PRIu64 ",\"batches_done\":%" PRIu64, info->batches_sent,
            info->batches_done);
-    append(text, ",\"stalled_by_seconds\":%.6f,\"silent_seconds\":%.3f}", (double)info->stalled_ns * 1e-9,
-           (double)silent_ns * 1e-9);
+    append(text, ",\"stalled_by_seconds\":%.6f,\"silent_seconds\":%.3f}",
+           (double)info->stalled_ns * 1e-9, (double)silent_ns * 1e-9);
 }
 
 static void append_lists(struct text *text, struct trajd_server *server, uint64_t now_ns)
@@ -153,7 +164,7 @@ static void append_lists(struct text *text, struct trajd_server *server, uint64_
     list.room -= STATUS_RESERVE;
     const char *comma = "";
     append(&list, ",\"feeds\":[");
-    for (const struct trajd_feed *feed = server->feeds; feed != NULL && list.room - list.length > 2048;
+    for (const struct trajd_feed *feed = server->feeds; feed && list.room - list.length > 2048;
          feed = feed->next) {
         struct trajd_core_feed_info info;
         trajd_core_feed_info(feed->core, &info);
@@ -176,17 +187,19 @@ static void append_lists(struct text *text, struct trajd_server *server, uint64_
     append(text, "],\"session_count\":%u,\"sessions_not_shown\":%u", count, count - shown);
 }
 
-size_t trajd_server_write_status(struct trajd_server *server, char *json, size_t room, uint64_t now_ns)
+size_t trajd_server_write_status(struct trajd_server *server, char *json, size_t room,
+                                 uint64_t now_ns)
 {
     struct text text = {.at = json, .room = room};
     char described[STATUS_DESCRIBE_ROOM];
     size_t described_length = 0;
-    if (server->options.describe != NULL)
-        described_length = server->options.describe(server->options.context, described, sizeof(described));
+    if (server->options.describe)
+        described_length =
+            server->options.describe(server->options.context, described, sizeof described);
     pthread_mutex_lock(&server->mutex);
     append(&text, "{");
     append_totals(&text, server, now_ns);
-    if (described_length > 0 && described_length < sizeof(described))
+    if (described_length > 0 && described_length < sizeof described)
         append(&text, ",%.*s", (int)described_length, described);
     append_lists(&text, server, now_ns);
     append(&text, "}");

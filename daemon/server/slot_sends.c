@@ -5,12 +5,13 @@
 
 #include "proto/dtype.h"
 
-struct trajd_lending *trajd_lending_create(struct trajd_ring *ring, struct trajd_wire_tensor *tensors,
-                                           uint32_t tensor_count, int wake_fd)
+struct trajd_lending *trajd_lending_create(struct trajd_ring *ring,
+                                           struct trajd_wire_tensor *tensors, uint32_t tensor_count,
+                                           int wake_fd)
 {
-    struct trajd_lending *lending = calloc(1, sizeof(*lending));
-    uint32_t *loans = calloc(ring->slot_count, sizeof(*loans));
-    if (lending == NULL || loans == NULL) {
+    struct trajd_lending *lending = calloc(1, sizeof *lending);
+    uint32_t *loans = calloc(ring->slot_count, sizeof *loans);
+    if (!lending || !loans) {
         free(lending);
         free(loans);
         return NULL;
@@ -40,7 +41,7 @@ void trajd_lending_drop(struct trajd_lending **pointer)
 {
     struct trajd_lending *lending = *pointer;
     *pointer = NULL;
-    if (lending != NULL)
+    if (lending)
         drop_reference(lending);
 }
 
@@ -54,12 +55,13 @@ void trajd_lending_borrow(struct trajd_lending *lending, uint32_t slot)
 void trajd_lending_return(struct trajd_lending *lending, uint32_t slot)
 {
     const uint64_t one = 1;
-    /* sequentially consistent, as in trajd_lending_is_lent: either this sees that the slot is awaited, or the
-     * taker sees that it is back. And what was read of it was read before. */
+    /* sequentially consistent, as in trajd_lending_is_lent: either this sees that the slot is
+     * awaited, or the taker sees that it is back. And what was read of it was read before. */
     const bool back = __atomic_sub_fetch(&lending->loans[slot], 1, __ATOMIC_SEQ_CST) == 0;
     if (back && __atomic_load_n(&lending->awaited, __ATOMIC_SEQ_CST)) {
-        __atomic_store_n(&lending->returned, true, __ATOMIC_RELEASE); /* pairs with trajd_lending_came_back */
-        ssize_t size = write(lending->wake_fd, &one, sizeof(one));
+        /* pairs with trajd_lending_came_back */
+        __atomic_store_n(&lending->returned, true, __ATOMIC_RELEASE);
+        ssize_t size = write(lending->wake_fd, &one, sizeof one);
         (void)size; /* only a full counter refuses, and that is readable */
     }
     drop_reference(lending);
@@ -68,13 +70,15 @@ void trajd_lending_return(struct trajd_lending *lending, uint32_t slot)
 void trajd_lending_let_go(void *data, void *context)
 {
     struct trajd_lending *lending = context;
-    const size_t offset = (size_t)((unsigned char *)data - lending->ring.memory) - TRAJD_RING_ALIGNMENT;
+    const size_t offset =
+        (size_t)((unsigned char *)data - lending->ring.memory) - TRAJD_RING_ALIGNMENT;
     trajd_lending_return(lending, (uint32_t)(offset / lending->ring.slot_size_bytes));
 }
 
 bool trajd_lending_is_lent(struct trajd_lending *lending, uint32_t slot)
 {
-    if (__atomic_load_n(&lending->loans[slot], __ATOMIC_ACQUIRE) == 0) /* its readers were before us */
+    /* its readers were before us */
+    if (__atomic_load_n(&lending->loans[slot], __ATOMIC_ACQUIRE) == 0)
         return false;
     __atomic_store_n(&lending->awaited, true, __ATOMIC_SEQ_CST); /* see trajd_lending_return */
     return __atomic_load_n(&lending->loans[slot], __ATOMIC_SEQ_CST) != 0;
@@ -85,7 +89,8 @@ bool trajd_lending_came_back(struct trajd_lending *lending)
     if (!__atomic_load_n(&lending->returned, __ATOMIC_ACQUIRE))
         return false;
     __atomic_store_n(&lending->returned, false, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&lending->awaited, false, __ATOMIC_SEQ_CST); /* the taker says it again if it must */
+    /* the taker says it again if it must */
+    __atomic_store_n(&lending->awaited, false, __ATOMIC_SEQ_CST);
     return true;
 }
 
@@ -93,7 +98,8 @@ uint32_t trajd_lending_count(const struct trajd_lending *lending)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < lending->ring.slot_count; i++)
-        count += __atomic_load_n(&lending->loans[i], __ATOMIC_RELAXED) > 0; /* a number for people */
+        count +=
+            __atomic_load_n(&lending->loans[i], __ATOMIC_RELAXED) > 0; /* a number for people */
     return count;
 }
 
@@ -112,7 +118,8 @@ uint32_t trajd_lending_part(const struct trajd_lending *lending, uint32_t slot, 
     uint32_t count = 0;
     for (uint32_t i = 0; i < lending->tensor_count; i++) {
         const uint64_t size_bytes = row_size(&lending->tensors[i]);
-        struct trajd_piece piece = {.data = memory + lending->tensors[i].offset_bytes + row_begin * size_bytes,
+        struct trajd_piece piece = {.data = memory + lending->tensors[i].offset_bytes +
+                                            row_begin * size_bytes,
                                     .size_bytes = row_count * size_bytes};
         piece.zeros = -piece.size_bytes % TRAJD_PART_ALIGNMENT;
         if (piece.size_bytes > 0)

@@ -9,27 +9,27 @@
 enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
                                          struct trajd_transport **out, struct trajd_error *error)
 {
-    struct trajd_transport *transport = calloc(1, sizeof(*transport));
-    if (transport == NULL)
+    struct trajd_transport *transport = calloc(1, sizeof *transport);
+    if (!transport)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
     transport->group_access = options->group_access;
     transport->remote = options->remote;
     zmq_msg_init(&transport->frame);
     enum trajd_status status = TRAJD_OK;
     transport->context = zmq_ctx_new();
-    if (transport->context == NULL ||
+    if (!transport->context ||
         zmq_ctx_set(transport->context, ZMQ_IO_THREADS,
-                    1 + (options->remote.address != NULL ? trajd_doors_remote_threads() : 0)) != 0)
+                    1 + (options->remote.address ? trajd_doors_remote_threads() : 0)) != 0)
         status = trajd_zmq_error(error, "zmq_ctx_new");
-    if (status == TRAJD_OK)
+    if (!status)
         status = trajd_access_open(transport, error); /* before the first connection asks */
-    if (status == TRAJD_OK)
+    if (!status)
         status = trajd_doors_open(transport, options, error);
-    if (status != TRAJD_OK) {
+    if (status) {
         trajd_transport_destroy(&transport);
         return status;
     }
-    size_t size = sizeof(transport->zap_fd);
+    size_t size = sizeof transport->zap_fd;
     zmq_getsockopt(transport->zap, ZMQ_FD, &transport->zap_fd, &size);
     transport->aside = true;
     *out = transport;
@@ -39,13 +39,13 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
 void trajd_transport_destroy(struct trajd_transport **pointer)
 {
     struct trajd_transport *transport = *pointer;
-    if (transport == NULL)
+    if (!transport)
         return;
     zmq_msg_close(&transport->frame);
     trajd_doors_close(transport);
-    if (transport->zap != NULL)
+    if (transport->zap)
         zmq_close(transport->zap);
-    if (transport->context != NULL)
+    if (transport->context)
         zmq_ctx_term(transport->context);
     free(transport);
     *pointer = NULL;
@@ -58,20 +58,20 @@ const char *trajd_transport_remote_endpoint(const struct trajd_transport *transp
 
 /* ---- waiting ---- */
 
-/* zmq_poll asks every socket twice; these descriptors become readable once, when there is something after
- * there was nothing. */
-uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count,
-                              uint32_t timeout_ms)
+/* zmq_poll asks every socket twice; these descriptors become readable once, when there is something
+ * after there was nothing. */
+uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors,
+                              uint32_t count, uint32_t timeout_ms)
 {
     struct pollfd items[1 + 2 * TRAJD_DOORS + 4] = {{.fd = transport->zap_fd, .events = POLLIN}};
     nfds_t used = 1;
     uint32_t readable = 0;
     for (uint32_t i = 0; i < TRAJD_DOORS; i++)
-        if (transport->doors[i].router != NULL)
+        if (transport->doors[i].router)
             items[used++] = (struct pollfd){.fd = transport->doors[i].monitor_fd, .events = POLLIN};
     const nfds_t aside = used;
     for (uint32_t i = 0; i < TRAJD_DOORS; i++)
-        if (transport->doors[i].router != NULL)
+        if (transport->doors[i].router)
             items[used++] = (struct pollfd){.fd = transport->doors[i].router_fd, .events = POLLIN};
     for (uint32_t i = 0; i < count; i++)
         items[used + i] = (struct pollfd){.fd = descriptors[i], .events = POLLIN};
@@ -88,8 +88,8 @@ bool trajd_transport_has_message(struct trajd_transport *transport)
 {
     for (uint32_t i = 0; i < TRAJD_DOORS; i++) {
         int events = 0;
-        size_t size = sizeof(events);
-        if (transport->doors[i].router != NULL &&
+        size_t size = sizeof events;
+        if (transport->doors[i].router &&
             zmq_getsockopt(transport->doors[i].router, ZMQ_EVENTS, &events, &size) == 0 &&
             (events & ZMQ_POLLIN) != 0)
             return true;
@@ -109,7 +109,8 @@ void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns)
     trajd_doors_watch(transport, now_ns);
 }
 
-const struct trajd_transport_counters *trajd_transport_get_counters(const struct trajd_transport *transport)
+const struct trajd_transport_counters *
+trajd_transport_get_counters(const struct trajd_transport *transport)
 {
     return &transport->counters;
 }
@@ -132,7 +133,7 @@ static void skip_frames(struct trajd_transport *transport, void *router)
 static const char *property(zmq_msg_t *message, const char *name)
 {
     const char *value = zmq_msg_gets(message, name);
-    return value != NULL ? value : "";
+    return value ? value : "";
 }
 
 /* Numbers above those of uids; a name is a key. */
@@ -161,10 +162,11 @@ static bool identify(struct trajd_transport *transport, struct trajd_incoming *i
     return true;
 }
 
-static bool receive_from(struct trajd_transport *transport, uint32_t index, struct trajd_incoming *incoming)
+static bool receive_from(struct trajd_transport *transport, uint32_t index,
+                         struct trajd_incoming *incoming)
 {
     void *router = transport->doors[index].router;
-    while (router != NULL && zmq_msg_recv(&transport->frame, router, ZMQ_DONTWAIT) >= 0) {
+    while (router && zmq_msg_recv(&transport->frame, router, ZMQ_DONTWAIT) >= 0) {
         size_t size = zmq_msg_size(&transport->frame);
         bool good = size > 0 && size <= TRAJD_ROUTE_SIZE && has_more(&transport->frame);
         if (good) {
@@ -198,23 +200,26 @@ bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_inc
 
 /* ---- sending ---- */
 
-static enum trajd_status send_head(struct trajd_transport *transport, const struct trajd_route *route,
-                                   const void *frame, size_t size_bytes, int more)
+static enum trajd_status send_head(struct trajd_transport *transport,
+                                   const struct trajd_route *route, const void *frame,
+                                   size_t size_bytes, int more)
 {
     void *router = transport->doors[route->door].router;
     if (zmq_send(router, route->bytes, route->size, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
         return zmq_errno() == EAGAIN ? TRAJD_ERR_BUSY : TRAJD_ERR_CLOSED;
-    return zmq_send(router, frame, size_bytes, ZMQ_DONTWAIT | more) < 0 ? TRAJD_ERR_CLOSED : TRAJD_OK;
+    return zmq_send(router, frame, size_bytes, ZMQ_DONTWAIT | more) < 0 ? TRAJD_ERR_CLOSED
+                                                                        : TRAJD_OK;
 }
 
-enum trajd_status trajd_transport_send(struct trajd_transport *transport, const struct trajd_route *route,
-                                       const void *frame, size_t size_bytes)
+enum trajd_status trajd_transport_send(struct trajd_transport *transport,
+                                       const struct trajd_route *route, const void *frame,
+                                       size_t size_bytes)
 {
     return send_head(transport, route, frame, size_bytes, 0);
 }
 
-/* A part on its way out. Once the head is queued nothing can fail that matters: frames for a connection that
- * ends meanwhile are dropped by ZeroMQ, which then calls back as for those sent. */
+/* A part on its way out. Once the head is queued nothing can fail that matters: frames for a
+ * connection that ends meanwhile are dropped by ZeroMQ, which then calls back as for those sent. */
 struct outgoing {
     struct trajd_transport *transport;
     void *router;
@@ -277,7 +282,8 @@ static void send_piece(struct outgoing *out, const struct trajd_piece *piece)
 enum trajd_status trajd_transport_send_part(struct trajd_transport *transport,
                                             const struct trajd_route *route, const void *frame,
                                             size_t size_bytes, const struct trajd_piece *pieces,
-                                            uint32_t count, struct trajd_lending *lending, uint32_t slot)
+                                            uint32_t count, struct trajd_lending *lending,
+                                            uint32_t slot)
 {
     struct outgoing out = {.transport = transport,
                            .router = transport->doors[route->door].router,
@@ -287,7 +293,7 @@ enum trajd_status trajd_transport_send_part(struct trajd_transport *transport,
         out.left += pieces[i].size_bytes + pieces[i].zeros;
     enum trajd_status status =
         send_head(transport, route, frame, size_bytes, out.left > 0 ? ZMQ_SNDMORE : 0);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     for (uint32_t i = 0; i < count; i++)
         send_piece(&out, &pieces[i]);

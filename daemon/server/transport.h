@@ -1,11 +1,13 @@
-/* Frames over ZeroMQ through two doors: a ROUTER on an ipc socket that only its own uid (or group) may use, and,
- * if asked for, one on tcp for workers whose CURVE keys are known. Neither is killed by a flood of connections.
- * transport*.c are the only files of the daemon that know ZeroMQ: transport.c moves messages, transport_listeners.c
- * opens and closes sockets, transport_auth.c says who may connect. One thread at a time: who passes it on does
- * so under a mutex; but for trajd_transport_wait, in which one thread may be at any time.
+/* Frames over ZeroMQ through two doors: a ROUTER on an ipc socket that only its own uid (or group)
+ * may use, and, if asked for, one on tcp for workers whose CURVE keys are known. Neither is killed
+ * by a flood of connections. transport*.c are the only files of the daemon that know ZeroMQ:
+ * transport.c moves messages, transport_listeners.c opens and closes sockets, transport_auth.c says
+ * who may connect. One thread at a time: who passes it on does so under a mutex; but for
+ * trajd_transport_wait, in which one thread may be at any time.
  *
- * The tcp door has I/O threads of its own: what is encrypted and sent there holds no local worker up. A peer
- * that takes nothing for silence_ms is disconnected, and what was queued for it dropped. */
+ * The tcp door has I/O threads of its own: what is encrypted and sent there holds no local worker
+ * up. A peer that takes nothing for silence_ms is disconnected, and what was queued for it dropped.
+ */
 #ifndef TRAJD_FEED_TRANSPORT_H
 #define TRAJD_FEED_TRANSPORT_H
 
@@ -32,69 +34,81 @@ struct trajd_route {
 
 /* The tcp door. */
 struct trajd_transport_remote {
-    const char *address;    /* "ADDRESS:PORT", "[ADDRESS]:PORT", numbers alone; NULL: no such door */
+    /* "ADDRESS:PORT", "[ADDRESS]:PORT", numbers alone; NULL: no such door */
+    const char *address;
     const char *keys;       /* the directory of keyring.h */
     bool insecure_loopback; /* no CURVE: refused unless the address is 127.0.0.1 or ::1 */
     uint32_t silence_ms;
-    /* A line for the log: a key that is not known (each once), a file of keys that cannot be read. On the
-     * thread that calls trajd_transport_turn. May be NULL. */
+    /* A line for the log: a key that is not known (each once), a file of keys that cannot be read.
+     * On the thread that calls trajd_transport_turn. May be NULL. */
     void (*tell)(void *context, const char *line);
     void *context;
 };
 
 struct trajd_transport_options {
-    const char *path;  /* of the socket file; the caller holds the directory's lock */
-    bool group_access; /* the file is 0770, and whoever may open it is let in; else 0700, our uid and root */
+    const char *path; /* of the socket file; the caller holds the directory's lock */
+    /* the file is 0770, and whoever may open it is let in; else 0700, our uid and root */
+    bool group_access;
     size_t max_frame_bytes; /* ZeroMQ closes connections that send longer ones */
     uint32_t send_limit;    /* messages that wait for one peer */
-    uint32_t max_sessions;  /* of two descriptors each: refused if they could use up half of RLIMIT_NOFILE */
+    /* of two descriptors each: refused if they could use up half of RLIMIT_NOFILE */
+    uint32_t max_sessions;
     struct trajd_transport_remote remote;
 };
 
 struct trajd_incoming {
     struct trajd_route route;
-    uint64_t owner;            /* who may resume what this one began: a uid, or a key */
-    const char *user, *address; /* remote: the key's name ("" without CURVE), the peer's address; until the next receive */
-    const void *frame;         /* until the next receive */
+    uint64_t owner; /* who may resume what this one began: a uid, or a key */
+    /* remote: the key's name ("" without CURVE), the peer's address; until the next receive */
+    const char *user, *address;
+    const void *frame; /* until the next receive */
     size_t size_bytes;
 };
 
 struct trajd_transport_counters {
-    uint64_t malformed;         /* messages with too many frames, or from nameless peers */
-    uint64_t refused;           /* connections of another uid */
-    uint64_t refused_keys;      /* connections with a key that is not known */
-    uint64_t failed_handshakes; /* on tcp: another protocol, no key, the wrong server's key, garbage, silence */
-    uint64_t floods;            /* times that a door was closed because descriptors ran short */
+    uint64_t malformed;    /* messages with too many frames, or from nameless peers */
+    uint64_t refused;      /* connections of another uid */
+    uint64_t refused_keys; /* connections with a key that is not known */
+    /* on tcp: another protocol, no key, the wrong server's key, garbage, silence */
+    uint64_t failed_handshakes;
+    uint64_t floods; /* times that a door was closed because descriptors ran short */
 };
 
 enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
-                                         struct trajd_transport **transport, struct trajd_error *error);
+                                         struct trajd_transport **transport,
+                                         struct trajd_error *error);
 /* Never waits for peers. What was lent is back when it returns. */
 void trajd_transport_destroy(struct trajd_transport **transport);
 /* "tcp://ADDRESS:PORT" as bound (port 0 has become one); NULL: no tcp door. */
 const char *trajd_transport_remote_endpoint(const struct trajd_transport *transport);
 
-/* Until a message comes, or one of the descriptors (at most 4) is readable: bit i of the result says that
- * number i is. Only after trajd_transport_receive has returned false; who has sent since, or sends meanwhile,
- * asks trajd_transport_has_message afterwards, and wakes this thread by a descriptor. */
-uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors, uint32_t count,
-                              uint32_t timeout_ms);
+/* Until a message comes, or one of the descriptors (at most 4) is readable: bit i of the result
+ * says that number i is. Only after trajd_transport_receive has returned false; who has sent since,
+ * or sends meanwhile, asks trajd_transport_has_message afterwards, and wakes this thread by a
+ * descriptor. */
+uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors,
+                              uint32_t count, uint32_t timeout_ms);
 /* True if trajd_transport_receive is worth a call. */
 bool trajd_transport_has_message(struct trajd_transport *transport);
 /* The next whole message, if there is one; doors take turns. */
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming);
-/* TRAJD_ERR_CLOSED: no such connection any more; TRAJD_ERR_BUSY: it does not read. The frame is copied. */
-enum trajd_status trajd_transport_send(struct trajd_transport *transport, const struct trajd_route *route,
-                                       const void *frame, size_t size_bytes);
-/* The same, followed by the bytes of a part as further frames. Small pieces are copied, large ones borrowed from
- * `lending` until ZeroMQ has sent or dropped them; the caller has a loan of the slot until this returns. */
+/* TRAJD_ERR_CLOSED: no such connection any more; TRAJD_ERR_BUSY: it does not read. The frame is
+ * copied. */
+enum trajd_status trajd_transport_send(struct trajd_transport *transport,
+                                       const struct trajd_route *route, const void *frame,
+                                       size_t size_bytes);
+/* The same, followed by the bytes of a part as further frames. Small pieces are copied, large ones
+ * borrowed from `lending` until ZeroMQ has sent or dropped them; the caller has a loan of the slot
+ * until this returns. */
 enum trajd_status trajd_transport_send_part(struct trajd_transport *transport,
                                             const struct trajd_route *route, const void *frame,
                                             size_t size_bytes, const struct trajd_piece *pieces,
-                                            uint32_t count, struct trajd_lending *lending, uint32_t slot);
-/* What is to be done beside messages: answers to who may connect, the watch over descriptors. Once a turn of
- * the loop; cheap. */
+                                            uint32_t count, struct trajd_lending *lending,
+                                            uint32_t slot);
+/* What is to be done beside messages: answers to who may connect, the watch over descriptors. Once
+ * a turn of the loop; cheap. */
 void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns);
-const struct trajd_transport_counters *trajd_transport_get_counters(const struct trajd_transport *transport);
+const struct trajd_transport_counters *
+trajd_transport_get_counters(const struct trajd_transport *transport);
 
 #endif

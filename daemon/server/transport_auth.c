@@ -1,4 +1,5 @@
-/* Who may connect: ZeroMQ's handshake asks a socket of ours (ZAP, RFC 27), for each door by its domain. */
+/* Who may connect: ZeroMQ's handshake asks a socket of ours (ZAP, RFC 27), for each door by its
+ * domain. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ enum trajd_status trajd_access_open(struct trajd_transport *transport, struct tr
 {
     const int options[][2] = {{ZMQ_LINGER, 0}};
     transport->zap = zmq_socket(transport->context, ZMQ_REP);
-    if (transport->zap == NULL)
+    if (!transport->zap)
         return trajd_zmq_error(error, "zmq_socket");
     if (zmq_bind(transport->zap, "inproc://zeromq.zap.01") != 0)
         return trajd_zmq_error(error, "inproc://zeromq.zap.01");
@@ -29,7 +30,7 @@ bool trajd_access_parse_uid(const char *address, uid_t *uid)
 {
     const char *colon = strchr(address, ':');
     char *end;
-    if (colon == NULL || colon[1] < '0' || colon[1] > '9')
+    if (!colon || colon[1] < '0' || colon[1] > '9')
         return false;
     unsigned long value = strtoul(colon + 1, &end, 10);
     if (*end != ':' || value > UINT32_MAX)
@@ -38,27 +39,29 @@ bool trajd_access_parse_uid(const char *address, uid_t *uid)
     return true;
 }
 
-/* Frames: version, request id, domain, address, routing id, mechanism, credentials. False: no request waits. */
+/* Frames: version, request id, domain, address, routing id, mechanism, credentials. False: no
+ * request waits. */
 static bool receive_request(struct trajd_transport *transport, struct zap_request *request)
 {
     struct {
         void *at;
         size_t room;
     } places[] = {{NULL, 0},
-                  {request->id, sizeof(request->id)},
-                  {request->domain, sizeof(request->domain) - 1},
-                  {request->address, sizeof(request->address) - 1},
+                  {request->id, sizeof request->id},
+                  {request->domain, sizeof request->domain - 1},
+                  {request->address, sizeof request->address - 1},
                   {NULL, 0},
-                  {request->mechanism, sizeof(request->mechanism) - 1},
-                  {request->credential, sizeof(request->credential)}};
+                  {request->mechanism, sizeof request->mechanism - 1},
+                  {request->credential, sizeof request->credential}};
     char other[256];
     int more = 1;
-    size_t more_size = sizeof(more);
-    memset(request, 0, sizeof(*request));
+    size_t more_size = sizeof more;
+    memset(request, 0, sizeof *request);
     for (size_t frame = 0; more; frame++) {
-        const bool kept = frame < sizeof(places) / sizeof(*places) && places[frame].at != NULL;
-        const size_t room = kept ? places[frame].room : sizeof(other);
-        int size = zmq_recv(transport->zap, kept ? places[frame].at : other, room, frame == 0 ? ZMQ_DONTWAIT : 0);
+        const bool kept = frame < sizeof places / sizeof *places && places[frame].at != NULL;
+        const size_t room = kept ? places[frame].room : sizeof other;
+        int size = zmq_recv(transport->zap, kept ? places[frame].at : other, room,
+                            frame == 0 ? ZMQ_DONTWAIT : 0);
         if (size < 0)
             return false;
         if (frame == 1)
@@ -73,7 +76,8 @@ static bool receive_request(struct trajd_transport *transport, struct zap_reques
 static bool may_enter_locally(struct trajd_transport *transport, const struct zap_request *request)
 {
     uid_t uid;
-    bool allowed = strcmp(request->mechanism, "NULL") == 0 && trajd_access_parse_uid(request->address, &uid) &&
+    bool allowed = strcmp(request->mechanism, "NULL") == 0 &&
+                   trajd_access_parse_uid(request->address, &uid) &&
                    (transport->group_access || uid == 0 || uid == geteuid());
     if (!allowed)
         transport->counters.refused++;
@@ -82,7 +86,7 @@ static bool may_enter_locally(struct trajd_transport *transport, const struct za
 
 static void tell(struct trajd_transport *transport, const char *line)
 {
-    if (transport->remote.tell != NULL)
+    if (transport->remote.tell)
         transport->remote.tell(transport->remote.context, line);
 }
 
@@ -94,8 +98,10 @@ static void tell_stranger(struct trajd_transport *transport, const char *key, co
     for (uint32_t i = 0; i < transport->stranger_count && i < TRAJD_STRANGERS; i++)
         if (strcmp(transport->strangers[i], key) == 0)
             return;
-    memcpy(transport->strangers[transport->stranger_count++ % TRAJD_STRANGERS], key, TRAJD_KEY_SIZE);
-    snprintf(line, sizeof(line), "refused a worker from %s: no file in the directory of clients has its public key %s",
+    memcpy(transport->strangers[transport->stranger_count++ % TRAJD_STRANGERS], key,
+           TRAJD_KEY_SIZE);
+    snprintf(line, sizeof line,
+             "refused a worker from %s: no file in the directory of clients has its public key %s",
              address, key);
     tell(transport, line);
 }
@@ -105,14 +111,14 @@ static const char *find_user(struct trajd_transport *transport, const struct zap
     struct trajd_error trouble;
     char key[TRAJD_KEY_SIZE];
     if (strcmp(request->mechanism, "CURVE") != 0 || request->credential_size != 32 ||
-        zmq_z85_encode(key, request->credential, 32) == NULL)
+        !zmq_z85_encode(key, request->credential, 32))
         return NULL;
     const char *user = trajd_keyring_find(transport->keyring, key, &trouble);
-    if (trouble.status != TRAJD_OK && strcmp(trouble.message, transport->trouble) != 0) {
-        snprintf(transport->trouble, sizeof(transport->trouble), "%s", trouble.message);
+    if (trouble.status && strcmp(trouble.message, transport->trouble) != 0) {
+        snprintf(transport->trouble, sizeof transport->trouble, "%s", trouble.message);
         tell(transport, trouble.message);
     }
-    if (user == NULL)
+    if (!user)
         tell_stranger(transport, key, request->address);
     return user;
 }
@@ -130,7 +136,7 @@ static const char *judge(struct trajd_transport *transport, const struct zap_req
         return may_enter_locally(transport, request) ? "" : NULL;
     if (strcmp(request->domain, TRAJD_REMOTE_DOMAIN) != 0)
         return NULL;
-    if (transport->keyring != NULL)
+    if (transport->keyring)
         return find_user(transport, request);
     return is_loopback(request->address) ? "" : NULL;
 }
@@ -142,9 +148,9 @@ void trajd_access_answer(struct trajd_transport *transport)
         const char *user = judge(transport, &request);
         zmq_send(transport->zap, "1.0", 3, ZMQ_SNDMORE);
         zmq_send(transport->zap, request.id, request.id_size, ZMQ_SNDMORE);
-        zmq_send(transport->zap, user != NULL ? "200" : "400", 3, ZMQ_SNDMORE);
+        zmq_send(transport->zap, user ? "200" : "400", 3, ZMQ_SNDMORE);
         zmq_send(transport->zap, "", 0, ZMQ_SNDMORE);
-        zmq_send(transport->zap, user != NULL ? user : "", user != NULL ? strlen(user) : 0, ZMQ_SNDMORE);
+        zmq_send(transport->zap, user ? user : "", user ? strlen(user) : 0, ZMQ_SNDMORE);
         zmq_send(transport->zap, "", 0, 0);
     }
 }

@@ -1,4 +1,5 @@
-/* The transport's inside, shared by transport.c, transport_listeners.c and transport_auth.c. Nobody else includes this. */
+/* The transport's inside, shared by transport.c, transport_listeners.c and transport_auth.c. Nobody
+ * else includes this. */
 #ifndef TRAJD_FEED_TRANSPORT_STATE_H
 #define TRAJD_FEED_TRANSPORT_STATE_H
 
@@ -34,7 +35,8 @@ struct trajd_transport {
     bool group_access;
     struct trajd_transport_remote remote; /* `address` lives with the caller only while creating */
     struct trajd_keyring *keyring;        /* NULL: no CURVE */
-    char strangers[TRAJD_STRANGERS][TRAJD_KEY_SIZE]; /* keys that were refused and told, the oldest replaced */
+    /* keys that were refused and told, the oldest replaced */
+    char strangers[TRAJD_STRANGERS][TRAJD_KEY_SIZE];
     uint32_t stranger_count;
     char trouble[TRAJD_ERROR_MESSAGE_SIZE]; /* with files of keys, told last */
     bool aside;                             /* zap or a monitor may have something */
@@ -52,7 +54,8 @@ enum trajd_status trajd_zmq_error(struct trajd_error *error, const char *what);
 enum trajd_status trajd_zmq_set(void *socket, const int (*options)[2], size_t count,
                                 struct trajd_error *error);
 enum trajd_status trajd_doors_open(struct trajd_transport *transport,
-                                   const struct trajd_transport_options *options, struct trajd_error *error);
+                                   const struct trajd_transport_options *options,
+                                   struct trajd_error *error);
 /* I/O threads of the remote door, which encrypt; a connection is always one thread's. */
 int trajd_doors_remote_threads(void);
 void trajd_doors_close(struct trajd_transport *transport);

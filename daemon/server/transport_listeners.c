@@ -1,4 +1,5 @@
-/* The sockets: how they are made, where they listen, and what happens when descriptors run short. */
+/* The sockets: how they are made, where they listen, and what happens when descriptors run short.
+ */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -14,19 +15,19 @@
 
 #include "daemon/server/transport_internal.h"
 
-/* Against a flood of connections, twice:
- * Descriptors are counted while there are many left, each time that a quarter of the free ones may have gone,
- * and the listener through which most came is closed for a while when few are. That keeps descriptors for the
- * rest of the daemon, but it is a race against the I/O threads. libzmq's ipc listener aborts the process when
- * accept fails with EMFILE, ENOBUFS or ENOMEM, though not with ENFILE. So accept4 here stands before libc's (the
+/* Against a flood of connections, twice: Descriptors are counted while there are many left, each
+ * time that a quarter of the free ones may have gone, and the listener through which most came is
+ * closed for a while when few are. That keeps descriptors for the rest of the daemon, but it is a
+ * race against the I/O threads. libzmq's ipc listener aborts the process when accept fails with
+ * EMFILE, ENOBUFS or ENOMEM, though not with ENFILE. So accept4 here stands before libc's (the
  * linker lets an executable's definition win) and says ENFILE for all of them. */
 #define LISTENER_REST_NS (300 * UINT64_C(1000000))
 
 #define REMOTE_HANDSHAKE_MS 5000
 #define CURVE_OVERHEAD_BYTES 64 /* of a frame: it is the encrypted one that ZeroMQ measures */
 
-__attribute__((visibility("default"))) int accept4(int listener, struct sockaddr *address, socklen_t *size,
-                                                   int flags)
+__attribute__((visibility("default"))) int accept4(int listener, struct sockaddr *address,
+                                                   socklen_t *size, int flags)
 {
     int fd = (int)syscall(SYS_accept4, listener, address, size, flags);
     if (fd < 0 && (errno == EMFILE || errno == ENOBUFS || errno == ENOMEM))
@@ -55,15 +56,16 @@ int trajd_doors_remote_threads(void)
     return wanted < 1 ? 1 : wanted > 8 ? 8 : (int)wanted;
 }
 
-/* The I/O threads of a door: the first is the local one's, so that what is encrypted holds no local worker up. */
+/* The I/O threads of a door: the first is the local one's, so that what is encrypted holds no local
+ * worker up. */
 static uint64_t threads_of(enum trajd_door index)
 {
     return index == TRAJD_DOOR_LOCAL ? 1 : ((UINT64_C(1) << trajd_doors_remote_threads()) - 1) << 1;
 }
 
 static enum trajd_status open_router(struct trajd_transport *transport,
-                                     const struct trajd_transport_options *options, enum trajd_door index,
-                                     struct trajd_error *error)
+                                     const struct trajd_transport_options *options,
+                                     enum trajd_door index, struct trajd_error *error)
 {
     struct trajd_transport_door *door = &transport->doors[index];
     const int router_options[][2] = {
@@ -80,15 +82,16 @@ static enum trajd_status open_router(struct trajd_transport *transport,
     const int64_t max_frame_bytes =
         (int64_t)options->max_frame_bytes + (index == TRAJD_DOOR_REMOTE ? CURVE_OVERHEAD_BYTES : 0);
     door->router = zmq_socket(transport->context, ZMQ_ROUTER);
-    if (door->router == NULL)
+    if (!door->router)
         return trajd_zmq_error(error, "zmq_socket");
     enum trajd_status status = trajd_zmq_set(door->router, router_options,
-                                             sizeof(router_options) / sizeof(*router_options), error);
-    if (status != TRAJD_OK)
+                                             sizeof router_options / sizeof *router_options, error);
+    if (status)
         return status;
     /* without a domain libzmq does not ask who may connect */
-    if (zmq_setsockopt(door->router, ZMQ_AFFINITY, &threads, sizeof(threads)) != 0 ||
-        zmq_setsockopt(door->router, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof(max_frame_bytes)) != 0 ||
+    if (zmq_setsockopt(door->router, ZMQ_AFFINITY, &threads, sizeof threads) != 0 ||
+        zmq_setsockopt(door->router, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof max_frame_bytes) !=
+            0 ||
         zmq_setsockopt(door->router, ZMQ_ZAP_DOMAIN, domain, strlen(domain)) != 0)
         return trajd_zmq_error(error, "zmq_setsockopt");
     return TRAJD_OK;
@@ -97,19 +100,21 @@ static enum trajd_status open_router(struct trajd_transport *transport,
 static enum trajd_status open_monitor(struct trajd_transport *transport, enum trajd_door index,
                                       struct trajd_error *error)
 {
-    static const char *const endpoints[] = {"inproc://trajd.monitor", "inproc://trajd.monitor.remote"};
+    static const char *const endpoints[] = {"inproc://trajd.monitor",
+                                            "inproc://trajd.monitor.remote"};
     struct trajd_transport_door *door = &transport->doors[index];
-    /* events are sent by a blocking call on the I/O thread: a limit here would stop all connections */
+    /* events are sent by a blocking call on the I/O thread: a limit here would stop all connections
+     */
     const int options[][2] = {{ZMQ_LINGER, 0}, {ZMQ_RCVHWM, 0}};
-    const int events =
-        ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+    const int events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
     if (zmq_socket_monitor(door->router, endpoints[index], events) != 0)
         return trajd_zmq_error(error, "zmq_socket_monitor");
     door->monitor = zmq_socket(transport->context, ZMQ_PAIR);
-    if (door->monitor == NULL)
+    if (!door->monitor)
         return trajd_zmq_error(error, "zmq_socket");
     enum trajd_status status = trajd_zmq_set(door->monitor, options, 2, error);
-    if (status == TRAJD_OK && zmq_connect(door->monitor, endpoints[index]) != 0)
+    if (!status && zmq_connect(door->monitor, endpoints[index]) != 0)
         status = trajd_zmq_error(error, endpoints[index]);
     return status;
 }
@@ -126,7 +131,7 @@ static int bind_door(struct trajd_transport *transport, struct trajd_transport_d
 static int descriptor_of(void *socket)
 {
     int fd = -1;
-    size_t size = sizeof(fd);
+    size_t size = sizeof fd;
     return zmq_getsockopt(socket, ZMQ_FD, &fd, &size) == 0 ? fd : -1;
 }
 
@@ -135,10 +140,10 @@ static enum trajd_status finish_door(struct trajd_transport *transport, enum tra
 {
     struct trajd_transport_door *door = &transport->doors[index];
     enum trajd_status status = open_monitor(transport, index, error);
-    if (status == TRAJD_OK && bind_door(transport, door) != 0)
+    if (!status && bind_door(transport, door) != 0)
         status = trajd_zmq_error(error, door->endpoint);
     door->router_fd = descriptor_of(door->router);
-    if (door->monitor != NULL)
+    if (door->monitor)
         door->monitor_fd = descriptor_of(door->monitor);
     return status;
 }
@@ -146,20 +151,22 @@ static enum trajd_status finish_door(struct trajd_transport *transport, enum tra
 /* ---- the local door ---- */
 
 static enum trajd_status open_local(struct trajd_transport *transport,
-                                    const struct trajd_transport_options *options, struct trajd_error *error)
+                                    const struct trajd_transport_options *options,
+                                    struct trajd_error *error)
 {
     struct trajd_transport_door *door = &transport->doors[TRAJD_DOOR_LOCAL];
     const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
     if (strlen(options->path) > limit)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory", options->path, limit);
+            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory",
+            options->path, limit);
     if (asprintf(&door->endpoint, "ipc://%s", options->path) < 0) {
         door->endpoint = NULL;
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
     }
     enum trajd_status status = open_router(transport, options, TRAJD_DOOR_LOCAL, error);
-    return status == TRAJD_OK ? finish_door(transport, TRAJD_DOOR_LOCAL, error) : status;
+    return !status ? finish_door(transport, TRAJD_DOOR_LOCAL, error) : status;
 }
 
 /* ---- the remote door ---- */
@@ -176,12 +183,12 @@ static bool parse_address(const char *text, struct listen_address *address)
     unsigned char binary[sizeof(struct in6_addr)];
     const char *colon = strrchr(text, ':');
     char *end;
-    if (colon == NULL)
+    if (!colon)
         return false;
     address->is_v6 = text[0] == '[';
     const char *begin = text + address->is_v6;
     const size_t length = (size_t)(colon - begin) - address->is_v6;
-    if (colon < begin + address->is_v6 || length >= sizeof(address->host) ||
+    if (colon < begin + address->is_v6 || length >= sizeof address->host ||
         (address->is_v6 && colon[-1] != ']'))
         return false;
     memcpy(address->host, begin, length);
@@ -190,7 +197,8 @@ static bool parse_address(const char *text, struct listen_address *address)
     if (colon[1] < '0' || colon[1] > '9' || *end != '\0' || port > 65535)
         return false;
     address->port = (unsigned)port;
-    address->is_loopback = strcmp(address->host, "127.0.0.1") == 0 || strcmp(address->host, "::1") == 0;
+    address->is_loopback =
+        strcmp(address->host, "127.0.0.1") == 0 || strcmp(address->host, "::1") == 0;
     return inet_pton(address->is_v6 ? AF_INET6 : AF_INET, address->host, binary) == 1;
 }
 
@@ -198,16 +206,19 @@ static enum trajd_status check_remote(const struct trajd_transport_remote *remot
                                       struct listen_address *address, struct trajd_error *error)
 {
     if (!parse_address(remote->address, address))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "listen.tcp: %s: ADDRESS:PORT in numbers, like 0.0.0.0:7878 or [::]:7878",
-                               remote->address);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "listen.tcp: %s: ADDRESS:PORT in numbers, like 0.0.0.0:7878 or [::]:7878",
+            remote->address);
     if (remote->insecure_loopback && !address->is_loopback)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "listen.insecure_loopback: without CURVE only 127.0.0.1 or ::1 can be listened on, not %s",
+                               "listen.insecure_loopback: without CURVE only 127.0.0.1 or ::1 can "
+                               "be listened on, not %s",
                                address->host);
-    if (!remote->insecure_loopback && remote->keys == NULL)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "listen.keys: tcp is served with CURVE keys alone: `trajctl keygen DIR` makes them");
+    if (!remote->insecure_loopback && !remote->keys)
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "listen.keys: tcp is served with CURVE keys alone: `trajctl keygen DIR` makes them");
     if (!remote->insecure_loopback && zmq_has("curve") != 1)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "listen.tcp: this libzmq was built without CURVE (libsodium)");
@@ -223,16 +234,18 @@ static enum trajd_status set_remote_options(struct trajd_transport *transport, b
         {ZMQ_HANDSHAKE_IVL, REMOTE_HANDSHAKE_MS},
         {ZMQ_HEARTBEAT_IVL, silence_ms / 4},
         {ZMQ_HEARTBEAT_TIMEOUT, silence_ms},
-        {ZMQ_TCP_MAXRT, silence_ms}, /* for a peer whose window is full no heartbeat leaves either */
+        /* for a peer whose window is full no heartbeat leaves either */
+        {ZMQ_TCP_MAXRT, silence_ms},
         {ZMQ_IPV6, is_v6},
     };
     const int curve[][2] = {{ZMQ_CURVE_SERVER, 1}};
-    enum trajd_status status = trajd_zmq_set(router, options, sizeof(options) / sizeof(*options), error);
-    if (status == TRAJD_OK && transport->keyring != NULL)
+    enum trajd_status status =
+        trajd_zmq_set(router, options, sizeof options / sizeof *options, error);
+    if (!status && transport->keyring)
         status = trajd_zmq_set(router, curve, 1, error);
-    if (status == TRAJD_OK && transport->keyring != NULL &&
-        zmq_setsockopt(router, ZMQ_CURVE_SECRETKEY, trajd_keyring_server(transport->keyring)->secret_key,
-                       TRAJD_KEY_SIZE) != 0)
+    if (!status && transport->keyring &&
+        zmq_setsockopt(router, ZMQ_CURVE_SECRETKEY,
+                       trajd_keyring_server(transport->keyring)->secret_key, TRAJD_KEY_SIZE) != 0)
         status = trajd_zmq_error(error, "server.key_secret");
     return status;
 }
@@ -241,47 +254,50 @@ static enum trajd_status set_remote_options(struct trajd_transport *transport, b
 static enum trajd_status note_endpoint(struct trajd_transport_door *door, struct trajd_error *error)
 {
     char bound[256];
-    size_t size = sizeof(bound);
+    size_t size = sizeof bound;
     if (zmq_getsockopt(door->router, ZMQ_LAST_ENDPOINT, bound, &size) != 0)
         return trajd_zmq_error(error, door->endpoint);
     free(door->endpoint);
     door->endpoint = strdup(bound);
-    return door->endpoint != NULL ? TRAJD_OK
-                                  : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
+    return door->endpoint ? TRAJD_OK
+                          : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
 }
 
 static enum trajd_status open_remote(struct trajd_transport *transport,
-                                     const struct trajd_transport_options *options, struct trajd_error *error)
+                                     const struct trajd_transport_options *options,
+                                     struct trajd_error *error)
 {
     struct trajd_transport_door *door = &transport->doors[TRAJD_DOOR_REMOTE];
     struct listen_address address;
     char port[16];
     enum trajd_status status = check_remote(&options->remote, &address, error);
-    if (status == TRAJD_OK && !options->remote.insecure_loopback)
+    if (!status && !options->remote.insecure_loopback)
         status = trajd_keyring_create(options->remote.keys, &transport->keyring, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
-    snprintf(port, sizeof(port), address.port > 0 ? "%u" : "*", address.port);
-    if (asprintf(&door->endpoint, address.is_v6 ? "tcp://[%s]:%s" : "tcp://%s:%s", address.host, port) < 0) {
+    snprintf(port, sizeof port, address.port > 0 ? "%u" : "*", address.port);
+    if (asprintf(&door->endpoint, address.is_v6 ? "tcp://[%s]:%s" : "tcp://%s:%s", address.host,
+                 port) < 0) {
         door->endpoint = NULL;
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
     }
     status = open_router(transport, options, TRAJD_DOOR_REMOTE, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = set_remote_options(transport, address.is_v6, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = finish_door(transport, TRAJD_DOOR_REMOTE, error);
-    return status == TRAJD_OK ? note_endpoint(door, error) : status;
+    return !status ? note_endpoint(door, error) : status;
 }
 
 /* ---- descriptors ---- */
 
-static enum trajd_status raise_descriptor_limit(struct trajd_transport *transport, uint32_t max_sessions,
-                                                struct trajd_error *error)
+static enum trajd_status raise_descriptor_limit(struct trajd_transport *transport,
+                                                uint32_t max_sessions, struct trajd_error *error)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "RLIMIT_NOFILE: %s", strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "RLIMIT_NOFILE: %s",
+                               strerror(errno));
     if (limit.rlim_cur < limit.rlim_max) {
         const rlim_t soft = limit.rlim_cur;
         limit.rlim_cur = limit.rlim_max;
@@ -301,11 +317,11 @@ static enum trajd_status raise_descriptor_limit(struct trajd_transport *transpor
 static uint64_t count_descriptors(void)
 {
     DIR *directory = opendir("/proc/self/fd");
-    if (directory ==
-        NULL) /* no descriptor left for it, or no /proc: then nothing is known and nothing is watched */
+    /* no descriptor left for it, or no /proc: then nothing is known and nothing is watched */
+    if (!directory)
         return errno == EMFILE || errno == ENFILE ? UINT64_MAX : 0;
     uint64_t count = 0;
-    while (readdir(directory) != NULL)
+    while (readdir(directory))
         count++;
     closedir(directory);
     return count;
@@ -324,9 +340,9 @@ static void drain_monitor(struct trajd_transport *transport, struct trajd_transp
 {
     uint8_t event[6], address[256];
     uint16_t number;
-    while (door->monitor != NULL && zmq_recv(door->monitor, event, sizeof(event), ZMQ_DONTWAIT) >= 0) {
-        zmq_recv(door->monitor, address, sizeof(address), ZMQ_DONTWAIT);
-        memcpy(&number, event, sizeof(number));
+    while (door->monitor && zmq_recv(door->monitor, event, sizeof event, ZMQ_DONTWAIT) >= 0) {
+        zmq_recv(door->monitor, address, sizeof address, ZMQ_DONTWAIT);
+        memcpy(&number, event, sizeof number);
         if (number == ZMQ_EVENT_ACCEPTED)
             door->accepted++;
         else if (door == &transport->doors[TRAJD_DOOR_REMOTE])
@@ -334,7 +350,8 @@ static void drain_monitor(struct trajd_transport *transport, struct trajd_transp
     }
 }
 
-static void reopen(struct trajd_transport *transport, struct trajd_transport_door *door, uint64_t now_ns)
+static void reopen(struct trajd_transport *transport, struct trajd_transport_door *door,
+                   uint64_t now_ns)
 {
     if (door->bind_at_ns == 0 || now_ns < door->bind_at_ns)
         return;
@@ -361,7 +378,8 @@ void trajd_doors_watch(struct trajd_transport *transport, uint64_t now_ns)
         transport->doors[i].accepted = 0;
     if (!rests)
         return;
-    /* cuts off every connection of that door; sessions live on, and workers come back with their tokens */
+    /* cuts off every connection of that door; sessions live on, and workers come back with their
+     * tokens */
     zmq_unbind(busiest->router, busiest->endpoint);
     busiest->bind_at_ns = now_ns + LISTENER_REST_NS;
     transport->counters.floods++;
@@ -370,14 +388,15 @@ void trajd_doors_watch(struct trajd_transport *transport, uint64_t now_ns)
 /* ---- together ---- */
 
 enum trajd_status trajd_doors_open(struct trajd_transport *transport,
-                                   const struct trajd_transport_options *options, struct trajd_error *error)
+                                   const struct trajd_transport_options *options,
+                                   struct trajd_error *error)
 {
     enum trajd_status status = raise_descriptor_limit(transport, options->max_sessions, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = open_local(transport, options, error);
-    if (status == TRAJD_OK && options->remote.address != NULL)
+    if (!status && options->remote.address)
         status = open_remote(transport, options, error);
-    if (status == TRAJD_OK)
+    if (!status)
         descriptors_short(transport);
     return status;
 }
@@ -386,14 +405,15 @@ void trajd_doors_close(struct trajd_transport *transport)
 {
     for (uint32_t i = 0; i < TRAJD_DOORS; i++) {
         struct trajd_transport_door *door = &transport->doors[i];
-        if (door->router != NULL)
+        if (door->router)
             zmq_socket_monitor(door->router, NULL, 0);
-        if (door->monitor != NULL)
+        if (door->monitor)
             zmq_close(door->monitor);
-        if (door->router != NULL)
+        if (door->router)
             zmq_close(door->router);
         if (door->bound && i == TRAJD_DOOR_LOCAL)
-            unlink(door->endpoint + strlen("ipc://")); /* libzmq leaves it; ours to remove while the lock is held */
+            unlink(door->endpoint +
+                   strlen("ipc://")); /* libzmq leaves it; ours to remove while the lock is held */
         free(door->endpoint);
     }
     trajd_keyring_destroy(&transport->keyring);

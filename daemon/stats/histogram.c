@@ -45,7 +45,8 @@ static uint32_t level_count(uint32_t key_bits)
 uint64_t trajd_tally_bytes(uint32_t key_bits)
 {
     const uint64_t levels = level_count(key_bits);
-    return sizeof(struct trajd_tally) + BINS * sizeof(uint64_t) * (levels > 1 ? TRAJD_TALLY_RANKS : 1) +
+    return sizeof(struct trajd_tally) +
+           BINS * sizeof(uint64_t) * (levels > 1 ? TRAJD_TALLY_RANKS : 1) +
            BINS * TRAJD_TALLY_RANKS * (levels - 1);
 }
 
@@ -91,13 +92,15 @@ static double value_of_key(uint64_t key, uint32_t key_bits)
     }
 }
 
-enum trajd_status trajd_tally_begin(struct trajd_tally *tally, uint32_t key_bits, struct trajd_error *error)
+enum trajd_status trajd_tally_begin(struct trajd_tally *tally, uint32_t key_bits,
+                                    struct trajd_error *error)
 {
     *tally = (struct trajd_tally){.key_bits = key_bits, .node_count = 1};
     tally->found.min = INFINITY;
     tally->found.max = -INFINITY;
     tally->counts = calloc(BINS, sizeof *tally->counts);
-    return tally->counts ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
+    return tally->counts ? TRAJD_OK
+                         : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
 }
 
 /* ---- gathering ---- */
@@ -118,9 +121,9 @@ static inline double load(enum trajd_dtype dtype, const char *at)
     return trajd_element_load(dtype, at);
 }
 
-static inline __attribute__((always_inline)) void gather_rows(struct trajd_tally *tally, struct tile *tile,
-                                                              enum trajd_dtype dtype, bool rounds, const char *at,
-                                                              uint64_t stride, const uint32_t *weights, uint32_t count)
+static inline __attribute__((always_inline)) void
+gather_rows(struct trajd_tally *tally, struct tile *tile, enum trajd_dtype dtype, bool rounds,
+            const char *at, uint64_t stride, const uint32_t *weights, uint32_t count)
 {
     const bool first_sweep = tally->level == 0;
     uint32_t kept = 0;
@@ -141,8 +144,9 @@ static inline __attribute__((always_inline)) void gather_rows(struct trajd_tally
     tile->count = kept;
 }
 
-static void gather(struct trajd_tally *tally, struct tile *tile, const struct trajd_tally_values *values,
-                   const char *at, const uint32_t *weights, uint32_t count)
+static void gather(struct trajd_tally *tally, struct tile *tile,
+                   const struct trajd_tally_values *values, const char *at, const uint32_t *weights,
+                   uint32_t count)
 {
     const uint64_t stride = values->row_stride_bytes;
 
@@ -197,13 +201,14 @@ static void add_moments(struct trajd_tally *tally, const struct tile *tile)
     merge(tally, count, mean, (squares[0] + squares[1]) + (squares[2] + squares[3]));
 }
 
-static inline __attribute__((always_inline)) void count_keys(struct trajd_tally *tally, const struct tile *tile,
-                                                             uint32_t key_bits)
+static inline __attribute__((always_inline)) void
+count_keys(struct trajd_tally *tally, const struct tile *tile, uint32_t key_bits)
 {
     const uint32_t level = tally->level;
 
     for (uint32_t i = 0; i < tile->count; i++) {
-        const uint64_t key = key_bits == 32 ? key_of_single(tile->values[i]) : key_of_double(tile->values[i]);
+        const uint64_t key =
+            key_bits == 32 ? key_of_single(tile->values[i]) : key_of_double(tile->values[i]);
         uint32_t node = 0;
         for (uint32_t above = 0; above < level && node != NO_NODE; above++)
             node = tally->children[above][node * BINS + bin_of(key, key_bits, above)];
@@ -281,7 +286,8 @@ static void want_ranks(struct trajd_tally *tally)
 static uint32_t descend(struct trajd_tally *tally, uint8_t *children)
 {
     const uint32_t above = LEVEL_BITS * tally->level;
-    const uint32_t width = tally->key_bits - above < LEVEL_BITS ? tally->key_bits - above : LEVEL_BITS;
+    const uint32_t width =
+        tally->key_bits - above < LEVEL_BITS ? tally->key_bits - above : LEVEL_BITS;
     uint32_t nodes = 0;
 
     memset(children, NO_NODE, (size_t)tally->node_count * BINS);
@@ -323,10 +329,12 @@ static void finish(struct trajd_tally *tally)
     found->std = sqrt(tally->m2 / (double)found->count);
     for (uint32_t q = 0; q < TRAJD_TALLY_QUANTILES; q++) {
         const double place = trajd_tally_quantiles[q] * (double)(found->count - 1);
-        found->quantiles[q] = tally->rank_count ? interpolate(value_of_key(tally->ranks[2 * q].key, tally->key_bits),
-                                                              value_of_key(tally->ranks[2 * q + 1].key, tally->key_bits),
-                                                              place - floor(place))
-                                                : found->min;
+        found->quantiles[q] =
+            tally->rank_count
+                ? interpolate(value_of_key(tally->ranks[2 * q].key, tally->key_bits),
+                              value_of_key(tally->ranks[2 * q + 1].key, tally->key_bits),
+                              place - floor(place))
+                : found->min;
     }
 }
 
@@ -349,7 +357,8 @@ enum trajd_status trajd_tally_next(struct trajd_tally *tally, bool *more, struct
         *more = ++tally->level < level_count(tally->key_bits);
     }
     free(tally->counts);
-    tally->counts = counts = *more ? calloc((size_t)tally->node_count * BINS, sizeof *counts) : NULL;
+    tally->counts = counts =
+        *more ? calloc((size_t)tally->node_count * BINS, sizeof *counts) : NULL;
     if (*more && !counts)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
     if (!*more)

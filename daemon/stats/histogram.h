@@ -1,14 +1,17 @@
-/* Counting one feature's values, in as many sweeps over the data as exact order statistics need and in memory that does not depend on
- * how many values there are.
+/* Counting one feature's values, in as many sweeps over the data as exact order statistics need and
+ * in memory that does not depend on how many values there are.
  *
- * Sweep 0 takes count, mean, variance, least and greatest, and counts values by the top 11 bits of a key that orders as the values do.
- * Every further sweep counts the next 11 bits inside the few bins that hold a wanted rank, until those ranks' keys are complete:
- * 1 sweep for bytes, 3 for 32-bit keys, 6 for 64-bit keys. Quantiles are then what numpy's default (linear interpolation between
- * the two order statistics around q (n - 1)) gives in double; the order statistics are the values themselves, without error.
+ * Sweep 0 takes count, mean, variance, least and greatest, and counts values by the top 11 bits of
+ * a key that orders as the values do. Every further sweep counts the next 11 bits inside the few
+ * bins that hold a wanted rank, until those ranks' keys are complete: 1 sweep for bytes, 3 for
+ * 32-bit keys, 6 for 64-bit keys. Quantiles are then what numpy's default (linear interpolation
+ * between the two order statistics around q (n - 1)) gives in double; the order statistics are the
+ * values themselves, without error.
  *
- * Mean and variance are formed in double, tile by tile of 256 values (two passes over a tile) and merged pairwise by count, so that their
- * error does not grow with the values' distance from 0. The order of additions is that of the values: results do not depend on threads.
- * NaN and infinite values are counted and left out of everything else; -0 counts as 0. */
+ * Mean and variance are formed in double, tile by tile of 256 values (two passes over a tile) and
+ * merged pairwise by count, so that their error does not grow with the values' distance from 0. The
+ * order of additions is that of the values: results do not depend on threads. NaN and infinite
+ * values are counted and left out of everything else; -0 counts as 0. */
 #ifndef TRAJD_DATASET_TALLY_H
 #define TRAJD_DATASET_TALLY_H
 
@@ -34,7 +37,8 @@ struct trajd_feature_statistics {
 
 extern const double trajd_tally_quantiles[TRAJD_TALLY_QUANTILES];
 
-/* Values of one feature: `row_count` rows of `group` elements each (pixels of a picture; else 1). */
+/* Values of one feature: `row_count` rows of `group` elements each (pixels of a picture; else 1).
+ */
 struct trajd_tally_values {
     const void *base; /* the feature's first element */
     enum trajd_dtype dtype;
@@ -48,10 +52,11 @@ struct trajd_tally {
     uint32_t key_bits; /* 8: bytes; 32: values are rounded to float32 first; 64 */
     uint32_t level;
     struct trajd_feature_statistics found;
-    double m2; /* sum of squared distances from the mean */
-    uint32_t node_count;                   /* bins of the level above that are looked into */
-    uint64_t *counts;                      /* [node_count][bins] of this level */
-    uint8_t *children[TRAJD_TALLY_LEVELS]; /* [nodes of that level][bins]: the node a bin became, or none */
+    double m2;           /* sum of squared distances from the mean */
+    uint32_t node_count; /* bins of the level above that are looked into */
+    uint64_t *counts;    /* [node_count][bins] of this level */
+    /* [nodes of that level][bins]: the node a bin became, or none */
+    uint8_t *children[TRAJD_TALLY_LEVELS];
     uint32_t rank_count;
     struct trajd_tally_rank {
         uint64_t rest; /* its rank inside the node */
@@ -65,11 +70,14 @@ uint32_t trajd_tally_key_bits(enum trajd_dtype dtype);
 /* Memory that one tally may take at most. */
 uint64_t trajd_tally_bytes(uint32_t key_bits);
 
-enum trajd_status trajd_tally_begin(struct trajd_tally *tally, uint32_t key_bits, struct trajd_error *error);
-/* Counts values of the sweep under way. Every sweep must be given the same values, in any order and pieces from sweep 1 on. */
+enum trajd_status trajd_tally_begin(struct trajd_tally *tally, uint32_t key_bits,
+                                    struct trajd_error *error);
+/* Counts values of the sweep under way. Every sweep must be given the same values, in any order and
+ * pieces from sweep 1 on. */
 void trajd_tally_add(struct trajd_tally *tally, const struct trajd_tally_values *values);
 /* Ends a sweep. *more: another one is needed. After the last, tally->found is complete. */
-enum trajd_status trajd_tally_next(struct trajd_tally *tally, bool *more, struct trajd_error *error);
+enum trajd_status trajd_tally_next(struct trajd_tally *tally, bool *more,
+                                   struct trajd_error *error);
 /* Frees what it holds; zeroed is fine. */
 void trajd_tally_end(struct trajd_tally *tally);
 

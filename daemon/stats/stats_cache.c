@@ -1,8 +1,8 @@
-/* What figures are a function of, and figures of earlier runs: one file a fingerprint. Only an optimisation: whatever is wrong with a
- * file, it is computed and written anew.
+/* What figures are a function of, and figures of earlier runs: one file a fingerprint. Only an
+ * optimisation: whatever is wrong with a file, it is computed and written anew.
  *
- *     u64 magic and version, u64 length of the rest, u64 digest of the rest, then the struct and its features as they are in memory
- */
+ *     u64 magic and version, u64 length of the rest, u64 digest of the rest, then the struct and
+ *       its features as they are in memory */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,8 +16,10 @@
 #include "daemon/base/digest.h"
 #include "daemon/stats/stats.h"
 
-#define CACHE_MAGIC UINT64_C(0x3153544154535254) /* "TRSTATS1": a change of the structs is another one */
-#define FIGURES_VERSION 1                        /* of what figures mean: part of every fingerprint */
+/* "TRSTATS1": a change of the structs is another one */
+#define CACHE_MAGIC UINT64_C(0x3153544154535254)
+/* of what figures mean: part of every fingerprint */
+#define FIGURES_VERSION 1
 
 struct header {
     uint64_t magic, length, digest;
@@ -25,7 +27,8 @@ struct header {
 
 /* ---- fingerprints ---- */
 
-/* Which anchors of which episodes are windows. They are numbered in order of episodes: the first of the next one is searched. */
+/* Which anchors of which episodes are windows. They are numbered in order of episodes: the first of
+ * the next one is searched. */
 static void add_windows(struct trajd_digest *digest, const struct trajd_window_plan *plan)
 {
     const uint64_t count = trajd_sampler_window_count(plan->sampler);
@@ -59,15 +62,27 @@ static void add_rate(struct trajd_digest *digest, struct trajd_rate rate)
     trajd_digest_add_u64(digest, (uint64_t)rate.den);
 }
 
-uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *plan, uint32_t output_index)
+uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *plan,
+                                             uint32_t output_index)
 {
     const struct trajd_window_spec *spec = plan->spec;
     const struct trajd_spec_output *output = &spec->outputs[output_index];
     const bool wide = plan->outputs[output_index].dtype == TRAJD_F64;
-    const uint64_t numbers[] = {FIGURES_VERSION, TRAJD_STATISTICS_WINDOWS, plan->dataset->index->fingerprint,
-                                spec->keep_bad_rows, output->at.in_time, (uint64_t)output->at.from, (uint64_t)output->at.to,
-                                output->role, output->kind, wide, (uint64_t)output->max_age_ns, (uint64_t)output->max_gap_ns,
-                                (uint64_t)output->lookahead_ns, (uint64_t)output->mean_width_ns, output->has_range};
+    const uint64_t numbers[] = {FIGURES_VERSION,
+                                TRAJD_STATISTICS_WINDOWS,
+                                plan->dataset->index->fingerprint,
+                                spec->keep_bad_rows,
+                                output->at.in_time,
+                                (uint64_t)output->at.from,
+                                (uint64_t)output->at.to,
+                                output->role,
+                                output->kind,
+                                wide,
+                                (uint64_t)output->max_age_ns,
+                                (uint64_t)output->max_gap_ns,
+                                (uint64_t)output->lookahead_ns,
+                                (uint64_t)output->mean_width_ns,
+                                output->has_range};
     struct trajd_digest digest;
 
     trajd_digest_init(&digest);
@@ -84,7 +99,8 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
     return trajd_digest_end(&digest);
 }
 
-uint64_t trajd_statistics_stream_fingerprint(const struct trajd_window_plan *plan, uint32_t stream_index)
+uint64_t trajd_statistics_stream_fingerprint(const struct trajd_window_plan *plan,
+                                             uint32_t stream_index)
 {
     struct trajd_digest digest;
 
@@ -103,7 +119,8 @@ uint64_t trajd_statistics_stream_fingerprint(const struct trajd_window_plan *pla
 
 static bool cache_path(const char *directory, uint64_t fingerprint, char *path, size_t size)
 {
-    return directory && (size_t)snprintf(path, size, "%s/%016" PRIx64 ".statistics", directory, fingerprint) < size;
+    return directory && (size_t)snprintf(path, size, "%s/%016" PRIx64 ".statistics", directory,
+                                         fingerprint) < size;
 }
 
 static bool read_whole(int fd, void *data, size_t size)
@@ -130,7 +147,8 @@ static bool write_whole(int fd, const void *data, size_t size)
 
 static uint64_t bytes_of(uint32_t feature_count)
 {
-    return sizeof(struct trajd_statistics) + (uint64_t)feature_count * sizeof(struct trajd_feature_statistics);
+    return sizeof(struct trajd_statistics) +
+           (uint64_t)feature_count * sizeof(struct trajd_feature_statistics);
 }
 
 static struct trajd_statistics *read_file(int fd, uint64_t fingerprint)
@@ -139,13 +157,14 @@ static struct trajd_statistics *read_file(int fd, uint64_t fingerprint)
     struct header header;
     struct stat status;
 
-    if (!read_whole(fd, &header, sizeof header) || header.magic != CACHE_MAGIC || header.length < sizeof *read ||
-        header.length > bytes_of(TRAJD_STATISTICS_MAX_FEATURES) || fstat(fd, &status) ||
-        (uint64_t)status.st_size != sizeof header + header.length)
+    if (!read_whole(fd, &header, sizeof header) || header.magic != CACHE_MAGIC ||
+        header.length < sizeof *read || header.length > bytes_of(TRAJD_STATISTICS_MAX_FEATURES) ||
+        fstat(fd, &status) || (uint64_t)status.st_size != sizeof header + header.length)
         return NULL;
     read = malloc(header.length);
-    if (read && read_whole(fd, read, header.length) && trajd_digest_of(read, header.length) == header.digest &&
-        read->fingerprint == fingerprint && read->feature_count <= TRAJD_STATISTICS_MAX_FEATURES &&
+    if (read && read_whole(fd, read, header.length) &&
+        trajd_digest_of(read, header.length) == header.digest && read->fingerprint == fingerprint &&
+        read->feature_count <= TRAJD_STATISTICS_MAX_FEATURES &&
         bytes_of(read->feature_count) == header.length)
         return read;
     free(read);
@@ -184,7 +203,8 @@ static void save(const char *directory, const struct trajd_statistics *statistic
     fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
         return;
-    done = write_whole(fd, &header, sizeof header) && write_whole(fd, statistics, length) && fsync(fd) == 0;
+    done = write_whole(fd, &header, sizeof header) && write_whole(fd, statistics, length) &&
+           fsync(fd) == 0;
     if (close(fd) || !done || rename(temporary, path))
         unlink(temporary);
 }

@@ -18,7 +18,8 @@ static uint32_t count_numbers(const struct trajd_yaml_node *node)
 
 static bool is_unknown(const struct trajd_yaml_node *node)
 {
-    static const char *const words[] = {"null", "~", "", "NaN", "nan", ".nan", "Infinity", "-Infinity"};
+    static const char *const words[] = {"null", "~",    "",         "NaN",
+                                        "nan",  ".nan", "Infinity", "-Infinity"};
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(node->value, words[i]) == 0)
@@ -26,16 +27,20 @@ static bool is_unknown(const struct trajd_yaml_node *node)
     return false;
 }
 
-static enum trajd_status read_numbers(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node, size_t offset,
-                                      struct trajd_feature_statistics **next, struct trajd_error *error)
+static enum trajd_status read_numbers(const struct trajd_yaml *yaml,
+                                      const struct trajd_yaml_node *node, size_t offset,
+                                      struct trajd_feature_statistics **next,
+                                      struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind == TRAJD_YAML_SCALAR) {
         double *place = (double *)((char *)(*next)++ + offset);
-        return is_unknown(node) ? TRAJD_OK : trajd_yaml_double(yaml, node, -1e308, 1e308, place, error);
+        return is_unknown(node) ? TRAJD_OK
+                                : trajd_yaml_double(yaml, node, -1e308, 1e308, place, error);
     }
-    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
         status = read_numbers(yaml, child, offset, next, error);
     return status;
 }
@@ -56,8 +61,8 @@ static const struct trajd_yaml_node *find_names(const struct trajd_yaml_node *ro
     return found && found->kind == TRAJD_YAML_MAPPING ? found : NULL;
 }
 
-static enum trajd_status find_entry(const struct trajd_yaml *yaml, const char *name, const struct trajd_yaml_node **entry,
-                                    struct trajd_error *error)
+static enum trajd_status find_entry(const struct trajd_yaml *yaml, const char *name,
+                                    const struct trajd_yaml_node **entry, struct trajd_error *error)
 {
     const struct trajd_yaml_node *names = find_names(trajd_yaml_root(yaml));
     const char *list[256], *nearest;
@@ -65,37 +70,46 @@ static enum trajd_status find_entry(const struct trajd_yaml *yaml, const char *n
 
     if (!names)
         return trajd_yaml_error(yaml, trajd_yaml_root(yaml), error,
-                                "no statistics: neither ours, nor openpi's (norm_stats), nor a mapping of names as LeRobot's");
+                                "no statistics: neither ours, nor openpi's (norm_stats), nor a "
+                                "mapping of names as LeRobot's");
     *entry = trajd_yaml_get(names, name);
     if (*entry && (*entry)->kind == TRAJD_YAML_MAPPING)
         return TRAJD_OK;
-    for (const struct trajd_yaml_node *child = names->children; child && count < 256; child = child->next)
+    for (const struct trajd_yaml_node *child = names->children; child && count < 256;
+         child = child->next)
         list[count++] = child->key;
     nearest = trajd_yaml_nearest(name, list, count);
-    trajd_yaml_error(yaml, names, error, "no statistics of %s (%s%s%sthere are %u, the first is %s; `key:` names another)", name,
-                     nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", names->child_count,
-                     count ? list[0] : "none");
+    trajd_yaml_error(
+        yaml, names, error,
+        "no statistics of %s (%s%s%sthere are %u, the first is %s; `key:` names another)", name,
+        nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "",
+        names->child_count, count ? list[0] : "none");
     if (error)
         error->status = TRAJD_ERR_NOT_FOUND;
     return TRAJD_ERR_NOT_FOUND;
 }
 
-static enum trajd_status measure(const struct trajd_yaml *yaml, const struct trajd_yaml_node *entry, uint32_t *features,
-                                 struct trajd_error *error)
+static enum trajd_status measure(const struct trajd_yaml *yaml, const struct trajd_yaml_node *entry,
+                                 uint32_t *features, struct trajd_error *error)
 {
     *features = 0;
     for (size_t f = 0; f < TRAJD_STATISTICS_FIGURES; f++) {
-        const struct trajd_yaml_node *node = trajd_yaml_get(entry, trajd_statistics_figures[f].name);
+        const struct trajd_yaml_node *node =
+            trajd_yaml_get(entry, trajd_statistics_figures[f].name);
         const uint32_t count = node ? count_numbers(node) : 0;
         if (*features && count && count != *features)
-            return trajd_yaml_error(yaml, node, error, "%u numbers, and figures before it have %u", count, *features);
+            return trajd_yaml_error(yaml, node, error, "%u numbers, and figures before it have %u",
+                                    count, *features);
         *features = count ? count : *features;
     }
-    return *features ? TRAJD_OK : trajd_yaml_error(yaml, entry, error, "no figure: mean, std, min, max, q01, ... q99");
+    return *features ? TRAJD_OK
+                     : trajd_yaml_error(yaml, entry, error,
+                                        "no figure: mean, std, min, max, q01, ... q99");
 }
 
 enum trajd_status trajd_statistics_read_yaml(const struct trajd_yaml *yaml, const char *name,
-                                             struct trajd_statistics **statistics, struct trajd_error *error)
+                                             struct trajd_statistics **statistics,
+                                             struct trajd_error *error)
 {
     const struct trajd_yaml_node *entry, *node;
     struct trajd_statistics *made;
@@ -125,7 +139,8 @@ enum trajd_status trajd_statistics_read_yaml(const struct trajd_yaml *yaml, cons
     return status;
 }
 
-enum trajd_status trajd_statistics_read_file(const char *path, const char *name, struct trajd_statistics **statistics,
+enum trajd_status trajd_statistics_read_file(const char *path, const char *name,
+                                             struct trajd_statistics **statistics,
                                              struct trajd_error *error)
 {
     struct trajd_yaml *yaml = NULL;

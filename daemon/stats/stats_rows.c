@@ -1,9 +1,11 @@
-/* Statistics of a stream's rows as recorded, each once, of the episodes that the feed takes windows from. */
+/* Statistics of a stream's rows as recorded, each once, of the episodes that the feed takes windows
+ * from. */
 #include <stdlib.h>
 
 #include "daemon/stats/stats_sweep.h"
 
-#define CHUNK_BYTES (UINT64_C(1) << 20) /* of rows at once: they stay in the processor's cache while their columns are counted */
+/* of rows at once: they stay in the processor's cache while their columns are counted */
+#define CHUNK_BYTES (UINT64_C(1) << 20)
 #define AHEAD_EPISODES 8
 
 struct rows_walk {
@@ -13,7 +15,7 @@ struct rows_walk {
     uint32_t dataset_index;
     uint32_t announced;
     uint64_t when;
-    bool may_miss;  /* bad_rows: keep */
+    bool may_miss; /* bad_rows: keep */
     struct statistics_run run;
 };
 
@@ -31,8 +33,8 @@ static uint64_t row_count(const struct rows_walk *walk, const struct trajd_episo
     return (uint64_t)clock->row_count;
 }
 
-static enum trajd_status count_episode(struct statistics_sweep *sweep, struct rows_walk *walk, uint32_t place,
-                                       struct trajd_error *error)
+static enum trajd_status count_episode(struct statistics_sweep *sweep, struct rows_walk *walk,
+                                       uint32_t place, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = walk->plan;
     const struct trajd_episode *episode = &plan->dataset->index->episodes[plan->episodes[place]];
@@ -42,15 +44,19 @@ static enum trajd_status count_episode(struct statistics_sweep *sweep, struct ro
     enum trajd_status status;
 
     do {
-        status = trajd_store_pin(plan->dataset->store, &walk->selection, plan->episodes[place], &base, error);
+        status = trajd_store_pin(plan->dataset->store, &walk->selection, plan->episodes[place],
+                                 &base, error);
     } while (status == TRAJD_ERR_MEMORY &&
-             statistics_wait_for_others(sweep, plan->dataset->store, &walk->selection, plan->episodes[place], error));
+             statistics_wait_for_others(sweep, plan->dataset->store, &walk->selection,
+                                        plan->episodes[place], error));
     if (status)
-        return status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && walk->may_miss ? TRAJD_OK : status;
+        return status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && walk->may_miss ? TRAJD_OK
+                                                                                          : status;
     for (uint64_t row = 0; row < rows && base && !status; row += step) {
         const uint64_t count = rows - row < step ? rows - row : step;
         walk->run = (struct statistics_run){(const char *)base + row * lane->row_stride_bytes +
-                                                (uint64_t)walk->stream->first_column * trajd_dtype_size(lane->dtype),
+                                                (uint64_t)walk->stream->first_column *
+                                                    trajd_dtype_size(lane->dtype),
                                             count, NULL};
         statistics_count(sweep);
         if (sweep->first)
@@ -61,7 +67,8 @@ static enum trajd_status count_episode(struct statistics_sweep *sweep, struct ro
     return status;
 }
 
-static enum trajd_status walk_rows(struct statistics_sweep *sweep, void *context, struct trajd_error *error)
+static enum trajd_status walk_rows(struct statistics_sweep *sweep, void *context,
+                                   struct trajd_error *error)
 {
     struct rows_walk *walk = context;
     const struct trajd_window_plan *plan = walk->plan;
@@ -69,8 +76,10 @@ static enum trajd_status walk_rows(struct statistics_sweep *sweep, void *context
 
     walk->announced = 0;
     for (uint32_t e = 0; e < plan->episode_count && !status; e++) {
-        for (; walk->announced < plan->episode_count && walk->announced <= e + AHEAD_EPISODES; walk->announced++)
-            trajd_store_announce(plan->dataset->store, &walk->selection, &plan->episodes[walk->announced], 1, walk->when++);
+        for (; walk->announced < plan->episode_count && walk->announced <= e + AHEAD_EPISODES;
+             walk->announced++)
+            trajd_store_announce(plan->dataset->store, &walk->selection,
+                                 &plan->episodes[walk->announced], 1, walk->when++);
         status = count_episode(sweep, walk, e, error);
     }
     return status;
@@ -80,39 +89,58 @@ static enum trajd_status walk_rows(struct statistics_sweep *sweep, void *context
 static uint64_t row_bytes(const struct trajd_window_plan *plan, uint32_t dataset_index)
 {
     for (uint32_t e = 0; e < plan->episode_count; e++) {
-        const struct trajd_array *array = &plan->dataset->index->episodes[plan->episodes[e]].arrays[dataset_index];
+        const struct trajd_array *array =
+            &plan->dataset->index->episodes[plan->episodes[e]].arrays[dataset_index];
         if (array->storage != TRAJD_STORAGE_ABSENT && array->size_bytes)
             return trajd_array_row_bytes(array);
     }
     return 0;
 }
 
-enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_request *request, uint32_t stream_index,
-                                             struct trajd_statistics **result, struct trajd_error *error)
+enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_request *request,
+                                             uint32_t stream_index,
+                                             struct trajd_statistics **result,
+                                             struct trajd_error *error)
 {
     const struct trajd_index_stream *stream = &request->plan->dataset->index->streams[stream_index];
     const bool picture = stream->dtype == TRAJD_U8 && (stream->rank == 2 || stream->rank == 3);
-    const uint64_t columns = !picture ? stream->feature_count : stream->rank == 3 ? stream->shape[2] : 1;
-    struct rows_walk walk = {.plan = request->plan, .stream = stream, .dataset_index = stream->dataset_index,
+    const uint64_t columns = !picture            ? stream->feature_count
+                             : stream->rank == 3 ? stream->shape[2]
+                                                 : 1;
+    struct rows_walk walk = {.plan = request->plan,
+                             .stream = stream,
+                             .dataset_index = stream->dataset_index,
                              .may_miss = request->plan->spec->keep_bad_rows};
-    struct statistics_item item = {.index = stream_index, .column_count = (uint32_t)columns,
+    struct statistics_item item = {.index = stream_index,
+                                   .column_count = (uint32_t)columns,
                                    .key_bits = trajd_tally_key_bits(stream->dtype)};
-    struct statistics_lane lane = {.column_count = (uint32_t)columns, .dtype = stream->dtype, .run_count = 1, .runs = &walk.run,
-                                   .row_stride_bytes = row_bytes(request->plan, stream->dataset_index),
-                                   .group = picture ? (uint32_t)(stream->feature_count / columns) : 1};
-    struct statistics_sweep sweep = {.pool = request->pool, .watch = request->watch, .item_count = 1, .lane_count = 1,
-                                     .items = &item, .lanes = &lane};
+    struct statistics_lane lane = {
+        .column_count = (uint32_t)columns,
+        .dtype = stream->dtype,
+        .run_count = 1,
+        .runs = &walk.run,
+        .row_stride_bytes = row_bytes(request->plan, stream->dataset_index),
+        .group = picture ? (uint32_t)(stream->feature_count / columns) : 1};
+    struct statistics_sweep sweep = {.pool = request->pool,
+                                     .watch = request->watch,
+                                     .item_count = 1,
+                                     .lane_count = 1,
+                                     .items = &item,
+                                     .lanes = &lane};
     enum trajd_status status;
 
     *result = NULL;
     if (columns > TRAJD_STATISTICS_MAX_FEATURES || !lane.row_stride_bytes)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "stream %s: statistics of %llu features in rows of %llu bytes (at most %d)",
-                               stream->name, (unsigned long long)columns, (unsigned long long)lane.row_stride_bytes,
-                               TRAJD_STATISTICS_MAX_FEATURES);
+        return trajd_error_set(
+            error, TRAJD_ERR_UNSUPPORTED, 0,
+            "stream %s: statistics of %llu features in rows of %llu bytes (at most %d)",
+            stream->name, (unsigned long long)columns, (unsigned long long)lane.row_stride_bytes,
+            TRAJD_STATISTICS_MAX_FEATURES);
     item.result = statistics_new(TRAJD_STATISTICS_ROWS, item.column_count);
     if (!item.result)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
-    walk.selection = (struct trajd_selection){.dataset_indexes = &walk.dataset_index, .dataset_count = 1};
+    walk.selection =
+        (struct trajd_selection){.dataset_indexes = &walk.dataset_index, .dataset_count = 1};
     status = statistics_run_sweeps(&sweep, walk_rows, &walk, error);
     item.result->step_count = item.result->valid_count = item.result->item_count;
     item.result->fingerprint = trajd_statistics_stream_fingerprint(request->plan, stream_index);

@@ -7,7 +7,8 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
 
-#define MAX_KNOWN 256 /* in memory; the oldest is dropped, and comes from the cache directory again */
+/* in memory; the oldest is dropped, and comes from the cache directory again */
+#define MAX_KNOWN 256
 #define MAX_JOBS 64
 
 struct job {
@@ -38,13 +39,15 @@ struct trajd_statistician {
 
 static struct trajd_statistics *copy_of(const struct trajd_statistics *statistics)
 {
-    const size_t size = sizeof *statistics + statistics->feature_count * sizeof statistics->features[0];
+    const size_t size =
+        sizeof *statistics + statistics->feature_count * sizeof statistics->features[0];
     struct trajd_statistics *copy = malloc(size);
 
     return copy ? memcpy(copy, statistics, size) : NULL;
 }
 
-static struct trajd_statistics *find_known(struct trajd_statistician *statistician, uint64_t fingerprint)
+static struct trajd_statistics *find_known(struct trajd_statistician *statistician,
+                                           uint64_t fingerprint)
 {
     struct trajd_statistics *found = NULL;
 
@@ -57,9 +60,11 @@ static struct trajd_statistics *find_known(struct trajd_statistician *statistici
 }
 
 /* Keeps a copy. */
-static void remember(struct trajd_statistician *statistician, const struct trajd_statistics *statistics)
+static void remember(struct trajd_statistician *statistician,
+                     const struct trajd_statistics *statistics)
 {
-    struct trajd_statistics *copy = copy_of(statistics), *known = find_known(statistician, statistics->fingerprint);
+    struct trajd_statistics *copy = copy_of(statistics),
+                            *known = find_known(statistician, statistics->fingerprint);
 
     if (copy && !known) {
         pthread_mutex_lock(&statistician->mutex);
@@ -74,11 +79,13 @@ static void remember(struct trajd_statistician *statistician, const struct trajd
 }
 
 /* From memory or the cache directory; NULL: to be computed. */
-static struct trajd_statistics *look_up(struct trajd_statistician *statistician, uint64_t fingerprint)
+static struct trajd_statistics *look_up(struct trajd_statistician *statistician,
+                                        uint64_t fingerprint)
 {
     struct trajd_statistics *found = find_known(statistician, fingerprint);
 
-    if (!found && (found = trajd_statistics_load(statistician->options.cache_directory, fingerprint)))
+    if (!found &&
+        (found = trajd_statistics_load(statistician->options.cache_directory, fingerprint)))
         remember(statistician, found);
     return found;
 }
@@ -96,9 +103,11 @@ const struct trajd_watch *trajd_statistician_watch(const struct trajd_statistici
     return &statistician->own;
 }
 
-bool trajd_statistician_knows(struct trajd_statistician *statistician, const struct trajd_window_plan *plan, uint32_t output_index)
+bool trajd_statistician_knows(struct trajd_statistician *statistician,
+                              const struct trajd_window_plan *plan, uint32_t output_index)
 {
-    struct trajd_statistics *found = look_up(statistician, trajd_statistics_output_fingerprint(plan, output_index));
+    struct trajd_statistics *found =
+        look_up(statistician, trajd_statistics_output_fingerprint(plan, output_index));
     const bool known = found != NULL;
 
     free(found);
@@ -106,9 +115,10 @@ bool trajd_statistician_knows(struct trajd_statistician *statistician, const str
 }
 
 /* Computes those of the outputs that results lacks. */
-static enum trajd_status compute_missing(struct trajd_statistician *statistician, const struct trajd_window_plan *plan,
-                                         struct trajd_statistics_watch *watch, const uint32_t *outputs, uint32_t count,
-                                         struct trajd_statistics **results, struct trajd_error *error)
+static enum trajd_status
+compute_missing(struct trajd_statistician *statistician, const struct trajd_window_plan *plan,
+                struct trajd_statistics_watch *watch, const uint32_t *outputs, uint32_t count,
+                struct trajd_statistics **results, struct trajd_error *error)
 {
     const struct trajd_statistics_request request = {plan, statistician->options.pool, watch};
     uint32_t missing[TRAJD_SPEC_MAX_OUTPUTS], places[TRAJD_SPEC_MAX_OUTPUTS], missing_count = 0;
@@ -129,13 +139,17 @@ static enum trajd_status compute_missing(struct trajd_statistician *statistician
         keep(statistician, made[i]);
     }
     if (!status)
-        LOG(statistician->options.log, INFO, "feed %s: statistics of %u outputs over %llu windows in %.1f s", plan->spec->feed_name,
-            missing_count, (unsigned long long)made[0]->item_count, (double)(trajd_now_ns() - begin_ns) / 1e9);
+        LOG(statistician->options.log, INFO,
+            "feed %s: statistics of %u outputs over %llu windows in %.1f s", plan->spec->feed_name,
+            missing_count, (unsigned long long)made[0]->item_count,
+            (double)(trajd_now_ns() - begin_ns) / 1e9);
     return status;
 }
 
-enum trajd_status trajd_statistician_compute(struct trajd_statistician *statistician, const struct trajd_window_plan *plan,
-                                             const uint32_t *outputs, uint32_t count, struct trajd_statistics **results,
+enum trajd_status trajd_statistician_compute(struct trajd_statistician *statistician,
+                                             const struct trajd_window_plan *plan,
+                                             const uint32_t *outputs, uint32_t count,
+                                             struct trajd_statistics **results,
                                              struct trajd_error *error)
 {
     enum trajd_status status;
@@ -162,29 +176,35 @@ void trajd_statistician_stop(struct trajd_statistician *statistician)
 
 /* ---- the thread ---- */
 
-/* The output asked for, and with it all others of the feed that are not pictures: whoever asks for one asks for the rest. */
-static enum trajd_status compute_outputs(struct trajd_statistician *statistician, const struct job *job, struct trajd_error *error)
+/* The output asked for, and with it all others of the feed that are not pictures: whoever asks for
+ * one asks for the rest. */
+static enum trajd_status compute_outputs(struct trajd_statistician *statistician,
+                                         const struct job *job, struct trajd_error *error)
 {
     struct trajd_statistics *results[TRAJD_SPEC_MAX_OUTPUTS] = {NULL};
     uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS], count = 0;
     enum trajd_status status;
 
     for (uint32_t o = 0; o < job->plan->output_count; o++) {
-        if (o != job->index && (trajd_statistics_is_picture(job->plan, o) ||
-                                trajd_statistics_output_features(job->plan, o) > TRAJD_STATISTICS_MAX_FEATURES))
+        if (o != job->index &&
+            (trajd_statistics_is_picture(job->plan, o) ||
+             trajd_statistics_output_features(job->plan, o) > TRAJD_STATISTICS_MAX_FEATURES))
             continue;
         results[count] = look_up(statistician, trajd_statistics_output_fingerprint(job->plan, o));
         outputs[count++] = o;
     }
-    status = compute_missing(statistician, job->plan, &statistician->watch, outputs, count, results, error);
+    status = compute_missing(statistician, job->plan, &statistician->watch, outputs, count, results,
+                             error);
     for (uint32_t i = 0; i < count; i++)
         free(results[i]);
     return status;
 }
 
-static enum trajd_status run_job(struct trajd_statistician *statistician, const struct job *job, struct trajd_error *error)
+static enum trajd_status run_job(struct trajd_statistician *statistician, const struct job *job,
+                                 struct trajd_error *error)
 {
-    const struct trajd_statistics_request request = {job->plan, statistician->options.pool, &statistician->watch};
+    const struct trajd_statistics_request request = {job->plan, statistician->options.pool,
+                                                     &statistician->watch};
     struct trajd_statistics *result = look_up(statistician, job->fingerprint);
     enum trajd_status status = TRAJD_OK;
 
@@ -219,7 +239,8 @@ static void *run_jobs(void *context)
         pthread_mutex_unlock(&statistician->mutex);
         status = run_job(statistician, &job, &error);
         if (status && status != TRAJD_ERR_CLOSED)
-            LOG(statistician->options.log, WARNING, "feed %s: statistics: %s", job.plan->spec->feed_name, error.message);
+            LOG(statistician->options.log, WARNING, "feed %s: statistics: %s",
+                job.plan->spec->feed_name, error.message);
         pthread_mutex_lock(&statistician->mutex);
         if (status && status != TRAJD_ERR_CLOSED) {
             statistician->failed_fingerprint = job.fingerprint;
@@ -233,18 +254,22 @@ static void *run_jobs(void *context)
     return NULL;
 }
 
-static enum trajd_status start_thread(struct trajd_statistician *statistician, struct trajd_error *error)
+static enum trajd_status start_thread(struct trajd_statistician *statistician,
+                                      struct trajd_error *error)
 {
-    const int failed = trajd_thread_start(&statistician->thread, "trajd-stats", run_jobs, statistician);
+    const int failed =
+        trajd_thread_start(&statistician->thread, "trajd-stats", run_jobs, statistician);
 
     if (failed)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "statistics' thread: %s", strerror(failed));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "statistics' thread: %s",
+                               strerror(failed));
     statistician->running = true;
     return TRAJD_OK;
 }
 
 enum trajd_status trajd_statistician_create(const struct trajd_statistician_options *options,
-                                            struct trajd_statistician **out, struct trajd_error *error)
+                                            struct trajd_statistician **out,
+                                            struct trajd_error *error)
 {
     struct trajd_statistician *statistician = calloc(1, sizeof *statistician);
     enum trajd_status status;
@@ -282,8 +307,8 @@ void trajd_statistician_destroy(struct trajd_statistician **out)
 /* ---- callers that do not wait ---- */
 
 /* Where the job stands, or its failure. With the mutex held. */
-static enum trajd_status enqueue(struct trajd_statistician *statistician, const struct job *job, uint32_t *permille,
-                                 struct trajd_error *error)
+static enum trajd_status enqueue(struct trajd_statistician *statistician, const struct job *job,
+                                 uint32_t *permille, struct trajd_error *error)
 {
     *permille = 0;
     if (statistician->failed_fingerprint == job->fingerprint) {
@@ -292,26 +317,32 @@ static enum trajd_status enqueue(struct trajd_statistician *statistician, const 
         return error->status;
     }
     for (uint32_t j = 0; j < statistician->job_count; j++)
-        if (statistician->jobs[j].fingerprint == job->fingerprint && statistician->jobs[j].plan == job->plan) {
-            *permille = j == 0 ? __atomic_load_n(&statistician->watch.permille, __ATOMIC_RELAXED) : 0;
+        if (statistician->jobs[j].fingerprint == job->fingerprint &&
+            statistician->jobs[j].plan == job->plan) {
+            *permille =
+                j == 0 ? __atomic_load_n(&statistician->watch.permille, __ATOMIC_RELAXED) : 0;
             return TRAJD_OK;
         }
     if (statistician->stop)
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending");
     if (statistician->job_count == MAX_JOBS)
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%d statistics wait to be computed: try again", MAX_JOBS);
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "%d statistics wait to be computed: try again", MAX_JOBS);
     statistician->jobs[statistician->job_count++] = *job;
     pthread_cond_broadcast(&statistician->changed);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_statistician_ask(struct trajd_statistician *statistician, const struct trajd_window_plan *plan,
+enum trajd_status trajd_statistician_ask(struct trajd_statistician *statistician,
+                                         const struct trajd_window_plan *plan,
                                          enum trajd_statistics_subject subject, uint32_t index,
-                                         struct trajd_statistics **result, uint32_t *permille, struct trajd_error *error)
+                                         struct trajd_statistics **result, uint32_t *permille,
+                                         struct trajd_error *error)
 {
     const struct job job = {plan, subject, index,
-                            subject == TRAJD_SUBJECT_OUTPUT ? trajd_statistics_output_fingerprint(plan, index)
-                                                            : trajd_statistics_stream_fingerprint(plan, index)};
+                            subject == TRAJD_SUBJECT_OUTPUT
+                                ? trajd_statistics_output_fingerprint(plan, index)
+                                : trajd_statistics_stream_fingerprint(plan, index)};
     enum trajd_status status;
 
     *permille = 1000;
@@ -324,7 +355,8 @@ enum trajd_status trajd_statistician_ask(struct trajd_statistician *statistician
     return status;
 }
 
-void trajd_statistician_forget(struct trajd_statistician *statistician, const struct trajd_window_plan *plan)
+void trajd_statistician_forget(struct trajd_statistician *statistician,
+                               const struct trajd_window_plan *plan)
 {
     pthread_mutex_lock(&statistician->mutex);
     for (uint32_t j = statistician->busy; j < statistician->job_count;)

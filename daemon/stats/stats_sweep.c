@@ -6,8 +6,10 @@
 
 #include "daemon/base/heartbeat.h"
 
-#define TALLY_BYTES (UINT64_C(64) << 20) /* of all tallies at once: more columns are counted in further sweeps */
-#define BLOCK_ROWS TRAJD_TALLY_TILE /* the columns of so many rows are counted in turn while these are in the processor's cache */
+/* of all tallies at once: more columns are counted in further sweeps */
+#define TALLY_BYTES (UINT64_C(64) << 20)
+/* the columns of so many rows are counted in turn while these are in the processor's cache */
+#define BLOCK_ROWS TRAJD_TALLY_TILE
 #define SLICES_PER_THREAD 2
 #define PAUSE_NS 1000000
 
@@ -30,16 +32,19 @@ struct trajd_statistics *statistics_new(enum trajd_statistics_source source, uin
 
 /* ---- one chunk ---- */
 
-/* Rows [row, row + count) of a run, columns [begin, end) of those of all items that are the slice's and the lane's. */
-static void count_block(struct statistics_sweep *sweep, const struct statistics_lane *lane, const struct statistics_run *run,
-                        uint64_t row, uint64_t count, uint32_t begin, uint32_t end)
+/* Rows [row, row + count) of a run, columns [begin, end) of those of all items that are the slice's
+ * and the lane's. */
+static void count_block(struct statistics_sweep *sweep, const struct statistics_lane *lane,
+                        const struct statistics_run *run, uint64_t row, uint64_t count,
+                        uint32_t begin, uint32_t end)
 {
     const uint32_t element = trajd_dtype_size(lane->dtype);
     const uint32_t first = sweep->items[lane->item].first_column + lane->first_column;
 
     for (uint32_t c = begin; c < end; c++) {
         const struct trajd_tally_values values = {
-            .base = (const char *)run->base + row * lane->row_stride_bytes + (size_t)(c - first) * element,
+            .base = (const char *)run->base + row * lane->row_stride_bytes +
+                    (size_t)(c - first) * element,
             .dtype = lane->dtype,
             .row_count = count,
             .row_stride_bytes = lane->row_stride_bytes,
@@ -51,9 +56,11 @@ static void count_block(struct statistics_sweep *sweep, const struct statistics_
     }
 }
 
-static void count_lane(struct statistics_sweep *sweep, const struct statistics_lane *lane, uint32_t begin, uint32_t end)
+static void count_lane(struct statistics_sweep *sweep, const struct statistics_lane *lane,
+                       uint32_t begin, uint32_t end)
 {
-    const uint32_t first = sweep->items[lane->item].first_column + lane->first_column, last = first + lane->column_count;
+    const uint32_t first = sweep->items[lane->item].first_column + lane->first_column,
+                   last = first + lane->column_count;
     const uint32_t from = begin > first ? begin : first, to = end < last ? end : last;
 
     for (uint32_t r = 0; r < lane->run_count && from < to; r++) {
@@ -65,14 +72,16 @@ static void count_lane(struct statistics_sweep *sweep, const struct statistics_l
     }
 }
 
-/* Columns are dealt to the slices in turn; one column is one slice's alone, in order of the runs. */
+/* Columns are dealt to the slices in turn; one column is one slice's alone, in order of the runs.
+ */
 static void count_slice(void *context, uint32_t slice)
 {
     const struct counting *counting = context;
     struct statistics_sweep *sweep = counting->sweep;
     const uint64_t columns = sweep->group_end - sweep->group_begin;
     const uint32_t begin = sweep->group_begin + (uint32_t)(columns * slice / counting->slice_count);
-    const uint32_t end = sweep->group_begin + (uint32_t)(columns * (slice + 1) / counting->slice_count);
+    const uint32_t end =
+        sweep->group_begin + (uint32_t)(columns * (slice + 1) / counting->slice_count);
 
     for (uint32_t l = 0; l < sweep->lane_count; l++)
         count_lane(sweep, &sweep->lanes[l], begin, end);
@@ -87,14 +96,17 @@ void statistics_count(struct statistics_sweep *sweep)
     trajd_pool_run(sweep->pool, counting.slice_count, count_slice, &counting);
 }
 
-enum trajd_status statistics_tell(struct statistics_sweep *sweep, uint64_t done, uint64_t whole, struct trajd_error *error)
+enum trajd_status statistics_tell(struct statistics_sweep *sweep, uint64_t done, uint64_t whole,
+                                  struct trajd_error *error)
 {
     const uint64_t permille = whole ? done * 1000 / whole : 1000;
 
     trajd_watch_turn();
     if (!sweep->watch || trajd_watch_is_cancelled())
         return trajd_watch_check(error);
-    __atomic_store_n(&sweep->watch->permille, (uint32_t)((sweep->pass * 1000 + permille) / sweep->pass_count), __ATOMIC_RELAXED);
+    __atomic_store_n(&sweep->watch->permille,
+                     (uint32_t)((sweep->pass * 1000 + permille) / sweep->pass_count),
+                     __ATOMIC_RELAXED);
     return __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)
                ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "statistics: not wanted any more")
                : TRAJD_OK;
@@ -143,14 +155,15 @@ static enum trajd_status end_level(struct statistics_sweep *sweep, struct trajd_
     return status;
 }
 
-static enum trajd_status run_group(struct statistics_sweep *sweep, statistics_walk walk, void *context,
-                                   struct trajd_error *error)
+static enum trajd_status run_group(struct statistics_sweep *sweep, statistics_walk walk,
+                                   void *context, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t c = sweep->group_begin; c < sweep->group_end && !status; c++) {
         sweep->done[c - sweep->group_begin] = false;
-        status = trajd_tally_begin(&sweep->tallies[c - sweep->group_begin], item_of(sweep, c)->key_bits, error);
+        status = trajd_tally_begin(&sweep->tallies[c - sweep->group_begin],
+                                   item_of(sweep, c)->key_bits, error);
     }
     while (!status && mark_active(sweep)) {
         status = walk(sweep, context, error);
@@ -179,8 +192,8 @@ static uint32_t group_end(struct statistics_sweep *sweep, uint32_t begin, uint32
     return end;
 }
 
-enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statistics_walk walk, void *context,
-                                        struct trajd_error *error)
+enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statistics_walk walk,
+                                        void *context, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
     uint32_t columns = 0, key_bits = 8;
@@ -196,7 +209,8 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
     sweep->tallies = calloc(columns, sizeof *sweep->tallies);
     sweep->done = calloc(columns, sizeof *sweep->done);
     if (!sweep->tallies || !sweep->done)
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics of %u features", columns);
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                 "no memory for statistics of %u features", columns);
     while (sweep->group_end < columns && !status) {
         sweep->group_begin = sweep->group_end;
         sweep->group_end = group_end(sweep, sweep->group_begin, columns);
@@ -207,14 +221,17 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
     return status;
 }
 
-bool statistics_wait_for_others(const struct statistics_sweep *sweep, const struct trajd_store *store,
-                                const struct trajd_selection *selection, uint32_t episode_index, const struct trajd_error *error)
+bool statistics_wait_for_others(const struct statistics_sweep *sweep,
+                                const struct trajd_store *store,
+                                const struct trajd_selection *selection, uint32_t episode_index,
+                                const struct trajd_error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
     trajd_watch_turn();
     if ((error && error->foreign_code == ENOMEM) || trajd_watch_is_cancelled() ||
-        (sweep->watch && __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)) || !trajd_store_will_have_room(store, selection, episode_index))
+        (sweep->watch && __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)) ||
+        !trajd_store_will_have_room(store, selection, episode_index))
         return false;
     nanosleep(&pause, NULL);
     return true;

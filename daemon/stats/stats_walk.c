@@ -15,26 +15,31 @@ static const void *const *rows_of(void *context, uint32_t episode)
     struct windows_walk *walk = context;
     const void **rows;
 
-    while (walk->episodes[walk->at] != episode) /* windows come in the order of the chunk's episodes */
+    /* windows come in the order of the chunk's episodes */
+    while (walk->episodes[walk->at] != episode)
         walk->at++;
     rows = walk->rows + (size_t)walk->at * walk->plan->selection.dataset_count;
     return walk->pinned[walk->at] ? rows : NULL;
 }
 
-static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode, struct trajd_error *error)
+static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode,
+                                     struct trajd_error *error)
 {
     const uint32_t place = walk->episode_count, pieces = walk->plan->selection.dataset_count;
     const void **rows = walk->rows + (size_t)place * pieces;
     enum trajd_status status;
 
     do {
-        status = trajd_store_pin(walk->plan->dataset->store, &walk->selection, episode, walk->row_room, error);
+        status = trajd_store_pin(walk->plan->dataset->store, &walk->selection, episode,
+                                 walk->row_room, error);
     } while (status == TRAJD_ERR_MEMORY && place == 0 &&
-             statistics_wait_for_others(walk->sweep, walk->plan->dataset->store, &walk->selection, episode, error));
-    if (status && (status == TRAJD_ERR_MEMORY || status == TRAJD_ERR_CLOSED || !walk->spec.keep_bad_rows))
+             statistics_wait_for_others(walk->sweep, walk->plan->dataset->store, &walk->selection,
+                                        episode, error));
+    if (status &&
+        (status == TRAJD_ERR_MEMORY || status == TRAJD_ERR_CLOSED || !walk->spec.keep_bad_rows))
         return status;
     walk->episodes[place] = episode;
-    walk->pinned[place] = status == TRAJD_OK;
+    walk->pinned[place] = !status;
     walk->episode_count++;
     memset(rows, 0, pieces * sizeof *rows);
     for (uint32_t k = 0; k < walk->selection.dataset_count && !status; k++)
@@ -55,15 +60,20 @@ static void announce(struct windows_walk *walk, uint32_t last_episode)
 {
     const struct trajd_window_plan *plan = walk->plan;
 
-    while (walk->next_episode < plan->episode_count && plan->episodes[walk->next_episode] <= last_episode)
+    while (walk->next_episode < plan->episode_count &&
+           plan->episodes[walk->next_episode] <= last_episode)
         walk->next_episode++;
     walk->announced = walk->announced > walk->next_episode ? walk->announced : walk->next_episode;
-    for (; walk->announced < plan->episode_count && walk->announced < walk->next_episode + AHEAD_EPISODES; walk->announced++)
-        trajd_store_announce(plan->dataset->store, &walk->selection, &plan->episodes[walk->announced], 1, walk->when++);
+    for (; walk->announced < plan->episode_count &&
+           walk->announced < walk->next_episode + AHEAD_EPISODES;
+         walk->announced++)
+        trajd_store_announce(plan->dataset->store, &walk->selection,
+                             &plan->episodes[walk->announced], 1, walk->when++);
 }
 
 /* Pins the episodes of the windows looked up; *count is cut to those that fit the store. */
-static enum trajd_status pin_chunk(struct windows_walk *walk, uint32_t *count, struct trajd_error *error)
+static enum trajd_status pin_chunk(struct windows_walk *walk, uint32_t *count,
+                                   struct trajd_error *error)
 {
     announce(walk, walk->plan->windows[*count - 1].episode_index);
     for (uint32_t w = 0; w < *count; w++) {
@@ -94,10 +104,11 @@ static inline int64_t greatest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* How often each row stands in the steps of windows with anchors [j0, j1): row r for every step k with j0 <= r - k < j1. Where the
- * last row is held, it stands for all steps behind it. Returns the first row; *rows of them have weights. */
-static int64_t weigh_rows(const struct trajd_plan_grid *grid, int64_t row_count, bool holds, int64_t j0, int64_t j1,
-                          uint32_t *weights, int64_t *rows)
+/* How often each row stands in the steps of windows with anchors [j0, j1): row r for every step k
+ * with j0 <= r - k < j1. Where the last row is held, it stands for all steps behind it. Returns the
+ * first row; *rows of them have weights. */
+static int64_t weigh_rows(const struct trajd_plan_grid *grid, int64_t row_count, bool holds,
+                          int64_t j0, int64_t j1, uint32_t *weights, int64_t *rows)
 {
     const int64_t from = grid->from, to = from + grid->step_count - 1;
     int64_t first = greatest(0, j0 + from), last = least(row_count - 1, j1 - 1 + to), held = 0;
@@ -108,19 +119,22 @@ static int64_t weigh_rows(const struct trajd_plan_grid *grid, int64_t row_count,
     if (held && last < first)
         first = last = row_count - 1;
     for (int64_t r = first; r <= last; r++)
-        weights[r - first] = (uint32_t)greatest(0, least(to, r - j0) - greatest(from, r - j1 + 1) + 1);
+        weights[r - first] =
+            (uint32_t)greatest(0, least(to, r - j0) - greatest(from, r - j1 + 1) + 1);
     if (held)
         weights[row_count - 1 - first] += (uint32_t)held;
     *rows = greatest(0, last - first + 1);
     return first;
 }
 
-/* The windows of the chunk from w on that are one episode's neighbouring anchors, as a run of every lane of the item. */
+/* The windows of the chunk from w on that are one episode's neighbouring anchors, as a run of every
+ * lane of the item. */
 static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t end, uint32_t *used)
 {
     const struct trajd_window_plan *plan = walk->plan;
     struct item_view *view = &walk->views[i];
-    const struct trajd_plan_bracket *bracket = &plan->brackets[plan->targets[view->first_target].bracket_index];
+    const struct trajd_plan_bracket *bracket =
+        &plan->brackets[plan->targets[view->first_target].bracket_index];
     const struct trajd_window *window = &plan->windows[w];
     const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
     const void *const *rows = rows_of(walk, window->episode_index);
@@ -131,9 +145,10 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
         whole = rows[plan->targets[view->first_target + t].piece] != NULL;
     if (!whole)
         return;
-    first = weigh_rows(&plan->grids[bracket->grid_index], trajd_plan_row_count(plan, bracket, episode),
-                       plan->request_streams[view->first_target].max_age_ns >= 0, window->anchor,
-                       window->anchor + (end - w), view->weights + *used, &count);
+    first =
+        weigh_rows(&plan->grids[bracket->grid_index], trajd_plan_row_count(plan, bracket, episode),
+                   plan->request_streams[view->first_target].max_age_ns >= 0, window->anchor,
+                   window->anchor + (end - w), view->weights + *used, &count);
     for (uint32_t t = 0; t < view->target_count; t++) {
         const struct trajd_stream *stream = &plan->request_streams[view->first_target + t];
         struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane + t];
@@ -177,7 +192,8 @@ static bool row_has_nan(enum trajd_dtype dtype, const char *row, uint32_t count)
     return found;
 }
 
-/* A step with a NaN in it is masked: its row counts in none of the features. A slice takes its share of every run's rows. */
+/* A step with a NaN in it is masked: its row counts in none of the features. A slice takes its
+ * share of every run's rows. */
 static void drop_nan_rows(void *context, uint32_t slice)
 {
     const struct windows_walk *walk = context;
@@ -192,9 +208,11 @@ static void drop_nan_rows(void *context, uint32_t slice)
         for (uint32_t r = 0; r < lane->run_count; r++) {
             const struct statistics_run *run = &lane->runs[r];
             uint32_t *weights = view->weights + (run->weights - view->weights);
-            const uint64_t begin = run->row_count * slice / slices, end = run->row_count * (slice + 1) / slices;
+            const uint64_t begin = run->row_count * slice / slices,
+                           end = run->row_count * (slice + 1) / slices;
             for (uint64_t row = begin; row < end; row++)
-                if (row_has_nan(lane->dtype, (const char *)run->base + row * lane->row_stride_bytes, lane->column_count))
+                if (row_has_nan(lane->dtype, (const char *)run->base + row * lane->row_stride_bytes,
+                                lane->column_count))
                     weights[row] = 0;
         }
     }
@@ -202,7 +220,8 @@ static void drop_nan_rows(void *context, uint32_t slice)
 
 /* ---- one chunk ---- */
 
-static enum trajd_status resample(struct windows_walk *walk, uint32_t count, struct trajd_error *error)
+static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
+                                  struct trajd_error *error)
 {
     struct trajd_window_plan *plan = walk->plan;
     struct trajd_resample_request request;
@@ -232,7 +251,8 @@ static void weigh_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
     for (uint64_t s = 0; s < steps; s++)
         view->weights[s] = mask[s] == TRAJD_MASK_VALID;
     lane->run_count = 1;
-    lane->runs[0] = (struct statistics_run){walk->slot + output->offset_bytes, steps, view->weights};
+    lane->runs[0] =
+        (struct statistics_run){walk->slot + output->offset_bytes, steps, view->weights};
 }
 
 static void count_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
@@ -241,13 +261,15 @@ static void count_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
     struct trajd_statistics *result = walk->sweep->items[i].result;
 
     result->item_count += count;
-    result->step_count += (uint64_t)count * walk->plan->outputs[walk->sweep->items[i].index].step_count;
+    result->step_count +=
+        (uint64_t)count * walk->plan->outputs[walk->sweep->items[i].index].step_count;
     for (uint32_t r = 0; r < lane->run_count; r++)
         for (uint64_t row = 0; row < lane->runs[r].row_count; row++)
             result->valid_count += lane->runs[r].weights[row];
 }
 
-static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count, struct trajd_error *error)
+static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count,
+                                     struct trajd_error *error)
 {
     struct statistics_sweep *sweep = walk->sweep;
     enum trajd_status status = walk->kernels ? resample(walk, count, error) : TRAJD_OK;
@@ -277,14 +299,16 @@ static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count, 
 static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = walk->plan;
-    const struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(walk->sweep->pool)};
+    const struct trajd_device_facts facts = {.cpu_threads =
+                                                 trajd_pool_thread_count(walk->sweep->pool)};
     struct trajd_resample_request shape = plan->request;
     bool needed[TRAJD_SPEC_MAX_OUTPUTS * TRAJD_SPEC_MAX_SOURCES] = {false};
 
     walk->stream_count = walk->selection.dataset_count = walk->next_episode = walk->announced = 0;
     for (uint32_t t = 0; t < plan->target_count; t++)
         for (uint32_t i = 0; i < walk->sweep->item_count; i++) {
-            if (!walk->sweep->items[i].active || walk->sweep->items[i].index != plan->targets[t].output_index)
+            if (!walk->sweep->items[i].active ||
+                walk->sweep->items[i].index != plan->targets[t].output_index)
                 continue;
             needed[plan->targets[t].piece] = true;
             if (!walk->views[i].direct)
@@ -308,7 +332,8 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
     return trajd_plan_create(&shape, &facts, NULL, &walk->kernels, error);
 }
 
-enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *context, struct trajd_error *error)
+enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *context,
+                                          struct trajd_error *error)
 {
     struct windows_walk *walk = context;
     const uint64_t windows = trajd_sampler_window_count(walk->plan->sampler);
@@ -316,7 +341,8 @@ enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *
     uint32_t count;
 
     for (uint64_t position = 0; position < windows && !status; position += count) {
-        count = windows - position < walk->spec.global_batch ? (uint32_t)(windows - position) : walk->spec.global_batch;
+        count = windows - position < walk->spec.global_batch ? (uint32_t)(windows - position)
+                                                             : walk->spec.global_batch;
         trajd_window_plan_look_up(walk->plan, 0, position, count);
         status = pin_chunk(walk, &count, error);
         if (!status)

@@ -1,7 +1,9 @@
-/* Statistics over the training grid. A plan of its own, without normalisation and in order of episodes, gives the feed's windows chunk by chunk.
+/* Statistics over the training grid. A plan of its own, without normalisation and in order of
+ * episodes, gives the feed's windows chunk by chunk.
  *
- * Outputs whose steps are rows of one clock, passed on as they are, need no resampling: each row is counted once with the number of
- * windows and steps that it stands in ("direct"). All others go through the same kernels as the feed's batches. */
+ * Outputs whose steps are rows of one clock, passed on as they are, need no resampling: each row is
+ * counted once with the number of windows and steps that it stands in ("direct"). All others go
+ * through the same kernels as the feed's batches. */
 #include <stdlib.h>
 
 #include "daemon/stats/stats_windows.h"
@@ -18,7 +20,8 @@ static enum trajd_status no_memory(struct trajd_error *error)
 
 /* ---- which outputs, in what form ---- */
 
-static const struct trajd_index_stream *only_stream(const struct trajd_window_plan *plan, uint32_t output_index)
+static const struct trajd_index_stream *only_stream(const struct trajd_window_plan *plan,
+                                                    uint32_t output_index)
 {
     const struct trajd_index_stream *found = NULL;
 
@@ -55,7 +58,8 @@ bool trajd_statistics_is_picture(const struct trajd_window_plan *plan, uint32_t 
            only_stream(plan, output_index)->dtype == TRAJD_U8;
 }
 
-uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan, uint32_t output_index)
+uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
+                                          uint32_t output_index)
 {
     const struct trajd_plan_output *output = &plan->outputs[output_index];
 
@@ -64,7 +68,8 @@ uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan, 
     return (uint32_t)output->feature_count;
 }
 
-static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows, struct trajd_window_spec *spec)
+static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows,
+                        struct trajd_window_spec *spec)
 {
     *spec = *feed->spec;
     spec->global_batch = windows;
@@ -82,7 +87,8 @@ static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows, 
 }
 
 /* So many windows that all a chunk needs stays in bounds. */
-static uint32_t chunk_windows(const struct trajd_window_plan *feed, const uint32_t *outputs, uint32_t count)
+static uint32_t chunk_windows(const struct trajd_window_plan *feed, const uint32_t *outputs,
+                              uint32_t count)
 {
     uint64_t bytes = 1, windows;
 
@@ -96,7 +102,8 @@ static uint32_t chunk_windows(const struct trajd_window_plan *feed, const uint32
     return windows < 1 ? 1 : windows > CHUNK_WINDOWS ? CHUNK_WINDOWS : (uint32_t)windows;
 }
 
-/* All sources on one bracket of rows of the anchor's clock, nothing that is behind the anchor, and kinds that copy there. */
+/* All sources on one bracket of rows of the anchor's clock, nothing that is behind the anchor, and
+ * kinds that copy there. */
 static bool is_direct(const struct trajd_window_plan *plan, const struct item_view *view)
 {
     for (uint32_t t = view->first_target; t < view->first_target + view->target_count; t++) {
@@ -105,31 +112,37 @@ static bool is_direct(const struct trajd_window_plan *plan, const struct item_vi
         const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
         const enum trajd_kind kind = plan->request_streams[t].kind;
         if (target->bracket_index != plan->targets[view->first_target].bracket_index ||
-            grid->rule != TRAJD_TARGET_ROWS || (kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST) ||
-            (bracket->clipped && (bracket->lookahead_ns || grid->from + (int64_t)grid->step_count - 1 > 0)))
+            grid->rule != TRAJD_TARGET_ROWS ||
+            (kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST) ||
+            (bracket->clipped &&
+             (bracket->lookahead_ns || grid->from + (int64_t)grid->step_count - 1 > 0)))
             return false;
     }
     return true;
 }
 
-static enum trajd_status add_lane(struct statistics_sweep *sweep, uint32_t item, uint32_t first_column, uint32_t columns,
-                                  uint32_t room, struct trajd_error *error)
+static enum trajd_status add_lane(struct statistics_sweep *sweep, uint32_t item,
+                                  uint32_t first_column, uint32_t columns, uint32_t room,
+                                  struct trajd_error *error)
 {
     struct statistics_lane *lane = &sweep->lanes[sweep->lane_count++];
 
-    *lane = (struct statistics_lane){.item = item, .first_column = first_column, .column_count = columns, .group = 1};
+    *lane = (struct statistics_lane){
+        .item = item, .first_column = first_column, .column_count = columns, .group = 1};
     lane->runs = calloc(room, sizeof *lane->runs);
     return lane->runs ? TRAJD_OK : no_memory(error);
 }
 
-static enum trajd_status make_lanes(struct windows_walk *walk, uint32_t i, struct trajd_error *error)
+static enum trajd_status make_lanes(struct windows_walk *walk, uint32_t i,
+                                    struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = walk->plan;
     struct statistics_sweep *sweep = walk->sweep;
     struct item_view *view = &walk->views[i];
     const struct trajd_plan_output *output = &plan->outputs[sweep->items[i].index];
     const bool picture = trajd_statistics_is_picture(plan, sweep->items[i].index);
-    const uint32_t columns = sweep->items[i].column_count, room = view->direct ? walk->spec.global_batch : 1;
+    const uint32_t columns = sweep->items[i].column_count,
+                   room = view->direct ? walk->spec.global_batch : 1;
     uint32_t column = 0;
     enum trajd_status status = TRAJD_OK;
 
@@ -141,7 +154,8 @@ static enum trajd_status make_lanes(struct windows_walk *walk, uint32_t i, struc
         status = add_lane(sweep, i, column, own, room, error);
         lane = &sweep->lanes[sweep->lane_count - 1];
         lane->dtype = view->direct ? stream->source_type : output->dtype;
-        lane->row_stride_bytes = view->direct ? stream->row_stride_bytes : stream->step_stride_bytes;
+        lane->row_stride_bytes =
+            view->direct ? stream->row_stride_bytes : stream->step_stride_bytes;
         lane->group = picture ? (uint32_t)(output->feature_count / columns) : 1;
         column += own;
     }
@@ -164,7 +178,8 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
         if (walk->views[i].direct)
             continue;
         output->offset_bytes = size;
-        size += (steps * output->feature_count * trajd_dtype_size(output->dtype) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        size += (steps * output->feature_count * trajd_dtype_size(output->dtype) + ALIGNMENT - 1) /
+                ALIGNMENT * ALIGNMENT;
         output->mask_offset_bytes = size;
         size += (steps + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
@@ -172,7 +187,8 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
     return walk->slot ? TRAJD_OK : no_memory(error);
 }
 
-static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *outputs, struct trajd_error *error)
+static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *outputs,
+                                    struct trajd_error *error)
 {
     struct trajd_window_plan *plan = walk->plan;
     struct statistics_sweep *sweep = walk->sweep;
@@ -182,8 +198,10 @@ static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *o
         struct item_view *view = &walk->views[i];
         if (plan->outputs[outputs[i]].feature_count > TRAJD_STATISTICS_MAX_FEATURES &&
             !trajd_statistics_is_picture(plan, outputs[i]))
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "outputs.%s: statistics of %llu features (at most %d)",
-                                   plan->outputs[outputs[i]].name, (unsigned long long)plan->outputs[outputs[i]].feature_count,
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "outputs.%s: statistics of %llu features (at most %d)",
+                                   plan->outputs[outputs[i]].name,
+                                   (unsigned long long)plan->outputs[outputs[i]].feature_count,
                                    TRAJD_STATISTICS_MAX_FEATURES);
         for (uint32_t t = 0; t < plan->target_count; t++)
             if (plan->targets[t].output_index == outputs[i]) {
@@ -193,7 +211,8 @@ static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *o
         sweep->items[i].index = outputs[i];
         sweep->items[i].column_count = trajd_statistics_output_features(plan, outputs[i]);
         sweep->items[i].key_bits = trajd_tally_key_bits(plan->outputs[outputs[i]].dtype);
-        sweep->items[i].result = statistics_new(TRAJD_STATISTICS_WINDOWS, sweep->items[i].column_count);
+        sweep->items[i].result =
+            statistics_new(TRAJD_STATISTICS_WINDOWS, sweep->items[i].column_count);
         status = sweep->items[i].result ? make_lanes(walk, i, error) : no_memory(error);
     }
     return status;
@@ -216,8 +235,9 @@ static enum trajd_status allocate(struct windows_walk *walk, struct trajd_error 
     walk->episodes = calloc(windows, sizeof *walk->episodes);
     walk->pinned = calloc(windows, sizeof *walk->pinned);
     walk->rows = calloc(windows * pieces, sizeof *walk->rows);
-    return sweep->items && sweep->lanes && walk->views && walk->streams && walk->datasets && walk->pieces && walk->forms &&
-                   walk->row_room && walk->episodes && walk->pinned && walk->rows
+    return sweep->items && sweep->lanes && walk->views && walk->streams && walk->datasets &&
+                   walk->pieces && walk->forms && walk->row_room && walk->episodes &&
+                   walk->pinned && walk->rows
                ? TRAJD_OK
                : no_memory(error);
 }
@@ -245,10 +265,13 @@ static void free_walk(struct windows_walk *walk)
     free(sweep->lanes);
 }
 
-enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_request *request, const uint32_t *outputs,
-                                              uint32_t count, struct trajd_statistics **results, struct trajd_error *error)
+enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_request *request,
+                                              const uint32_t *outputs, uint32_t count,
+                                              struct trajd_statistics **results,
+                                              struct trajd_error *error)
 {
-    struct statistics_sweep sweep = {.pool = request->pool, .watch = request->watch, .item_count = count};
+    struct statistics_sweep sweep = {
+        .pool = request->pool, .watch = request->watch, .item_count = count};
     struct windows_walk *walk = calloc(1, sizeof *walk);
     enum trajd_status status;
 
@@ -273,7 +296,8 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
             free(results[i]);
             results[i] = NULL;
         } else
-            results[i]->fingerprint = trajd_statistics_output_fingerprint(request->plan, outputs[i]);
+            results[i]->fingerprint =
+                trajd_statistics_output_fingerprint(request->plan, outputs[i]);
     }
     free_walk(walk);
     free(sweep.items);

@@ -1,4 +1,5 @@
-/* Between stats_windows.c, which says what is counted in what form, and stats_walk.c, which goes over the windows. */
+/* Between stats_windows.c, which says what is counted in what form, and stats_walk.c, which goes
+ * over the windows. */
 #ifndef TRAJD_DATASET_STATISTICS_WINDOWS_H
 #define TRAJD_DATASET_STATISTICS_WINDOWS_H
 
@@ -34,7 +35,9 @@ struct windows_walk {
     struct statistics_sweep *sweep;
 };
 
-/* Counts the active items of all windows, chunk by chunk; for statistics_run_sweeps. `context` is a struct windows_walk. */
-enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *context, struct trajd_error *error);
+/* Counts the active items of all windows, chunk by chunk; for statistics_run_sweeps. `context` is a
+ * struct windows_walk. */
+enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *context,
+                                          struct trajd_error *error);
 
 #endif

@@ -29,14 +29,16 @@ struct trajd_mixture {
     struct part parts[];
 };
 
-/* A part's positions in a pass that wait to be looked up together, and the rows that their windows go to. */
+/* A part's positions in a pass that wait to be looked up together, and the rows that their windows
+ * go to. */
 struct waiting {
     uint32_t count;
     uint32_t rows[TOGETHER];
     uint64_t positions[TOGETHER];
 };
 
-/* What a run of positions keeps from one to the next: where the round and the passes begin, and no division while in them. */
+/* What a run of positions keeps from one to the next: where the round and the passes begin, and no
+ * division while in them. */
 struct walk {
     bool is_ready;
     uint64_t round, round_begin;
@@ -48,19 +50,22 @@ struct walk {
     struct trajd_window *windows; /* by row */
 };
 
-static enum trajd_status check_options(const struct trajd_mixture_options *options, struct trajd_error *error)
+static enum trajd_status check_options(const struct trajd_mixture_options *options,
+                                       struct trajd_error *error)
 {
     if (options->dataset_count < 1 || options->dataset_count > TRAJD_MIXTURE_MAX_DATASETS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a mixture of %u datasets (1 to %d)", options->dataset_count,
-                               TRAJD_MIXTURE_MAX_DATASETS);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a mixture of %u datasets (1 to %d)",
+                               options->dataset_count, TRAJD_MIXTURE_MAX_DATASETS);
     for (uint32_t d = 0; d < options->dataset_count && options->weights; d++)
-        if (options->weights[d] < 1 || options->weights[d] > TRAJD_MIXTURE_MAX_LENGTH / TRAJD_MIXTURE_MAX_DATASETS)
+        if (options->weights[d] < 1 ||
+            options->weights[d] > TRAJD_MIXTURE_MAX_LENGTH / TRAJD_MIXTURE_MAX_DATASETS)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "weight %u is %llu (1 to 2^56)", d,
                                    (unsigned long long)options->weights[d]);
     if (options->global_batch == 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "global_batch is 0 (at least 1)");
     if ((unsigned)options->tail > TRAJD_TAIL_SHORT)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "tail %d is unknown", (int)options->tail);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "tail %d is unknown",
+                               (int)options->tail);
     return TRAJD_OK;
 }
 
@@ -75,7 +80,8 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
 }
 
 /* Slots, numbers and sizes of the parts; the number of all windows. */
-static uint64_t place_parts(struct trajd_mixture *mixture, const struct trajd_mixture_options *options)
+static uint64_t place_parts(struct trajd_mixture *mixture,
+                            const struct trajd_mixture_options *options)
 {
     uint64_t divisor = 0, windows = 0;
 
@@ -96,8 +102,8 @@ static uint64_t place_parts(struct trajd_mixture *mixture, const struct trajd_mi
     return windows;
 }
 
-enum trajd_status trajd_mixture_create(const struct trajd_mixture_options *options, struct trajd_mixture **out,
-                                       struct trajd_error *error)
+enum trajd_status trajd_mixture_create(const struct trajd_mixture_options *options,
+                                       struct trajd_mixture **out, struct trajd_error *error)
 {
     enum trajd_status status = check_options(options, error);
     struct trajd_mixture *mixture;
@@ -120,8 +126,10 @@ enum trajd_status trajd_mixture_create(const struct trajd_mixture_options *optio
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "more than 2^62 windows");
     else if (options->tail == TRAJD_TAIL_DROP && mixture->epoch_windows < options->global_batch)
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                 "an epoch of %llu windows is shorter than a global batch of %u, and tail: drop leaves none "
-                                 "(wrap, short)", (unsigned long long)mixture->epoch_windows, options->global_batch);
+                                 "an epoch of %llu windows is shorter than a global batch of %u, "
+                                 "and tail: drop leaves none "
+                                 "(wrap, short)",
+                                 (unsigned long long)mixture->epoch_windows, options->global_batch);
     if (status)
         trajd_mixture_destroy(&mixture);
     *out = mixture;
@@ -184,9 +192,11 @@ static void number(const struct trajd_mixture *mixture, uint32_t d, struct trajd
 
 static void enter_round(const struct trajd_mixture *mixture, uint64_t round, struct walk *walk)
 {
-    const uint64_t words[] = {TRAJD_MIXTURE_VERSION, mixture->fingerprint, mixture->seed, PURPOSE_SLOTS, round};
+    const uint64_t words[] = {TRAJD_MIXTURE_VERSION, mixture->fingerprint, mixture->seed,
+                              PURPOSE_SLOTS, round};
 
-    trajd_permutation_make(&walk->slots, trajd_mix(words, sizeof words / sizeof words[0]), mixture->weight_sum);
+    trajd_permutation_make(&walk->slots, trajd_mix(words, sizeof words / sizeof words[0]),
+                           mixture->weight_sum);
     walk->round = round;
     walk->round_begin = round * mixture->weight_sum;
     walk->is_ready = true;
@@ -205,7 +215,8 @@ static void flush(const struct trajd_mixture *mixture, uint32_t d, struct walk *
     struct waiting *waiting = &walk->waiting[d];
     struct trajd_window windows[TOGETHER];
 
-    trajd_sampler_order_map(mixture->parts[d].sampler, &walk->orders[d], waiting->positions, waiting->count, windows);
+    trajd_sampler_order_map(mixture->parts[d].sampler, &walk->orders[d], waiting->positions,
+                            waiting->count, windows);
     for (uint32_t i = 0; i < waiting->count; i++) {
         struct trajd_window *window = &walk->windows[waiting->rows[i]];
         *window = windows[i];
@@ -215,7 +226,8 @@ static void flush(const struct trajd_mixture *mixture, uint32_t d, struct walk *
 }
 
 /* A row is to get the window of a slot of the round. Those that wait are of one pass. */
-static void want(const struct trajd_mixture *mixture, uint64_t slot, uint32_t row, struct walk *walk)
+static void want(const struct trajd_mixture *mixture, uint64_t slot, uint32_t row,
+                 struct walk *walk)
 {
     const uint32_t d = owner_of(mixture, slot);
     const struct part *part = &mixture->parts[d];
@@ -232,8 +244,10 @@ static void want(const struct trajd_mixture *mixture, uint64_t slot, uint32_t ro
         flush(mixture, d, walk);
 }
 
-/* Some rows from an absolute position on: at most TOGETHER and `most`, all of one round. How many. */
-static uint32_t want_some(const struct trajd_mixture *mixture, uint64_t absolute, uint32_t row, uint64_t most, struct walk *walk)
+/* Some rows from an absolute position on: at most TOGETHER and `most`, all of one round. How many.
+ */
+static uint32_t want_some(const struct trajd_mixture *mixture, uint64_t absolute, uint32_t row,
+                          uint64_t most, struct walk *walk)
 {
     uint64_t slots[TOGETHER], begin, left;
     uint32_t count = TOGETHER;
@@ -252,8 +266,8 @@ static uint32_t want_some(const struct trajd_mixture *mixture, uint64_t absolute
     return count;
 }
 
-void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint64_t position, uint32_t count,
-                       struct trajd_window *windows)
+void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint64_t position,
+                       uint32_t count, struct trajd_window *windows)
 {
     const uint64_t length = mixture->epoch_windows;
     struct walk walk;
@@ -265,9 +279,12 @@ void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint
         walk.waiting[d].count = 0;
     }
     for (uint32_t row = 0; row < count;) {
-        const uint64_t within = position + row < length ? position + row : (position + row) % length; /* only `wrap` asks there */
+        /* only `wrap` asks there */
+        const uint64_t within =
+            position + row < length ? position + row : (position + row) % length;
         const uint64_t left = length - within;
-        row += want_some(mixture, epoch * length + within, row, left < count - row ? left : count - row, &walk);
+        row += want_some(mixture, epoch * length + within, row,
+                         left < count - row ? left : count - row, &walk);
     }
     for (uint32_t d = 0; d < mixture->part_count; d++)
         flush(mixture, d, &walk);
@@ -275,12 +292,14 @@ void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint
         windows[row].wrapped = position + row >= length;
 }
 
-void trajd_mixture_window(const struct trajd_mixture *mixture, uint64_t window_id, struct trajd_window *window)
+void trajd_mixture_window(const struct trajd_mixture *mixture, uint64_t window_id,
+                          struct trajd_window *window)
 {
     uint32_t d = mixture->part_count - 1;
 
     while (window_id < mixture->parts[d].first_window)
         d--;
-    trajd_sampler_window(mixture->parts[d].sampler, window_id - mixture->parts[d].first_window, window);
+    trajd_sampler_window(mixture->parts[d].sampler, window_id - mixture->parts[d].first_window,
+                         window);
     number(mixture, d, window);
 }

@@ -9,7 +9,8 @@ static void write_tensor(const struct trajd_plan_output *output, char *text, siz
     int used = snprintf(text, size, "%s [%u", trajd_dtype_name(output->dtype), output->step_count);
 
     for (uint32_t i = 0; i < output->rank && used > 0 && (size_t)used < size; i++)
-        used += snprintf(text + used, size - (size_t)used, ",%llu", (unsigned long long)output->shape[i]);
+        used += snprintf(text + used, size - (size_t)used, ",%llu",
+                         (unsigned long long)output->shape[i]);
     if (used > 0 && (size_t)used < size)
         snprintf(text + used, size - (size_t)used, "]");
 }
@@ -20,21 +21,25 @@ static bool is_same(const struct trajd_plan_output *a, const struct trajd_plan_o
            memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
 }
 
-static enum trajd_status check_outputs(const struct trajd_mixture_plan *plan, struct trajd_error *error)
+static enum trajd_status check_outputs(const struct trajd_mixture_plan *plan,
+                                       struct trajd_error *error)
 {
     const struct trajd_window_plan *first = plan->parts[0];
 
     for (uint32_t p = 1; p < plan->part_count; p++)
         for (uint32_t o = 0; o < first->output_count; o++) {
-            const struct trajd_plan_output *a = &first->outputs[o], *b = &plan->parts[p]->outputs[o];
+            const struct trajd_plan_output *a = &first->outputs[o],
+                                           *b = &plan->parts[p]->outputs[o];
             char of_a[128], of_b[128];
             if (is_same(a, b))
                 continue;
             write_tensor(a, of_a, sizeof of_a);
             write_tensor(b, of_b, sizeof of_b);
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "feed %s: outputs.%s: a window is %s in dataset %s and %s in dataset %s: a mixture has one tensor "
-                                   "for both", plan->spec->feed_name, a->name, of_a, first->dataset->name, of_b,
+                                   "feed %s: outputs.%s: a window is %s in dataset %s and %s in "
+                                   "dataset %s: a mixture has one tensor "
+                                   "for both",
+                                   plan->spec->feed_name, a->name, of_a, first->dataset->name, of_b,
                                    plan->parts[p]->dataset->name);
         }
     return TRAJD_OK;
@@ -67,7 +72,9 @@ static enum trajd_status make_mixture(struct trajd_mixture_plan *plan, struct tr
 }
 
 /* A dataset alone, or each one as a part of the mixture. */
-static enum trajd_status make_parts(struct trajd_mixture_plan *plan, struct trajd_dataset *const *datasets, struct trajd_error *error)
+static enum trajd_status make_parts(struct trajd_mixture_plan *plan,
+                                    struct trajd_dataset *const *datasets,
+                                    struct trajd_error *error)
 {
     const struct trajd_window_spec *spec = plan->spec;
     enum trajd_status status = TRAJD_OK;
@@ -77,15 +84,18 @@ static enum trajd_status make_parts(struct trajd_mixture_plan *plan, struct traj
     for (uint32_t p = 0; p < plan->part_count; p++)
         plan->peers[p] = (struct trajd_plan_peer){spec->parts[p].spec, datasets[p]};
     for (uint32_t p = 0; p < plan->part_count && !status; p++) {
-        status = trajd_window_plan_create_part(plan->peers, plan->part_count, p, &plan->parts[p], error);
+        status =
+            trajd_window_plan_create_part(plan->peers, plan->part_count, p, &plan->parts[p], error);
         if (status)
             return trajd_error_prefix(error, "dataset %s", datasets[p]->name);
     }
     return status;
 }
 
-enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec, struct trajd_dataset *const *datasets,
-                                            struct trajd_mixture_plan **out, struct trajd_error *error)
+enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec,
+                                            struct trajd_dataset *const *datasets,
+                                            struct trajd_mixture_plan **out,
+                                            struct trajd_error *error)
 {
     struct trajd_mixture_plan *plan = calloc(1, sizeof *plan);
     enum trajd_status status;
@@ -100,7 +110,8 @@ enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec
     }
     if (!plan || !plan->parts || !plan->peers || !plan->windows) {
         trajd_mixture_plan_destroy(&plan);
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", spec->feed_name);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s",
+                               spec->feed_name);
     }
     status = make_parts(plan, datasets, error);
     if (!status)
@@ -133,17 +144,20 @@ void trajd_mixture_plan_destroy(struct trajd_mixture_plan **out)
 
 uint64_t trajd_mixture_plan_window_count(const struct trajd_mixture_plan *plan)
 {
-    return plan->mixture ? trajd_mixture_epoch_windows(plan->mixture) : trajd_sampler_window_count(plan->parts[0]->sampler);
+    return plan->mixture ? trajd_mixture_epoch_windows(plan->mixture)
+                         : trajd_sampler_window_count(plan->parts[0]->sampler);
 }
 
 uint64_t trajd_mixture_plan_epoch_length(const struct trajd_mixture_plan *plan)
 {
-    return plan->mixture ? trajd_mixture_epoch_length(plan->mixture) : trajd_sampler_epoch_length(plan->parts[0]->sampler);
+    return plan->mixture ? trajd_mixture_epoch_length(plan->mixture)
+                         : trajd_sampler_epoch_length(plan->parts[0]->sampler);
 }
 
 uint64_t trajd_mixture_plan_dropped_count(const struct trajd_mixture_plan *plan)
 {
-    return plan->mixture ? trajd_mixture_dropped_count(plan->mixture) : trajd_sampler_dropped_count(plan->parts[0]->sampler);
+    return plan->mixture ? trajd_mixture_dropped_count(plan->mixture)
+                         : trajd_sampler_dropped_count(plan->parts[0]->sampler);
 }
 
 uint64_t trajd_mixture_plan_norm_digest(const struct trajd_mixture_plan *plan)
@@ -155,8 +169,8 @@ uint64_t trajd_mixture_plan_norm_digest(const struct trajd_mixture_plan *plan)
     return plan->mixture && any ? trajd_mix(digests, plan->part_count) : digests[0];
 }
 
-void trajd_mixture_plan_run(const struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position, uint32_t count,
-                            struct trajd_window *windows)
+void trajd_mixture_plan_run(const struct trajd_mixture_plan *plan, uint64_t epoch,
+                            uint64_t position, uint32_t count, struct trajd_window *windows)
 {
     if (plan->mixture)
         trajd_mixture_run(plan->mixture, epoch, position, count, windows);
@@ -173,7 +187,8 @@ uint64_t trajd_mixture_plan_number_count(const struct trajd_mixture_plan *plan)
     return total;
 }
 
-bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t window_id, struct trajd_window *window)
+bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t window_id,
+                               struct trajd_window *window)
 {
     if (window_id >= trajd_mixture_plan_number_count(plan))
         return false;
@@ -184,7 +199,8 @@ bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t w
     return true;
 }
 
-void trajd_mixture_plan_look_up(struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position, uint32_t row_count)
+void trajd_mixture_plan_look_up(struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position,
+                                uint32_t row_count)
 {
     if (!plan->mixture) {
         trajd_window_plan_look_up(plan->parts[0], epoch, position, row_count);
@@ -194,7 +210,8 @@ void trajd_mixture_plan_look_up(struct trajd_mixture_plan *plan, uint64_t epoch,
     for (uint32_t p = 0; p < plan->part_count; p++)
         trajd_window_plan_clear(plan->parts[p]);
     for (uint32_t row = 0; row < row_count; row++)
-        trajd_window_plan_add(plan->parts[plan->windows[row].dataset_index], &plan->windows[row], row);
+        trajd_window_plan_add(plan->parts[plan->windows[row].dataset_index], &plan->windows[row],
+                              row);
 }
 
 /* The first of a part's windows whose row is `row` or behind it. */
@@ -214,8 +231,8 @@ static uint32_t window_at(const struct trajd_window_plan *part, uint32_t row)
     return low;
 }
 
-void trajd_mixture_plan_slice(const struct trajd_window_plan *part, uint32_t begin, uint32_t count, uint32_t *first,
-                              uint32_t *window_count)
+void trajd_mixture_plan_slice(const struct trajd_window_plan *part, uint32_t begin, uint32_t count,
+                              uint32_t *first, uint32_t *window_count)
 {
     *first = window_at(part, begin);
     *window_count = window_at(part, begin + count) - *first;

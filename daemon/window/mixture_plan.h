@@ -1,5 +1,6 @@
-/* A feed's windows over its datasets: a window plan for each with the same outputs, and the order that they come in. A feed of one dataset
- * is a mixture of one, whose order is its own sampler's. Bound by one thread at a time. */
+/* A feed's windows over its datasets: a window plan for each with the same outputs, and the order
+ * that they come in. A feed of one dataset is a mixture of one, whose order is its own sampler's.
+ * Bound by one thread at a time. */
 #ifndef TRAJD_DATASET_MIXTURE_PLAN_H
 #define TRAJD_DATASET_MIXTURE_PLAN_H
 
@@ -9,17 +10,23 @@
 struct trajd_mixture_plan {
     const struct trajd_window_spec *spec;
     uint32_t part_count;
-    struct trajd_window_plan **parts; /* [part_count], as `mix:` has them. The outputs of all are of the same names, types and shapes */
-    struct trajd_plan_peer *peers;    /* [part_count] */
-    struct trajd_mixture *mixture;    /* NULL: a feed of one dataset */
-    uint64_t fingerprint;             /* of the parts in order, their weights and the epoch's length */
-    struct trajd_window *windows;     /* [G]: a mixture's batch, in order of rows */
+    /* [part_count], as `mix:` has them. The outputs of all are of the same names, types and shapes
+     */
+    struct trajd_window_plan **parts;
+    struct trajd_plan_peer *peers; /* [part_count] */
+    struct trajd_mixture *mixture; /* NULL: a feed of one dataset */
+    /* of the parts in order, their weights and the epoch's length */
+    uint64_t fingerprint;
+    struct trajd_window *windows; /* [G]: a mixture's batch, in order of rows */
 };
 
-/* datasets[part_count] for spec->parts. Errors as trajd_window_plan_create's; TRAJD_ERR_ARGUMENT where outputs differ between datasets,
- * naming the output, the datasets and both shapes. spec and datasets must outlive the plan. */
-enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec, struct trajd_dataset *const *datasets,
-                                            struct trajd_mixture_plan **plan, struct trajd_error *error);
+/* datasets[part_count] for spec->parts. Errors as trajd_window_plan_create's; TRAJD_ERR_ARGUMENT
+ * where outputs differ between datasets, naming the output, the datasets and both shapes. spec and
+ * datasets must outlive the plan. */
+enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec,
+                                            struct trajd_dataset *const *datasets,
+                                            struct trajd_mixture_plan **plan,
+                                            struct trajd_error *error);
 void trajd_mixture_plan_destroy(struct trajd_mixture_plan **plan);
 
 /* Windows of an epoch before its tail is looked at: N of a dataset, L of a mixture. */
@@ -31,17 +38,21 @@ uint64_t trajd_mixture_plan_dropped_count(const struct trajd_mixture_plan *plan)
 uint64_t trajd_mixture_plan_norm_digest(const struct trajd_mixture_plan *plan);
 
 /* The windows at [position, position + count) of an epoch; dataset_index is the part's. */
-void trajd_mixture_plan_run(const struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position, uint32_t count,
-                            struct trajd_window *windows);
+void trajd_mixture_plan_run(const struct trajd_mixture_plan *plan, uint64_t epoch,
+                            uint64_t position, uint32_t count, struct trajd_window *windows);
 /* Numbers that windows have: those of all datasets. */
 uint64_t trajd_mixture_plan_number_count(const struct trajd_mixture_plan *plan);
 /* The window with that number, or false. */
-bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t window_id, struct trajd_window *window);
+bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t window_id,
+                               struct trajd_window *window);
 
-/* Looks up the windows of a batch: each part has its own of them then, with the rows that they go to. */
-void trajd_mixture_plan_look_up(struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position, uint32_t row_count);
-/* Which of a part's windows go to the batch's rows [begin, begin + count): *window_count of them from *first on. */
-void trajd_mixture_plan_slice(const struct trajd_window_plan *part, uint32_t begin, uint32_t count, uint32_t *first,
-                              uint32_t *window_count);
+/* Looks up the windows of a batch: each part has its own of them then, with the rows that they go
+ * to. */
+void trajd_mixture_plan_look_up(struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position,
+                                uint32_t row_count);
+/* Which of a part's windows go to the batch's rows [begin, begin + count): *window_count of them
+ * from *first on. */
+void trajd_mixture_plan_slice(const struct trajd_window_plan *part, uint32_t begin, uint32_t count,
+                              uint32_t *first, uint32_t *window_count);
 
 #endif

@@ -5,11 +5,11 @@
 #include "daemon/window/permute.h"
 #include "daemon/window/sampler.h"
 
-#define GOLDEN                                                                                               \
-    UINT64_C(0x9e3779b97f4a7c15) /* 2^64 over the golden ratio: successive multiples are far apart */
+/* 2^64 over the golden ratio: successive multiples are far apart */
+#define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
 
-/* A bijection of 64-bit words that changes each output bit with each input bit (the finaliser of splitmix64).
- */
+/* A bijection of 64-bit words that changes each output bit with each input bit (the finaliser of
+ * splitmix64). */
 static uint64_t scramble(uint64_t x)
 {
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -29,8 +29,8 @@ uint64_t trajd_mix(const uint64_t *words, uint32_t count)
 /* The smallest a with a * a >= n; n >= 1. */
 static uint64_t square_root_up(uint64_t n)
 {
-    uint64_t a =
-        (uint64_t)sqrt((double)n); /* a first guess: the two loops make it exact whatever the rounding */
+    uint64_t a = (uint64_t)sqrt(
+        (double)n); /* a first guess: the two loops make it exact whatever the rounding */
 
     while ((unsigned __int128)a * a >= n)
         a--;
@@ -60,11 +60,12 @@ void trajd_permutation_make(struct trajd_permutation *permutation, uint64_t key,
         permutation->keys[round] = scramble(key + (round + 1) * GOLDEN);
 }
 
-#define TOGETHER 8 /* cells: a round is a chain of products, and those of one cell alone leave the processor waiting */
+/* cells: a round is a chain of products, and those of one cell alone leave the processor waiting */
+#define TOGETHER 8
 
-/* [0, n) is laid out as a rectangle of a rows of b, of which fewer than a cells are too many. Each round
- * moves a cell along its row by an amount that its row's number decides, or along its column likewise: a
- * bijection of the rectangle. */
+/* [0, n) is laid out as a rectangle of a rows of b, of which fewer than a cells are too many. Each
+ * round moves a cell along its row by an amount that its row's number decides, or along its column
+ * likewise: a bijection of the rectangle. */
 static void move_cells(const struct trajd_permutation *permutation, uint64_t *cells, uint32_t count)
 {
     const uint64_t a = permutation->a, b = permutation->b;
@@ -76,19 +77,24 @@ static void move_cells(const struct trajd_permutation *permutation, uint64_t *ce
     }
     for (uint32_t round = 0; round < TRAJD_PERMUTATION_ROUNDS; round += 2) {
         for (uint32_t i = 0; i < count; i++)
-            rows[i] = add_within(a, rows[i], scale_below(a, scramble(permutation->keys[round] + columns[i])));
+            rows[i] = add_within(a, rows[i],
+                                 scale_below(a, scramble(permutation->keys[round] + columns[i])));
         for (uint32_t i = 0; i < count; i++)
-            columns[i] = add_within(b, columns[i], scale_below(b, scramble(permutation->keys[round + 1] + rows[i])));
+            columns[i] = add_within(
+                b, columns[i], scale_below(b, scramble(permutation->keys[round + 1] + rows[i])));
     }
     for (uint32_t i = 0; i < count; i++)
         cells[i] = rows[i] * b + columns[i];
 }
 
-void trajd_permutation_map(const struct trajd_permutation *permutation, uint64_t *positions, uint32_t count)
+void trajd_permutation_map(const struct trajd_permutation *permutation, uint64_t *positions,
+                           uint32_t count)
 {
     for (uint32_t first = 0; first < count; first += TOGETHER)
-        move_cells(permutation, positions + first, count - first < TOGETHER ? count - first : TOGETHER);
-    for (uint32_t i = 0; i < count; i++) /* a cell outside [0, n) goes through again: one in sqrt(n) */
+        move_cells(permutation, positions + first,
+                   count - first < TOGETHER ? count - first : TOGETHER);
+    /* a cell outside [0, n) goes through again: one in sqrt(n) */
+    for (uint32_t i = 0; i < count; i++)
         while (positions[i] >= permutation->n)
             move_cells(permutation, &positions[i], 1);
 }

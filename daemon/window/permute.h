@@ -13,7 +13,9 @@ struct trajd_permutation {
 
 /* n >= 1. */
 void trajd_permutation_make(struct trajd_permutation *permutation, uint64_t key, uint64_t n);
-/* A bijection on [0, n): positions, each < n, give way to what they are mapped to. Many at once are sooner done than one by one. */
-void trajd_permutation_map(const struct trajd_permutation *permutation, uint64_t *positions, uint32_t count);
+/* A bijection on [0, n): positions, each < n, give way to what they are mapped to. Many at once are
+ * sooner done than one by one. */
+void trajd_permutation_map(const struct trajd_permutation *permutation, uint64_t *positions,
+                           uint32_t count);
 
 #endif

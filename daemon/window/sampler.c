@@ -7,7 +7,8 @@
 
 #define TOGETHER 16 /* windows */
 
-/* What a key is for: the words below stand in it so that no two permutations of an epoch share one. */
+/* What a key is for: the words below stand in it so that no two permutations of an epoch share one.
+ */
 enum purpose { PURPOSE_GLOBAL = 1, PURPOSE_SHIFT = 2, PURPOSE_BLOCKS = 3, PURPOSE_GROUP = 4 };
 
 struct trajd_sampler {
@@ -24,25 +25,30 @@ struct trajd_sampler {
     uint64_t global_batch;
 };
 
-static enum trajd_status check_options(const struct trajd_sampler_options *options, struct trajd_error *error)
+static enum trajd_status check_options(const struct trajd_sampler_options *options,
+                                       struct trajd_error *error)
 {
     uint64_t total = 0;
 
     if (options->segment_count == 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "no windows: nothing is left to sample from");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "no windows: nothing is left to sample from");
     for (uint32_t i = 0; i < options->segment_count; i++) {
         uint64_t count = options->segments[i].window_count;
         if (count == 0)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "segment %u has no windows", i);
-        if (count > INT64_MAX - total) /* positions of a wrapped epoch, N + G, must fit 64 bits as well */
+        /* positions of a wrapped epoch, N + G, must fit 64 bits as well */
+        if (count > INT64_MAX - total)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "more than 2^63 windows");
         if (options->segments[i].first_anchor > INT64_MAX - (int64_t)count)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "segment %u: anchors beyond 2^63", i);
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "segment %u: anchors beyond 2^63",
+                                   i);
         total += count;
     }
     if (options->global_batch == 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "global_batch is 0 (at least 1)");
-    if ((unsigned)options->order > TRAJD_ORDER_SEQUENTIAL || (unsigned)options->tail > TRAJD_TAIL_SHORT)
+    if ((unsigned)options->order > TRAJD_ORDER_SEQUENTIAL ||
+        (unsigned)options->tail > TRAJD_TAIL_SHORT)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "order %d or tail %d is unknown",
                                (int)options->order, (int)options->tail);
     if (options->order == TRAJD_ORDER_BLOCKED &&
@@ -50,10 +56,10 @@ static enum trajd_status check_options(const struct trajd_sampler_options *optio
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "order blocked: block windows and neighbours are at least 1");
     if (options->tail == TRAJD_TAIL_DROP && total < options->global_batch)
-        return trajd_error_set(
-            error, TRAJD_ERR_ARGUMENT, 0,
-            "%llu windows are fewer than a global batch of %u, and tail: drop leaves none (wrap, short)",
-            (unsigned long long)total, options->global_batch);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%llu windows are fewer than a global batch of %u, and tail: drop "
+                               "leaves none (wrap, short)",
+                               (unsigned long long)total, options->global_batch);
     return TRAJD_OK;
 }
 
@@ -64,7 +70,7 @@ enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *optio
     struct trajd_sampler *made;
 
     *sampler = NULL;
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     made = calloc(1, sizeof *made);
     if (made) {
@@ -115,9 +121,12 @@ uint64_t trajd_tail_epoch_length(enum trajd_tail tail, uint64_t window_count, ui
     const uint64_t over = window_count % global_batch;
 
     switch (tail) {
-    case TRAJD_TAIL_DROP: return window_count - over;
-    case TRAJD_TAIL_WRAP: return window_count + (over ? global_batch - over : 0);
-    case TRAJD_TAIL_SHORT: break;
+    case TRAJD_TAIL_DROP:
+        return window_count - over;
+    case TRAJD_TAIL_WRAP:
+        return window_count + (over ? global_batch - over : 0);
+    case TRAJD_TAIL_SHORT:
+        break;
     }
     return window_count;
 }
@@ -152,19 +161,21 @@ static uint64_t key_for(const struct trajd_sampler *sampler, uint64_t epoch, enu
     return trajd_mix(words, sizeof words / sizeof words[0]);
 }
 
-/* Blocks are equal runs of window numbers, so that where the g-th group of K permuted blocks begins is a
- * product and not a sum over the blocks before it. The N mod `block_windows` windows left over are a short
- * block, which ends the last group. So that they are not the same windows in every epoch, the numbering is
- * turned by a keyed amount first. */
-static uint64_t blocked_window(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position)
+/* Blocks are equal runs of window numbers, so that where the g-th group of K permuted blocks begins
+ * is a product and not a sum over the blocks before it. The N mod `block_windows` windows left over
+ * are a short block, which ends the last group. So that they are not the same windows in every
+ * epoch, the numbering is turned by a keyed amount first. */
+static uint64_t blocked_window(const struct trajd_sampler *sampler, uint64_t epoch,
+                               uint64_t position)
 {
     uint64_t n = sampler->window_count, block_windows = sampler->block_windows;
     uint64_t full_blocks = n / block_windows;
     uint64_t group_windows = block_windows * sampler->block_neighbours; /* both below 2^32 */
     uint64_t group = position / group_windows;
     uint64_t left = n - group * group_windows;
-    uint64_t inside = trajd_permute(key_for(sampler, epoch, PURPOSE_GROUP, group),
-                                    left < group_windows ? left : group_windows, position % group_windows);
+    uint64_t inside =
+        trajd_permute(key_for(sampler, epoch, PURPOSE_GROUP, group),
+                      left < group_windows ? left : group_windows, position % group_windows);
     uint64_t block = group * sampler->block_neighbours + inside / block_windows;
     uint64_t shift = key_for(sampler, epoch, PURPOSE_SHIFT, 0) % n;
     uint64_t window;
@@ -181,16 +192,19 @@ void trajd_sampler_at(const struct trajd_sampler *sampler, uint64_t epoch, uint6
     trajd_sampler_run(sampler, epoch, position, 1, window);
 }
 
-void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoch, struct trajd_sampler_order *order)
+void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoch,
+                              struct trajd_sampler_order *order)
 {
     order->epoch = epoch;
     if (sampler->order == TRAJD_ORDER_GLOBAL)
-        trajd_permutation_make(&order->global, key_for(sampler, epoch, PURPOSE_GLOBAL, 0), sampler->window_count);
+        trajd_permutation_make(&order->global, key_for(sampler, epoch, PURPOSE_GLOBAL, 0),
+                               sampler->window_count);
 }
 
-/* The segments of some windows, all of which are in [low, low + left). No branch that could be guessed wrongly, and the searches of several
- * windows do not wait for each other. */
-static void find_segments(const struct trajd_sampler *sampler, const uint64_t *window_ids, uint32_t count, uint32_t *low)
+/* The segments of some windows, all of which are in [low, low + left). No branch that could be
+ * guessed wrongly, and the searches of several windows do not wait for each other. */
+static void find_segments(const struct trajd_sampler *sampler, const uint64_t *window_ids,
+                          uint32_t count, uint32_t *low)
 {
     memset(low, 0, count * sizeof *low);
     for (uint32_t left = sampler->segment_count; left > 1;) {
@@ -201,7 +215,8 @@ static void find_segments(const struct trajd_sampler *sampler, const uint64_t *w
     }
 }
 
-static struct trajd_window window_of(const struct trajd_sampler *sampler, uint64_t window_id, uint32_t s, int wrapped)
+static struct trajd_window window_of(const struct trajd_sampler *sampler, uint64_t window_id,
+                                     uint32_t s, int wrapped)
 {
     const struct trajd_segment *segment = &sampler->segments[s];
 
@@ -223,9 +238,11 @@ void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_i
     *window = window_of(sampler, window_id, segment, 0);
 }
 
-/* At most TOGETHER windows, at positions < N; those behind the first `whole` are marked as wrapped. */
-static void map_some(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, const uint64_t *positions,
-                     uint32_t count, uint64_t whole, struct trajd_window *windows)
+/* At most TOGETHER windows, at positions < N; those behind the first `whole` are marked as wrapped.
+ */
+static void map_some(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order,
+                     const uint64_t *positions, uint32_t count, uint64_t whole,
+                     struct trajd_window *windows)
 {
     uint64_t ids[TOGETHER];
     uint32_t segments[TOGETHER];
@@ -241,7 +258,8 @@ static void map_some(const struct trajd_sampler *sampler, const struct trajd_sam
         windows[i] = window_of(sampler, ids[i], segments[i], i >= whole);
 }
 
-void trajd_sampler_order_map(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, const uint64_t *positions,
+void trajd_sampler_order_map(const struct trajd_sampler *sampler,
+                             const struct trajd_sampler_order *order, const uint64_t *positions,
                              uint32_t count, struct trajd_window *windows)
 {
     for (uint32_t first = 0; first < count; first += TOGETHER) {
@@ -250,8 +268,8 @@ void trajd_sampler_order_map(const struct trajd_sampler *sampler, const struct t
     }
 }
 
-void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position, uint32_t count,
-                       struct trajd_window *windows)
+void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position,
+                       uint32_t count, struct trajd_window *windows)
 {
     const uint64_t n = sampler->window_count;
     struct trajd_sampler_order order;
@@ -262,7 +280,9 @@ void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint
         const uint64_t at = position + first;
         const uint32_t some = count - first < TOGETHER ? count - first : TOGETHER;
         for (uint32_t i = 0; i < some; i++)
-            positions[i] = at + i < n ? at + i : (at + i) % n; /* beyond N only `wrap` asks: the order begins again */
+            positions[i] =
+                at + i < n ? at + i
+                           : (at + i) % n; /* beyond N only `wrap` asks: the order begins again */
         map_some(sampler, &order, positions, some, at < n ? n - at : 0, windows + first);
     }
 }

@@ -10,9 +10,12 @@ struct trajd_sampler_order {
     struct trajd_permutation global; /* of order: global */
 };
 
-void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoch, struct trajd_sampler_order *order);
-/* The windows at some positions of that epoch, each < N, as trajd_sampler_at has them. Sooner than one by one. */
-void trajd_sampler_order_map(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order, const uint64_t *positions,
+void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoch,
+                              struct trajd_sampler_order *order);
+/* The windows at some positions of that epoch, each < N, as trajd_sampler_at has them. Sooner than
+ * one by one. */
+void trajd_sampler_order_map(const struct trajd_sampler *sampler,
+                             const struct trajd_sampler_order *order, const uint64_t *positions,
                              uint32_t count, struct trajd_window *windows);
 
 #endif

@@ -1,4 +1,5 @@
-/* `where: {KEY: VALUE or [VALUE...]}` of a feed: episodes whose texts (the layout's `meta:`) are one of those listed, for every key. */
+/* `where: {KEY: VALUE or [VALUE...]}` of a feed: episodes whose texts (the layout's `meta:`) are
+ * one of those listed, for every key. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,9 @@
 
 #define MAX_VALUES 4096
 
-static enum trajd_status read_values(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, struct trajd_spec_where *where)
+static enum trajd_status read_values(struct trajd_spec_parser *p,
+                                     const struct trajd_yaml_node *node,
+                                     struct trajd_spec_where *where)
 {
     const struct trajd_yaml_node *value = node->kind == TRAJD_YAML_SCALAR ? node : node->children;
     const uint32_t count = node->kind == TRAJD_YAML_SCALAR ? 1 : node->child_count;
@@ -16,7 +19,8 @@ static enum trajd_status read_values(struct trajd_spec_parser *p, const struct t
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind == TRAJD_YAML_MAPPING || !count || count > MAX_VALUES)
-        return trajd_yaml_error(p->yaml, node, p->error, "a text, or a list of 1 to %d", MAX_VALUES);
+        return trajd_yaml_error(p->yaml, node, p->error, "a text, or a list of 1 to %d",
+                                MAX_VALUES);
     values = trajd_spec_keep(p, NULL, count * sizeof *values);
     if (!values)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
@@ -27,20 +31,24 @@ static enum trajd_status read_values(struct trajd_spec_parser *p, const struct t
     return status;
 }
 
-enum trajd_status trajd_spec_read_where(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+enum trajd_status trajd_spec_read_where(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = p->spec;
     struct trajd_spec_where *wheres;
     enum trajd_status status = TRAJD_OK;
 
-    if (node->kind != TRAJD_YAML_MAPPING || !node->child_count || node->child_count > TRAJD_LAYOUT_METAS_MAX)
-        return trajd_yaml_error(p->yaml, node, p->error, "{KEY: TEXT or [TEXT...]}: texts that the layout's meta: names");
+    if (node->kind != TRAJD_YAML_MAPPING || !node->child_count ||
+        node->child_count > TRAJD_LAYOUT_METAS_MAX)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "{KEY: TEXT or [TEXT...]}: texts that the layout's meta: names");
     wheres = trajd_spec_keep(p, NULL, node->child_count * sizeof *wheres);
     if (!wheres)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     spec->wheres = wheres;
     spec->where_count = 0;
-    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next) {
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next) {
         struct trajd_spec_where *where = &wheres[spec->where_count];
         char *key = trajd_spec_keep(p, child->key, strlen(child->key) + 1);
         if (!key)
@@ -83,16 +91,19 @@ static bool is_one_of(const struct trajd_spec_where *where, const char *text)
     return false;
 }
 
-bool trajd_where_selects(const struct trajd_window_spec *spec, const struct trajd_index *index, const struct trajd_episode *episode)
+bool trajd_where_selects(const struct trajd_window_spec *spec, const struct trajd_index *index,
+                         const struct trajd_episode *episode)
 {
     for (uint32_t w = 0; w < spec->where_count; w++)
-        if (!is_one_of(&spec->wheres[w], episode->metas[find_meta(index->layout, spec->wheres[w].key)]))
+        if (!is_one_of(&spec->wheres[w],
+                       episode->metas[find_meta(index->layout, spec->wheres[w].key)]))
             return false;
     return true;
 }
 
 /* Some episode has a text that is asked for; else one that there is, for the message. */
-static enum trajd_status check_values(const struct trajd_spec_where *where, const struct trajd_index *index, int64_t meta,
+static enum trajd_status check_values(const struct trajd_spec_where *where,
+                                      const struct trajd_index *index, int64_t meta,
                                       struct trajd_error *error)
 {
     const char *example = NULL;
@@ -103,12 +114,15 @@ static enum trajd_status check_values(const struct trajd_spec_where *where, cons
             return TRAJD_OK;
         example = example ? example : text;
     }
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "line %u: where.%s: no episode has \"%.100s\"%s (%s%.100s%s)", where->line,
-                           where->key, where->values[0], where->value_count > 1 ? " or another of those" : "",
-                           example ? "the first has \"" : "none has any", example ? example : "", example ? "\"" : "");
+    return trajd_error_set(
+        error, TRAJD_ERR_NOT_FOUND, 0,
+        "line %u: where.%s: no episode has \"%.100s\"%s (%s%.100s%s)", where->line, where->key,
+        where->values[0], where->value_count > 1 ? " or another of those" : "",
+        example ? "the first has \"" : "none has any", example ? example : "", example ? "\"" : "");
 }
 
-enum trajd_status trajd_where_check(const struct trajd_window_spec *spec, const struct trajd_index *index, struct trajd_error *error)
+enum trajd_status trajd_where_check(const struct trajd_window_spec *spec,
+                                    const struct trajd_index *index, struct trajd_error *error)
 {
     const struct trajd_layout *layout = index->layout;
     const char *names[TRAJD_LAYOUT_METAS_MAX], *nearest;
@@ -124,8 +138,12 @@ enum trajd_status trajd_where_check(const struct trajd_window_spec *spec, const 
             continue;
         }
         nearest = trajd_yaml_nearest(where->key, names, layout->meta_count);
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "line %u: where.%s: layout %s has no such text%s%s%s", where->line, where->key,
-                               layout->name, nearest ? " (did you mean " : layout->meta_count ? "" : " (it has no meta:)",
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "line %u: where.%s: layout %s has no such text%s%s%s", where->line,
+                               where->key, layout->name,
+                               nearest              ? " (did you mean "
+                               : layout->meta_count ? ""
+                                                    : " (it has no meta:)",
                                nearest ? nearest : "", nearest ? "?)" : "");
     }
     return status;

@@ -1,4 +1,5 @@
-/* Normalisation of a plan's outputs: from numbers or from statistics to a scale and an offset a feature. */
+/* Normalisation of a plan's outputs: from numbers or from statistics to a scale and an offset a
+ * feature. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 #include "daemon/stats/stats.h"
 #include "daemon/window/window_plan.h"
 
-#define FLAT 1e-6 /* of the greatest magnitude: float32 has 24 bits, and a range of its last few is no signal */
+/* of the greatest magnitude: float32 has 24 bits, and a range of its last few is no signal */
+#define FLAT 1e-6
 
 static enum trajd_status no_memory(struct trajd_error *error)
 {
@@ -19,8 +21,10 @@ static bool is_rotation(enum trajd_kind kind)
     return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
 }
 
-/* Quaternions are directions: figures of their numbers mean nothing. They may stand beside others, masked. */
-static enum trajd_status check_rotations(const struct trajd_window_plan *plan, uint32_t output_index, struct trajd_error *error)
+/* Quaternions are directions: figures of their numbers mean nothing. They may stand beside others,
+ * masked. */
+static enum trajd_status check_rotations(const struct trajd_window_plan *plan,
+                                         uint32_t output_index, struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
     uint64_t column = 0;
@@ -29,29 +33,37 @@ static enum trajd_status check_rotations(const struct trajd_window_plan *plan, u
         const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->targets[t]);
         if (plan->targets[t].output_index != output_index)
             continue;
-        for (uint64_t d = column; d < column + stream->feature_count && is_rotation(stream->kind); d++)
+        for (uint64_t d = column; d < column + stream->feature_count && is_rotation(stream->kind);
+             d++)
             if (!output->norm_mask_count || output->norm_mask[d])
-                return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                       "line %u: outputs.%s: norm: %s is a rotation (kind slerp), whose numbers have no mean and no range: leave "
-                                       "norm out, or give a mask that is false for its %llu features",
-                                       output->line, output->name, stream->name, (unsigned long long)stream->feature_count);
+                return trajd_error_set(
+                    error, TRAJD_ERR_ARGUMENT, 0,
+                    "line %u: outputs.%s: norm: %s is a rotation (kind slerp), whose numbers have "
+                    "no mean and no range: leave "
+                    "norm out, or give a mask that is false for its %llu features",
+                    output->line, output->name, stream->name,
+                    (unsigned long long)stream->feature_count);
         column += stream->feature_count;
     }
     return TRAJD_OK;
 }
 
-static enum trajd_status check_counts(const struct trajd_spec_output *output, uint64_t features, struct trajd_error *error)
+static enum trajd_status check_counts(const struct trajd_spec_output *output, uint64_t features,
+                                      struct trajd_error *error)
 {
     const bool numbers = output->norm_by == TRAJD_NORM_NUMBERS;
     const uint32_t count = numbers ? output->norm_count : output->norm_mask_count;
 
     if (!count || count == features)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "line %u: outputs.%s: norm%s: %u %s for %llu features", output->line, output->name,
-                           numbers ? "" : ".mask", count, numbers ? "numbers" : "words", (unsigned long long)features);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "line %u: outputs.%s: norm%s: %u %s for %llu features", output->line,
+                           output->name, numbers ? "" : ".mask", count,
+                           numbers ? "numbers" : "words", (unsigned long long)features);
 }
 
-enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index, struct trajd_error *error)
+enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index,
+                                            struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
     struct trajd_plan_output *out = &plan->outputs[output_index];
@@ -63,8 +75,10 @@ enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint
         return status;
     if (output->norm_file && !output->norm_statistics)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "line %u: outputs.%s: norm.stats: a feed that a job sends names no files: send {scale: [...], offset: [...]}, or "
-                               "statistics_from: a feed of this daemon's configuration", output->line, output->name);
+                               "line %u: outputs.%s: norm.stats: a feed that a job sends names no "
+                               "files: send {scale: [...], offset: [...]}, or "
+                               "statistics_from: a feed of this daemon's configuration",
+                               output->line, output->name);
     out->scale = malloc(out->feature_count * sizeof *out->scale);
     out->offset = malloc(out->feature_count * sizeof *out->offset);
     if (!out->scale || !out->offset)
@@ -73,7 +87,9 @@ enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint
         out->scale[d] = output->norm_count ? output->scale[d] : 1;
         out->offset[d] = output->norm_count ? output->offset[d] : 0;
     }
-    return output->norm_statistics ? trajd_window_norm_set(plan, output_index, output->norm_statistics, error) : TRAJD_OK;
+    return output->norm_statistics
+               ? trajd_window_norm_set(plan, output_index, output->norm_statistics, error)
+               : TRAJD_OK;
 }
 
 bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t output_index)
@@ -82,11 +98,14 @@ bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t ou
     return output->norm_by > TRAJD_NORM_NUMBERS && !output->norm_statistics;
 }
 
-/* What the rule needs of the figures; the width is that of what becomes [-1, 1], of mean_std the deviation. */
-static double width_of(enum trajd_norm by, const struct trajd_feature_statistics *found, double *centre, double *flat_centre)
+/* What the rule needs of the figures; the width is that of what becomes [-1, 1], of mean_std the
+ * deviation. */
+static double width_of(enum trajd_norm by, const struct trajd_feature_statistics *found,
+                       double *centre, double *flat_centre)
 {
     const double low = by == TRAJD_NORM_MIN_MAX ? found->min : found->quantiles[0];
-    const double high = by == TRAJD_NORM_MIN_MAX ? found->max : found->quantiles[TRAJD_TALLY_QUANTILES - 1];
+    const double high =
+        by == TRAJD_NORM_MIN_MAX ? found->max : found->quantiles[TRAJD_TALLY_QUANTILES - 1];
 
     if (by == TRAJD_NORM_MEAN_STD) {
         *centre = *flat_centre = found->mean;
@@ -100,7 +119,8 @@ static double width_of(enum trajd_norm by, const struct trajd_feature_statistics
 /* The greatest magnitude that the figures tell of; a file may lack some. */
 static double magnitude_of(enum trajd_norm by, const struct trajd_feature_statistics *found)
 {
-    const double figures[] = {found->mean, found->min, found->max, found->quantiles[0], found->quantiles[TRAJD_TALLY_QUANTILES - 1]};
+    const double figures[] = {found->mean, found->min, found->max, found->quantiles[0],
+                              found->quantiles[TRAJD_TALLY_QUANTILES - 1]};
     double greatest = 0;
 
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
@@ -109,7 +129,8 @@ static double magnitude_of(enum trajd_norm by, const struct trajd_feature_statis
     return greatest;
 }
 
-static void set_feature(enum trajd_norm by, const struct trajd_feature_statistics *found, float *scale, float *offset)
+static void set_feature(enum trajd_norm by, const struct trajd_feature_statistics *found,
+                        float *scale, float *offset)
 {
     double centre, flat_centre;
     const double width = width_of(by, found, &centre, &flat_centre);
@@ -135,7 +156,8 @@ static bool lacks_figures(enum trajd_norm by, const struct trajd_statistics *sta
 }
 
 enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
-                                        const struct trajd_statistics *statistics, struct trajd_error *error)
+                                        const struct trajd_statistics *statistics,
+                                        struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
     struct trajd_plan_output *out = &plan->outputs[output_index];
@@ -143,14 +165,18 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
     const bool from_file = statistics->source == TRAJD_STATISTICS_FILE;
 
     if (statistics->feature_count != features)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "line %u: outputs.%s: norm: statistics of %u features, and it has %u", output->line,
-                               output->name, statistics->feature_count, features);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "line %u: outputs.%s: norm: statistics of %u features, and it has %u", output->line,
+            output->name, statistics->feature_count, features);
     if (from_file && lacks_figures(output->norm_by, statistics))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "line %u: outputs.%s: norm: the file lacks figures that %s needs", output->line,
-                               output->name, trajd_norm_name(output->norm_by));
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "line %u: outputs.%s: norm: the file lacks figures that %s needs",
+                               output->line, output->name, trajd_norm_name(output->norm_by));
     for (uint64_t d = 0; d < out->feature_count; d++)
         if (!output->norm_mask_count || output->norm_mask[d])
-            set_feature(output->norm_by, &statistics->features[d % features], &out->scale[d], &out->offset[d]);
+            set_feature(output->norm_by, &statistics->features[d % features], &out->scale[d],
+                        &out->offset[d]);
     return TRAJD_OK;
 }
 

@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan, const struct trajd_episode *episode, int64_t j)
+int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan,
+                             const struct trajd_episode *episode, int64_t j)
 {
     return plan->anchor_clock >= 0 ? trajd_clock_row_ns(&episode->clocks[plan->anchor_clock], j)
                                    : trajd_rate_row_ns(plan->spec->anchor_rate, j);
 }
 
-int64_t trajd_plan_row_count(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket,
+int64_t trajd_plan_row_count(const struct trajd_window_plan *plan,
+                             const struct trajd_plan_bracket *bracket,
                              const struct trajd_episode *episode)
 {
     (void)plan;
@@ -20,12 +22,16 @@ int64_t trajd_plan_row_count(const struct trajd_window_plan *plan, const struct 
     return episode->clocks[bracket->clock_index].row_count;
 }
 
-const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
+const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan,
+                                                   const struct trajd_plan_target *target)
 {
-    return target->stream_index == TRAJD_PLAN_ABSENT ? &target->model : &plan->dataset->index->streams[target->stream_index];
+    return target->stream_index == TRAJD_PLAN_ABSENT
+               ? &target->model
+               : &plan->dataset->index->streams[target->stream_index];
 }
 
-enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
+enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan,
+                                const struct trajd_plan_target *target)
 {
     const enum trajd_kind kind = plan->spec->outputs[target->output_index].kind;
     return kind == TRAJD_SPEC_KIND_FROM_STREAM ? trajd_plan_stream(plan, target)->kind : kind;
@@ -36,8 +42,9 @@ static enum trajd_status no_memory(struct trajd_error *error)
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
 }
 
-enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output, struct trajd_error *error,
-                                          enum trajd_status status, const char *format, ...)
+enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output,
+                                          struct trajd_error *error, enum trajd_status status,
+                                          const char *format, ...)
 {
     char text[384];
     va_list arguments;
@@ -45,11 +52,13 @@ enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return trajd_error_set(error, status, 0, "line %u: outputs.%s: %s", output->line, output->name, text);
+    return trajd_error_set(error, status, 0, "line %u: outputs.%s: %s", output->line, output->name,
+                           text);
 }
 
-static enum trajd_status find_stream(const struct trajd_window_plan *plan, const struct trajd_spec_output *output,
-                                     const char *name, uint32_t *stream, struct trajd_error *error)
+static enum trajd_status find_stream(const struct trajd_window_plan *plan,
+                                     const struct trajd_spec_output *output, const char *name,
+                                     uint32_t *stream, struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
     const int64_t found = trajd_index_find_stream(index, name);
@@ -63,30 +72,37 @@ static enum trajd_status find_stream(const struct trajd_window_plan *plan, const
     for (uint32_t i = 0; i < count; i++)
         names[i] = index->streams[i].name;
     nearest = trajd_yaml_nearest(name, names, count);
-    return trajd_plan_output_error(output, error, TRAJD_ERR_NOT_FOUND, "no stream %s in layout %s (%s%s%s%u streams: trajctl inspect)",
-                                   name, index->layout->name, nearest ? "did you mean " : "", nearest ? nearest : "",
-                                   nearest ? "? " : "", index->stream_count);
+    return trajd_plan_output_error(output, error, TRAJD_ERR_NOT_FOUND,
+                                   "no stream %s in layout %s (%s%s%s%u streams: trajctl inspect)",
+                                   name, index->layout->name, nearest ? "did you mean " : "",
+                                   nearest ? nearest : "", nearest ? "? " : "",
+                                   index->stream_count);
 }
 
 /* The same stream of another dataset of the mixture. */
-static const struct trajd_index_stream *find_model(const struct trajd_plan_peer *peers, uint32_t peer_count, uint32_t output_index,
+static const struct trajd_index_stream *find_model(const struct trajd_plan_peer *peers,
+                                                   uint32_t peer_count, uint32_t output_index,
                                                    uint32_t source_index)
 {
     for (uint32_t i = 0; i < peer_count; i++) {
         const struct trajd_spec_output *output = &peers[i].spec->outputs[output_index];
-        const int64_t found = source_index < output->source_count
-                                  ? trajd_index_find_stream(peers[i].dataset->index, output->sources[source_index]) : -1;
+        const int64_t found =
+            source_index < output->source_count
+                ? trajd_index_find_stream(peers[i].dataset->index, output->sources[source_index])
+                : -1;
         if (found >= 0)
             return &peers[i].dataset->index->streams[found];
     }
     return NULL;
 }
 
-static enum trajd_status find_target(const struct trajd_window_plan *plan, const struct trajd_spec_output *output,
-                                     uint32_t source_index, struct trajd_plan_target *target, struct trajd_error *error)
+static enum trajd_status find_target(const struct trajd_window_plan *plan,
+                                     const struct trajd_spec_output *output, uint32_t source_index,
+                                     struct trajd_plan_target *target, struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
-    const enum trajd_status status = find_stream(plan, output, output->sources[source_index], &target->stream_index, error);
+    const enum trajd_status status =
+        find_stream(plan, output, output->sources[source_index], &target->stream_index, error);
     const struct trajd_index_stream *model;
 
     if (status != TRAJD_ERR_NOT_FOUND || !plan->peer_count)
@@ -96,8 +112,11 @@ static enum trajd_status find_target(const struct trajd_window_plan *plan, const
         return status;
     if (output->missing != TRAJD_MISSING_ZERO)
         return trajd_plan_output_error(output, error, status,
-                                       "no stream %s in dataset %s: others of the mixture have it (what is it called here? mix.%s.streams "
-                                       "renames, missing: zero fills)", output->sources[source_index], plan->dataset->name, plan->dataset->name);
+                                       "no stream %s in dataset %s: others of the mixture have it "
+                                       "(what is it called here? mix.%s.streams "
+                                       "renames, missing: zero fills)",
+                                       output->sources[source_index], plan->dataset->name,
+                                       plan->dataset->name);
     target->stream_index = TRAJD_PLAN_ABSENT;
     target->model = *model;
     target->model.clock_index = plan->anchor_clock >= 0 ? (uint32_t)plan->anchor_clock : 0;
@@ -106,24 +125,28 @@ static enum trajd_status find_target(const struct trajd_window_plan *plan, const
 
 /* The kind that is used, and why not where it makes no sense. */
 static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
-                                      const struct trajd_index_stream *stream, enum trajd_kind *kind,
-                                      struct trajd_error *error)
+                                      const struct trajd_index_stream *stream,
+                                      enum trajd_kind *kind, struct trajd_error *error)
 {
     const bool blends = output->kind == TRAJD_KIND_LINEAR || output->kind == TRAJD_KIND_MEAN;
 
     *kind = output->kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : output->kind;
     if (blends && (stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ ||
                    stream->kind == TRAJD_KIND_ANGLE))
-        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
-                                       "%s holds rotations: blended by their own kind, or previous, or nearest", stream->name);
+        return trajd_plan_output_error(
+            output, error, TRAJD_ERR_ARGUMENT,
+            "%s holds rotations: blended by their own kind, or previous, or nearest", stream->name);
     if (output->has_range && *kind != TRAJD_KIND_ANGLE)
-        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT, "range_low: %s is no angle", stream->name);
-    if (output->mean_width_ns && *kind != TRAJD_KIND_MEAN)
-        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT, "width: only kind: mean has one");
-    if (blends && (stream->dtype == TRAJD_BOOL || (stream->dtype == TRAJD_U8 && stream->rank >= 2)))
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
-                                       "%s holds images or flags: these are never blended; use previous or nearest",
-                                       stream->name);
+                                       "range_low: %s is no angle", stream->name);
+    if (output->mean_width_ns && *kind != TRAJD_KIND_MEAN)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "width: only kind: mean has one");
+    if (blends && (stream->dtype == TRAJD_BOOL || (stream->dtype == TRAJD_U8 && stream->rank >= 2)))
+        return trajd_plan_output_error(
+            output, error, TRAJD_ERR_ARGUMENT,
+            "%s holds images or flags: these are never blended; use previous or nearest",
+            stream->name);
     return TRAJD_OK;
 }
 
@@ -157,18 +180,23 @@ static int compare_u32(const void *a, const void *b)
 /* The store wants its selection ascending. */
 static void sort_pieces(struct trajd_window_plan *plan)
 {
-    qsort(plan->piece_datasets, plan->selection.dataset_count, sizeof *plan->piece_datasets, compare_u32);
+    qsort(plan->piece_datasets, plan->selection.dataset_count, sizeof *plan->piece_datasets,
+          compare_u32);
     plan->selection.dataset_indexes = plan->piece_datasets;
     for (uint32_t t = 0; t < plan->target_count; t++) {
         struct trajd_plan_target *target = &plan->targets[t];
-        target->piece = target->stream_index == TRAJD_PLAN_ABSENT
-                            ? TRAJD_PLAN_ABSENT
-                            : find_piece(plan, plan->dataset->index->streams[target->stream_index].dataset_index);
+        target->piece =
+            target->stream_index == TRAJD_PLAN_ABSENT
+                ? TRAJD_PLAN_ABSENT
+                : find_piece(plan,
+                             plan->dataset->index->streams[target->stream_index].dataset_index);
     }
 }
 
-/* The shape of one step: the stream's own where it stands alone, a flat row where several are joined. */
-static void shape_output(struct trajd_plan_output *output, const struct trajd_index_stream *stream, bool alone)
+/* The shape of one step: the stream's own where it stands alone, a flat row where several are
+ * joined. */
+static void shape_output(struct trajd_plan_output *output, const struct trajd_index_stream *stream,
+                         bool alone)
 {
     output->feature_count += stream->feature_count;
     if (alone) {
@@ -194,12 +222,15 @@ static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
         out->dtype = !alone || kind_blends(kind) || is_floating(stream->dtype) || output->norm_by
                          ? TRAJD_F32
                          : stream->dtype;
-    if (!is_floating(out->dtype) && (out->dtype != stream->dtype || kind_blends(kind) || output->norm_by))
-        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
-                                       "dtype: %s holds neither blended nor scaled values, and no other type's (%s is %s)",
-                                       trajd_dtype_name(out->dtype), stream->name, trajd_dtype_name(stream->dtype));
+    if (!is_floating(out->dtype) &&
+        (out->dtype != stream->dtype || kind_blends(kind) || output->norm_by))
+        return trajd_plan_output_error(
+            output, error, TRAJD_ERR_ARGUMENT,
+            "dtype: %s holds neither blended nor scaled values, and no other type's (%s is %s)",
+            trajd_dtype_name(out->dtype), stream->name, trajd_dtype_name(stream->dtype));
     if (out->dtype == TRAJD_F64 && stream->dtype != TRAJD_F64)
-        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT, "dtype: float64 is for float64 sources; %s is %s",
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "dtype: float64 is for float64 sources; %s is %s",
                                        stream->name, trajd_dtype_name(stream->dtype));
     return TRAJD_OK;
 }
@@ -226,10 +257,12 @@ static enum trajd_status resolve_output(struct trajd_window_plan *plan, uint32_t
         stream = trajd_plan_stream(plan, target);
         is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
         if (!alone && stream->rank > 1)
-            return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT, "%s is no vector: it cannot be joined with others",
+            return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                           "%s is no vector: it cannot be joined with others",
                                            stream->name);
         if ((status = resolve_dtype(output, stream, alone, out, error)) ||
-            (status = trajd_plan_find_bracket(plan, output, stream, is_absent, &target->bracket_index, error)))
+            (status = trajd_plan_find_bracket(plan, output, stream, is_absent,
+                                              &target->bracket_index, error)))
             return status;
         if (!is_absent)
             find_piece(plan, stream->dataset_index);
@@ -256,9 +289,10 @@ static enum trajd_status resolve_anchor(struct trajd_window_plan *plan, struct t
             for (uint32_t c = 0; c < count; c++)
                 names[c] = index->clocks[c].name;
             nearest = trajd_yaml_nearest(plan->spec->anchor_clock, names, count);
-            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "anchor.clock: no clock %s in layout %s%s%s%s",
-                                   plan->spec->anchor_clock, index->layout->name, nearest ? " (did you mean " : "",
-                                   nearest ? nearest : "", nearest ? "?)" : "");
+            return trajd_error_set(
+                error, TRAJD_ERR_NOT_FOUND, 0, "anchor.clock: no clock %s in layout %s%s%s%s",
+                plan->spec->anchor_clock, index->layout->name, nearest ? " (did you mean " : "",
+                nearest ? nearest : "", nearest ? "?)" : "");
         }
     }
     plan->anchor_rate = plan->anchor_clock >= 0 ? plan->dataset->clock_rates[plan->anchor_clock]
@@ -279,16 +313,23 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash_bytes(hash, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
-/* Everything that decides which windows there are and what is in them; not G, slots, tail, seed, and not how values are normalised: that
- * moves no window (trajd_window_norm_digest tells it). */
+/* Everything that decides which windows there are and what is in them; not G, slots, tail, seed,
+ * and not how values are normalised: that moves no window (trajd_window_norm_digest tells it). */
 static uint64_t hash_spec(const struct trajd_window_spec *spec)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     const uint64_t where = trajd_where_digest(spec);
-    const uint64_t numbers[] = {(uint64_t)spec->rate.num, (uint64_t)spec->rate.den,
-                                (uint64_t)spec->anchor_rate.num, (uint64_t)spec->anchor_rate.den,
-                                spec->pad_before, spec->pad_after, spec->edge, spec->order,
-                                spec->block_windows, spec->block_neighbours, spec->keep_bad_rows,
+    const uint64_t numbers[] = {(uint64_t)spec->rate.num,
+                                (uint64_t)spec->rate.den,
+                                (uint64_t)spec->anchor_rate.num,
+                                (uint64_t)spec->anchor_rate.den,
+                                spec->pad_before,
+                                spec->pad_after,
+                                spec->edge,
+                                spec->order,
+                                spec->block_windows,
+                                spec->block_neighbours,
+                                spec->keep_bad_rows,
                                 TRAJD_SAMPLER_VERSION};
 
     hash = hash_bytes(hash, numbers, sizeof numbers);
@@ -298,11 +339,20 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     hash = hash_bytes(hash, &where, spec->where_count ? sizeof where : 0);
     for (uint32_t o = 0; o < spec->output_count; o++) {
         const struct trajd_spec_output *output = &spec->outputs[o];
-        const uint64_t fields[] = {output->at.in_time, (uint64_t)output->at.from, (uint64_t)output->at.to,
-                                   (uint64_t)output->at.rate.num, (uint64_t)output->at.rate.den, output->role,
-                                   output->kind, output->dtype, (uint64_t)output->max_age_ns,
-                                   (uint64_t)output->max_gap_ns, (uint64_t)output->lookahead_ns,
-                                   (uint64_t)output->mean_width_ns, output->missing, 0,
+        const uint64_t fields[] = {output->at.in_time,
+                                   (uint64_t)output->at.from,
+                                   (uint64_t)output->at.to,
+                                   (uint64_t)output->at.rate.num,
+                                   (uint64_t)output->at.rate.den,
+                                   output->role,
+                                   output->kind,
+                                   output->dtype,
+                                   (uint64_t)output->max_age_ns,
+                                   (uint64_t)output->max_gap_ns,
+                                   (uint64_t)output->lookahead_ns,
+                                   (uint64_t)output->mean_width_ns,
+                                   output->missing,
+                                   0,
                                    output->has_range};
         hash = hash_bytes(hash_text(hash, output->name), fields, sizeof fields);
         hash = hash_bytes(hash, &output->range_low, sizeof output->range_low);
@@ -312,7 +362,8 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     return hash;
 }
 
-static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_part, struct trajd_error *error)
+static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_part,
+                                  struct trajd_error *error)
 {
     size_t targets = 0;
 
@@ -327,16 +378,20 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_part, 
     plan->piece_as_float32 = calloc(targets, sizeof *plan->piece_as_float32);
     plan->windows = calloc(plan->spec->global_batch, sizeof *plan->windows);
     plan->anchor_ns = calloc(plan->spec->global_batch, sizeof *plan->anchor_ns);
-    if (is_part && !(plan->window_rows = calloc(plan->spec->global_batch, sizeof *plan->window_rows)))
+    if (is_part &&
+        !(plan->window_rows = calloc(plan->spec->global_batch, sizeof *plan->window_rows)))
         return no_memory(error);
-    return plan->outputs && plan->targets && plan->grids && plan->brackets && plan->piece_datasets && plan->piece_as_float32 &&
-                   plan->windows && plan->anchor_ns
+    return plan->outputs && plan->targets && plan->grids && plan->brackets &&
+                   plan->piece_datasets && plan->piece_as_float32 && plan->windows &&
+                   plan->anchor_ns
                ? TRAJD_OK
                : no_memory(error);
 }
 
-static enum trajd_status create(const struct trajd_plan_peer *peer, const struct trajd_plan_peer *peers, uint32_t peer_count,
-                                bool is_part, struct trajd_window_plan **out, struct trajd_error *error)
+static enum trajd_status create(const struct trajd_plan_peer *peer,
+                                const struct trajd_plan_peer *peers, uint32_t peer_count,
+                                bool is_part, struct trajd_window_plan **out,
+                                struct trajd_error *error)
 {
     const struct trajd_window_spec *spec = peer->spec;
     struct trajd_dataset *dataset = peer->dataset;
@@ -373,22 +428,28 @@ static enum trajd_status create(const struct trajd_plan_peer *peer, const struct
     return status;
 }
 
-enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec, struct trajd_dataset *dataset,
-                                           struct trajd_window_plan **plan, struct trajd_error *error)
+enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec,
+                                           struct trajd_dataset *dataset,
+                                           struct trajd_window_plan **plan,
+                                           struct trajd_error *error)
 {
     const struct trajd_plan_peer alone = {spec, dataset};
 
     return create(&alone, NULL, 0, false, plan, error);
 }
 
-enum trajd_status trajd_window_plan_create_part(const struct trajd_plan_peer *peers, uint32_t peer_count, uint32_t index,
-                                                struct trajd_window_plan **plan, struct trajd_error *error)
+enum trajd_status trajd_window_plan_create_part(const struct trajd_plan_peer *peers,
+                                                uint32_t peer_count, uint32_t index,
+                                                struct trajd_window_plan **plan,
+                                                struct trajd_error *error)
 {
     return create(&peers[index], peers, peer_count, true, plan, error);
 }
 
-enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan *plan, const struct trajd_window_spec *spec,
-                                                 struct trajd_window_plan **again, struct trajd_error *error)
+enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan *plan,
+                                                 const struct trajd_window_spec *spec,
+                                                 struct trajd_window_plan **again,
+                                                 struct trajd_error *error)
 {
     const struct trajd_plan_peer alone = {spec, plan->dataset};
 
@@ -398,7 +459,8 @@ enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan 
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index)
 {
     for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].output_index == output_index && plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
+        if (plan->targets[t].output_index == output_index &&
+            plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
             return true;
     return false;
 }

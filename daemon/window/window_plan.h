@@ -1,10 +1,11 @@
-/* A feed's specification made concrete on a dataset: its tensors, its windows in order, and, batch by batch, the request that
- * the kernels are asked. One plan serves one feed; it is bound by one thread at a time.
+/* A feed's specification made concrete on a dataset: its tensors, its windows in order, and, batch
+ * by batch, the request that the kernels are asked. One plan serves one feed; it is bound by one
+ * thread at a time.
  *
- *   spec x index  -> targets (output x source), brackets, grids        window_plan.c, window_plan_grid.c
+ *   spec x index  -> targets (output x source), brackets, grids        window_plan.c,
+ *                 window_plan_grid.c
  *                 -> segments of allowed anchors -> sampler            window_segments.c
- *   position      -> windows -> per-window arrays of the request       window_request.c
- */
+ *   position      -> windows -> per-window arrays of the request       window_request.c */
 #ifndef TRAJD_DATASET_WINDOW_PLAN_H
 #define TRAJD_DATASET_WINDOW_PLAN_H
 
@@ -24,20 +25,22 @@ enum trajd_target_rule {
 
 struct trajd_plan_grid {
     enum trajd_target_rule rule;
-    int64_t from;             /* first step */
-    uint32_t step_count;      /* T */
-    struct trajd_rate rate;   /* of a step; num 0: the anchors', which differ from episode to episode or are irregular */
+    int64_t from;        /* first step */
+    uint32_t step_count; /* T */
+    /* of a step; num 0: the anchors', which differ from episode to episode or are irregular */
+    struct trajd_rate rate;
     bool per_window;
-    int64_t *offsets;         /* [T], or [G][T] where per_window */
-    int64_t *step_ns;         /* [T]: time of a step from a step 0 at 0 ns */
-    uint64_t *step_fraction;  /* [T]: what floor() cut off it, in units of 1 / (anchor rate num * rate num) ns */
+    int64_t *offsets; /* [T], or [G][T] where per_window */
+    int64_t *step_ns; /* [T]: time of a step from a step 0 at 0 ns */
+    /* [T]: what floor() cut off it, in units of 1 / (anchor rate num * rate num) ns */
+    uint64_t *step_fraction;
 };
 
 struct trajd_plan_bracket {
     uint32_t clock_index, grid_index;
-    bool clipped;           /* observations: rows behind anchor + lookahead do not exist */
+    bool clipped; /* observations: rows behind anchor + lookahead do not exist */
     int64_t lookahead_ns;
-    int64_t dataset_index;  /* >= 0: rows are this dataset's (T + 1 rows, say); -1: the clock's */
+    int64_t dataset_index; /* >= 0: rows are this dataset's (T + 1 rows, say); -1: the clock's */
     int64_t *row_begin, *row_count, *anchor; /* [G] */
 };
 
@@ -46,24 +49,28 @@ struct trajd_plan_bracket {
 /* One source stream of one output. */
 struct trajd_plan_target {
     uint32_t output_index;
-    uint32_t stream_index;   /* of the index; TRAJD_PLAN_ABSENT: this dataset of a mixture lacks it, its steps are MISSING */
-    struct trajd_index_stream model; /* of an absent one: the stream of a dataset that has it, on a clock of this dataset */
+    /* of the index; TRAJD_PLAN_ABSENT: this dataset of a mixture lacks it, its steps are MISSING */
+    uint32_t stream_index;
+    /* of an absent one: the stream of a dataset that has it, on a clock of this dataset */
+    struct trajd_index_stream model;
     uint32_t bracket_index;
-    uint32_t piece;          /* which dataset of the selection; TRAJD_PLAN_ABSENT likewise */
+    uint32_t piece; /* which dataset of the selection; TRAJD_PLAN_ABSENT likewise */
     enum trajd_missing missing;
-    const void **bases;      /* [G] */
+    const void **bases; /* [G] */
 };
 
 struct trajd_plan_output {
     const char *name;
     enum trajd_role role;
     enum trajd_dtype dtype;
-    uint32_t step_count;     /* T */
-    uint32_t rank;           /* of one step */
+    uint32_t step_count; /* T */
+    uint32_t rank;       /* of one step */
     uint64_t shape[TRAJD_ARRAY_MAX_RANK];
-    uint64_t feature_count;  /* D over all sources */
-    float *scale, *offset;   /* [D]: normalisation in force, 1 and 0 until it is known; NULL: none */
-    uint64_t offset_bytes, mask_offset_bytes; /* in the slot; set by the owner of the slot (trajd_window_plan_place) */
+    uint64_t feature_count; /* D over all sources */
+    /* [D]: normalisation in force, 1 and 0 until it is known; NULL: none */
+    float *scale, *offset;
+    /* in the slot; set by the owner of the slot (trajd_window_plan_place) */
+    uint64_t offset_bytes, mask_offset_bytes;
 };
 
 struct trajd_window_plan {
@@ -71,8 +78,9 @@ struct trajd_window_plan {
     struct trajd_dataset *dataset;
     const struct trajd_plan_peer *peers; /* of a mixture; the caller's */
     uint32_t peer_count;
-    int64_t anchor_clock;    /* index of the clock, or -1: spec->anchor_rate */
-    struct trajd_rate anchor_rate; /* of all anchors; num 0: irregular, or not the same in all episodes */
+    int64_t anchor_clock; /* index of the clock, or -1: spec->anchor_rate */
+    /* of all anchors; num 0: irregular, or not the same in all episodes */
+    struct trajd_rate anchor_rate;
     uint32_t grid_count, bracket_count, target_count, output_count;
     struct trajd_plan_grid *grids;
     struct trajd_plan_bracket *brackets;
@@ -82,9 +90,10 @@ struct trajd_window_plan {
     bool *piece_as_float32;
     struct trajd_selection selection;
     struct trajd_sampler *sampler;
-    uint32_t episode_count;  /* episodes that have windows */
+    uint32_t episode_count; /* episodes that have windows */
     uint32_t *episodes;
-    uint64_t fingerprint;    /* dataset and window specification; independent of G, slots, tail and normalisation */
+    /* dataset and window specification; independent of G, slots, tail and normalisation */
+    uint64_t fingerprint;
     /* the request that bind fills; its arrays are [..._count], per-window arrays [G] */
     struct trajd_clock *request_clocks;
     struct trajd_grid *request_grids;
@@ -94,13 +103,17 @@ struct trajd_window_plan {
     uint32_t window_count;        /* windows of the batch looked up last that are this dataset's */
     struct trajd_window *windows; /* [G]: these */
     int64_t *anchor_ns;           /* [G]: their anchors, ns from the episode's origin */
-    uint32_t *window_rows;        /* [G], ascending: their rows of the batch. NULL: row w is window w */
+    /* [G], ascending: their rows of the batch. NULL: row w is window w */
+    uint32_t *window_rows;
 };
 
-/* TRAJD_ERR_ARGUMENT with the feed's and the output's name; TRAJD_ERR_NOT_FOUND where a stream, clock or filter does not exist
- * (nearest names in the message); TRAJD_ERR_DATA where no window is left. spec and dataset must outlive the plan. */
-enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec, struct trajd_dataset *dataset,
-                                           struct trajd_window_plan **plan, struct trajd_error *error);
+/* TRAJD_ERR_ARGUMENT with the feed's and the output's name; TRAJD_ERR_NOT_FOUND where a stream,
+ * clock or filter does not exist (nearest names in the message); TRAJD_ERR_DATA where no window is
+ * left. spec and dataset must outlive the plan. */
+enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec,
+                                           struct trajd_dataset *dataset,
+                                           struct trajd_window_plan **plan,
+                                           struct trajd_error *error);
 
 /* One dataset of a mixture, in the mixture's order. */
 struct trajd_plan_peer {
@@ -108,38 +121,48 @@ struct trajd_plan_peer {
     struct trajd_dataset *dataset;
 };
 
-/* The plan of peers[index], whose windows go to rows of their own. A stream that it lacks and another one has is filled where the
- * output says `missing: zero`. peers must outlive the plan. */
-enum trajd_status trajd_window_plan_create_part(const struct trajd_plan_peer *peers, uint32_t peer_count, uint32_t index,
-                                                struct trajd_window_plan **plan, struct trajd_error *error);
+/* The plan of peers[index], whose windows go to rows of their own. A stream that it lacks and
+ * another one has is filled where the output says `missing: zero`. peers must outlive the plan. */
+enum trajd_status trajd_window_plan_create_part(const struct trajd_plan_peer *peers,
+                                                uint32_t peer_count, uint32_t index,
+                                                struct trajd_window_plan **plan,
+                                                struct trajd_error *error);
 void trajd_window_plan_destroy(struct trajd_window_plan **plan);
 
-/* The plan of the same dataset for another specification of the same outputs (batches of another size, say), alone. */
-enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan *plan, const struct trajd_window_spec *spec,
-                                                 struct trajd_window_plan **again, struct trajd_error *error);
+/* The plan of the same dataset for another specification of the same outputs (batches of another
+ * size, say), alone. */
+enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan *plan,
+                                                 const struct trajd_window_spec *spec,
+                                                 struct trajd_window_plan **again,
+                                                 struct trajd_error *error);
 
 /* Whether the dataset lacks a stream of the output. */
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index);
 
-/* Looks up the windows of [position, position + row_count) of an epoch into plan->windows and plan->anchor_ns. */
+/* Looks up the windows of [position, position + row_count) of an epoch into plan->windows and
+ * plan->anchor_ns. */
 void trajd_window_plan_look_up(struct trajd_window_plan *plan, uint64_t epoch, uint64_t position,
                                uint32_t row_count);
 
-/* The same one window at a time: none, then each with the batch's row that it goes to (ascending; of a part). */
+/* The same one window at a time: none, then each with the batch's row that it goes to (ascending;
+ * of a part). */
 void trajd_window_plan_clear(struct trajd_window_plan *plan);
-void trajd_window_plan_add(struct trajd_window_plan *plan, const struct trajd_window *window, uint32_t row);
+void trajd_window_plan_add(struct trajd_window_plan *plan, const struct trajd_window *window,
+                           uint32_t row);
 
-/* First rows of an episode's pieces: rows[k] for selection.dataset_indexes[k]. NULL result: the episode cannot be read, its rows are
- * masked MISSING. Called once per window. */
+/* First rows of an episode's pieces: rows[k] for selection.dataset_indexes[k]. NULL result: the
+ * episode cannot be read, its rows are masked MISSING. Called once per window. */
 typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
 
-/* Fills plan->request for the windows [first, first + count) of those looked up, with outputs and masks in `slot`. */
-void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint32_t count, uint8_t *slot,
-                            trajd_episode_rows rows, void *context);
+/* Fills plan->request for the windows [first, first + count) of those looked up, with outputs and
+ * masks in `slot`. */
+void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint32_t count,
+                            uint8_t *slot, trajd_episode_rows rows, void *context);
 
-/* Has float64 rows loaded in the forms that another plan of the same outputs has chosen: one form in the store serves both. Values are
- * the same. Before anything is bound. */
-void trajd_window_plan_take_forms(struct trajd_window_plan *plan, const struct trajd_window_plan *other);
+/* Has float64 rows loaded in the forms that another plan of the same outputs has chosen: one form
+ * in the store serves both. Values are the same. Before anything is bound. */
+void trajd_window_plan_take_forms(struct trajd_window_plan *plan,
+                                  const struct trajd_window_plan *other);
 
 /* ---- window_norm.c: normalisation ---- */
 
@@ -147,45 +170,62 @@ struct trajd_statistics; /* stats.h */
 
 /* The output is normalised by figures that are computed: it waits for trajd_window_norm_set. */
 bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t output_index);
-/* Puts the output's rule in force with these figures: scale and offset of every feature whose mask is not false,
+/* Puts the output's rule in force with these figures: scale and offset of every feature whose mask
+ * is not false,
  *   mean_std   1 / std, -mean / std
  *   min_max    2 / (max - min), -(max + min) / (max - min); q01_q99 the same with these
- * and, where a feature is flat (its std, or its range, is at most 1e-6 of the greatest magnitude in it), 1 and minus its mean, min or q01: what
- * does not move becomes 0 and is never blown up. Without a value to go by: 1 and 0. TRAJD_ERR_ARGUMENT: another number of features, or figures
+ * and, where a feature is flat (its std, or its range, is at most 1e-6 of the greatest magnitude in
+ * it), 1 and minus its mean, min or q01: what does not move becomes 0 and is never blown up.
+ * Without a value to go by: 1 and 0. TRAJD_ERR_ARGUMENT: another number of features, or figures
  * that the file lacks. */
 enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
-                                        const struct trajd_statistics *statistics, struct trajd_error *error);
-/* A number for all scales and offsets in force; 0 where nothing is normalised. Two feeds of one fingerprint that differ in it deliver the
- * same windows in the same order with other values. */
+                                        const struct trajd_statistics *statistics,
+                                        struct trajd_error *error);
+/* A number for all scales and offsets in force; 0 where nothing is normalised. Two feeds of one
+ * fingerprint that differ in it deliver the same windows in the same order with other values. */
 uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);
 /* Checks an output's `norm:` against its streams and makes room: once its sources are known. */
-enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index, struct trajd_error *error);
+enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index,
+                                            struct trajd_error *error);
 
 /* ---- between the three files ---- */
 
-/* 1 where the fractions that floor() cut off anchor j and step t of a grid with a rate add up to a whole ns, else 0. */
-int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, int64_t j, int64_t t);
-/* The same for all steps of an anchor: the fraction of anchor j and the whole, in the units of grid->step_fraction. */
-uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, int64_t j,
-                                    uint64_t *whole);
+/* 1 where the fractions that floor() cut off anchor j and step t of a grid with a rate add up to a
+ * whole ns, else 0. */
+int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
+                            const struct trajd_plan_grid *grid, int64_t j, int64_t t);
+/* The same for all steps of an anchor: the fraction of anchor j and the whole, in the units of
+ * grid->step_fraction. */
+uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
+                                    const struct trajd_plan_grid *grid, int64_t j, uint64_t *whole);
 /* The stream of a target, or the one that it stands for where it is absent. */
-const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan, const struct trajd_plan_target *target);
+const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan,
+                                                   const struct trajd_plan_target *target);
 /* The kind that a target is resampled by: the output's, else its stream's. */
-enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan, const struct trajd_plan_target *target);
+enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan,
+                                const struct trajd_plan_target *target);
 /* Time of anchor j of an episode, ns from its origin. */
-int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan, const struct trajd_episode *episode, int64_t j);
+int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan,
+                             const struct trajd_episode *episode, int64_t j);
 /* Rows of a bracket's streams in that episode, unclipped. */
-int64_t trajd_plan_row_count(const struct trajd_window_plan *plan, const struct trajd_plan_bracket *bracket,
+int64_t trajd_plan_row_count(const struct trajd_window_plan *plan,
+                             const struct trajd_plan_bracket *bracket,
                              const struct trajd_episode *episode);
-/* `where:` of a feed. Checked against the layout first: TRAJD_ERR_NOT_FOUND for a text that it does not name or no episode has. */
-enum trajd_status trajd_where_check(const struct trajd_window_spec *spec, const struct trajd_index *index, struct trajd_error *error);
-bool trajd_where_selects(const struct trajd_window_spec *spec, const struct trajd_index *index, const struct trajd_episode *episode);
+/* `where:` of a feed. Checked against the layout first: TRAJD_ERR_NOT_FOUND for a text that it does
+ * not name or no episode has. */
+enum trajd_status trajd_where_check(const struct trajd_window_spec *spec,
+                                    const struct trajd_index *index, struct trajd_error *error);
+bool trajd_where_selects(const struct trajd_window_spec *spec, const struct trajd_index *index,
+                         const struct trajd_episode *episode);
 uint64_t trajd_where_digest(const struct trajd_window_spec *spec);
 /* The episodes' segments and the sampler. */
-enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan, struct trajd_error *error);
-/* Decides which pieces are converted when they are loaded: float64 rows that the feed only picks and never blends. */
+enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
+                                             struct trajd_error *error);
+/* Decides which pieces are converted when they are loaded: float64 rows that the feed only picks
+ * and never blends. */
 void trajd_window_plan_choose_forms(struct trajd_window_plan *plan);
 /* The request's constant part. */
-enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan, struct trajd_error *error);
+enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
+                                            struct trajd_error *error);
 
 #endif

@@ -22,14 +22,15 @@ static uint64_t rate_fraction(struct trajd_rate rate, int64_t i)
     return (uint64_t)(product - trajd_floor_div(product, rate.num) * rate.num);
 }
 
-uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, int64_t j,
-                                    uint64_t *whole)
+uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
+                                    const struct trajd_plan_grid *grid, int64_t j, uint64_t *whole)
 {
     *whole = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
     return rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
 }
 
-int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, int64_t j, int64_t t)
+int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
+                            const struct trajd_plan_grid *grid, int64_t j, int64_t t)
 {
     uint64_t whole, fraction;
 
@@ -41,30 +42,35 @@ int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan, const struct t
 
 /* Steps from `grid->from`, at `grid->rate` if it has one: what the range says, in whole steps. */
 static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
-                                       const struct trajd_spec_output *output, struct trajd_plan_grid *grid,
-                                       struct trajd_error *error)
+                                       const struct trajd_spec_output *output,
+                                       struct trajd_plan_grid *grid, struct trajd_error *error)
 {
     const struct trajd_spec_range *at = &output->at;
     int64_t to = at->to;
 
     grid->from = at->from;
-    grid->rate = at->rate.num ? at->rate : plan->spec->rate.num ? plan->spec->rate : plan->anchor_rate;
+    grid->rate = at->rate.num           ? at->rate
+                 : plan->spec->rate.num ? plan->spec->rate
+                                        : plan->anchor_rate;
     if (at->in_time) {
         if (!grid->rate.num)
-            return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
-                                           "a range of times needs a rate here, as in -200ms..0ms @ 100");
+            return trajd_plan_output_error(
+                output, error, TRAJD_ERR_ARGUMENT,
+                "a range of times needs a rate here, as in -200ms..0ms @ 100");
         grid->from = trajd_rate_row_at(grid->rate, at->from - 1) + 1;
         to = trajd_rate_row_at(grid->rate, at->to);
     }
     if (to < grid->from || to - grid->from >= TRAJD_SPEC_MAX_STEPS)
-        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT, "no step, or more than %d, in the range at this rate",
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "no step, or more than %d, in the range at this rate",
                                        TRAJD_SPEC_MAX_STEPS);
     grid->step_count = (uint32_t)(to - grid->from + 1);
     return TRAJD_OK;
 }
 
-/* Targets at a fixed rate around a regular anchor: floor((j / a + k / g) 1e9) is floor(j / a 1e9) + floor(k / g 1e9), and one more
- * where the two fractions add up to a whole. Prepared here, so that binding a window adds and compares. */
+/* Targets at a fixed rate around a regular anchor: floor((j / a + k / g) 1e9) is floor(j / a 1e9) +
+ * floor(k / g 1e9), and one more where the two fractions add up to a whole. Prepared here, so that
+ * binding a window adds and compares. */
 static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct trajd_plan_grid *grid,
                                       struct trajd_error *error)
 {
@@ -72,7 +78,8 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
 
     const uint64_t offsets = (uint64_t)grid->step_count * plan->spec->global_batch;
 
-    grid->per_window = grid->rule == TRAJD_TARGET_ANCHOR_STEPS || (grid->rule == TRAJD_TARGET_OFFSETS && exact);
+    grid->per_window =
+        grid->rule == TRAJD_TARGET_ANCHOR_STEPS || (grid->rule == TRAJD_TARGET_OFFSETS && exact);
     if (grid->per_window && offsets > MAX_OFFSETS)
         return no_memory(error);
     grid->offsets = calloc(grid->per_window ? offsets : grid->step_count, sizeof *grid->offsets);
@@ -85,7 +92,8 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
         if (grid->rate.num)
             grid->step_ns[t] = trajd_rate_row_ns(grid->rate, step);
         if (exact)
-            grid->step_fraction[t] = rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
+            grid->step_fraction[t] =
+                rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
         if (!grid->per_window)
             grid->offsets[t] = grid->rule == TRAJD_TARGET_ROWS ? step : grid->step_ns[t];
     }
@@ -93,8 +101,9 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
 }
 
 /* Which grid an output asks for on a clock; equal grids are one. */
-static enum trajd_status find_grid(struct trajd_window_plan *plan, const struct trajd_spec_output *output,
-                                   uint32_t clock, uint32_t *grid_index, struct trajd_error *error)
+static enum trajd_status find_grid(struct trajd_window_plan *plan,
+                                   const struct trajd_spec_output *output, uint32_t clock,
+                                   uint32_t *grid_index, struct trajd_error *error)
 {
     struct trajd_plan_grid grid = {0};
     enum trajd_status status = resolve_range(plan, output, &grid, error);
@@ -104,21 +113,23 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan, const struct 
     /* A row has no age and no width in time: outputs that ask for one are looked up by time. */
     if (grid.rate.num && !same_rate(grid.rate, plan->anchor_rate))
         grid.rule = TRAJD_TARGET_OFFSETS;
-    else if ((int64_t)clock == plan->anchor_clock && output->max_age_ns < 0 && !output->mean_width_ns)
+    else if ((int64_t)clock == plan->anchor_clock && output->max_age_ns < 0 &&
+             !output->mean_width_ns)
         grid.rule = TRAJD_TARGET_ROWS;
     else
         grid.rule = TRAJD_TARGET_ANCHOR_STEPS;
     for (*grid_index = 0; *grid_index < plan->grid_count; (*grid_index)++) {
         const struct trajd_plan_grid *other = &plan->grids[*grid_index];
-        if (other->rule == grid.rule && other->from == grid.from && other->step_count == grid.step_count &&
-            same_rate(other->rate, grid.rate))
+        if (other->rule == grid.rule && other->from == grid.from &&
+            other->step_count == grid.step_count && same_rate(other->rate, grid.rate))
             return TRAJD_OK;
     }
     plan->grids[plan->grid_count] = grid;
     status = prepare_grid(plan, &plan->grids[plan->grid_count++], error);
     if (status == TRAJD_ERR_MEMORY)
-        return trajd_plan_output_error(output, error, status, "no memory for %u steps of each of %u windows", grid.step_count,
-                                       plan->spec->global_batch);
+        return trajd_plan_output_error(output, error, status,
+                                       "no memory for %u steps of each of %u windows",
+                                       grid.step_count, plan->spec->global_batch);
     return status;
 }
 
@@ -136,9 +147,10 @@ static bool has_own_rows(const struct trajd_index *index, const struct trajd_ind
     return false;
 }
 
-enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan, const struct trajd_spec_output *output,
-                                          const struct trajd_index_stream *stream, bool is_absent, uint32_t *bracket_index,
-                                          struct trajd_error *error)
+enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
+                                          const struct trajd_spec_output *output,
+                                          const struct trajd_index_stream *stream, bool is_absent,
+                                          uint32_t *bracket_index, struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
     const size_t batch = plan->spec->global_batch;
@@ -146,7 +158,8 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan, const 
                                          .clipped = output->role == TRAJD_ROLE_OBS,
                                          .lookahead_ns = output->lookahead_ns,
                                          .dataset_index = -1};
-    enum trajd_status status = find_grid(plan, output, stream->clock_index, &bracket.grid_index, error);
+    enum trajd_status status =
+        find_grid(plan, output, stream->clock_index, &bracket.grid_index, error);
 
     if (status)
         return status;

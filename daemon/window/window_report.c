@@ -2,15 +2,16 @@
 
 #include <string.h>
 
-static const char *const kind_names[TRAJD_KIND_COUNT] = {"linear", "previous", "nearest", "slerp xyzw",
-                                                         "slerp wxyz", "angle", "mean"};
+static const char *const kind_names[TRAJD_KIND_COUNT] = {
+    "linear", "previous", "nearest", "slerp xyzw", "slerp wxyz", "angle", "mean"};
 
 const char *trajd_window_kind_name(enum trajd_kind kind)
 {
     return kind_names[kind];
 }
 
-static void write_clock(const struct trajd_window_plan *plan, uint32_t clock, char *text, size_t size)
+static void write_clock(const struct trajd_window_plan *plan, uint32_t clock, char *text,
+                        size_t size)
 {
     const struct trajd_rate rate = plan->dataset->clock_rates[clock];
     const char *name = plan->dataset->index->clocks[clock].name;
@@ -35,28 +36,30 @@ static double mean_rate_hz(const struct trajd_window_plan *plan, uint32_t clock)
     return span_ns > 0 ? (double)last * 1e9 / (double)span_ns : 0;
 }
 
-static void write_grid(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid, char *text,
-                       size_t size)
+static void write_grid(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid,
+                       char *text, size_t size)
 {
     const long long from = grid->from, to = grid->from + grid->step_count - 1;
 
     if (grid->rule == TRAJD_TARGET_ROWS)
         snprintf(text, size, "rows %lld..%lld", from, to);
     else if (grid->rule == TRAJD_TARGET_OFFSETS)
-        snprintf(text, size, "%lld..%lld @ %.6g Hz", from, to, (double)grid->rate.num / (double)grid->rate.den);
+        snprintf(text, size, "%lld..%lld @ %.6g Hz", from, to,
+                 (double)grid->rate.num / (double)grid->rate.den);
     else
         snprintf(text, size, "%lld..%lld of %s", from, to,
                  plan->spec->anchor_clock ? plan->spec->anchor_clock : "the anchors");
 }
 
-static void write_shape(const struct trajd_window_plan *plan, const struct trajd_plan_output *output, char *text,
-                        size_t size)
+static void write_shape(const struct trajd_window_plan *plan,
+                        const struct trajd_plan_output *output, char *text, size_t size)
 {
-    int used = snprintf(text, size, "%s [%u,%u", trajd_dtype_name(output->dtype), plan->spec->global_batch,
-                        output->step_count);
+    int used = snprintf(text, size, "%s [%u,%u", trajd_dtype_name(output->dtype),
+                        plan->spec->global_batch, output->step_count);
 
     for (uint32_t i = 0; i < output->rank && used > 0 && (size_t)used < size; i++)
-        used += snprintf(text + used, size - (size_t)used, ",%llu", (unsigned long long)output->shape[i]);
+        used += snprintf(text + used, size - (size_t)used, ",%llu",
+                         (unsigned long long)output->shape[i]);
     if (used > 0 && (size_t)used < size)
         snprintf(text + used, size - (size_t)used, "]");
 }
@@ -68,16 +71,22 @@ static void warn(const struct trajd_window_plan *plan, const struct trajd_plan_t
     const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
     const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
     const double source_hz = mean_rate_hz(plan, bracket->clock_index);
-    const double anchor_hz = plan->anchor_clock >= 0 ? mean_rate_hz(plan, (uint32_t)plan->anchor_clock)
-                                                     : (double)plan->anchor_rate.num / (double)plan->anchor_rate.den;
-    const double grid_hz = grid->rate.num ? (double)grid->rate.num / (double)grid->rate.den : anchor_hz;
+    const double anchor_hz = plan->anchor_clock >= 0
+                                 ? mean_rate_hz(plan, (uint32_t)plan->anchor_clock)
+                                 : (double)plan->anchor_rate.num / (double)plan->anchor_rate.den;
+    const double grid_hz =
+        grid->rate.num ? (double)grid->rate.num / (double)grid->rate.den : anchor_hz;
 
-    if (kind == TRAJD_KIND_LINEAR && grid->rule != TRAJD_TARGET_ROWS && grid_hz > 0 && source_hz > 4 * grid_hz)
-        fprintf(out, "  warning: %s: %.4g Hz onto %.4g Hz by linear keeps 2 rows of %.0f; kind: mean averages them\n",
+    if (kind == TRAJD_KIND_LINEAR && grid->rule != TRAJD_TARGET_ROWS && grid_hz > 0 &&
+        source_hz > 4 * grid_hz)
+        fprintf(out,
+                "  warning: %s: %.4g Hz onto %.4g Hz by linear keeps 2 rows of %.0f; kind: mean "
+                "averages them\n",
                 plan->outputs[target->output_index].name, source_hz, grid_hz, source_hz / grid_hz);
 }
 
-static const char *source_name(const struct trajd_window_plan *plan, const struct trajd_plan_target *target, char *text, size_t size)
+static const char *source_name(const struct trajd_window_plan *plan,
+                               const struct trajd_plan_target *target, char *text, size_t size)
 {
     const char *name = trajd_plan_stream(plan, target)->name;
 
@@ -89,7 +98,8 @@ static const char *source_name(const struct trajd_window_plan *plan, const struc
 
 static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
 {
-    fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", "output", "stream", "clock", "kind", "grid", "role", "tensor");
+    fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", "output", "stream", "clock", "kind",
+            "grid", "role", "tensor");
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_plan_output *output = &plan->outputs[target->output_index];
@@ -100,8 +110,9 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
         write_clock(plan, bracket->clock_index, clock, sizeof clock);
         write_grid(plan, &plan->grids[bracket->grid_index], grid, sizeof grid);
         write_shape(plan, output, shape, sizeof shape);
-        fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", output->name, source_name(plan, target, none, sizeof none), clock,
-                kind_names[kind], grid, output->role == TRAJD_ROLE_OBS ? "obs" : "action", shape);
+        fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", output->name,
+                source_name(plan, target, none, sizeof none), clock, kind_names[kind], grid,
+                output->role == TRAJD_ROLE_OBS ? "obs" : "action", shape);
     }
     for (uint32_t t = 0; t < plan->target_count; t++)
         if (plan->targets[t].stream_index != TRAJD_PLAN_ABSENT)
@@ -112,18 +123,25 @@ static void report_mixture(const struct trajd_mixture_plan *plan, FILE *out)
 {
     const uint64_t sum = trajd_mixture_weight_sum(plan->mixture);
 
-    fprintf(out, "feed %s: %u datasets, epochs of %llu windows, batches of %u, %llu left over, fingerprint %016llx\n",
-            plan->spec->feed_name, plan->part_count, (unsigned long long)trajd_mixture_epoch_windows(plan->mixture),
-            plan->spec->global_batch, (unsigned long long)trajd_mixture_dropped_count(plan->mixture),
+    fprintf(out,
+            "feed %s: %u datasets, epochs of %llu windows, batches of %u, %llu left over, "
+            "fingerprint %016llx\n",
+            plan->spec->feed_name, plan->part_count,
+            (unsigned long long)trajd_mixture_epoch_windows(plan->mixture),
+            plan->spec->global_batch,
+            (unsigned long long)trajd_mixture_dropped_count(plan->mixture),
             (unsigned long long)plan->fingerprint);
     for (uint32_t p = 0; p < plan->part_count; p++) {
         const struct trajd_window_plan *part = plan->parts[p];
         const struct trajd_index *index = part->dataset->index;
         const uint64_t weight = trajd_mixture_weight(plan->mixture, p);
-        fprintf(out, " %u %s: %llu of %llu windows (%.4g%%), %llu windows of %u episodes (%u of %u kept)\n", p, part->dataset->name,
-                (unsigned long long)weight, (unsigned long long)sum, 100 * (double)weight / (double)sum,
-                (unsigned long long)trajd_sampler_window_count(part->sampler), part->episode_count, index->kept_count,
-                index->episode_count);
+        fprintf(
+            out,
+            " %u %s: %llu of %llu windows (%.4g%%), %llu windows of %u episodes (%u of %u kept)\n",
+            p, part->dataset->name, (unsigned long long)weight, (unsigned long long)sum,
+            100 * (double)weight / (double)sum,
+            (unsigned long long)trajd_sampler_window_count(part->sampler), part->episode_count,
+            index->kept_count, index->episode_count);
         report_outputs(part, out);
     }
 }
@@ -137,9 +155,12 @@ void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out)
         report_mixture(plan, out);
         return;
     }
-    fprintf(out, "feed %s: %llu windows of %u episodes (%u of %u kept), batches of %u, %llu left over, fingerprint %016llx\n",
-            plan->spec->feed_name, (unsigned long long)trajd_sampler_window_count(only->sampler), only->episode_count,
-            index->kept_count, index->episode_count, plan->spec->global_batch,
-            (unsigned long long)trajd_sampler_dropped_count(only->sampler), (unsigned long long)plan->fingerprint);
+    fprintf(out,
+            "feed %s: %llu windows of %u episodes (%u of %u kept), batches of %u, %llu left over, "
+            "fingerprint %016llx\n",
+            plan->spec->feed_name, (unsigned long long)trajd_sampler_window_count(only->sampler),
+            only->episode_count, index->kept_count, index->episode_count, plan->spec->global_batch,
+            (unsigned long long)trajd_sampler_dropped_count(only->sampler),
+            (unsigned long long)plan->fingerprint);
     report_outputs(only, out);
 }

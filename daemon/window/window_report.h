@@ -6,8 +6,9 @@
 
 #include "daemon/window/mixture_plan.h"
 
-/* A line for the windows (of a mixture one more for each dataset), then one per source of each output: output, stream, clock, kind, grid, role, type and shape; behind them
- * warnings about resampling that loses or invents rows. */
+/* A line for the windows (of a mixture one more for each dataset), then one per source of each
+ * output: output, stream, clock, kind, grid, role, type and shape; behind them warnings about
+ * resampling that loses or invents rows. */
 void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out);
 
 /* "linear", "slerp xyzw", ... */

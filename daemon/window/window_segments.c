@@ -1,4 +1,5 @@
-/* Which anchors of which episodes are windows: filter, split, missing streams, and how much padding is allowed. */
+/* Which anchors of which episodes are windows: filter, split, missing streams, and how much padding
+ * is allowed. */
 #include "daemon/window/window_plan.h"
 
 #include <stdlib.h>
@@ -12,7 +13,8 @@ static bool is_listed(const struct trajd_episode *episode, const char *filter)
     return false;
 }
 
-/* A number in [0, 1) that depends on nothing but the episode's name, so that adding data never moves an episode. */
+/* A number in [0, 1) that depends on nothing but the episode's name, so that adding data never
+ * moves an episode. */
 static double split_place(const struct trajd_index *index, const struct trajd_episode *episode)
 {
     const char *const texts[] = {index->files[episode->file_index].relative_path, episode->id};
@@ -28,8 +30,9 @@ static double split_place(const struct trajd_index *index, const struct trajd_ep
 }
 
 /* The first and the last row's time of a target's stream; false where it has no rows. */
-static bool target_span(const struct trajd_window_plan *plan, const struct trajd_plan_target *target,
-                        const struct trajd_episode *episode, int64_t *first_ns, int64_t *last_ns)
+static bool target_span(const struct trajd_window_plan *plan,
+                        const struct trajd_plan_target *target, const struct trajd_episode *episode,
+                        int64_t *first_ns, int64_t *last_ns)
 {
     const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
     const struct trajd_episode_clock *clock = &episode->clocks[bracket->clock_index];
@@ -47,7 +50,8 @@ static int64_t target_ns(const struct trajd_window_plan *plan, const struct traj
                          const struct trajd_episode *episode, int64_t j, int64_t t)
 {
     if (grid->rule == TRAJD_TARGET_OFFSETS)
-        return trajd_plan_anchor_ns(plan, episode, j) + grid->step_ns[t] + trajd_plan_carry_ns(plan, grid, j, t);
+        return trajd_plan_anchor_ns(plan, episode, j) + grid->step_ns[t] +
+               trajd_plan_carry_ns(plan, grid, j, t);
     return trajd_plan_anchor_ns(plan, episode, j + grid->from + t);
 }
 
@@ -62,9 +66,10 @@ static bool is_missing(const struct trajd_window_plan *plan, const struct trajd_
     return array->storage == TRAJD_STORAGE_ABSENT || array->size_bytes == 0;
 }
 
-/* Targets ascend with t and with j. At most `limit` steps may lie before the first row, so step `limit` (from 0) must not. */
-static bool padding_allows(const struct trajd_window_plan *plan, const struct trajd_episode *episode, int64_t j,
-                           bool at_start)
+/* Targets ascend with t and with j. At most `limit` steps may lie before the first row, so step
+ * `limit` (from 0) must not. */
+static bool padding_allows(const struct trajd_window_plan *plan,
+                           const struct trajd_episode *episode, int64_t j, bool at_start)
 {
     const uint32_t limit = at_start ? plan->spec->pad_before : plan->spec->pad_after;
 
@@ -76,18 +81,20 @@ static bool padding_allows(const struct trajd_window_plan *plan, const struct tr
         const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
         int64_t first_ns, last_ns;
 
-        if (is_missing(plan, target, episode) || !target_span(plan, target, episode, &first_ns, &last_ns) ||
-            limit >= grid->step_count || (bracket->clipped && !at_start))
+        if (is_missing(plan, target, episode) ||
+            !target_span(plan, target, episode, &first_ns, &last_ns) || limit >= grid->step_count ||
+            (bracket->clipped && !at_start))
             continue;
         if (at_start ? target_ns(plan, grid, episode, j, limit) < first_ns
-                     : target_ns(plan, grid, episode, j, (int64_t)grid->step_count - 1 - limit) > last_ns)
+                     : target_ns(plan, grid, episode, j, (int64_t)grid->step_count - 1 - limit) >
+                           last_ns)
             return false;
     }
     return true;
 }
 
-/* Anchors [*begin, *end) of an episode before padding is looked at: a clock's rows, or the steps of a rate in the span that all
- * streams of the feed share. */
+/* Anchors [*begin, *end) of an episode before padding is looked at: a clock's rows, or the steps of
+ * a rate in the span that all streams of the feed share. */
 static void anchor_range(const struct trajd_window_plan *plan, const struct trajd_episode *episode,
                          int64_t *begin, int64_t *end)
 {
@@ -113,7 +120,8 @@ static void anchor_range(const struct trajd_window_plan *plan, const struct traj
     *end = trajd_rate_row_at(plan->spec->anchor_rate, to_ns) + 1;
 }
 
-/* Narrows [*begin, *end) to the anchors that padding allows: both conditions are monotonous in j. */
+/* Narrows [*begin, *end) to the anchors that padding allows: both conditions are monotonous in j.
+ */
 static void apply_padding(const struct trajd_window_plan *plan, const struct trajd_episode *episode,
                           int64_t *begin, int64_t *end)
 {
@@ -138,8 +146,9 @@ static void apply_padding(const struct trajd_window_plan *plan, const struct tra
     *end = low;
 }
 
-static enum trajd_status check_missing(const struct trajd_window_plan *plan, const struct trajd_episode *episode,
-                                       bool *skip, struct trajd_error *error)
+static enum trajd_status check_missing(const struct trajd_window_plan *plan,
+                                       const struct trajd_episode *episode, bool *skip,
+                                       struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
 
@@ -151,11 +160,12 @@ static enum trajd_status check_missing(const struct trajd_window_plan *plan, con
         if (target->missing == TRAJD_MISSING_SKIP)
             *skip = true;
         else if (target->missing == TRAJD_MISSING_ERROR)
-            return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                   "outputs.%s: %s: episode %s has no stream %s (say missing: zero or missing: skip)",
-                                   plan->outputs[target->output_index].name,
-                                   index->files[episode->file_index].relative_path, episode->id,
-                                   trajd_plan_stream(plan, target)->name);
+            return trajd_error_set(
+                error, TRAJD_ERR_DATA, 0,
+                "outputs.%s: %s: episode %s has no stream %s (say missing: zero or missing: skip)",
+                plan->outputs[target->output_index].name,
+                index->files[episode->file_index].relative_path, episode->id,
+                trajd_plan_stream(plan, target)->name);
     }
     return TRAJD_OK;
 }
@@ -169,14 +179,18 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
         for (uint32_t e = 0; e < index->episode_count && !known; e++)
             known = is_listed(&index->episodes[e], plan->spec->filter);
         if (!known)
-            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "filter: no mask %s lists an episode of dataset %s",
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                                   "filter: no mask %s lists an episode of dataset %s",
                                    plan->spec->filter, plan->dataset->name);
     }
-    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                           "no window is left of %u kept episodes after filter, where, split and pad", index->kept_count);
+    return trajd_error_set(
+        error, TRAJD_ERR_DATA, 0,
+        "no window is left of %u kept episodes after filter, where, split and pad",
+        index->kept_count);
 }
 
-enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan, struct trajd_error *error)
+enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
+                                             struct trajd_error *error)
 {
     const struct trajd_window_spec *spec = plan->spec;
     const struct trajd_index *index = plan->dataset->index;
@@ -202,7 +216,8 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan, str
         double place;
         bool skip;
 
-        if (episode->quarantine || (spec->filter && !is_listed(episode, spec->filter)) || !trajd_where_selects(spec, index, episode))
+        if (episode->quarantine || (spec->filter && !is_listed(episode, spec->filter)) ||
+            !trajd_where_selects(spec, index, episode))
             continue;
         place = split_place(index, episode);
         if (place < spec->split_begin || place >= spec->split_end)
@@ -214,9 +229,8 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan, str
         apply_padding(plan, episode, &begin, &end);
         if (begin >= end)
             continue;
-        segments[options.segment_count++] = (struct trajd_segment){.episode_index = e,
-                                                                   .first_anchor = begin,
-                                                                   .window_count = (uint64_t)(end - begin)};
+        segments[options.segment_count++] = (struct trajd_segment){
+            .episode_index = e, .first_anchor = begin, .window_count = (uint64_t)(end - begin)};
         plan->episodes[plan->episode_count++] = e;
     }
     if (!status && !options.segment_count)

@@ -25,20 +25,23 @@ void *trajd_spec_keep(struct trajd_spec_parser *p, const void *bytes, size_t siz
     return copy;
 }
 
-enum trajd_status trajd_spec_keep_string(struct trajd_spec_parser *p, const char *text, const char **out)
+enum trajd_status trajd_spec_keep_string(struct trajd_spec_parser *p, const char *text,
+                                         const char **out)
 {
     *out = trajd_spec_keep(p, text, strlen(text) + 1);
     return *out ? TRAJD_OK : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
 }
 
-enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, const char **out)
+enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p,
+                                         const struct trajd_yaml_node *node, const char **out)
 {
     const char *text;
     enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
     return status ? status : trajd_spec_keep_string(p, text, out);
 }
 
-static enum trajd_status read_anchor(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_anchor(struct trajd_spec_parser *p,
+                                     const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"clock", "rate", NULL};
     struct trajd_window_spec *spec = p->spec;
@@ -59,7 +62,8 @@ static enum trajd_status read_anchor(struct trajd_spec_parser *p, const struct t
                  : trajd_yaml_rate(p->yaml, rate, &spec->anchor_rate, p->error);
 }
 
-static enum trajd_status read_pad_steps(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, uint32_t *out)
+static enum trajd_status read_pad_steps(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *node, uint32_t *out)
 {
     int64_t steps;
     enum trajd_status status;
@@ -84,12 +88,15 @@ static enum trajd_status read_pad(struct trajd_spec_parser *p, const struct traj
     int choice;
 
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "{before: STEPS, after: STEPS, with: edge|zero|nan}");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "{before: STEPS, after: STEPS, with: edge|zero|nan}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
-    if ((child = trajd_yaml_get(node, "before")) && (status = read_pad_steps(p, child, &spec->pad_before)))
+    if ((child = trajd_yaml_get(node, "before")) &&
+        (status = read_pad_steps(p, child, &spec->pad_before)))
         return status;
-    if ((child = trajd_yaml_get(node, "after")) && (status = read_pad_steps(p, child, &spec->pad_after)))
+    if ((child = trajd_yaml_get(node, "after")) &&
+        (status = read_pad_steps(p, child, &spec->pad_after)))
         return status;
     if ((child = trajd_yaml_get(node, "with"))) {
         if ((status = trajd_yaml_choice(p->yaml, child, edges, &choice, p->error)))
@@ -117,12 +124,14 @@ static enum trajd_status read_split(struct trajd_spec_parser *p, const struct tr
         if (*end)
             return trajd_yaml_error(p->yaml, node, p->error, "%s: %s is no number", text, begin);
         spec->split_end = strtod(dots + 2, &end);
-        if (*end == 0 && end != dots + 2 && spec->split_begin >= 0 && spec->split_begin < spec->split_end &&
-            spec->split_end <= 1)
+        if (*end == 0 && end != dots + 2 && spec->split_begin >= 0 &&
+            spec->split_begin < spec->split_end && spec->split_end <= 1)
             return TRAJD_OK;
     }
-    return trajd_yaml_error(p->yaml, node, p->error, "%s: a range of [0, 1], as in 0..0.9 for training and "
-                            "0.9..1 for validation", text);
+    return trajd_yaml_error(p->yaml, node, p->error,
+                            "%s: a range of [0, 1], as in 0..0.9 for training and "
+                            "0.9..1 for validation",
+                            text);
 }
 
 static enum trajd_status read_block(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
@@ -160,7 +169,11 @@ static enum trajd_status read_word(struct trajd_spec_parser *p, const struct tra
     enum trajd_status status;
     int choice;
 
-    status = trajd_yaml_choice(p->yaml, node, is_order ? orders : is_tail ? tails : bad_rows, &choice, p->error);
+    status = trajd_yaml_choice(p->yaml, node,
+                               is_order  ? orders
+                               : is_tail ? tails
+                                         : bad_rows,
+                               &choice, p->error);
     if (status)
         return status;
     if (is_order)
@@ -172,11 +185,19 @@ static enum trajd_status read_word(struct trajd_spec_parser *p, const struct tra
     return TRAJD_OK;
 }
 
-static enum trajd_status read_number(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_number(struct trajd_spec_parser *p,
+                                     const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = p->spec;
-    const bool is_batch = strcmp(node->key, "global_batch") == 0, is_seed = strcmp(node->key, "seed") == 0;
-    int64_t value, low = is_batch ? 1 : is_seed ? 0 : 3, high = is_batch ? 1 << 20 : is_seed ? INT64_MAX : 1024;
+    const bool is_batch = strcmp(node->key, "global_batch") == 0,
+               is_seed = strcmp(node->key, "seed") == 0;
+    int64_t value,
+        low = is_batch  ? 1
+              : is_seed ? 0
+                        : 3,
+        high = is_batch  ? 1 << 20
+               : is_seed ? INT64_MAX
+                         : 1024;
     enum trajd_status status = trajd_yaml_int(p->yaml, node, low, high, &value, p->error);
 
     if (status)
@@ -190,12 +211,14 @@ static enum trajd_status read_number(struct trajd_spec_parser *p, const struct t
     return TRAJD_OK;
 }
 
-static enum trajd_status read_resample(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_resample(struct trajd_spec_parser *p,
+                                       const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"variant", NULL};
-    enum trajd_status status = node->kind == TRAJD_YAML_MAPPING
-                                   ? trajd_yaml_check_keys(p->yaml, node, keys, p->error)
-                                   : trajd_yaml_error(p->yaml, node, p->error, "{variant: auto|NAME}");
+    enum trajd_status status =
+        node->kind == TRAJD_YAML_MAPPING
+            ? trajd_yaml_check_keys(p->yaml, node, keys, p->error)
+            : trajd_yaml_error(p->yaml, node, p->error, "{variant: auto|NAME}");
     const struct trajd_yaml_node *child;
 
     if (status)
@@ -204,17 +227,20 @@ static enum trajd_status read_resample(struct trajd_spec_parser *p, const struct
     return child ? trajd_spec_read_string(p, child, &p->spec->variant) : TRAJD_OK;
 }
 
-static enum trajd_status read_string_into_dataset(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_string_into_dataset(struct trajd_spec_parser *p,
+                                                  const struct trajd_yaml_node *node)
 {
     return trajd_spec_read_string(p, node, &p->spec->dataset);
 }
 
-static enum trajd_status read_statistics_from(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_statistics_from(struct trajd_spec_parser *p,
+                                              const struct trajd_yaml_node *node)
 {
     return trajd_spec_read_string(p, node, &p->spec->statistics_from);
 }
 
-static enum trajd_status read_filter(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_filter(struct trajd_spec_parser *p,
+                                     const struct trajd_yaml_node *node)
 {
     return trajd_spec_read_string(p, node, &p->spec->filter);
 }
@@ -224,7 +250,8 @@ static enum trajd_status read_rate(struct trajd_spec_parser *p, const struct tra
     return trajd_yaml_rate(p->yaml, node, &p->spec->rate, p->error);
 }
 
-static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p,
+                                           const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = p->spec;
     enum trajd_status status;
@@ -235,8 +262,8 @@ static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p, const st
     }
     status = trajd_yaml_duration(p->yaml, node, &spec->rank_timeout_ns, p->error);
     if (!status && (spec->rank_timeout_ns < 0 || spec->rank_timeout_ns > TRAJD_SPEC_MAX_NS))
-        return trajd_yaml_error(p->yaml, node, p->error, "%s: between 0 (for ever) and %lld s", node->value,
-                                (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
+        return trajd_yaml_error(p->yaml, node, p->error, "%s: between 0 (for ever) and %lld s",
+                                node->value, (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
     return status;
 }
 
@@ -254,15 +281,17 @@ static enum trajd_status read_slow(struct trajd_spec_parser *p, const struct tra
     if (status || !after)
         return status;
     if (!spec->slow_leaves)
-        return trajd_yaml_error(p->yaml, after, p->error, "`after` is how long `slow: leave` waits");
+        return trajd_yaml_error(p->yaml, after, p->error,
+                                "`after` is how long `slow: leave` waits");
     status = trajd_yaml_duration(p->yaml, after, &spec->slow_after_ns, p->error);
     if (!status && (spec->slow_after_ns < 1000000 || spec->slow_after_ns > TRAJD_SPEC_MAX_NS))
-        return trajd_yaml_error(p->yaml, after, p->error, "%s: between 1ms and %lld s", after->value,
-                                (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
+        return trajd_yaml_error(p->yaml, after, p->error, "%s: between 1ms and %lld s",
+                                after->value, (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
     return status;
 }
 
-static enum trajd_status read_fan_out(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_fan_out(struct trajd_spec_parser *p,
+                                      const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"jobs", "slow", "after", NULL};
     const struct trajd_yaml_node *jobs;
@@ -270,7 +299,8 @@ static enum trajd_status read_fan_out(struct trajd_spec_parser *p, const struct 
     int64_t count;
 
     if (node->kind != TRAJD_YAML_MAPPING || !(jobs = trajd_yaml_get(node, "jobs")))
-        return trajd_yaml_error(p->yaml, node, p->error, "{jobs: N, slow: block|leave, after: 30s}");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "{jobs: N, slow: block|leave, after: 30s}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)) ||
         (status = trajd_yaml_int(p->yaml, jobs, 1, 16, &count, p->error)))
         return status;
@@ -282,18 +312,30 @@ static const struct {
     const char *key;
     enum trajd_status (*read)(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
 } feed_keys[] = {
-    {"dataset", read_string_into_dataset}, {"filter", read_filter}, {"split", read_split},
-    {"global_batch", read_number},         {"rate", read_rate},     {"anchor", read_anchor},
-    {"pad", read_pad},                     {"order", read_word},    {"block", read_block},
-    {"tail", read_word},                   {"seed", read_number},   {"slots", read_number},
-    {"bad_rows", read_word},               {"resample", read_resample}, {"outputs", trajd_spec_read_outputs},
-    {"rank_timeout", read_rank_timeout},   {"statistics_from", read_statistics_from},
+    {"dataset", read_string_into_dataset},
+    {"filter", read_filter},
+    {"split", read_split},
+    {"global_batch", read_number},
+    {"rate", read_rate},
+    {"anchor", read_anchor},
+    {"pad", read_pad},
+    {"order", read_word},
+    {"block", read_block},
+    {"tail", read_word},
+    {"seed", read_number},
+    {"slots", read_number},
+    {"bad_rows", read_word},
+    {"resample", read_resample},
+    {"outputs", trajd_spec_read_outputs},
+    {"rank_timeout", read_rank_timeout},
+    {"statistics_from", read_statistics_from},
     {"fan_out", read_fan_out},
     {"where", trajd_spec_read_where},
 };
 #define FEED_KEY_COUNT (sizeof feed_keys / sizeof feed_keys[0])
 
-enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p,
+                                      const struct trajd_yaml_node *node)
 {
     for (size_t i = 0; i < FEED_KEY_COUNT; i++)
         if (strcmp(feed_keys[i].key, node->key) == 0)
@@ -321,16 +363,18 @@ static enum trajd_status read_feed(struct trajd_spec_parser *p, const struct tra
     if (!spec->output_count)
         return trajd_yaml_error(p->yaml, node, p->error, "no `outputs:`");
     if (!spec->anchor_clock && !spec->anchor_rate.num)
-        return trajd_yaml_error(p->yaml, node, p->error, "no `anchor:`: {clock: NAME} for one window per row of a "
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "no `anchor:`: {clock: NAME} for one window per row of a "
                                 "clock, or {rate: HZ}");
     if (!spec->global_batch)
-        return trajd_yaml_error(p->yaml, node, p->error, "no `global_batch:`: windows in a batch over all ranks");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "no `global_batch:`: windows in a batch over all ranks");
     return trajd_spec_read_parts(p, node);
 }
 
-enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                          const char *feed_name, struct trajd_window_spec **out,
-                                          struct trajd_error *error)
+enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
+                                          const struct trajd_yaml_node *node, const char *feed_name,
+                                          struct trajd_window_spec **out, struct trajd_error *error)
 {
     struct trajd_owned_spec *owned = calloc(1, sizeof *owned);
     struct trajd_spec_parser parser = {yaml, owned, NULL, error};

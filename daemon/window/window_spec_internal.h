@@ -1,5 +1,6 @@
-/* Between the readers of a feed's specification: window_spec.c, its outputs in window_spec_output.c, their `norm:` in window_spec_norm.c,
- * and what is said per dataset of a mixture in window_spec_mix.c. */
+/* Between the readers of a feed's specification: window_spec.c, its outputs in
+ * window_spec_output.c, their `norm:` in window_spec_norm.c, and what is said per dataset of a
+ * mixture in window_spec_mix.c. */
 #ifndef TRAJD_DATASET_WINDOW_SPEC_PRIVATE_H
 #define TRAJD_DATASET_WINDOW_SPEC_PRIVATE_H
 
@@ -19,29 +20,38 @@ struct trajd_owned_spec {
 struct trajd_spec_parser {
     const struct trajd_yaml *yaml;
     struct trajd_owned_spec *owned; /* of what is kept */
-    struct trajd_window_spec *spec; /* that is written to: the owner's, or that of a dataset of its mixture */
+    /* that is written to: the owner's, or that of a dataset of its mixture */
+    struct trajd_window_spec *spec;
     struct trajd_error *error;
 };
 
 /* A copy (bytes NULL: room) that lives as long as the spec; NULL: no memory. */
 void *trajd_spec_keep(struct trajd_spec_parser *p, const void *bytes, size_t size);
-enum trajd_status trajd_spec_keep_string(struct trajd_spec_parser *p, const char *text, const char **out);
+enum trajd_status trajd_spec_keep_string(struct trajd_spec_parser *p, const char *text,
+                                         const char **out);
 /* A stream's name or a list of them, in place of those that the output has. */
-enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *node,
                                           struct trajd_spec_output *output);
 /* `outputs:`, in window_spec_output.c. */
-enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
+enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *node);
 /* One key of a feed into p->spec; its name is known to be one. */
-enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
+enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p,
+                                      const struct trajd_yaml_node *node);
 
 /* `mix:` and `epoch:` of a feed whose other keys have been read; or its one dataset. */
-enum trajd_status trajd_spec_read_parts(struct trajd_spec_parser *p, const struct trajd_yaml_node *feed);
+enum trajd_status trajd_spec_read_parts(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *feed);
 /* A scalar's text, kept. */
-enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, const char **out);
+enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p,
+                                         const struct trajd_yaml_node *node, const char **out);
 /* `where:`, in window_filter.c. */
-enum trajd_status trajd_spec_read_where(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
+enum trajd_status trajd_spec_read_where(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *node);
 /* An output's `norm:`. */
-enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
+                                       const struct trajd_yaml_node *node,
                                        struct trajd_spec_output *output);
 
 #endif

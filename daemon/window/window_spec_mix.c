@@ -6,10 +6,12 @@
 
 #define MAX_WEIGHT 1000000
 
-static const char *const part_keys[] = {"weight", "streams", "filter", "where", "split", "anchor", "pad", NULL};
+static const char *const part_keys[] = {"weight", "streams", "filter", "where",
+                                        "split",  "anchor",  "pad",    NULL};
 
 /* `streams: {OUTPUT: STREAM or [STREAM...]}`: what an output is made from in this dataset. */
-static enum trajd_status read_streams(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+static enum trajd_status read_streams(struct trajd_spec_parser *p,
+                                      const struct trajd_yaml_node *node)
 {
     const char *names[TRAJD_SPEC_MAX_OUTPUTS + 1] = {NULL};
     enum trajd_status status;
@@ -17,7 +19,8 @@ static enum trajd_status read_streams(struct trajd_spec_parser *p, const struct 
     for (uint32_t o = 0; o < p->spec->output_count; o++)
         names[o] = p->spec->outputs[o].name;
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "{OUTPUT: STREAM}: what outputs are made from in this dataset");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "{OUTPUT: STREAM}: what outputs are made from in this dataset");
     status = trajd_yaml_check_keys(p->yaml, node, names, p->error);
     for (uint32_t o = 0; o < p->spec->output_count && !status; o++) {
         const struct trajd_yaml_node *child = trajd_yaml_get(node, names[o]);
@@ -27,26 +30,29 @@ static enum trajd_status read_streams(struct trajd_spec_parser *p, const struct 
     return status;
 }
 
-static enum trajd_status read_part_keys(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_part_keys(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *node,
                                         struct trajd_spec_part *part)
 {
     enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, part_keys, p->error);
     int64_t weight;
 
-    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next) {
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next) {
         if (strcmp(child->key, "weight") == 0) {
             status = trajd_yaml_int(p->yaml, child, 1, MAX_WEIGHT, &weight, p->error);
             part->weight = status ? 0 : (uint64_t)weight;
         } else {
-            status = strcmp(child->key, "streams") == 0 ? read_streams(p, child) : trajd_spec_read_key(p, child);
+            status = strcmp(child->key, "streams") == 0 ? read_streams(p, child)
+                                                        : trajd_spec_read_key(p, child);
         }
     }
     return status;
 }
 
 /* `NAME: 7`, `NAME: {weight: 7, ...}`; by size neither has a weight. */
-static enum trajd_status read_part(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, const char *name,
-                                   struct trajd_spec_part *part)
+static enum trajd_status read_part(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                   const char *name, struct trajd_spec_part *part)
 {
     struct trajd_window_spec *feed = &p->owned->spec;
     enum trajd_status status = trajd_spec_keep_string(p, name, &part->dataset);
@@ -60,7 +66,8 @@ static enum trajd_status read_part(struct trajd_spec_parser *p, const struct tra
     part->spec = p->spec;
     p->spec->dataset = part->dataset;
     p->spec->seed = trajd_mixture_seed(feed->seed, (uint32_t)(part - feed->parts));
-    p->spec->tail = TRAJD_TAIL_SHORT; /* the mixture has the tail: no window of a dataset is left out */
+    /* the mixture has the tail: no window of a dataset is left out */
+    p->spec->tail = TRAJD_TAIL_SHORT;
     if (node->kind == TRAJD_YAML_MAPPING) {
         status = read_part_keys(p, node, part);
     } else if (!feed->mix_by_size) {
@@ -69,8 +76,9 @@ static enum trajd_status read_part(struct trajd_spec_parser *p, const struct tra
     }
     p->spec = feed;
     if (!status && !part->weight != feed->mix_by_size)
-        return trajd_yaml_error(p->yaml, node, p->error, feed->mix_by_size ? "weight: it is decided by size"
-                                                                            : "no `weight:`: a whole number, as in 7");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                feed->mix_by_size ? "weight: it is decided by size"
+                                                  : "no `weight:`: a whole number, as in 7");
     return status;
 }
 
@@ -80,13 +88,16 @@ static enum trajd_status read_list(struct trajd_spec_parser *p, const struct tra
     struct trajd_spec_part *parts;
     enum trajd_status status = TRAJD_OK;
 
-    if (node->kind == TRAJD_YAML_SCALAR || !node->child_count || node->child_count > TRAJD_MIXTURE_MAX_DATASETS)
-        return trajd_yaml_error(p->yaml, node, p->error, "1 to %d datasets", TRAJD_MIXTURE_MAX_DATASETS);
+    if (node->kind == TRAJD_YAML_SCALAR || !node->child_count ||
+        node->child_count > TRAJD_MIXTURE_MAX_DATASETS)
+        return trajd_yaml_error(p->yaml, node, p->error, "1 to %d datasets",
+                                TRAJD_MIXTURE_MAX_DATASETS);
     feed->parts = parts = trajd_spec_keep(p, NULL, node->child_count * sizeof *parts);
     if (!parts)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     memset(parts, 0, node->child_count * sizeof *parts);
-    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next) {
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next) {
         const char *name = child->key;
         if (!name)
             status = trajd_yaml_string(p->yaml, child, &name, p->error);
@@ -100,8 +111,10 @@ static enum trajd_status read_list(struct trajd_spec_parser *p, const struct tra
     return status;
 }
 
-/* `{by: size, datasets: [droid, lab]}`, where the list may also be a mapping with what is said for each. */
-static enum trajd_status read_by_size(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+/* `{by: size, datasets: [droid, lab]}`, where the list may also be a mapping with what is said for
+ * each. */
+static enum trajd_status read_by_size(struct trajd_spec_parser *p,
+                                      const struct trajd_yaml_node *node)
 {
     static const char *const keys[] = {"by", "datasets", NULL}, *const ways[] = {"size", NULL};
     const struct trajd_yaml_node *datasets = trajd_yaml_get(node, "datasets");
@@ -113,10 +126,13 @@ static enum trajd_status read_by_size(struct trajd_spec_parser *p, const struct 
     if (status)
         return status;
     if (!datasets)
-        return trajd_yaml_error(p->yaml, node, p->error, "no `datasets:`, as in {by: size, datasets: [droid, lab]}");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "no `datasets:`, as in {by: size, datasets: [droid, lab]}");
     if (p->spec->order != TRAJD_ORDER_GLOBAL)
-        return trajd_yaml_error(p->yaml, node, p->error, "by size all windows are shuffled: order: blocked and sequential need "
-                                "weights, small ones, as in {droid: 7, lab: 3}");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "by size all windows are shuffled: order: blocked and sequential need "
+            "weights, small ones, as in {droid: 7, lab: 3}");
     p->spec->mix_by_size = true;
     return read_list(p, datasets);
 }
@@ -124,7 +140,8 @@ static enum trajd_status read_by_size(struct trajd_spec_parser *p, const struct 
 static enum trajd_status read_epoch(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     int64_t windows;
-    enum trajd_status status = trajd_yaml_int(p->yaml, node, 1, (int64_t)TRAJD_MIXTURE_MAX_LENGTH, &windows, p->error);
+    enum trajd_status status =
+        trajd_yaml_int(p->yaml, node, 1, (int64_t)TRAJD_MIXTURE_MAX_LENGTH, &windows, p->error);
 
     p->spec->epoch_windows = status ? 0 : (uint64_t)windows;
     return status;
@@ -137,23 +154,32 @@ static enum trajd_status only_part(struct trajd_spec_parser *p)
 
     p->spec->parts = trajd_spec_keep(p, &part, sizeof part);
     p->spec->part_count = 1;
-    return p->spec->parts ? TRAJD_OK : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    return p->spec->parts ? TRAJD_OK
+                          : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
 }
 
-enum trajd_status trajd_spec_read_parts(struct trajd_spec_parser *p, const struct trajd_yaml_node *feed)
+enum trajd_status trajd_spec_read_parts(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *feed)
 {
-    const struct trajd_yaml_node *mix = trajd_yaml_get(feed, "mix"), *epoch = trajd_yaml_get(feed, "epoch");
+    const struct trajd_yaml_node *mix = trajd_yaml_get(feed, "mix"),
+                                 *epoch = trajd_yaml_get(feed, "epoch");
     enum trajd_status status = TRAJD_OK;
 
     if (!mix == !p->spec->dataset)
-        return trajd_yaml_error(p->yaml, feed, p->error, mix ? "both `dataset:` and `mix:`" : "no `dataset:`, and no `mix:` of several");
+        return trajd_yaml_error(p->yaml, feed, p->error,
+                                mix ? "both `dataset:` and `mix:`"
+                                    : "no `dataset:`, and no `mix:` of several");
     if (!mix && epoch)
-        return trajd_yaml_error(p->yaml, epoch, p->error, "an epoch of one dataset is each of its windows once; a mixture has a length");
+        return trajd_yaml_error(
+            p->yaml, epoch, p->error,
+            "an epoch of one dataset is each of its windows once; a mixture has a length");
     if (!mix)
         return only_part(p);
     if (mix->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, mix, p->error, "datasets and their weights, as in {droid: 7, lab: 3}, or {by: size, "
-                                "datasets: [droid, lab]}");
+        return trajd_yaml_error(
+            p->yaml, mix, p->error,
+            "datasets and their weights, as in {droid: 7, lab: 3}, or {by: size, "
+            "datasets: [droid, lab]}");
     p->spec->is_mixture = true;
     if (epoch)
         status = read_epoch(p, epoch);

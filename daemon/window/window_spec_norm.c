@@ -10,7 +10,9 @@ static const char *const rules[] = {"mean_std", "min_max", "q01_q99", NULL};
 
 const char *trajd_norm_name(enum trajd_norm norm)
 {
-    return norm == TRAJD_NORM_NONE ? "none" : norm == TRAJD_NORM_NUMBERS ? "numbers" : rules[norm - TRAJD_NORM_MEAN_STD];
+    return norm == TRAJD_NORM_NONE      ? "none"
+           : norm == TRAJD_NORM_NUMBERS ? "numbers"
+                                        : rules[norm - TRAJD_NORM_MEAN_STD];
 }
 
 void trajd_spec_norm_clear(struct trajd_spec_output *output)
@@ -28,7 +30,8 @@ static enum trajd_status no_memory(struct trajd_spec_parser *p)
     return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
 }
 
-static enum trajd_status read_floats(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, uint32_t *count,
+static enum trajd_status read_floats(struct trajd_spec_parser *p,
+                                     const struct trajd_yaml_node *node, uint32_t *count,
                                      const float **out)
 {
     float *values;
@@ -37,7 +40,8 @@ static enum trajd_status read_floats(struct trajd_spec_parser *p, const struct t
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
         return trajd_yaml_error(p->yaml, node, p->error, "a list with one number per feature");
     if (*count && *count != node->child_count)
-        return trajd_yaml_error(p->yaml, node, p->error, "%u numbers, and `scale` or `offset` beside it has %u",
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "%u numbers, and `scale` or `offset` beside it has %u",
                                 node->child_count, *count);
     values = trajd_spec_keep(p, NULL, node->child_count * sizeof *values);
     if (!values)
@@ -55,7 +59,8 @@ static enum trajd_status read_floats(struct trajd_spec_parser *p, const struct t
 }
 
 /* `{scale: [...], offset: [...]}`; the one that is not given is 1 or 0. */
-static enum trajd_status read_numbers(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_numbers(struct trajd_spec_parser *p,
+                                      const struct trajd_yaml_node *node,
                                       struct trajd_spec_output *output)
 {
     const struct trajd_yaml_node *child;
@@ -100,18 +105,22 @@ static enum trajd_status read_mask(struct trajd_spec_parser *p, const struct tra
     bool *mask;
 
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
-        return trajd_yaml_error(p->yaml, node, p->error, "a list with true or false per feature; false is passed on unchanged");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "a list with true or false per feature; false is passed on unchanged");
     mask = trajd_spec_keep(p, NULL, node->child_count * sizeof *mask);
     if (!mask)
         return no_memory(p);
-    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
         status = trajd_yaml_bool(p->yaml, child, &mask[i++], p->error);
     output->norm_mask = mask;
     output->norm_mask_count = node->child_count;
     return status;
 }
 
-enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
+                                       const struct trajd_yaml_node *node,
                                        struct trajd_spec_output *output)
 {
     static const char *const keys[] = {"by", "mask", "stats", "key", "scale", "offset", NULL};
@@ -122,17 +131,22 @@ enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p, const struct
     if (node->kind == TRAJD_YAML_SCALAR)
         return read_rule(p, node, output);
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "mean_std, min_max, q01_q99, {by: RULE, ...} or {scale: [...], offset: [...]}");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "mean_std, min_max, q01_q99, {by: RULE, ...} or {scale: [...], offset: [...]}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
     by = trajd_yaml_get(node, "by");
     numbers = trajd_yaml_get(node, "scale") || trajd_yaml_get(node, "offset");
-    if (numbers && node->child_count != (uint32_t)!!trajd_yaml_get(node, "scale") + !!trajd_yaml_get(node, "offset"))
-        return trajd_yaml_error(p->yaml, node, p->error, "scale and offset stand alone: they say all there is");
+    if (numbers && node->child_count != (uint32_t) !!trajd_yaml_get(node, "scale") +
+                                            !!trajd_yaml_get(node, "offset"))
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "scale and offset stand alone: they say all there is");
     if (numbers)
         return read_numbers(p, node, output);
     if (!by)
-        return trajd_yaml_error(p->yaml, node, p->error, "neither `by:` (mean_std, min_max, q01_q99) nor scale and offset");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "neither `by:` (mean_std, min_max, q01_q99) nor scale and offset");
     status = read_rule(p, by, output);
     if (!status && (child = trajd_yaml_get(node, "mask")))
         status = read_mask(p, child, output);
@@ -141,11 +155,13 @@ enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p, const struct
     if (!status && (child = trajd_yaml_get(node, "key")))
         status = trajd_spec_read_string(p, child, &output->norm_key);
     if (!status && output->norm_key && !output->norm_file)
-        return trajd_yaml_error(p->yaml, node, p->error, "key: names statistics in a file, and there is no `stats: FILE`");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "key: names statistics in a file, and there is no `stats: FILE`");
     return status;
 }
 
-enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const char *folder, struct trajd_error *error)
+enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const char *folder,
+                                       struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
@@ -155,16 +171,19 @@ enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const cha
         char path[4096];
         if (!output->norm_file)
             continue;
-        if (snprintf(path, sizeof path, "%s%s%s", *output->norm_file == '/' ? "" : folder, *output->norm_file == '/' ? "" : "/",
-                     output->norm_file) >= (int)sizeof path)
-            status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a path of more than %zu bytes", sizeof path - 1);
+        if (snprintf(path, sizeof path, "%s%s%s", *output->norm_file == '/' ? "" : folder,
+                     *output->norm_file == '/' ? "" : "/", output->norm_file) >= (int)sizeof path)
+            status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a path of more than %zu bytes",
+                                     sizeof path - 1);
         else
-            status = trajd_statistics_read_file(path, output->norm_key ? output->norm_key : output->name, &read, error);
+            status = trajd_statistics_read_file(
+                path, output->norm_key ? output->norm_key : output->name, &read, error);
         for (uint32_t p = 0; p < spec->part_count; p++)
             spec->parts[p].spec->outputs[o].norm_statistics = read;
         output->norm_statistics = read;
         if (status)
-            trajd_error_prefix(error, "feed %s: line %u: outputs.%s.norm.stats", spec->feed_name, output->line, output->name);
+            trajd_error_prefix(error, "feed %s: line %u: outputs.%s.norm.stats", spec->feed_name,
+                               output->line, output->name);
     }
     return status;
 }

@@ -52,7 +52,8 @@ const char *trajd_spec_range_parse(const char *text, struct trajd_spec_range *ra
     trim(from);
     trim(to);
     if (!parse_end(from, &range->in_time, &range->from) || !parse_end(to, &to_in_time, &range->to))
-        return "not FROM..TO of whole steps (-1..14) or times (-200ms..0ms), with at most '@ RATE' behind it";
+        return "not FROM..TO of whole steps (-1..14) or times (-200ms..0ms), with at most '@ RATE' "
+               "behind it";
     if (range->from == 0 || range->to == 0) /* "0" is a step and a time */
         range->in_time = to_in_time = range->in_time || to_in_time;
     if (range->in_time != to_in_time)
@@ -74,12 +75,14 @@ static enum trajd_status read_range(struct trajd_spec_parser *p, const struct tr
     if (wrong)
         return trajd_yaml_error(p->yaml, node, p->error, "%s: %s", text, wrong);
     if (!range->in_time && range->to - range->from >= TRAJD_SPEC_MAX_STEPS)
-        return trajd_yaml_error(p->yaml, node, p->error, "more than %d steps", TRAJD_SPEC_MAX_STEPS);
+        return trajd_yaml_error(p->yaml, node, p->error, "more than %d steps",
+                                TRAJD_SPEC_MAX_STEPS);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
-                                      struct trajd_spec_output *output)
+enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *node,
+                                          struct trajd_spec_output *output)
 {
     enum trajd_status status = TRAJD_OK;
 
@@ -92,7 +95,8 @@ enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p, const str
         node->child_count > TRAJD_SPEC_MAX_SOURCES)
         return trajd_yaml_error(p->yaml, node, p->error, "a stream or a list of 1 to %d streams",
                                 TRAJD_SPEC_MAX_SOURCES);
-    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
         status = trajd_spec_read_string(p, child, &output->sources[output->source_count++]);
     return status;
 }
@@ -101,8 +105,8 @@ static enum trajd_status read_kind(struct trajd_spec_parser *p, const struct tra
                                    struct trajd_spec_output *output)
 {
     static const char *const words[] = {"linear", "previous", "nearest", "mean", NULL};
-    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR, TRAJD_KIND_PREVIOUS, TRAJD_KIND_NEAREST,
-                                            TRAJD_KIND_MEAN};
+    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR, TRAJD_KIND_PREVIOUS,
+                                            TRAJD_KIND_NEAREST, TRAJD_KIND_MEAN};
     int choice;
     enum trajd_status status = trajd_yaml_choice(p->yaml, node, words, &choice, p->error);
     if (!status)
@@ -110,7 +114,8 @@ static enum trajd_status read_kind(struct trajd_spec_parser *p, const struct tra
     return status;
 }
 
-static enum trajd_status read_output_word(struct trajd_spec_parser *p, const struct trajd_yaml_node *node, const char *key,
+static enum trajd_status read_output_word(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *node, const char *key,
                                           struct trajd_spec_output *output)
 {
     static const char *const roles[] = {"obs", "action", NULL};
@@ -134,11 +139,14 @@ static enum trajd_status read_output_word(struct trajd_spec_parser *p, const str
         return status;
     output->dtype = trajd_dtype_parse(text);
     return output->dtype ? TRAJD_OK
-                         : trajd_yaml_error(p->yaml, node, p->error, "%s is no type: float32, float16, bfloat16, "
-                                            "float64, uint8, ...", text);
+                         : trajd_yaml_error(p->yaml, node, p->error,
+                                            "%s is no type: float32, float16, bfloat16, "
+                                            "float64, uint8, ...",
+                                            text);
 }
 
-static enum trajd_status read_output_key(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_output_key(struct trajd_spec_parser *p,
+                                         const struct trajd_yaml_node *node,
                                          struct trajd_spec_output *output)
 {
     const char *key = node->key;
@@ -168,7 +176,8 @@ static enum trajd_status read_output_key(struct trajd_spec_parser *p, const stru
 
 static bool is_reserved(const char *name)
 {
-    static const char *const ids[] = {"window_id", "dataset_index", "episode_index", "anchor_ns", "wrapped"};
+    static const char *const ids[] = {"window_id", "dataset_index", "episode_index", "anchor_ns",
+                                      "wrapped"};
     const size_t length = strlen(name);
 
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
@@ -177,11 +186,13 @@ static bool is_reserved(const char *name)
     return length >= 5 && strcmp(name + length - 5, ".mask") == 0;
 }
 
-static enum trajd_status read_output(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+static enum trajd_status read_output(struct trajd_spec_parser *p,
+                                     const struct trajd_yaml_node *node,
                                      struct trajd_spec_output *output)
 {
-    static const char *const keys[] = {"from",      "at",    "role",      "kind", "dtype", "max_age", "max_gap",
-                                       "lookahead", "width", "range_low", "norm", "missing", NULL};
+    static const char *const keys[] = {"from",    "at",      "role",      "kind",  "dtype",
+                                       "max_age", "max_gap", "lookahead", "width", "range_low",
+                                       "norm",    "missing", NULL};
     enum trajd_status status;
 
     output->line = node->line;
@@ -192,14 +203,16 @@ static enum trajd_status read_output(struct trajd_spec_parser *p, const struct t
     if (strlen(output->name) > 96)
         return trajd_yaml_error(p->yaml, node, p->error, "a name of more than 96 bytes");
     if (is_reserved(output->name))
-        return trajd_yaml_error(p->yaml, node, p->error, "a name that the ids and masks of every batch have");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "a name that the ids and masks of every batch have");
     output->role = strncmp(output->name, "action", 6) == 0 ? TRAJD_ROLE_ACTION : TRAJD_ROLE_OBS;
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(p->yaml, node, p->error, "a mapping with at least {at: FROM..TO}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
     if (!trajd_yaml_get(node, "at"))
-        return trajd_yaml_error(p->yaml, node, p->error, "no `at:`: the steps wanted, as in {at: -1..0}");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "no `at:`: the steps wanted, as in {at: -1..0}");
     for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
         if ((status = read_output_key(p, child, output)))
             return status;
@@ -208,28 +221,34 @@ static enum trajd_status read_output(struct trajd_spec_parser *p, const struct t
         output->sources[0] = output->name;
     }
     if (output->role == TRAJD_ROLE_OBS && output->at.to > 0 && output->lookahead_ns == 0)
-        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "at"), p->error,
-                                "an observation reads nothing behind its anchor: end at 0, or say role: action "
-                                "or lookahead:");
+        return trajd_yaml_error(
+            p->yaml, trajd_yaml_get(node, "at"), p->error,
+            "an observation reads nothing behind its anchor: end at 0, or say role: action "
+            "or lookahead:");
     if (output->role == TRAJD_ROLE_ACTION && output->lookahead_ns)
         return trajd_yaml_error(p->yaml, node, p->error, "lookahead: an action reads ahead anyway");
     if ((trajd_yaml_get(node, "max_age") && output->max_age_ns < 0) ||
         (trajd_yaml_get(node, "max_gap") && output->max_gap_ns < 0) || output->lookahead_ns < 0 ||
-        output->lookahead_ns > TRAJD_SPEC_MAX_NS || output->mean_width_ns < 0 || output->mean_width_ns > TRAJD_SPEC_MAX_NS ||
-        output->max_age_ns > TRAJD_SPEC_MAX_NS || output->max_gap_ns > TRAJD_SPEC_MAX_NS)
-        return trajd_yaml_error(p->yaml, node, p->error, "a time that is negative or longer than a day");
+        output->lookahead_ns > TRAJD_SPEC_MAX_NS || output->mean_width_ns < 0 ||
+        output->mean_width_ns > TRAJD_SPEC_MAX_NS || output->max_age_ns > TRAJD_SPEC_MAX_NS ||
+        output->max_gap_ns > TRAJD_SPEC_MAX_NS)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "a time that is negative or longer than a day");
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = p->spec;
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count == 0 ||
         node->child_count > TRAJD_SPEC_MAX_OUTPUTS)
-        return trajd_yaml_error(p->yaml, node, p->error, "a mapping of 1 to %d outputs", TRAJD_SPEC_MAX_OUTPUTS);
-    for (const struct trajd_yaml_node *child = node->children; child && !status; child = child->next)
+        return trajd_yaml_error(p->yaml, node, p->error, "a mapping of 1 to %d outputs",
+                                TRAJD_SPEC_MAX_OUTPUTS);
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
         status = read_output(p, child, &spec->outputs[spec->output_count++]);
     return status;
 }

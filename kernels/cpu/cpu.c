@@ -1,27 +1,30 @@
-/* cpu_rows: every kind, in double, bit for bit the reference's result (slerp: within its error bound).
+/* cpu_rows: every kind, in double, bit for bit the reference's result (slerp: within its error
+ * bound).
  *
  * Math      resample.h.
  * Shapes    any.
  * Requires  nothing.
  * Moves     stamps once a bracket, source rows once a step that uses them, outputs once.
- * Threads   a caller takes a range of windows. Per bracket it finds up to TRAJD_CPU_CHUNK_STEPS targets, windows first and then
- *           pieces of long windows, and lets every stream of the bracket make its moves while they lie in L1.
+ * Threads   a caller takes a range of windows. Per bracket it finds up to TRAJD_CPU_CHUNK_STEPS
+ *           targets, windows first and then
+ *           pieces of long windows, and lets every stream of the bracket make its moves while they
+ *             lie in L1.
  * Numerics  as the reference; nothing depends on how windows are spread over threads.
- * Chosen    for everything that runs on the CPU; measurements in README.md.
- */
+ * Chosen    for everything that runs on the CPU; measurements in README.md. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
 
 #include "kernels/element_convert.h"
 
-/* The part of a bracket that is at work: windows [window, window + window_count) at steps [step, step + step_count). */
+/* The part of a bracket that is at work: windows [window, window + window_count) at steps [step,
+ * step + step_count). */
 struct chunk {
     const struct trajd_resample_request *request;
     const struct trajd_bracket *bracket;
     const struct trajd_clock *clock;
     const struct trajd_grid *grid;
-    bool is_run;                      /* streams that run are copied, and not taken here */
+    bool is_run;                     /* streams that run are copied, and not taken here */
     const struct trajd_stream *only; /* NULL: all the others */
     uint32_t window, window_count;
     uint32_t step, step_count;
@@ -57,7 +60,8 @@ static const char *rows_of(const struct chunk *chunk, const struct trajd_stream 
     return rows + (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
 }
 
-/* What the edge rule, the age and the hole make of a step: the mask's code, and whether a row is read. */
+/* What the edge rule, the age and the hole make of a step: the mask's code, and whether a row is
+ * read. */
 static uint8_t judge(const struct trajd_stream *stream, const struct trajd_cpu_window *window,
                      enum trajd_grid_unit unit, const struct trajd_cpu_step *step, bool *reads)
 {
@@ -113,8 +117,8 @@ static void place_mean(const struct trajd_stream *stream, const struct trajd_cpu
     move->row_count = step->row - first + 1;
 }
 
-static void place_row(const struct trajd_stream *stream, const struct trajd_cpu_step *step, const char *rows,
-                      struct trajd_cpu_move *move)
+static void place_row(const struct trajd_stream *stream, const struct trajd_cpu_step *step,
+                      const char *rows, struct trajd_cpu_move *move)
 {
     int64_t row = step->mask == TRAJD_MASK_BEFORE_START ? 0 : step->row;
 
@@ -132,8 +136,8 @@ static void plan_window(const struct chunk *chunk, const struct trajd_stream *st
     const int64_t *offsets = offsets_of(chunk, w);
     const char *rows = rows_of(chunk, stream, w);
     const uint64_t row = trajd_window_row(chunk->request, w);
-    char *out =
-        (char *)stream->output + row * stream->window_stride_bytes + chunk->step * stream->step_stride_bytes;
+    char *out = (char *)stream->output + row * stream->window_stride_bytes +
+                chunk->step * stream->step_stride_bytes;
 
     for (uint32_t t = 0; t < chunk->step_count; t++, out += stream->step_stride_bytes) {
         bool reads = false;
@@ -147,12 +151,13 @@ static void plan_window(const struct chunk *chunk, const struct trajd_stream *st
         place_row(stream, &steps[t], rows, &moves[t]);
         if (stream->kind == TRAJD_KIND_MEAN)
             place_mean(stream, &window, chunk, &steps[t], offsets[t], &moves[t]);
-        __builtin_prefetch(
-            moves[t].row); /* windows lie anywhere in the store: a third of a policy's batch was waiting */
+        /* windows lie anywhere in the cache: a third of a policy's batch was waiting */
+        __builtin_prefetch(moves[t].row);
     }
     if (stream->derivative)
         trajd_cpu_derivatives(stream, &window, rows, steps, chunk->step_count,
-                              (char *)stream->derivative + row * stream->derivative_window_stride_bytes +
+                              (char *)stream->derivative +
+                                  row * stream->derivative_window_stride_bytes +
                                   chunk->step * stream->derivative_step_stride_bytes);
 }
 
@@ -211,7 +216,8 @@ static uint32_t least(uint32_t a, uint32_t b)
 static void run_windows(struct chunk *chunk, uint32_t window_begin, uint32_t window_end)
 {
     const uint32_t step_count = chunk->grid->step_count;
-    const uint32_t windows = step_count < TRAJD_CPU_CHUNK_STEPS ? TRAJD_CPU_CHUNK_STEPS / step_count : 1;
+    const uint32_t windows =
+        step_count < TRAJD_CPU_CHUNK_STEPS ? TRAJD_CPU_CHUNK_STEPS / step_count : 1;
 
     for (uint32_t w = window_begin; w < window_end; w += chunk->window_count) {
         chunk->window = w;
@@ -225,7 +231,8 @@ static void run_windows(struct chunk *chunk, uint32_t window_begin, uint32_t win
 }
 
 /* One stream in runs; single windows between them go the general way. */
-static void run_in_runs(struct chunk *chunk, const struct trajd_stream *stream, uint32_t begin, uint32_t end)
+static void run_in_runs(struct chunk *chunk, const struct trajd_stream *stream, uint32_t begin,
+                        uint32_t end)
 {
     chunk->only = stream;
     for (uint32_t w = begin; w < end; w++) {
@@ -236,8 +243,9 @@ static void run_in_runs(struct chunk *chunk, const struct trajd_stream *stream, 
     chunk->only = NULL;
 }
 
-static void run_bracket(const struct trajd_resample_request *request, const struct trajd_bracket *bracket,
-                        uint32_t window_begin, uint32_t window_end)
+static void run_bracket(const struct trajd_resample_request *request,
+                        const struct trajd_bracket *bracket, uint32_t window_begin,
+                        uint32_t window_end)
 {
     struct chunk chunk = {.request = request,
                           .bracket = bracket,
@@ -259,18 +267,21 @@ static void run_bracket(const struct trajd_resample_request *request, const stru
         run_windows(&chunk, window_begin, window_end);
 }
 
-/* Masks are raised, never lowered, so that streams of a shared one may come in any order: they begin as VALID. */
+/* Masks are raised, never lowered, so that streams of a shared one may come in any order: they
+ * begin as VALID. */
 static void clear_masks(const struct trajd_resample_request *request, uint32_t window_begin,
                         uint32_t window_end)
 {
     for (uint32_t s = 0; s < request->stream_count; s++) {
         const struct trajd_stream *stream = &request->streams[s];
-        uint32_t step_count = request->grids[request->brackets[stream->bracket_index].grid_index].step_count;
+        uint32_t step_count =
+            request->grids[request->brackets[stream->bracket_index].grid_index].step_count;
 
         if (!stream->mask || stream->mask_joins_previous)
             continue;
         for (uint32_t w = window_begin; w < window_end; w++)
-            memset(stream->mask + trajd_window_row(request, w) * stream->mask_window_stride_bytes, TRAJD_MASK_VALID, step_count);
+            memset(stream->mask + trajd_window_row(request, w) * stream->mask_window_stride_bytes,
+                   TRAJD_MASK_VALID, step_count);
     }
 }
 

@@ -1,11 +1,14 @@
 /* Finding targets on a clock, once for all streams of a bracket.
  *
- * Math      the last row i with t[i] <= x. Stamps: a guess, then steps of 1, 2, 4, ... away from it until x is
- *           enclosed, then halving. Regular clock: the formula of timebase.h in 64 bits where the product fits.
- * Moves     two or three stamps a target where rows are evenly spaced: the first guess is made from the mean rate
+ * Math      the last row i with t[i] <= x. Stamps: a guess, then steps of 1, 2, 4, ... away from it
+ *           until x is
+ *           enclosed, then halving. Regular clock: the formula of timebase.h in 64 bits where the
+ *             product fits.
+ * Moves     two or three stamps a target where rows are evenly spaced: the first guess is made from
+ *           the mean rate
  *           of the window's rows, each next one from the target before it.
- * Numerics  integers throughout; the fraction is one division of exact differences, the same as the reference's.
- */
+ * Numerics  integers throughout; the fraction is one division of exact differences, the same as the
+ *           reference's. */
 #include "kernels/cpu/cpu.h"
 
 static int64_t rate_row_ns(struct trajd_rate rate, int64_t row)
@@ -31,7 +34,8 @@ int64_t trajd_cpu_stamp_of(const struct trajd_cpu_window *window, int64_t row)
     return window->stamps_ns ? window->stamps_ns[row] : rate_row_ns(window->rate, row);
 }
 
-/* below < the answer + 1 <= above; t[below] <= x < t[above], where -1 and row_count stand for the infinities. */
+/* below < the answer + 1 <= above; t[below] <= x < t[above], where -1 and row_count stand for the
+ * infinities. */
 static int64_t search(const int64_t *stamps, int64_t below, int64_t above, int64_t x)
 {
     while (above - below > 1) {
@@ -49,8 +53,9 @@ static int64_t gallop(const int64_t *stamps, int64_t row_count, int64_t x, int64
     int64_t step = 1, next;
 
     if (row_count - guess > 2 && stamps[guess] <= x && x < stamps[guess + 2])
-        return guess + (stamps[guess + 1] <=
-                        x); /* nearly always, and the one thing that cannot be foretold is no branch */
+        return guess +
+               (stamps[guess + 1] <=
+                x); /* nearly always, and the one thing that cannot be foretold is no branch */
     if (stamps[guess] <= x) {
         while (row_count - guess > step) {
             next = guess + step;
@@ -83,7 +88,8 @@ int64_t trajd_cpu_row_at(const struct trajd_cpu_window *window, int64_t x, int64
     return row < 0 ? -1 : row < window->row_count ? row : window->row_count - 1;
 }
 
-/* One row before where x would be if the rows were evenly spaced: jitter puts it there or one further. */
+/* One row before where x would be if the rows were evenly spaced: jitter puts it there or one
+ * further. */
 static int64_t even_guess(const struct trajd_cpu_window *window, int64_t x)
 {
     int64_t last = window->row_count - 1;
@@ -100,7 +106,8 @@ static int64_t even_guess(const struct trajd_cpu_window *window, int64_t x)
     return share > 0 ? (int64_t)share : 0;
 }
 
-static void find_inside(const struct trajd_cpu_window *window, int64_t x, struct trajd_cpu_step *step)
+static void find_inside(const struct trajd_cpu_window *window, int64_t x,
+                        struct trajd_cpu_step *step)
 {
     uint64_t past = (uint64_t)x - (uint64_t)trajd_cpu_stamp_of(window, step->row);
 
@@ -120,7 +127,8 @@ static void find_inside(const struct trajd_cpu_window *window, int64_t x, struct
     step->upper_nearer = past >= step->ns - past;
 }
 
-static void find_row(const struct trajd_cpu_window *window, int64_t row, struct trajd_cpu_step *step)
+static void find_row(const struct trajd_cpu_window *window, int64_t row,
+                     struct trajd_cpu_step *step)
 {
     if (row < 0 || window->row_count == 0)
         step->mask = TRAJD_MASK_BEFORE_START;

@@ -1,12 +1,14 @@
-/* The mover of what is common: f32, f64 and u8 rows to f32 by linear, previous or nearest, in one loop.
+/* The mover of what is common: f32, f64 and u8 rows to f32 by linear, previous or nearest, in one
+ * loop.
  *
  * Math      v = p + a (q - p), or p; value * scale + offset; one rounding at the store.
- * Shapes    any D; made for the 2 to 14 of robots, where a loop's beginning and end cost more than its middle.
+ * Shapes    any D; made for the 2 to 14 of robots, where a loop's beginning and end cost more than
+ *           its middle.
  * Requires  nothing.
  * Moves     each row that is used once, each output row once.
  * Numerics  the reference's operations in the reference's order, in double: the same bits.
- * Chosen    by trajd_cpu_mover_of. Against tiles: D = 7 takes 7 ns a row for 15, u8 images 0.5 ns an element for 1.1.
- */
+ * Chosen    by trajd_cpu_mover_of. Against tiles: D = 7 takes 7 ns a row for 15, u8 images 0.5 ns
+ *           an element for 1.1. */
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
@@ -28,7 +30,8 @@ TRAJD_CPU_INLINE void load_four_floats(const float *from, four_doubles *out)
     *out = __builtin_convertvector(narrow, four_doubles);
 }
 
-TRAJD_CPU_INLINE void load_four(enum trajd_dtype type, const void *row, uint32_t d, four_doubles *out)
+TRAJD_CPU_INLINE void load_four(enum trajd_dtype type, const void *row, uint32_t d,
+                                four_doubles *out)
 {
     four_bytes bytes;
 
@@ -42,7 +45,8 @@ TRAJD_CPU_INLINE void load_four(enum trajd_dtype type, const void *row, uint32_t
     }
 }
 
-/* One row's work in locals: what is in memory could change with every store, for all that the compiler knows. */
+/* One row's work in locals: what is in memory could change with every store, for all that the
+ * compiler knows. */
 struct fused {
     enum trajd_dtype type;
     bool blends, scaled;
@@ -94,8 +98,9 @@ TRAJD_CPU_INLINE int64_t fuse_one(struct fused work, uint32_t d)
     return nan;
 }
 
-/* Rows of middling D go in fours, the last of which may do some features again: single ones left over took most of the time at
- * D = 7. Long rows are left to the compiler, which does better there. Returns whether a value is NaN, for the caller to look into. */
+/* Rows of middling D go in fours, the last of which may do some features again: single ones left
+ * over took most of the time at D = 7. Long rows are left to the compiler, which does better there.
+ * Returns whether a value is NaN, for the caller to look into. */
 TRAJD_CPU_INLINE bool fuse_features(struct fused work, uint32_t count)
 {
     four_flags nan = {0};
@@ -117,9 +122,15 @@ TRAJD_CPU_INLINE bool fuse_features(struct fused work, uint32_t count)
 TRAJD_CPU_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream,
                                 const struct trajd_cpu_move *move)
 {
-    struct fused work = {
-        type,    false,         false,          move->row,         move->row + stream->row_stride_bytes,
-        move->a, stream->scale, stream->offset, (float *)move->out};
+    struct fused work = {type,
+                         false,
+                         false,
+                         move->row,
+                         move->row + stream->row_stride_bytes,
+                         move->a,
+                         stream->scale,
+                         stream->offset,
+                         (float *)move->out};
 
     if (stream->scale) {
         work.scaled = true;
@@ -147,20 +158,20 @@ TRAJD_CPU_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_strea
     }
 }
 
-TRAJD_CPU_CLONES void trajd_cpu_fused_f32(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
-                                          uint32_t count)
+TRAJD_CPU_CLONES void trajd_cpu_fused_f32(const struct trajd_stream *stream,
+                                          struct trajd_cpu_move *moves, uint32_t count)
 {
     fused_rows(TRAJD_F32, stream, moves, count);
 }
 
-TRAJD_CPU_CLONES void trajd_cpu_fused_f64(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
-                                          uint32_t count)
+TRAJD_CPU_CLONES void trajd_cpu_fused_f64(const struct trajd_stream *stream,
+                                          struct trajd_cpu_move *moves, uint32_t count)
 {
     fused_rows(TRAJD_F64, stream, moves, count);
 }
 
-TRAJD_CPU_CLONES void trajd_cpu_fused_u8(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
-                                         uint32_t count)
+TRAJD_CPU_CLONES void trajd_cpu_fused_u8(const struct trajd_stream *stream,
+                                         struct trajd_cpu_move *moves, uint32_t count)
 {
     fused_rows(TRAJD_U8, stream, moves, count);
 }

@@ -1,12 +1,14 @@
-/* Movers that work feature by feature: copy, and linear, previous, nearest, angle and mean with conversion.
+/* Movers that work feature by feature: copy, and linear, previous, nearest, angle and mean with
+ * conversion.
  *
  * Math      v = p + a (q - p), and so on; value * scale + offset; one rounding at the store.
- * Shapes    any D. A row is worked on in tiles of TILE features, in double: load, blend, normalise, store, each a loop
+ * Shapes    any D. A row is worked on in tiles of TILE features, in double: load, blend, normalise,
+ *           store, each a loop
  *           that the compiler vectorises. What is common goes another way: cpu_fused.c.
- * Requires  nothing. On x86-64 the hot functions exist for AVX2 too, picked when the program is loaded.
+ * Requires  nothing. On x86-64 the hot functions exist for AVX2 too, picked when the program is
+ *           loaded.
  * Moves     each row that is used once, each output row once.
- * Numerics  the reference's operations in the reference's order: the same bits.
- */
+ * Numerics  the reference's operations in the reference's order: the same bits. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +18,8 @@
 #define TILE 64
 
 /* A constant type leaves one loop. */
-TRAJD_CPU_INLINE void load(enum trajd_dtype type, const void *row, uint32_t count, double *restrict out)
+TRAJD_CPU_INLINE void load(enum trajd_dtype type, const void *row, uint32_t count,
+                           double *restrict out)
 {
     switch (type) {
     case TRAJD_F16:
@@ -69,7 +72,8 @@ TRAJD_CPU_INLINE void load(enum trajd_dtype type, const void *row, uint32_t coun
     }
 }
 
-TRAJD_CPU_INLINE void store(enum trajd_dtype type, void *row, uint32_t count, const double *restrict values)
+TRAJD_CPU_INLINE void store(enum trajd_dtype type, void *row, uint32_t count,
+                            const double *restrict values)
 {
     switch (type) {
     case TRAJD_F16:
@@ -109,8 +113,9 @@ void trajd_cpu_write_edge(const struct trajd_stream *stream, char *out)
     }
     for (uint32_t d = 0; d < stream->feature_count; d++, out += size)
         trajd_element_store(stream->output_type, out,
-                            stream->scale ? constant * (double)stream->scale[d] + (double)stream->offset[d]
-                                          : constant);
+                            stream->scale
+                                ? constant * (double)stream->scale[d] + (double)stream->offset[d]
+                                : constant);
 }
 
 TRAJD_CPU_INLINE void blend_angles(const struct trajd_stream *stream, double a, const double *next,
@@ -145,8 +150,8 @@ TRAJD_CPU_INLINE void add_rows(enum trajd_dtype type, const char *row, uint64_t 
 }
 
 /* Sums that leave NaN out; NaN where a feature has nothing else. */
-TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const char *row, int64_t row_count,
-                                      uint32_t count, double *values)
+TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const char *row,
+                                      int64_t row_count, uint32_t count, double *values)
 {
     double next[TILE], seen[TILE];
 
@@ -163,7 +168,8 @@ TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const c
         values[d] = seen[d] > 0 ? values[d] / seen[d] : NAN;
 }
 
-/* The average of the rows from `row` on: as if there were no NaN, and again with care if there was. */
+/* The average of the rows from `row` on: as if there were no NaN, and again with care if there was.
+ */
 TRAJD_CPU_INLINE void average(const struct trajd_stream *stream, const char *row, int64_t row_count,
                               uint32_t count, double *values)
 {
@@ -186,8 +192,9 @@ TRAJD_CPU_INLINE void average(const struct trajd_stream *stream, const char *row
 }
 
 /* One tile of one move; `at` is its address in the first row. Returns whether a NaN was used. */
-TRAJD_CPU_INLINE bool form_tile(const struct trajd_stream *stream, const struct trajd_cpu_move *move,
-                                const char *at, uint32_t count, double *values)
+TRAJD_CPU_INLINE bool form_tile(const struct trajd_stream *stream,
+                                const struct trajd_cpu_move *move, const char *at, uint32_t count,
+                                double *values)
 {
     double next[TILE];
     bool nan;
@@ -212,7 +219,8 @@ TRAJD_CPU_INLINE bool form_tile(const struct trajd_stream *stream, const struct 
     return nan;
 }
 
-TRAJD_CPU_CLONES static void move_tiles(const struct trajd_stream *stream, struct trajd_cpu_move *move)
+TRAJD_CPU_CLONES static void move_tiles(const struct trajd_stream *stream,
+                                        struct trajd_cpu_move *move)
 {
     uint64_t source_size = trajd_dtype_size(stream->source_type),
              output_size = trajd_dtype_size(stream->output_type);
@@ -225,7 +233,8 @@ TRAJD_CPU_CLONES static void move_tiles(const struct trajd_stream *stream, struc
             move->code = TRAJD_MASK_NAN;
         if (stream->scale)
             for (uint32_t k = 0; k < count; k++)
-                values[k] = values[k] * (double)stream->scale[d + k] + (double)stream->offset[d + k];
+                values[k] =
+                    values[k] * (double)stream->scale[d + k] + (double)stream->offset[d + k];
         store(stream->output_type, move->out + d * output_size, count, values);
     }
 }
@@ -237,8 +246,9 @@ void trajd_cpu_see_nan(const struct trajd_stream *stream, struct trajd_cpu_move 
     for (uint32_t d = 0; d < stream->feature_count; d++)
         if (move->code < TRAJD_MASK_NAN &&
             (isnan(trajd_element_load(stream->source_type, move->row + d * size)) ||
-             (move->a > 0 && isnan(trajd_element_load(stream->source_type,
-                                                      move->row + stream->row_stride_bytes + d * size)))))
+             (move->a > 0 &&
+              isnan(trajd_element_load(stream->source_type,
+                                       move->row + stream->row_stride_bytes + d * size)))))
             move->code = TRAJD_MASK_NAN;
 }
 
@@ -268,7 +278,8 @@ void trajd_cpu_copy(const struct trajd_stream *stream, struct trajd_cpu_move *mo
                moves[end].out == moves[end - 1].out + size)
             end++;
         memcpy(moves[begin].out, moves[begin].row, (end - begin) * size);
-        if (stream->mask && trajd_cpu_any_nan(stream->source_type, moves[begin].row, (end - begin) * (uint64_t)stream->feature_count))
+        if (stream->mask && trajd_cpu_any_nan(stream->source_type, moves[begin].row,
+                                              (end - begin) * (uint64_t)stream->feature_count))
             for (uint32_t i = begin; i < end; i++)
                 trajd_cpu_see_nan(stream, &moves[i]);
     }

@@ -1,14 +1,18 @@
-/* Runs of rows: where all steps of a window are rows that follow each other and the result is what they are, one copy a window.
+/* Runs of rows: where all steps of a window are rows that follow each other and the result is what
+ * they are, one copy a window.
  *
- * Math      a = 0 for every kind on a grid of rows: the value is the row. Quaternions of unit length are passed on as they are.
- * Shapes    a ROWS grid whose offsets ascend by one and are the same for all windows; rows dense in source and output.
- * Requires  source and output of one type, no normalisation. A window without a row, with edges that are not held, with NaN or a quaternion
+ * Math      a = 0 for every kind on a grid of rows: the value is the row. Quaternions of unit
+ *           length are passed on as they are.
+ * Shapes    a ROWS grid whose offsets ascend by one and are the same for all windows; rows dense in
+ *           source and output.
+ * Requires  source and output of one type, no normalisation. A window without a row, with edges
+ *           that are not held, with NaN or a quaternion
  *           that is not of unit length, is left to the general path.
  * Moves     each row once in, once out.
  * Threads   none of its own.
  * Numerics  bytes.
- * Chosen    always where it applies: a policy's batch is made of such windows; measurements in README.md.
- */
+ * Chosen    always where it applies: a policy's batch is made of such windows; measurements in
+ *           README.md. */
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -33,40 +37,43 @@ bool trajd_cpu_stream_runs(const struct trajd_stream *stream)
 {
     const uint64_t size = (uint64_t)stream->feature_count * trajd_dtype_size(stream->source_type);
 
-    return stream->source_type == stream->output_type && !stream->scale && stream->row_stride_bytes == size &&
-           stream->step_stride_bytes == size && stream->kind != TRAJD_KIND_MEAN &&
+    return stream->source_type == stream->output_type && !stream->scale &&
+           stream->row_stride_bytes == size && stream->step_stride_bytes == size &&
+           stream->kind != TRAJD_KIND_MEAN &&
            !(stream->kind == TRAJD_KIND_ANGLE && !isnan(stream->angle_low)) &&
-           (!trajd_kind_is_slerp(stream->kind) || stream->source_type == TRAJD_F32 || stream->source_type == TRAJD_F64);
+           (!trajd_kind_is_slerp(stream->kind) || stream->source_type == TRAJD_F32 ||
+            stream->source_type == TRAJD_F64);
 }
 
 /* Squares are formed in double, as the reference does. NaN is not of unit length. */
-#define DEFINE_ALL_UNIT(name, type)                                                                          \
-    static bool name(const char *quaternions, uint64_t count)                                                \
-    {                                                                                                        \
-        bool unit = true;                                                                                    \
-        for (uint64_t i = 0; i < count; i++) {                                                               \
-            type q[4];                                                                                       \
-            memcpy(q, quaternions + i * sizeof q, sizeof q);                                                 \
-            const double wide[4] = {q[0], q[1], q[2], q[3]};                                                 \
-            unit &= fabs(trajd_quaternion_dot(wide, wide) - 1) <= TRAJD_QUATERNION_UNIT_SLACK;               \
-        }                                                                                                    \
-        return unit;                                                                                         \
+#define DEFINE_ALL_UNIT(name, type)                                                                \
+    static bool name(const char *quaternions, uint64_t count)                                      \
+    {                                                                                              \
+        bool unit = true;                                                                          \
+        for (uint64_t i = 0; i < count; i++) {                                                     \
+            type q[4];                                                                             \
+            memcpy(q, quaternions + i * sizeof q, sizeof q);                                       \
+            const double wide[4] = {q[0], q[1], q[2], q[3]};                                       \
+            unit &= fabs(trajd_quaternion_dot(wide, wide) - 1) <= TRAJD_QUATERNION_UNIT_SLACK;     \
+        }                                                                                          \
+        return unit;                                                                               \
     }
 
 DEFINE_ALL_UNIT(all_unit_f32, float)
 DEFINE_ALL_UNIT(all_unit_f64, double)
 
-/* Whether one of `count` elements has all exponent bits set and a fraction: no branch, so that the compiler takes them in vectors. */
-#define DEFINE_ANY_NAN(name, type, infinity)                                                                 \
-    static bool name(const char *elements, uint64_t count)                                                   \
-    {                                                                                                        \
-        type found = 0;                                                                                      \
-        for (uint64_t i = 0; i < count; i++) {                                                               \
-            type bits;                                                                                       \
-            memcpy(&bits, elements + i * sizeof bits, sizeof bits);                                          \
-            found |= (type)(bits << 1) > (type)((type)(infinity) << 1);                                      \
-        }                                                                                                    \
-        return found != 0;                                                                                   \
+/* Whether one of `count` elements has all exponent bits set and a fraction: no branch, so that the
+ * compiler takes them in vectors. */
+#define DEFINE_ANY_NAN(name, type, infinity)                                                       \
+    static bool name(const char *elements, uint64_t count)                                         \
+    {                                                                                              \
+        type found = 0;                                                                            \
+        for (uint64_t i = 0; i < count; i++) {                                                     \
+            type bits;                                                                             \
+            memcpy(&bits, elements + i * sizeof bits, sizeof bits);                                \
+            found |= (type)(bits << 1) > (type)((type)(infinity) << 1);                            \
+        }                                                                                          \
+        return found != 0;                                                                         \
     }
 
 DEFINE_ANY_NAN(any_nan_f16, uint16_t, 0x7c00)
@@ -77,11 +84,16 @@ DEFINE_ANY_NAN(any_nan_f64, uint64_t, 0x7ff0000000000000)
 bool trajd_cpu_any_nan(enum trajd_dtype type, const void *elements, uint64_t count)
 {
     switch (type) {
-    case TRAJD_F16: return any_nan_f16(elements, count);
-    case TRAJD_BF16: return any_nan_bf16(elements, count);
-    case TRAJD_F32: return any_nan_f32(elements, count);
-    case TRAJD_F64: return any_nan_f64(elements, count);
-    default: return false;
+    case TRAJD_F16:
+        return any_nan_f16(elements, count);
+    case TRAJD_BF16:
+        return any_nan_bf16(elements, count);
+    case TRAJD_F32:
+        return any_nan_f32(elements, count);
+    case TRAJD_F64:
+        return any_nan_f64(elements, count);
+    default:
+        return false;
     }
 }
 
@@ -89,12 +101,13 @@ bool trajd_cpu_any_nan(enum trajd_dtype type, const void *elements, uint64_t cou
 static bool is_result(const struct trajd_stream *stream, const char *out, uint64_t elements)
 {
     if (trajd_kind_is_slerp(stream->kind))
-        return stream->source_type == TRAJD_F32 ? all_unit_f32(out, elements / 4) : all_unit_f64(out, elements / 4);
+        return stream->source_type == TRAJD_F32 ? all_unit_f32(out, elements / 4)
+                                                : all_unit_f64(out, elements / 4);
     return !stream->mask || !trajd_cpu_any_nan(stream->source_type, out, elements);
 }
 
-/* The part of a window's steps that are rows: `inside` of them from `row` on, `before` steps ahead of the first row, the rest behind
- * the last one. */
+/* The part of a window's steps that are rows: `inside` of them from `row` on, `before` steps ahead
+ * of the first row, the rest behind the last one. */
 struct run {
     const char *row;
     uint32_t before, inside;
@@ -125,7 +138,8 @@ static bool find_run(const struct trajd_bracket *bracket, const struct trajd_gri
 }
 
 /* Steps outside the rows repeat the first or the last row, where the edge rule says so. */
-static bool may_repeat(const struct trajd_stream *stream, const struct run *run, uint32_t step_count)
+static bool may_repeat(const struct trajd_stream *stream, const struct run *run,
+                       uint32_t step_count)
 {
     return stream->edge == TRAJD_EDGE_HOLD ||
            (run->before == 0 && (run->inside == step_count || stream->max_age_ns >= 0));
@@ -138,8 +152,8 @@ static void raise_mask(uint8_t *mask, uint32_t count, enum trajd_mask code)
             mask[t] = (uint8_t)code;
 }
 
-static void repeat_edges(const struct trajd_stream *stream, const struct run *run, uint32_t step_count, char *out,
-                         uint8_t *mask)
+static void repeat_edges(const struct trajd_stream *stream, const struct run *run,
+                         uint32_t step_count, char *out, uint8_t *mask)
 {
     const uint64_t size = stream->row_stride_bytes;
     const uint32_t end = run->before + run->inside;
@@ -155,8 +169,8 @@ static void repeat_edges(const struct trajd_stream *stream, const struct run *ru
         raise_mask(mask + end, step_count - end, TRAJD_MASK_AFTER_END);
 }
 
-uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request, const struct trajd_stream *stream, uint32_t begin,
-                             uint32_t end)
+uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request,
+                             const struct trajd_stream *stream, uint32_t begin, uint32_t end)
 {
     const struct trajd_bracket *bracket = &request->brackets[stream->bracket_index];
     const struct trajd_grid *grid = &request->grids[bracket->grid_index];
@@ -171,10 +185,12 @@ uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request, const
         if (w + AHEAD < end && find_run(bracket, grid, stream, w + AHEAD, &ahead))
             for (uint64_t at = 0; at < ahead.inside * size && at < 8 * LINE; at += LINE)
                 __builtin_prefetch(ahead.row + at);
-        if (!find_run(bracket, grid, stream, w, &run) || !may_repeat(stream, &run, grid->step_count))
+        if (!find_run(bracket, grid, stream, w, &run) ||
+            !may_repeat(stream, &run, grid->step_count))
             return w;
         memcpy(out + run.before * size, run.row, run.inside * size);
-        if (!is_result(stream, out + run.before * size, (uint64_t)run.inside * stream->feature_count))
+        if (!is_result(stream, out + run.before * size,
+                       (uint64_t)run.inside * stream->feature_count))
             return w;
         if (run.inside < grid->step_count)
             repeat_edges(stream, &run, grid->step_count, out, mask);

@@ -1,13 +1,16 @@
 /* Quaternions, and the derivatives of every kind that has one.
  *
- * Math      With h the angle between p and q, slerp is proportional to (1-a) S((1-a)^2 h^2) p + a S(a^2 h^2) q, where S(h^2) =
- *           sin(h) / h; the common factor goes when the result is scaled to unit length. h^2 = 4 asin^2(|p - q| / 2), a series
- *           in u = |p - q|^2 / 4. Both series are cut for u <= NEAR (29 degrees, 58 of rotation); beyond it, libm.
+ * Math      With h the angle between p and q, slerp is proportional to (1-a) S((1-a)^2 h^2) p + a
+ *           S(a^2 h^2) q, where S(h^2) =
+ *           sin(h) / h; the common factor goes when the result is scaled to unit length. h^2 = 4
+ *             asin^2(|p - q| / 2), a series
+ *           in u = |p - q|^2 / 4. Both series are cut for u <= NEAR (29 degrees, 58 of rotation);
+ *             beyond it, libm.
  * Shapes    D a multiple of 4.
  * Requires  nothing.
  * Moves     each row that is used once.
- * Numerics  double; the series are within 1e-13 of the reference, so f32 results differ by at most one unit in the last place.
- */
+ * Numerics  double; the series are within 1e-13 of the reference, so f32 results differ by at most
+ *           one unit in the last place. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +21,8 @@
 #define NEAR 0.0625
 #define LANES 32
 
-/* Quaternions side by side, component by component, so that the compiler works on several at once. */
+/* Quaternions side by side, component by component, so that the compiler works on several at once.
+ */
 struct lanes {
     double p[4][LANES], q[4][LANES]; /* as stored; q is p where nothing blends */
     double a[LANES];
@@ -40,8 +44,10 @@ TRAJD_CPU_INLINE double angle_square(double u)
 /* sin(h) / h from h^2. */
 TRAJD_CPU_INLINE double sine_ratio(double z)
 {
-    return 1 - z * (1. / 6) * (1 - z * (1. / 20) * (1 - z * (1. / 42) * (1 - z * (1. / 72) * (1 - z * (1. / 110) *
-           (1 - z * (1. / 156))))));
+    return 1 - z * (1. / 6) *
+           (1 - z * (1. / 20) *
+           (1 - z * (1. / 42) *
+           (1 - z * (1. / 72) * (1 - z * (1. / 110) * (1 - z * (1. / 156))))));
 }
 /* clang-format on */
 
@@ -119,8 +125,8 @@ static void load4(enum trajd_dtype type, const char *from, double q[4])
         q[k] = trajd_element_load(type, from + k * size);
 }
 
-static void fill_lane(const struct trajd_stream *stream, const struct trajd_cpu_move *move, const char *from,
-                      struct lanes *lanes, uint32_t i)
+static void fill_lane(const struct trajd_stream *stream, const struct trajd_cpu_move *move,
+                      const char *from, struct lanes *lanes, uint32_t i)
 {
     double p[4], q[4];
 
@@ -134,8 +140,8 @@ static void fill_lane(const struct trajd_stream *stream, const struct trajd_cpu_
 }
 
 /* The quaternion at feature d of every move. */
-static void run_lanes(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count,
-                      uint32_t d)
+static void run_lanes(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
+                      uint32_t count, uint32_t d)
 {
     static const double constants[TRAJD_EDGE_COUNT] = {0, 0, NAN};
     uint32_t source_size = trajd_dtype_size(stream->source_type),
@@ -155,12 +161,14 @@ static void run_lanes(const struct trajd_stream *stream, struct trajd_cpu_move *
             double value = moves[i].row ? lanes.out[k][i] : constants[stream->edge];
             if (stream->scale)
                 value = value * (double)stream->scale[d + k] + (double)stream->offset[d + k];
-            trajd_element_store(stream->output_type, moves[i].out + (uint64_t)(d + k) * output_size, value);
+            trajd_element_store(stream->output_type, moves[i].out + (uint64_t)(d + k) * output_size,
+                                value);
         }
     }
 }
 
-void trajd_cpu_slerp(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
+void trajd_cpu_slerp(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
+                     uint32_t count)
 {
     for (uint32_t i = 0; i < count; i += LANES)
         for (uint32_t d = 0; d < stream->feature_count; d += 4)
@@ -195,17 +203,20 @@ static void derive(const struct trajd_stream *stream, const char *p, uint64_t ns
 }
 
 void trajd_cpu_derivatives(const struct trajd_stream *stream, const struct trajd_cpu_window *window,
-                           const char *rows, const struct trajd_cpu_step *steps, uint32_t count, char *out)
+                           const char *rows, const struct trajd_cpu_step *steps, uint32_t count,
+                           char *out)
 {
     uint32_t features = stream->feature_count;
-    uint64_t size = (trajd_kind_is_slerp(stream->kind) ? features / 4 * 3 : features) * sizeof(float);
+    uint64_t size =
+        (trajd_kind_is_slerp(stream->kind) ? features / 4 * 3 : features) * sizeof(float);
 
     for (uint32_t t = 0; t < count; t++, out += stream->derivative_step_stride_bytes) {
         int64_t row = steps[t].row;
         uint64_t ns = steps[t].ns;
 
         if (rows && steps[t].mask == TRAJD_MASK_VALID && row == window->row_count - 1 && --row >= 0)
-            ns = (uint64_t)trajd_cpu_stamp_of(window, row + 1) - (uint64_t)trajd_cpu_stamp_of(window, row);
+            ns = (uint64_t)trajd_cpu_stamp_of(window, row + 1) -
+                 (uint64_t)trajd_cpu_stamp_of(window, row);
         if (rows && steps[t].mask == TRAJD_MASK_VALID && row >= 0 && ns > 0)
             derive(stream, rows + row * (int64_t)stream->row_stride_bytes, ns, (float *)out);
         else

@@ -1,21 +1,26 @@
-/* Requests of many small streams, as a policy asks for them, in one launch: a warp a few targets of a stream.
+/* Requests of many small streams, as a policy asks for them, in one launch: a warp a few targets of
+ * a stream.
  *
  * Math      resample.h.
- * Shapes    any; meant for few steps and features. A group is a stream, or streams that share a mask; a task
- *           is steps_per_task steps of a group in one window, a unit a feature or a quaternion of a step. A
+ * Shapes    any; meant for few steps and features. A group is a stream, or streams that share a
+ *           mask; a task
+ *           is steps_per_task steps of a group in one window, a unit a feature or a quaternion of a
+ *             step. A
  *           warp serves a task.
  * Requires  addresses aligned to their elements.
- * Moves     counts, anchors, offsets; a window's first and last stamp and four around each target; two rows a
+ * Moves     counts, anchors, offsets; a window's first and last stamp and four around each target;
+ *           two rows a
  *           target; output and mask once.
- * Threads   a lane goes from offset to output by itself: four loads in a row, those of all tasks at the same
+ * Threads   a lane goes from offset to output by itself: four loads in a row, those of all tasks at
+ *           the same
  *           time. The lanes of a step agree on its mask by ballots. No shared memory, no barrier.
  * Numerics  a from exact integer differences; float or double, one rounding at the store.
- * Chosen    shape.c: where there are few units.
- */
+ * Chosen    shape.c: where there are few units. */
 #include "kernels/cuda/windows.cuh"
 
 template <typename P>
-__device__ __forceinline__ window_view view_window(const P &problem, uint32_t bracket_index, uint32_t window)
+__device__ __forceinline__ window_view view_window(const P &problem, uint32_t bracket_index,
+                                                   uint32_t window)
 {
     const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
     window_view view;
@@ -41,13 +46,15 @@ __device__ __forceinline__ window_view view_window(const P &problem, uint32_t br
 
 /* One feature or quaternion. Returns the mask code of its target as far as this unit knows. */
 template <typename STREAM>
-__device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t window, uint32_t place,
-                                               uint32_t step, const window_view &view, const target &target,
+__device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t window,
+                                               uint32_t place, uint32_t step,
+                                               const window_view &view, const target &target,
                                                uint32_t unit)
 {
     const bool wide = is_wide(source_type_of(stream));
     const char *rows = stream.base + view.row_begin * (int64_t)stream.row_stride_bytes;
-    char *output = stream.output + place * stream.window_stride_bytes + step * stream.step_stride_bytes;
+    char *output =
+        stream.output + place * stream.window_stride_bytes + step * stream.step_stride_bytes;
     full_entry full;
     entry entry;
     bool nan;
@@ -65,8 +72,9 @@ __device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t wi
     else
         nan = write_unit<float>(stream, entry, full, unit, output);
     if (stream.derivative) {
-        float *slopes = (float *)((char *)stream.derivative + place * stream.derivative_window_stride_bytes +
-                                  step * stream.derivative_step_stride_bytes);
+        float *slopes =
+            (float *)((char *)stream.derivative + place * stream.derivative_window_stride_bytes +
+                      step * stream.derivative_step_stride_bytes);
         if (wide)
             write_derivative<double>(stream, entry, full, unit, slopes);
         else
@@ -94,9 +102,11 @@ __device__ __forceinline__ uint32_t largest_code(uint32_t code, uint32_t lanes)
 /* What a lane does of a step: units unit, unit + 32, ... over the group's streams. */
 template <int SOURCE, int OUTPUT, typename P>
 __device__ __forceinline__ uint32_t serve_units(const P &problem, const trajd_cuda_group &group,
-                                                uint32_t window, uint32_t place, uint32_t step, uint32_t unit)
+                                                uint32_t window, uint32_t place, uint32_t step,
+                                                uint32_t unit)
 {
-    uint32_t code = TRAJD_MASK_VALID, s = group.first_stream, before = 0, found_bracket = UINT32_MAX;
+    uint32_t code = TRAJD_MASK_VALID, s = group.first_stream, before = 0,
+             found_bracket = UINT32_MAX;
     window_view view;
     target target;
 
@@ -108,7 +118,8 @@ __device__ __forceinline__ uint32_t serve_units(const P &problem, const trajd_cu
             static_cast<const typed_stream<SOURCE, OUTPUT> &>(problem.streams[s]);
         if (stream.bracket_index != found_bracket) {
             const trajd_cuda_bracket &bracket = problem.brackets[stream.bracket_index];
-            const int64_t offset = __ldg(bracket.offsets + window * bracket.offsets_per_window + step);
+            const int64_t offset =
+                __ldg(bracket.offsets + window * bracket.offsets_per_window + step);
             found_bracket = stream.bracket_index;
             view = view_window(problem, found_bracket, window);
             target = find_target(view, offset);
@@ -122,16 +133,17 @@ __device__ __forceinline__ uint32_t serve_units(const P &problem, const trajd_cu
 __device__ __forceinline__ void touch_parameters(const trajd_cuda_stream &stream,
                                                  const trajd_cuda_bracket &bracket)
 {
-    asm volatile("" ::"l"(stream.base), "l"(stream.output), "l"(stream.mask), "l"(stream.max_age_ns),
-                 "l"(stream.derivative), "r"(stream.feature_count), "l"(bracket.stamps_ns),
-                 "l"(bracket.row_begin), "r"(bracket.unit));
+    asm volatile("" ::"l"(stream.base), "l"(stream.output), "l"(stream.mask),
+                 "l"(stream.max_age_ns), "l"(stream.derivative), "r"(stream.feature_count),
+                 "l"(bracket.stamps_ns), "l"(bracket.row_begin), "r"(bracket.unit));
 }
 
 template <int SOURCE, int OUTPUT, typename P>
 __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS_MIN)
     resample_batch(const __grid_constant__ P problem)
 {
-    const uint32_t task = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t task = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32,
+                   lane = threadIdx.x % 32;
     const uint32_t window = blockIdx.x;
     uint32_t g = 0, code = TRAJD_MASK_VALID;
 
@@ -169,7 +181,8 @@ template <typename P> static void (*kernel_of(const struct trajd_cuda_problem *p
     const struct trajd_cuda_stream *first = &problem->streams[0];
 
     for (int s = 1; s < problem->stream_count; s++)
-        if (first[s].source_type != first->source_type || first[s].output_type != first->output_type)
+        if (first[s].source_type != first->source_type ||
+            first[s].output_type != first->output_type)
             return resample_batch<0, 0, P>;
     if (first->source_type == TRAJD_BF16 && first->output_type == TRAJD_BF16)
         return resample_batch<TRAJD_BF16, TRAJD_BF16, P>;
@@ -186,8 +199,8 @@ extern "C" int trajd_cuda_launch_batch(const struct trajd_cuda_problem *problem,
     dim3 grid(problem->window_count, (problem->task_count - 1) / (threads / 32) + 1);
 
     if (has_few_streams(problem))
-        return launch_kernel(kernel_of<struct few_streams>(problem), take_few_streams(problem), grid, threads,
-                             0, problem->shape.overlaps, stream);
+        return launch_kernel(kernel_of<struct few_streams>(problem), take_few_streams(problem),
+                             grid, threads, 0, problem->shape.overlaps, stream);
     return launch_kernel(kernel_of<struct trajd_cuda_problem>(problem), *problem, grid, threads, 0,
                          problem->shape.overlaps, stream);
 }

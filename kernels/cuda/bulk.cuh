@@ -1,4 +1,5 @@
-/* Bulk asynchronous copies and the barriers in shared memory that they complete on: instructions of sm_90. */
+/* Bulk asynchronous copies and the barriers in shared memory that they complete on: instructions of
+ * sm_90. */
 #ifndef TRAJD_KERNELS_CUDA_BULK_CUH
 #define TRAJD_KERNELS_CUDA_BULK_CUH
 
@@ -11,23 +12,25 @@ __device__ __forceinline__ uint32_t shared_address(const void *address)
 
 __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t arrivals)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+                 "r"(arrivals)
                  : "memory");
 }
 
 __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
 {
-    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
-                 : "memory");
+    asm volatile(
+        "mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+        : "memory");
 }
 
 /* Arrives, and keeps the phase open for so many bytes. */
 __device__ __forceinline__ void barrier_arrive_expecting(uint64_t *barrier, uint32_t bytes)
 {
-    asm volatile(
-        "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-        "r"(bytes)
-        : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     shared_address(barrier)),
+                 "r"(bytes)
+                 : "memory");
 }
 
 /* Until the phase of this parity is over. */
@@ -46,11 +49,12 @@ __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
 }
 
 /* Addresses and size are multiples of 16. */
-__device__ __forceinline__ void bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *barrier)
+__device__ __forceinline__ void bulk_load(void *shared, const void *global, uint32_t bytes,
+                                          uint64_t *barrier)
 {
     asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-            shared_address(shared)),
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(shared_address(shared)),
         "l"(global), "r"(bytes), "r"(shared_address(barrier))
         : "memory");
 }

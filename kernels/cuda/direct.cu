@@ -1,17 +1,20 @@
-/* One stream on one bracket, moved by vectors, where there is little to do: a thread goes from offset to
- * output by itself.
+/* One stream on one bracket, moved by vectors, where there is little to do: a thread goes from
+ * offset to output by itself.
  *
  * Math      resample.h.
  * Shapes    those of tile.cu, vectors of two bytes and more.
  * Requires  addresses aligned to their elements.
  * Moves     what tile.cu moves.
- * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). Then shape.vectors
- *           vectors of a target a thread, `lanes` apart, so that neighbouring threads have neighbouring
- *           vectors; all loads of a thread are under way before the first is used. Barriers are passed by
+ * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). Then
+ *           shape.vectors
+ *           vectors of a target a thread, `lanes` apart, so that neighbouring threads have
+ *             neighbouring
+ *           vectors; all loads of a thread are under way before the first is used. Barriers are
+ *             passed by
  *           all.
  * Numerics  a from exact integer differences, float, one rounding at the store.
- * Chosen    shape.c: where a barrier more costs more than targets that are searched by several threads.
- */
+ * Chosen    shape.c: where a barrier more costs more than targets that are searched by several
+ *           threads. */
 #include "kernels/cuda/lean_entry.cuh"
 
 template <typename S, typename O, int V, int K, bool STAGED>
@@ -21,21 +24,25 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
     extern __shared__ __align__(16) char memory[];
     const lean_tile tile = tile_at(problem, blockIdx.x);
     const uint32_t count = tile.step_count * problem.lanes;
-    uint32_t step = problem.lanes == 1 ? threadIdx.x : __umulhi(threadIdx.x, problem.lanes_reciprocal);
+    uint32_t step =
+        problem.lanes == 1 ? threadIdx.x : __umulhi(threadIdx.x, problem.lanes_reciprocal);
     bool suspect = false;
 
     touch_parameters(problem);
     wait_for_earlier_launches();
-    int64_t offset = threadIdx.x < count ? load_offset(problem, blockIdx.y, tile.first_step + step) : 0;
+    int64_t offset =
+        threadIdx.x < count ? load_offset(problem, blockIdx.y, tile.first_step + step) : 0;
     lean_window window = open_window(problem, blockIdx.y, memory);
     const lean_output out = output_here(problem, window, tile.first_step);
     if (STAGED && (problem.prefetch & TRAJD_CUDA_STAGE_ROWS) && window.plain)
         window.rows = stage_bytes(memory + lean_stage_bytes(problem.stage_rows), window.rows,
                                   (uint32_t)window.row_count * problem.row_stride_bytes);
-    const int64_t *stamps = STAGED ? (const int64_t *)(memory + window.stage_shift) : window.stamps_ns;
+    const int64_t *stamps =
+        STAGED ? (const int64_t *)(memory + window.stage_shift) : window.stamps_ns;
 
     stage_wait(window);
-    if (!window.plain || !window.aligned) { /* the same for all threads of the block, as here above */
+    /* the same for all threads of the block, as here above */
+    if (!window.plain || !window.aligned) {
         write_slowly<S, O>(problem, tile.first_step, tile.step_count);
         return;
     }
@@ -47,8 +54,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
             offset = load_offset(problem, blockIdx.y, tile.first_step + step);
         }
         const uint32_t lane = item - step * problem.lanes;
-        entry made =
-            make_plain_entry<STAGED>(problem, window, stamps, offset, lane * (uint32_t)(V * sizeof(S)), code);
+        entry made = make_plain_entry<STAGED>(problem, window, stamps, offset,
+                                              lane * (uint32_t)(V * sizeof(S)), code);
         vector_of<S, V> low[K], high[K];
 
 #pragma unroll
@@ -57,7 +64,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
             low[k].raw = high[k].raw = {};
             if (made.row && (K == 1 || vector < problem.vector_count)) {
                 low[k] = load_any<S, V>(made.row + vector * (uint32_t)(V * sizeof(S)));
-                high[k] = load_any<S, V>(made.row + vector * (uint32_t)(V * sizeof(S)) + made.next_bytes);
+                high[k] =
+                    load_any<S, V>(made.row + vector * (uint32_t)(V * sizeof(S)) + made.next_bytes);
             }
         }
         if (lane == 0 && out.mask.steps)
@@ -68,7 +76,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
             const uint32_t vector = lane + k * problem.lanes;
             if (K > 1 && vector >= problem.vector_count)
                 break;
-            const vector_of<O, V> value = blend<S, O, V>(problem, made.a, low[k], high[k], vector * V);
+            const vector_of<O, V> value =
+                blend<S, O, V>(problem, made.a, low[k], high[k], vector * V);
             store_vector<O, V>(out.at(step) + vector * (uint32_t)(V * sizeof(O)), value);
             suspect |= may_have_nan(value);
         }
@@ -86,11 +95,13 @@ template <typename S, typename O, int V, bool STAGED> static lean_kernel *severa
                           : resample_direct<S, O, V, 1, STAGED>;
 }
 
-template <typename H, bool STAGED> static lean_kernel *half_kernel(uint32_t vector_width, uint32_t vectors)
+template <typename H, bool STAGED>
+static lean_kernel *half_kernel(uint32_t vector_width, uint32_t vectors)
 {
     switch (vector_width) {
     case 8:
-        return vectors == 2 ? resample_direct<H, H, 8, 2, STAGED> : resample_direct<H, H, 8, 1, STAGED>;
+        return vectors == 2 ? resample_direct<H, H, 8, 2, STAGED>
+                            : resample_direct<H, H, 8, 1, STAGED>;
     case 4:
         return several<H, H, 4, STAGED>(vectors);
     case 2:
@@ -108,7 +119,8 @@ static lean_kernel *float_kernel(uint32_t vector_width, uint32_t vectors)
                                : several<S, O, 1, STAGED>(vectors);
 }
 
-template <bool STAGED> static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, uint32_t vectors)
+template <bool STAGED>
+static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, uint32_t vectors)
 {
     switch (path) {
     case TRAJD_CUDA_BF16:
@@ -126,9 +138,10 @@ extern "C" int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem
 {
     struct lean_problem lean = lean_of(problem);
     const struct trajd_cuda_stream *only = &problem->streams[0];
-    lean_kernel *kernel = lean.stage_rows > 0
-                              ? kernel_of<true>(only->path, only->vector_width, problem->shape.vectors)
-                              : kernel_of<false>(only->path, only->vector_width, problem->shape.vectors);
+    lean_kernel *kernel =
+        lean.stage_rows > 0
+            ? kernel_of<true>(only->path, only->vector_width, problem->shape.vectors)
+            : kernel_of<false>(only->path, only->vector_width, problem->shape.vectors);
     dim3 grid((problem->step_count_max - 1) / lean.tile_steps + 1, problem->window_count);
 
     if (!kernel)
@@ -137,6 +150,6 @@ extern "C" int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem
     /* exact: items and lanes are below 2^16 */
     lean.lanes_reciprocal =
         lean.lanes > 1 ? (uint32_t)(((UINT64_C(1) << 32) + lean.lanes - 1) / lean.lanes) : 0;
-    return launch_kernel(kernel, lean, grid, problem->shape.thread_count, trajd_cuda_shared_bytes(problem),
-                         problem->shape.overlaps, stream);
+    return launch_kernel(kernel, lean, grid, problem->shape.thread_count,
+                         trajd_cuda_shared_bytes(problem), problem->shape.overlaps, stream);
 }

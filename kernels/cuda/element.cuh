@@ -34,7 +34,8 @@ template <typename E, int V> union vector_of {
     }
 };
 
-template <typename E, int V> __device__ __forceinline__ vector_of<E, V> load_vector(const char *address)
+template <typename E, int V>
+__device__ __forceinline__ vector_of<E, V> load_vector(const char *address)
 {
     vector_of<E, V> loaded;
 
@@ -43,7 +44,8 @@ template <typename E, int V> __device__ __forceinline__ vector_of<E, V> load_vec
 }
 
 /* Rows may lie in shared or global memory. */
-template <typename E, int V> __device__ __forceinline__ vector_of<E, V> load_any(const char *address)
+template <typename E, int V>
+__device__ __forceinline__ vector_of<E, V> load_any(const char *address)
 {
     vector_of<E, V> loaded;
 
@@ -111,7 +113,8 @@ __device__ __forceinline__ void round_pair(float first, float second, __nv_bfloa
     *(__nv_bfloat162 *)out = __floats2bfloat162_rn(first, second);
 }
 
-template <typename O, int V> __device__ __forceinline__ vector_of<O, V> pack_vector(const float (&values)[V])
+template <typename O, int V>
+__device__ __forceinline__ vector_of<O, V> pack_vector(const float (&values)[V])
 {
     vector_of<O, V> packed;
 
@@ -123,14 +126,16 @@ template <typename O, int V> __device__ __forceinline__ vector_of<O, V> pack_vec
     return packed;
 }
 
-/* Within a unit of the last place, by the fast units: conversions from 64 bits take as long as eight others. */
+/* Within a unit of the last place, by the fast units: conversions from 64 bits take as long as
+ * eight others. */
 __device__ __forceinline__ float float_of(uint64_t value)
 {
     return fmaf((float)(uint32_t)(value >> 32), 4294967296.0f, (float)(uint32_t)value);
 }
 
 /* One element of any type as T, float or double: exact but for 64-bit integers beyond 2^53. */
-template <typename T> __device__ __forceinline__ T load_element(uint32_t type, const char *row, uint64_t d)
+template <typename T>
+__device__ __forceinline__ T load_element(uint32_t type, const char *row, uint64_t d)
 {
     switch (type) {
     case TRAJD_F16:
@@ -171,7 +176,8 @@ __device__ __forceinline__ void store_element(uint32_t type, char *row, uint64_t
         ((float *)row)[d] = (float)value;
         break;
     case TRAJD_F16:
-        ((__half *)row)[d] = sizeof(T) == 8 ? __double2half((double)value) : __float2half_rn((float)value);
+        ((__half *)row)[d] =
+            sizeof(T) == 8 ? __double2half((double)value) : __float2half_rn((float)value);
         break;
     default:
         ((__nv_bfloat16 *)row)[d] =
@@ -180,7 +186,8 @@ __device__ __forceinline__ void store_element(uint32_t type, char *row, uint64_t
 }
 
 /* The bytes of one element, whatever they mean. */
-__device__ __forceinline__ void copy_element(uint32_t size_bytes, const char *from, char *to, uint64_t d)
+__device__ __forceinline__ void copy_element(uint32_t size_bytes, const char *from, char *to,
+                                             uint64_t d)
 {
     switch (size_bytes) {
     case 8:

@@ -1,14 +1,14 @@
-/* What a block knows of its targets once they were searched: one entry per stream and target, in shared
- * memory. */
+/* What a block knows of its targets once they were searched: one entry per stream and target, in
+ * shared memory. */
 #ifndef TRAJD_KERNELS_CUDA_ENTRY_CUH
 #define TRAJD_KERNELS_CUDA_ENTRY_CUH
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/search.cuh"
 
-/* value = low + a (high - low), low at `row`, high `next_bytes` behind it. A row alone has next_bytes 0 and a
- * = -0, which gives every finite value back, its sign too; where the result is NaN, or there is no row, the
- * slow way looks closer. */
+/* value = low + a (high - low), low at `row`, high `next_bytes` behind it. A row alone has
+ * next_bytes 0 and a = -0, which gives every finite value back, its sign too; where the result is
+ * NaN, or there is no row, the slow way looks closer. */
 struct __align__(16) entry
 {
     const char *row; /* first column; NULL: the edge's constant */
@@ -79,8 +79,8 @@ __device__ __forceinline__ target find_target(const window_view &view, int64_t o
     return found;
 }
 
-/* past / width in float, from 1 to 2^64: a division within one unit of the last place, without its slow path.
- */
+/* past / width in float, from 1 to 2^64: a division within one unit of the last place, without its
+ * slow path. */
 __device__ __forceinline__ float share_of(uint64_t past, uint64_t width)
 {
     const float above = float_of(past), below = float_of(width);
@@ -91,10 +91,11 @@ __device__ __forceinline__ float share_of(uint64_t past, uint64_t width)
     return fmaf(fmaf(-share, below, above), reciprocal, share);
 }
 
-/* The stream's row and mask code for a target inside the rows. STREAM: whatever has a stream's rules. */
+/* The stream's row and mask code for a target inside the rows. STREAM: whatever has a stream's
+ * rules. */
 template <typename STREAM>
-__device__ __forceinline__ uint32_t resolve_inside(const STREAM &stream, const target &target, int64_t &row,
-                                                   entry &out)
+__device__ __forceinline__ uint32_t resolve_inside(const STREAM &stream, const target &target,
+                                                   int64_t &row, entry &out)
 {
     uint32_t code = TRAJD_MASK_VALID;
 
@@ -116,7 +117,8 @@ __device__ __forceinline__ uint32_t resolve_inside(const STREAM &stream, const t
 /* Fills the stream's entry; returns its mask code so far: a NaN shows later. */
 template <typename STREAM>
 __device__ __forceinline__ uint32_t resolve_entry(const STREAM &stream, int64_t row_count,
-                                                  const target &target, const char *rows, entry &out)
+                                                  const target &target, const char *rows,
+                                                  entry &out)
 {
     int64_t row = target.row;
     bool has_row = true;
@@ -149,8 +151,8 @@ __device__ __forceinline__ uint32_t resolve_entry(const STREAM &stream, int64_t 
 }
 
 /* The first row of (x - width, x], or of the last `width` rows. */
-__device__ __forceinline__ int64_t mean_first(const trajd_cuda_stream &stream, const window_view &view,
-                                              const target &target)
+__device__ __forceinline__ int64_t mean_first(const trajd_cuda_stream &stream,
+                                              const window_view &view, const target &target)
 {
     int64_t width = stream.mean_width;
 
@@ -158,11 +160,14 @@ __device__ __forceinline__ int64_t mean_first(const trajd_cuda_stream &stream, c
         return 0;
     if (!target.searched)
         return target.x < INT64_MIN + width ? 0 : max(target.x - width + 1, (int64_t)0);
-    return search_clock(view.clock, target.x < INT64_MIN + width ? INT64_MIN : target.x - width).row + 1;
+    return search_clock(view.clock, target.x < INT64_MIN + width ? INT64_MIN : target.x - width)
+               .row +
+           1;
 }
 
-__device__ __forceinline__ void resolve_full(const trajd_cuda_stream &stream, const window_view &view,
-                                             const target &target, const entry &out, full_entry &full)
+__device__ __forceinline__ void resolve_full(const trajd_cuda_stream &stream,
+                                             const window_view &view, const target &target,
+                                             const entry &out, full_entry &full)
 {
     int64_t row = target.place == PLACE_AFTER ? view.clock.row_count - 1 : target.row;
     uint64_t width = target.width;
@@ -175,16 +180,17 @@ __device__ __forceinline__ void resolve_full(const trajd_cuda_stream &stream, co
     full.mean_count = 0;
     full.interval_before = 0;
     if (stream.kind == TRAJD_KIND_MEAN && out.row)
-        full.mean_count = (target.place == PLACE_BEFORE ? 0 : row) - mean_first(stream, view, target) + 1;
-    if (!stream.derivative || !target.searched || target.place != PLACE_INSIDE || view.clock.row_count < 2 ||
-        !out.row)
+        full.mean_count =
+            (target.place == PLACE_BEFORE ? 0 : row) - mean_first(stream, view, target) + 1;
+    if (!stream.derivative || !target.searched || target.place != PLACE_INSIDE ||
+        view.clock.row_count < 2 || !out.row)
         return;
     if (row == view.clock.row_count - 1) {
         full.interval_before = 1;
         const int64_t *stamps = view.clock.stamps_ns;
-        width = stamps
-                    ? (uint64_t)stamps[row] - (uint64_t)stamps[row - 1]
-                    : (uint64_t)(rate_row_ns(view.clock.rate, row) - rate_row_ns(view.clock.rate, row - 1));
+        width = stamps ? (uint64_t)stamps[row] - (uint64_t)stamps[row - 1]
+                       : (uint64_t)(rate_row_ns(view.clock.rate, row) -
+                                    rate_row_ns(view.clock.rate, row - 1));
     }
     full.per_second = width ? (float)(1e9 / (double)width) : 0;
 }

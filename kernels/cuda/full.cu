@@ -1,18 +1,24 @@
-/* The tile kernel for any request: every stream in one launch, a block per window and tile of targets.
+/* The tile kernel for any request: every stream in one launch, a block per window and tile of
+ * targets.
  *
  * Math      resample.h.
- * Shapes    any. A window's targets are cut into tiles of shape.tile_steps; a block serves one tile of one
- *           window, for all brackets and streams, and goes on to window + gridDim.y where there are more
+ * Shapes    any. A window's targets are cut into tiles of shape.tile_steps; a block serves one tile
+ *           of one
+ *           window, for all brackets and streams, and goes on to window + gridDim.y where there are
+ *             more
  *           windows than a grid is high.
- * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order of
+ * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order
+ *           of
  *           targets.
- * Moves     what the block's targets need: counts, anchors and offsets; stamps; two rows a target; output and
+ * Moves     what the block's targets need: counts, anchors and offsets; stamps; two rows a target;
+ *           output and
  *           mask once.
- * Threads   find: warps share out the brackets and stage their stamps; then a thread a target. values: a
- *           thread keeps a vector of features and goes from target to target. All threads pass all barriers.
+ * Threads   find: warps share out the brackets and stage their stamps; then a thread a target.
+ *           values: a
+ *           thread keeps a vector of features and goes from target to target. All threads pass all
+ *             barriers.
  * Numerics  a from exact integer differences; float or double, one rounding at the store.
- * Chosen    shape.c: where tile.cu does not serve.
- */
+ * Chosen    shape.c: where tile.cu does not serve. */
 #include "kernels/cuda/windows.cuh"
 
 /* The block's shared memory, cut from one dynamic allocation; tile_shared_bytes must agree. */
@@ -24,7 +30,8 @@ struct tile_shared {
     uint32_t *masks;     /* [mask][tile] */
 };
 
-template <typename P> __device__ __forceinline__ tile_shared cut_shared(const P &problem, char *memory)
+template <typename P>
+__device__ __forceinline__ tile_shared cut_shared(const P &problem, char *memory)
 {
     uint32_t slots = problem.stream_count * problem.shape.tile_steps;
     tile_shared shared;
@@ -42,9 +49,9 @@ template <typename P> __device__ __forceinline__ tile_shared cut_shared(const P 
 
 /* One target of one bracket: found once, then seen by each stream of the bracket. */
 template <typename P>
-__device__ __forceinline__ void serve_target(const P &problem, uint32_t bracket_index, uint32_t window,
-                                             uint32_t step, int64_t offset, const tile_shared &shared,
-                                             const found_window &found)
+__device__ __forceinline__ void serve_target(const P &problem, uint32_t bracket_index,
+                                             uint32_t window, uint32_t step, int64_t offset,
+                                             const tile_shared &shared, const found_window &found)
 {
     window_view view = view_of(problem, bracket_index, found, shared.stage);
     target target = find_target(view, offset);
@@ -74,14 +81,15 @@ __device__ __forceinline__ void serve_target(const P &problem, uint32_t bracket_
 
 /* Which bracket and step of the tile a target number is; false: beyond the last. */
 template <typename P>
-__device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_step, uint32_t number,
-                                              uint32_t &bracket_index, uint32_t &step)
+__device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_step,
+                                              uint32_t number, uint32_t &bracket_index,
+                                              uint32_t &step)
 {
     step = number;
 #pragma unroll 1
     for (bracket_index = 0; bracket_index < problem.bracket_count; bracket_index++) {
-        uint32_t here =
-            steps_here(problem.brackets[bracket_index].step_count, first_step, problem.shape.tile_steps);
+        uint32_t here = steps_here(problem.brackets[bracket_index].step_count, first_step,
+                                   problem.shape.tile_steps);
         if (step < here)
             return true;
         step -= here;
@@ -89,8 +97,8 @@ __device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_s
     return false;
 }
 
-/* Streams are served side by side, each by the warps that the host gave it, so that their loads are in flight
- * together. */
+/* Streams are served side by side, each by the warps that the host gave it, so that their loads are
+ * in flight together. */
 template <typename P>
 __device__ __forceinline__ void write_streams(const P &problem, uint32_t place, uint64_t first_step,
                                               const tile_shared &shared)
@@ -100,14 +108,16 @@ __device__ __forceinline__ void write_streams(const P &problem, uint32_t place, 
 #pragma unroll 1
     for (uint32_t s = 0; s < problem.stream_count; s++) {
         const trajd_cuda_stream &stream = problem.streams[s];
-        if (warp < stream.first_warp % warps || warp >= stream.first_warp % warps + stream.warp_count)
+        if (warp < stream.first_warp % warps ||
+            warp >= stream.first_warp % warps + stream.warp_count)
             continue;
         const team team = {threadIdx.x - stream.first_warp % warps * 32, stream.warp_count * 32u};
         uint32_t here = steps_here(problem.brackets[stream.bracket_index].step_count, first_step,
                                    problem.shape.tile_steps);
-        char *output =
-            stream.output + place * stream.window_stride_bytes + first_step * stream.step_stride_bytes;
-        char *derivative = (char *)stream.derivative + place * stream.derivative_window_stride_bytes +
+        char *output = stream.output + place * stream.window_stride_bytes +
+                       first_step * stream.step_stride_bytes;
+        char *derivative = (char *)stream.derivative +
+                           place * stream.derivative_window_stride_bytes +
                            first_step * stream.derivative_step_stride_bytes;
         uint32_t *mask = stream.mask_slot == TRAJD_CUDA_NO_MASK
                              ? NULL
@@ -134,9 +144,11 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
         const uint32_t window = (uint32_t)next, place = place_of(problem, window);
         uint32_t bracket_index, step;
         bool has_target = locate_target(problem, first_step, threadIdx.x, bracket_index, step);
-        int64_t offset = has_target ? load_offset(problem, bracket_index, window, first_step + step) : 0;
+        int64_t offset =
+            has_target ? load_offset(problem, bracket_index, window, first_step + step) : 0;
 
-        for (uint32_t i = threadIdx.x; i < problem.mask_count * problem.shape.tile_steps; i += blockDim.x)
+        for (uint32_t i = threadIdx.x; i < problem.mask_count * problem.shape.tile_steps;
+             i += blockDim.x)
             shared.masks[i] = TRAJD_MASK_VALID;
         if (threadIdx.x < problem.stream_count)
             shared.unaligned[threadIdx.x] = 0;
@@ -144,7 +156,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
         __syncthreads();
 #pragma unroll 1
         for (uint32_t number = threadIdx.x; has_target;) {
-            serve_target(problem, bracket_index, window, step, offset, shared, found[bracket_index]);
+            serve_target(problem, bracket_index, window, step, offset, shared,
+                         found[bracket_index]);
             number += blockDim.x;
             has_target = locate_target(problem, first_step, number, bracket_index, step);
             if (has_target)
@@ -163,11 +176,12 @@ extern "C" int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, 
     dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1,
               problem->window_count < TRAJD_CUDA_GRID_HEIGHT_MAX ? problem->window_count
                                                                  : TRAJD_CUDA_GRID_HEIGHT_MAX);
-    uint32_t threads = problem->shape.thread_count, shared = (uint32_t)trajd_cuda_shared_bytes(problem);
+    uint32_t threads = problem->shape.thread_count,
+             shared = (uint32_t)trajd_cuda_shared_bytes(problem);
 
     if (has_few_streams(problem))
-        return launch_kernel(resample_full<struct few_streams>, take_few_streams(problem), grid, threads,
-                             shared, problem->shape.overlaps, stream);
+        return launch_kernel(resample_full<struct few_streams>, take_few_streams(problem), grid,
+                             threads, shared, problem->shape.overlaps, stream);
     return launch_kernel(resample_full<struct trajd_cuda_problem>, *problem, grid, threads, shared,
                          problem->shape.overlaps, stream);
 }

@@ -1,6 +1,8 @@
-/* Streams of any kind and type, element by element or quaternion by quaternion, with their derivatives.
+/* Streams of any kind and type, element by element or quaternion by quaternion, with their
+ * derivatives.
  *
- * Numerics  T is float, or double where the source is f64 or an integer of 32 bits and more. Sums of a mean
+ * Numerics  T is float, or double where the source is f64 or an integer of 32 bits and more. Sums
+ *           of a mean
  * are double. */
 #ifndef TRAJD_KERNELS_CUDA_FULL_CUH
 #define TRAJD_KERNELS_CUDA_FULL_CUH
@@ -73,7 +75,8 @@ template <typename T> __device__ __forceinline__ T into_range(T value, T low, T 
 }
 
 template <typename T, typename STREAM>
-__device__ __forceinline__ T mean_value(const STREAM &stream, const char *row, int64_t count, uint64_t d)
+__device__ __forceinline__ T mean_value(const STREAM &stream, const char *row, int64_t count,
+                                        uint64_t d)
 {
     double sum = 0;
     int64_t used = 0;
@@ -81,7 +84,8 @@ __device__ __forceinline__ T mean_value(const STREAM &stream, const char *row, i
     if (count < 1)
         return load_element<T>(source_type_of(stream), row, d);
     for (int64_t i = count - 1; i >= 0; i--) {
-        T value = load_element<T>(source_type_of(stream), row - i * (int64_t)stream.row_stride_bytes, d);
+        T value =
+            load_element<T>(source_type_of(stream), row - i * (int64_t)stream.row_stride_bytes, d);
         if (!isnan(value)) {
             sum += (double)value;
             used++;
@@ -91,11 +95,12 @@ __device__ __forceinline__ T mean_value(const STREAM &stream, const char *row, i
 }
 
 template <typename T, typename STREAM>
-__device__ __forceinline__ T scalar_value(const STREAM &stream, const entry &entry, const full_entry &full,
-                                          uint64_t d, bool &nan)
+__device__ __forceinline__ T scalar_value(const STREAM &stream, const entry &entry,
+                                          const full_entry &full, uint64_t d, bool &nan)
 {
-    T value = stream.kind == TRAJD_KIND_MEAN ? mean_value<T>(stream, entry.row, full.mean_count, d)
-                                             : load_element<T>(source_type_of(stream), entry.row, d);
+    T value = stream.kind == TRAJD_KIND_MEAN
+                  ? mean_value<T>(stream, entry.row, full.mean_count, d)
+                  : load_element<T>(source_type_of(stream), entry.row, d);
 
     nan = isnan(value);
     if (full.blends) {
@@ -147,18 +152,21 @@ template <typename T> __device__ __forceinline__ void make_unit(T (&q)[4])
 }
 
 template <typename T, typename STREAM>
-__device__ __forceinline__ void load_quaternion(const STREAM &stream, const char *row, uint64_t d, T (&q)[4])
+__device__ __forceinline__ void load_quaternion(const STREAM &stream, const char *row, uint64_t d,
+                                                T (&q)[4])
 {
 #pragma unroll
     for (int k = 0; k < 4; k++)
         q[k] = load_element<T>(source_type_of(stream), row, d + k);
 }
 
-/* Unit quaternions, the shorter arc; below a small angle the chord, scaled to unit length like the arc. */
+/* Unit quaternions, the shorter arc; below a small angle the chord, scaled to unit length like the
+ * arc. */
 template <typename T>
 __device__ __forceinline__ void slerp(const T (&p)[4], const T (&q)[4], T a, T (&out)[4])
 {
-    const T parallel = sizeof(T) == 8 ? (T)1e-6 : (T)1e-3; /* the weights' error is its square over 6 */
+    /* the weights' error is its square over 6 */
+    const T parallel = sizeof(T) == 8 ? (T)1e-6 : (T)1e-3;
     T dot = p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
     T sign = dot < 0 ? (T)-1 : (T)1, sum = 0, difference = 0, weight_p = 1 - a, weight_q = a;
 
@@ -181,7 +189,8 @@ __device__ __forceinline__ void slerp(const T (&p)[4], const T (&q)[4], T a, T (
 
 template <typename T, typename STREAM>
 __device__ __forceinline__ void quaternion_value(const STREAM &stream, const entry &entry,
-                                                 const full_entry &full, uint64_t d, T (&out)[4], bool &nan)
+                                                 const full_entry &full, uint64_t d, T (&out)[4],
+                                                 bool &nan)
 {
     T stored[4], p[4], q[4];
 
@@ -195,7 +204,8 @@ __device__ __forceinline__ void quaternion_value(const STREAM &stream, const ent
         make_unit(q);
         slerp(p, q, (T)full.a, out);
     } else {
-        double square = 0; /* as the reference forms it: both sides of the slack differ by more than roundings */
+        /* as the reference forms it: both sides of the slack differ by more than roundings */
+        double square = 0;
 #pragma unroll
         for (int k = 0; k < 4; k++)
             square += (double)stored[k] * (double)stored[k];
@@ -208,7 +218,8 @@ __device__ __forceinline__ void quaternion_value(const STREAM &stream, const ent
 }
 
 /* The rotation vector of q p^-1, fixed frame, the shorter way; unit quaternions in xyzw. */
-template <typename T> __device__ __forceinline__ void turn(const T (&p)[4], const T (&q)[4], T (&out)[3])
+template <typename T>
+__device__ __forceinline__ void turn(const T (&p)[4], const T (&q)[4], T (&out)[3])
 {
     T scalar = q[3] * p[3] + p[0] * q[0] + p[1] * q[1] + p[2] * q[2];
     T x = p[3] * q[0] - q[3] * p[0] - (q[1] * p[2] - q[2] * p[1]);
@@ -267,7 +278,8 @@ __device__ __forceinline__ void write_derivative(const STREAM &stream, const ent
 }
 
 template <typename T, typename STREAM>
-__device__ __forceinline__ void write_normalised(const STREAM &stream, char *output, uint64_t d, T value)
+__device__ __forceinline__ void write_normalised(const STREAM &stream, char *output, uint64_t d,
+                                                 T value)
 {
     if (stream.scale)
         value = value * (T)stream.scale[d] + (T)stream.offset[d];
@@ -276,8 +288,8 @@ __device__ __forceinline__ void write_normalised(const STREAM &stream, char *out
 
 /* One unit (element or quaternion) of one target. Returns whether a NaN was used. */
 template <typename T, typename STREAM>
-__device__ __forceinline__ bool write_unit(const STREAM &stream, const entry &entry, const full_entry &full,
-                                           uint32_t unit, char *output)
+__device__ __forceinline__ bool write_unit(const STREAM &stream, const entry &entry,
+                                           const full_entry &full, uint32_t unit, char *output)
 {
     bool nan = false;
 
@@ -301,12 +313,13 @@ __device__ __forceinline__ bool write_unit(const STREAM &stream, const entry &en
 
 /* Previous and nearest into the stream's own type: bytes. */
 template <typename STREAM>
-__device__ __forceinline__ bool copy_unit(const STREAM &stream, const entry &entry, uint32_t size_bytes,
-                                          uint32_t unit, char *output)
+__device__ __forceinline__ bool copy_unit(const STREAM &stream, const entry &entry,
+                                          uint32_t size_bytes, uint32_t unit, char *output)
 {
     const uint64_t zero = 0;
 
-    copy_element(size_bytes, entry.row ? entry.row + (uint64_t)unit * size_bytes : (const char *)&zero,
+    copy_element(size_bytes,
+                 entry.row ? entry.row + (uint64_t)unit * size_bytes : (const char *)&zero,
                  output + (uint64_t)unit * size_bytes, 0);
     if (!entry.row && stream.edge == TRAJD_EDGE_NAN)
         store_element<double>(output_type_of(stream), output, unit, nan_of<double>());
@@ -337,8 +350,8 @@ __device__ __forceinline__ uint32_t element_size(uint32_t type)
 
 static __device__ __forceinline__ void write_full(const team &team, const trajd_cuda_stream &stream,
                                                   const entry *entries, const full_entry *fulls,
-                                                  uint32_t step_count, char *output, float *derivative,
-                                                  uint32_t *mask)
+                                                  uint32_t step_count, char *output,
+                                                  float *derivative, uint32_t *mask)
 {
     bool wide = is_wide(stream.source_type);
     bool copies = picks_rows(stream) && !stream.scale && stream.source_type == stream.output_type;
@@ -351,14 +364,16 @@ static __device__ __forceinline__ void write_full(const team &team, const trajd_
             const entry entry = entries[t];
             const full_entry full = fulls[t];
             char *out = output + t * stream.step_stride_bytes;
-            bool nan = copies ? copy_unit(stream, entry, element_size(stream.source_type), unit, out)
+            bool nan = copies
+                           ? copy_unit(stream, entry, element_size(stream.source_type), unit, out)
                        : wide ? write_unit<double>(stream, entry, full, unit, out)
                               : write_unit<float>(stream, entry, full, unit, out);
 
             if (nan && mask)
                 atomicMax(mask + t, (uint32_t)TRAJD_MASK_NAN);
             if (derivative) {
-                float *slopes = (float *)((char *)derivative + t * stream.derivative_step_stride_bytes);
+                float *slopes =
+                    (float *)((char *)derivative + t * stream.derivative_step_stride_bytes);
                 if (wide)
                     write_derivative<double>(stream, entry, full, unit, slopes);
                 else
@@ -383,8 +398,8 @@ __device__ __forceinline__ void write_width(const team &team, const trajd_cuda_s
 /* One stream's part of a tile, whatever its path: two widths each, which keeps the kernel small. */
 __device__ __forceinline__ void write_stream(const team &team, const trajd_cuda_stream &stream,
                                              const entry *entries, const full_entry *fulls,
-                                             uint32_t step_count, bool aligned, const full_output &out,
-                                             float *derivative)
+                                             uint32_t step_count, bool aligned,
+                                             const full_output &out, float *derivative)
 {
     switch (stream.path) {
     case TRAJD_CUDA_BF16:
@@ -406,7 +421,8 @@ __device__ __forceinline__ void write_stream(const team &team, const trajd_cuda_
         if (stream.vector_width == 16 && aligned)
             copy_values<16>(team, stream.vector_count, entries, step_count, out);
         else
-            copy_values<1>(team, stream.vector_count * stream.vector_width, entries, step_count, out);
+            copy_values<1>(team, stream.vector_count * stream.vector_width, entries, step_count,
+                           out);
         break;
     default:
         write_full(team, stream, entries, fulls, step_count, out.first, derivative, out.mask.steps);

@@ -4,8 +4,9 @@
 
 #include "kernels/cuda/launch.h"
 
-/* From sm_90 on a launch may be made ready while the one before it in the stream runs: nothing in global
- * memory is touched before all of that one has been written. The first statement of every kernel. */
+/* From sm_90 on a launch may be made ready while the one before it in the stream runs: nothing in
+ * global memory is touched before all of that one has been written. The first statement of every
+ * kernel. */
 __device__ __forceinline__ void wait_for_earlier_launches()
 {
 #if __CUDA_ARCH__ >= 900

@@ -1,5 +1,5 @@
-/* The kernels' launchers: each computes a grid, launches and returns the cudaError_t; no wait, no allocation.
- */
+/* The kernels' launchers: each computes a grid, launches and returns the cudaError_t; no wait, no
+ * allocation. */
 #ifndef TRAJD_KERNELS_CUDA_LAUNCH_H
 #define TRAJD_KERNELS_CUDA_LAUNCH_H
 
@@ -37,7 +37,8 @@ TRAJD_CUDA_HOST_DEVICE static inline uint32_t lean_stage_bytes(uint32_t stage_ro
     return stage_rows ? (stage_rows * 8u + 31u) / 16u * 16u : 0;
 }
 
-TRAJD_CUDA_HOST_DEVICE static inline uint32_t lean_rows_bytes(uint32_t stage_rows, uint32_t row_stride_bytes)
+TRAJD_CUDA_HOST_DEVICE static inline uint32_t lean_rows_bytes(uint32_t stage_rows,
+                                                              uint32_t row_stride_bytes)
 {
     return (stage_rows * row_stride_bytes + 47u) / 16u * 16u;
 }
@@ -51,15 +52,16 @@ static inline uint32_t trajd_cuda_chunk_steps(const struct trajd_cuda_problem *p
     return step_bytes >= chunk ? 1 : (uint32_t)(chunk / step_bytes);
 }
 
-/* Shared memory of one block, for the problem's shape: 64 bits, since shapes that are too large are asked
- * about, too. */
+/* Shared memory of one block, for the problem's shape: 64 bits, since shapes that are too large are
+ * asked about, too. */
 static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *problem)
 {
     const struct trajd_cuda_shape *shape = &problem->shape;
     const struct trajd_cuda_stream *stream = &problem->streams[0];
     uint64_t tile = shape->tile_steps, stage = lean_stage_bytes(shape->stage_rows);
-    uint64_t rows =
-        shape->prefetch & TRAJD_CUDA_STAGE_ROWS ? shape->stage_rows * stream->row_stride_bytes + 48u : 0;
+    uint64_t rows = shape->prefetch & TRAJD_CUDA_STAGE_ROWS
+                        ? shape->stage_rows * stream->row_stride_bytes + 48u
+                        : 0;
 
     switch (shape->style) {
     case TRAJD_CUDA_STEPS:
@@ -70,14 +72,15 @@ static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *
     case TRAJD_CUDA_NARROW:
         return stage + tile * stream->step_stride_bytes + 32u + rows;
     case TRAJD_CUDA_STREAM:
-        return shape->stages *
-                   (tile * 16u + shape->stage_rows * stream->row_stride_bytes + TRAJD_CUDA_STAGE_HEAD_BYTES) +
-               (8u - shape->producers) * 2u * trajd_cuda_chunk_steps(problem) * stream->step_stride_bytes;
+        return shape->stages * (tile * 16u + shape->stage_rows * stream->row_stride_bytes +
+                                TRAJD_CUDA_STAGE_HEAD_BYTES) +
+               (8u - shape->producers) * 2u * trajd_cuda_chunk_steps(problem) *
+                   stream->step_stride_bytes;
     case TRAJD_CUDA_BATCH:
         return 0;
     default:
-        return problem->stream_count * (tile * 40u + 4u) + problem->bracket_count * shape->stage_rows * 8ull +
-               problem->mask_count * tile * 4u;
+        return problem->stream_count * (tile * 40u + 4u) +
+               problem->bracket_count * shape->stage_rows * 8ull + problem->mask_count * tile * 4u;
     }
 }
 
@@ -88,7 +91,8 @@ void trajd_cuda_share_warps(struct trajd_cuda_problem *problem);
 int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_narrow(const struct trajd_cuda_problem *problem, void *stream);
-int trajd_cuda_launch_stream(const struct trajd_cuda_problem *problem, uint32_t sm_count, void *stream);
+int trajd_cuda_launch_stream(const struct trajd_cuda_problem *problem, uint32_t sm_count,
+                             void *stream);
 int trajd_cuda_launch_batch(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, void *stream);
 

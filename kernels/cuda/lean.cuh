@@ -1,4 +1,5 @@
-/* What the kernels of one stream are told, and how they open a window: what is read of it, staged, asked for. */
+/* What the kernels of one stream are told, and how they open a window: what is read of it, staged,
+ * asked for. */
 #ifndef TRAJD_KERNELS_CUDA_LEAN_CUH
 #define TRAJD_KERNELS_CUDA_LEAN_CUH
 
@@ -27,7 +28,8 @@ struct lean_problem {
     uint32_t tile_steps;
     uint32_t stage_rows;
     uint32_t vector_count;
-    uint32_t lanes; /* threads that share a target, of the direct kernel, and 2^32 over them, rounded up */
+    /* threads that share a target, of the direct kernel, and 2^32 over them, rounded up */
+    uint32_t lanes;
     uint32_t lanes_reciprocal;
     uint8_t unit;
     uint8_t kind;
@@ -35,10 +37,11 @@ struct lean_problem {
     uint8_t prefetch;
     uint8_t load_bytes;
     uint8_t mask_continues;
-    uint8_t searches;       /* stamps are what targets are looked for in */
-    uint32_t zero;          /* for lane_zero */
+    uint8_t searches; /* stamps are what targets are looked for in */
+    uint32_t zero;    /* for lane_zero */
     uint32_t window_count;
-    uint32_t asking_blocks; /* the first blocks, which ask for all that the launch reads; 0: none do */
+    /* the first blocks, which ask for all that the launch reads; 0: none do */
+    uint32_t asking_blocks;
     uint64_t max_gap_width; /* a hole that is wider is one */
     char *output;
     uint64_t window_stride_bytes;
@@ -111,16 +114,17 @@ struct lean_window {
     uint32_t place;       /* the window's row of the outputs */
     uint32_t stage_shift; /* where the first stamp lies in the stage */
     bool staged;
-    bool plain;   /* its targets are searched by a guess and four stamps around it: in the stage, where the
-                     kernel has one */
-    bool aligned; /* rows stand where vectors can be loaded; of streams with `bases` only the device can tell
-                   */
+    /* its targets are searched by a guess and four stamps around it: in the stage, where the kernel
+     * has one */
+    bool plain;
+    /* rows stand where vectors can be loaded; of streams with `bases` only the device can tell */
+    bool aligned;
 };
 
 #define PREFETCH_LINE_BYTES 128u
 
-/* Reads the parameters that the way to the output needs while the launch before this one still runs: a
- * kernel's first read of a line of them is a trip to memory. */
+/* Reads the parameters that the way to the output needs while the launch before this one still
+ * runs: a kernel's first read of a line of them is a trip to memory. */
 __device__ __forceinline__ void touch_parameters(const lean_problem &problem)
 {
     asm volatile("" ::"l"(problem.offsets), "l"(problem.stamps_ns), "l"(problem.base),
@@ -129,9 +133,10 @@ __device__ __forceinline__ void touch_parameters(const lean_problem &problem)
                  "l"(problem.max_age_ns), "l"(problem.max_gap_width));
 }
 
-/* One of `parts` shares of some bytes, on their way to the L2 while others are waited for. By all threads of the
- * block. Beyond 4 GiB nothing is asked. */
-__device__ __forceinline__ void ask_for(const char *from, uint64_t size_bytes, uint32_t part, uint32_t parts)
+/* One of `parts` shares of some bytes, on their way to the L2 while others are waited for. By all
+ * threads of the block. Beyond 4 GiB nothing is asked. */
+__device__ __forceinline__ void ask_for(const char *from, uint64_t size_bytes, uint32_t part,
+                                        uint32_t parts)
 {
     if (size_bytes >> 32)
         return;
@@ -141,14 +146,16 @@ __device__ __forceinline__ void ask_for(const char *from, uint64_t size_bytes, u
         asm volatile("prefetch.global.L2 [%0];" ::"l"(from + (uint64_t)line * PREFETCH_LINE_BYTES));
 }
 
-/* Block `block` of those that ask for everything: reads among the writes of large outputs cost the memory several
- * times what they cost before the first write. */
-static __device__ __noinline__ void ask_for_all(const lean_problem &problem, uint32_t block, uint32_t blocks)
+/* Block `block` of those that ask for everything: reads among the writes of large outputs cost the
+ * memory several times what they cost before the first write. */
+static __device__ __noinline__ void ask_for_all(const lean_problem &problem, uint32_t block,
+                                                uint32_t blocks)
 {
     const uint32_t parts = max(blocks / problem.window_count, 1u);
 
     for (uint64_t item = block; item < (uint64_t)problem.window_count * parts; item += blocks) {
-        const uint32_t window = (uint32_t)(item / parts), part = (uint32_t)(item - (uint64_t)window * parts);
+        const uint32_t window = (uint32_t)(item / parts),
+                       part = (uint32_t)(item - (uint64_t)window * parts);
         int64_t row_begin = window * problem.dense_rows, row_count = problem.dense_rows;
         const char *rows;
 
@@ -176,17 +183,19 @@ __device__ __forceinline__ void ask_ahead(const lean_problem &problem)
                     min(gridDim.x * gridDim.y, problem.asking_blocks));
 }
 
-__device__ __forceinline__ int64_t load_offset(const lean_problem &problem, uint32_t window, uint32_t step)
+__device__ __forceinline__ int64_t load_offset(const lean_problem &problem, uint32_t window,
+                                               uint32_t step)
 {
     return __ldg(problem.offsets + window * problem.offsets_per_window + step);
 }
 
-/* Brings the 16-byte granules that hold some bytes to shared memory, by all threads of the block; returns
- * where the first byte lies. What stands beside the bytes in their first and last granule is never looked at.
- */
+/* Brings the 16-byte granules that hold some bytes to shared memory, by all threads of the block;
+ * returns where the first byte lies. What stands beside the bytes in their first and last granule
+ * is never looked at. */
 __device__ __forceinline__ char *stage_bytes(char *stage, const char *from, uint32_t size_bytes)
 {
-    const uint32_t shift = (uint32_t)(uintptr_t)from & 15u, granules = (shift + size_bytes + 15u) / 16u;
+    const uint32_t shift = (uint32_t)(uintptr_t)from & 15u,
+                   granules = (shift + size_bytes + 15u) / 16u;
 
     from -= shift;
     for (uint32_t i = threadIdx.x; i < granules; i += blockDim.x)
@@ -194,9 +203,9 @@ __device__ __forceinline__ char *stage_bytes(char *stage, const char *from, uint
     return stage + shift;
 }
 
-/* 0, which the compiler cannot see: what is loaded from an address that has it is kept in a register of each
- * thread. It would move it to a uniform register at once, and so wait for it before the loads that follow are
- * sent. */
+/* 0, which the compiler cannot see: what is loaded from an address that has it is kept in a
+ * register of each thread. It would move it to a uniform register at once, and so wait for it
+ * before the loads that follow are sent. */
 __device__ __forceinline__ uint32_t lane_zero(const lean_problem &problem)
 {
     return threadIdx.x & problem.zero;
@@ -211,9 +220,10 @@ __device__ __forceinline__ int64_t load_behind(const int64_t *address)
     return value;
 }
 
-/* Reads where the window stands and sends for its stamps, all of them where they fit. stage_wait must follow.
- */
-__device__ __forceinline__ lean_window open_window(const lean_problem &problem, uint32_t window, char *stage)
+/* Reads where the window stands and sends for its stamps, all of them where they fit. stage_wait
+ * must follow. */
+__device__ __forceinline__ lean_window open_window(const lean_problem &problem, uint32_t window,
+                                                   char *stage)
 {
     int64_t row_begin = window * problem.dense_rows;
     lean_window opened;
@@ -225,8 +235,8 @@ __device__ __forceinline__ lean_window open_window(const lean_problem &problem, 
     opened.first_ns = opened.last_ns = 0;
     opened.rows_per_ns = 0;
     if (problem.bases)
-        opened.rows =
-            (const char *)__ldg((const unsigned long long *)problem.bases + window + lane_zero(problem));
+        opened.rows = (const char *)__ldg((const unsigned long long *)problem.bases + window +
+                                          lane_zero(problem));
     if (problem.window_rows)
         opened.place = __ldg(problem.window_rows + window + lane_zero(problem));
     if (problem.row_begin) {
@@ -261,8 +271,9 @@ __device__ __forceinline__ lean_window open_window(const lean_problem &problem, 
 __device__ __forceinline__ void set_rate(lean_window &window)
 {
     if (window.plain)
-        window.rows_per_ns = __fdividef((float)((int32_t)window.row_count - 1),
-                                        float_of((uint64_t)window.last_ns - (uint64_t)window.first_ns));
+        window.rows_per_ns =
+            __fdividef((float)((int32_t)window.row_count - 1),
+                       float_of((uint64_t)window.last_ns - (uint64_t)window.first_ns));
 }
 
 __device__ __forceinline__ void stage_wait(lean_window &window)

@@ -1,15 +1,16 @@
-/* The first half of the kernels of one stream: from a window and its offsets to entries; and where they go.
+/* The first half of the kernels of one stream: from a window and its offsets to entries; and where
+ * they go.
  *
- * Time here is the chain of dependent instructions and loads, so the ways that nearly all targets go (inside
- * a staged or unstaged window of stamps) are straight, and all others one call away. */
+ * Time here is the chain of dependent instructions and loads, so the ways that nearly all targets
+ * go (inside a staged or unstaged window of stamps) are straight, and all others one call away. */
 #ifndef TRAJD_KERNELS_CUDA_LEAN_ENTRY_CUH
 #define TRAJD_KERNELS_CUDA_LEAN_ENTRY_CUH
 
 #include "kernels/cuda/lean.cuh"
 
-/* What is rare: clocks that are regular or have few rows, grids of rows, streams that are missing. By all
- * that is in memory, so that nothing need be kept for it. Returns an entry and its code in registers: x, y
- * the row, z the share, w the code and whether there are two rows. */
+/* What is rare: clocks that are regular or have few rows, grids of rows, streams that are missing.
+ * By all that is in memory, so that nothing need be kept for it. Returns an entry and its code in
+ * registers: x, y the row, z the share, w the code and whether there are two rows. */
 static __device__ __noinline__ uint4 find_elsewhere(const lean_problem &problem, uint32_t window,
                                                     int64_t offset)
 {
@@ -45,8 +46,8 @@ static __device__ __noinline__ uint4 find_elsewhere(const lean_problem &problem,
                       __float_as_uint(made.a), code | (made.next_bytes ? 256u : 0u));
 }
 
-__device__ __forceinline__ entry make_rare_entry(const lean_problem &problem, uint32_t window, int64_t offset,
-                                                 uint32_t &code)
+__device__ __forceinline__ entry make_rare_entry(const lean_problem &problem, uint32_t window,
+                                                 int64_t offset, uint32_t &code)
 {
     const uint4 found = find_elsewhere(problem, window, offset);
 
@@ -56,12 +57,14 @@ __device__ __forceinline__ entry make_rare_entry(const lean_problem &problem, ui
 }
 
 /* A target before the first or not before the last row of a plain window, or none. */
-__device__ __forceinline__ entry make_edge_entry(const lean_problem &problem, const lean_window &window,
-                                                 int64_t x, bool is_target, uint32_t &code)
+__device__ __forceinline__ entry make_edge_entry(const lean_problem &problem,
+                                                 const lean_window &window, int64_t x,
+                                                 bool is_target, uint32_t &code)
 {
     const bool before = x < window.first_ns, held = problem.max_age_ns >= 0;
     const uint64_t past = (uint64_t)x - (uint64_t)window.last_ns;
-    const bool has_row = is_target && (problem.edge == TRAJD_EDGE_HOLD || (!before && (held || past == 0)));
+    const bool has_row =
+        is_target && (problem.edge == TRAJD_EDGE_HOLD || (!before && (held || past == 0)));
     const int32_t row = before ? 0 : (int32_t)window.row_count - 1;
 
     if (!is_target)
@@ -78,7 +81,8 @@ __device__ __forceinline__ entry make_edge_entry(const lean_problem &problem, co
 }
 
 /* Sent where it stands: the compiler would put it off until it is known to be needed. */
-template <bool STAGED> __device__ __forceinline__ int64_t load_stamp(const int64_t *stamps, int32_t row)
+template <bool STAGED>
+__device__ __forceinline__ int64_t load_stamp(const int64_t *stamps, int32_t row)
 {
     int64_t value;
 
@@ -91,12 +95,13 @@ template <bool STAGED> __device__ __forceinline__ int64_t load_stamp(const int64
     return value;
 }
 
-/* The entry of one target in a plain window, and its mask code so far. guess_offset: what of a row will be
- * loaded, where it is asked for as soon as there is a guess. */
+/* The entry of one target in a plain window, and its mask code so far. guess_offset: what of a row
+ * will be loaded, where it is asked for as soon as there is a guess. */
 template <bool STAGED>
-__device__ __forceinline__ entry make_plain_entry(const lean_problem &problem, const lean_window &window,
-                                                  const int64_t *stamps, int64_t offset,
-                                                  uint32_t guess_offset, uint32_t &code)
+__device__ __forceinline__ entry make_plain_entry(const lean_problem &problem,
+                                                  const lean_window &window, const int64_t *stamps,
+                                                  int64_t offset, uint32_t guess_offset,
+                                                  uint32_t &code)
 {
     const int64_t x = (int64_t)((uint64_t)window.anchor + (uint64_t)offset);
 
@@ -106,11 +111,13 @@ __device__ __forceinline__ entry make_plain_entry(const lean_problem &problem, c
     const float guess = float_of((uint64_t)x - (uint64_t)window.first_ns) * window.rows_per_ns;
     int32_t row = max(min((int32_t)guess, last - 2) - 1, 0);
     if (!STAGED && (problem.prefetch & TRAJD_CUDA_PREFETCH_GUESS)) {
-        const char *guessed = window.rows + (int64_t)(row + 1) * problem.row_stride_bytes + guess_offset;
+        const char *guessed =
+            window.rows + (int64_t)(row + 1) * problem.row_stride_bytes + guess_offset;
         asm volatile("prefetch.global.L2 [%0];" ::"l"(guessed));
         asm volatile("prefetch.global.L2 [%0];" ::"l"(guessed + problem.row_stride_bytes));
     }
-    const int64_t at0 = load_stamp<STAGED>(stamps, row), at1 = load_stamp<STAGED>(stamps, min(row + 1, last));
+    const int64_t at0 = load_stamp<STAGED>(stamps, row),
+                  at1 = load_stamp<STAGED>(stamps, min(row + 1, last));
     const int64_t at2 = load_stamp<STAGED>(stamps, min(row + 2, last)),
                   at3 = load_stamp<STAGED>(stamps, min(row + 3, last));
     const bool second = at1 <= x, third = at2 <= x;
@@ -153,13 +160,14 @@ __device__ __forceinline__ entry make_plain_entry(const lean_problem &problem, c
 
 /* The entry of one target in any window. */
 __device__ __forceinline__ entry make_entry(const lean_problem &problem, const lean_window &window,
-                                            const int64_t *stage, uint32_t window_index, int64_t offset,
-                                            uint32_t &code)
+                                            const int64_t *stage, uint32_t window_index,
+                                            int64_t offset, uint32_t &code)
 {
     if (!window.plain)
         return make_rare_entry(problem, window_index, offset, code);
-    return window.staged ? make_plain_entry<true>(problem, window, stage, offset, 0, code)
-                         : make_plain_entry<false>(problem, window, window.stamps_ns, offset, 0, code);
+    return window.staged
+               ? make_plain_entry<true>(problem, window, stage, offset, 0, code)
+               : make_plain_entry<false>(problem, window, window.stamps_ns, offset, 0, code);
 }
 
 /* A mask's byte, where streams before this one may have written it. */
@@ -189,23 +197,26 @@ __device__ __forceinline__ lean_tile tile_at(const lean_problem &problem, uint32
     return {first, first < count ? min(count - first, problem.tile_steps) : 0};
 }
 
-__device__ __forceinline__ lean_output output_here(const lean_problem &problem, const lean_window &window,
-                                                   uint32_t first_step)
+__device__ __forceinline__ lean_output output_here(const lean_problem &problem,
+                                                   const lean_window &window, uint32_t first_step)
 {
-    return {
-        problem.output + window.place * problem.window_stride_bytes +
-            (uint64_t)first_step * problem.step_stride_bytes,
-        problem.step_stride_bytes,
-        {problem.mask ? problem.mask + window.place * problem.mask_window_stride_bytes + first_step : NULL}};
+    return {problem.output + window.place * problem.window_stride_bytes +
+                (uint64_t)first_step * problem.step_stride_bytes,
+            problem.step_stride_bytes,
+            {problem.mask
+                 ? problem.mask + window.place * problem.mask_window_stride_bytes + first_step
+                 : NULL}};
 }
 
-/* A tile by all threads of its block, element by element, whatever the window and the values are: what the
- * fast ways leave to it, from nothing but memory. Writes output and mask again where they were written. */
+/* A tile by all threads of its block, element by element, whatever the window and the values are:
+ * what the fast ways leave to it, from nothing but memory. Writes output and mask again where they
+ * were written. */
 template <typename S, typename O>
 static __device__ __noinline__ void write_slowly(const lean_problem &problem, uint32_t first_step,
                                                  uint32_t step_count)
 {
-    const uint32_t window = blockIdx.y, place = problem.window_rows ? problem.window_rows[window] : window;
+    const uint32_t window = blockIdx.y,
+                   place = problem.window_rows ? problem.window_rows[window] : window;
     uint8_t *mask =
         problem.mask ? problem.mask + place * problem.mask_window_stride_bytes + first_step : NULL;
     char *output = problem.output + place * problem.window_stride_bytes +

@@ -1,17 +1,22 @@
-/* One stream on one bracket whose steps are a few dozen bytes: a thread a target with all its features.
+/* One stream on one bracket whose steps are a few dozen bytes: a thread a target with all its
+ * features.
  *
  * Math      resample.h.
- * Shapes    steps of at most TRAJD_CUDA_NARROW_BYTES bytes that follow each other in the output; else as
+ * Shapes    steps of at most TRAJD_CUDA_NARROW_BYTES bytes that follow each other in the output;
+ *           else as
  *           tile.cu.
  * Requires  addresses aligned to their elements.
- * Moves     what tile.cu moves; with TRAJD_CUDA_STAGE_ROWS all rows of the window, asked for before it is
+ * Moves     what tile.cu moves; with TRAJD_CUDA_STAGE_ROWS all rows of the window, asked for before
+ *           it is
  *           known which are used: a trip to memory less.
- * Threads   all bring stamps (and rows) to shared memory; then a thread finds its target and forms its step
- *           there; then all write the tile, 16 bytes at a time wherever the output begins and whatever D is.
+ * Threads   all bring stamps (and rows) to shared memory; then a thread finds its target and forms
+ *           its step
+ *           there; then all write the tile, 16 bytes at a time wherever the output begins and
+ *             whatever D is.
  *           Barriers are passed by all.
  * Numerics  a from exact integer differences, float, one rounding at the store.
- * Chosen    shape.c: narrow steps, where one search serves all features and stores are whole sectors.
- */
+ * Chosen    shape.c: narrow steps, where one search serves all features and stores are whole
+ *           sectors. */
 #include "kernels/cuda/lean_entry.cuh"
 
 #define VECTORS_IN_FLIGHT 4u
@@ -30,15 +35,16 @@ __device__ __forceinline__ bool form_step(const lean_problem &problem, const ent
             low[k].raw = high[k].raw = {};
             if (made.row && first + k < problem.vector_count) {
                 low[k] = load_any<S, V>(made.row + (first + k) * (uint32_t)(V * sizeof(S)));
-                high[k] =
-                    load_any<S, V>(made.row + (first + k) * (uint32_t)(V * sizeof(S)) + made.next_bytes);
+                high[k] = load_any<S, V>(made.row + (first + k) * (uint32_t)(V * sizeof(S)) +
+                                         made.next_bytes);
             }
         }
 #pragma unroll
         for (uint32_t k = 0; k < VECTORS_IN_FLIGHT; k++) {
             if (first + k >= problem.vector_count)
                 break;
-            const vector_of<O, V> value = blend<S, O, V>(problem, made.a, low[k], high[k], (first + k) * V);
+            const vector_of<O, V> value =
+                blend<S, O, V>(problem, made.a, low[k], high[k], (first + k) * V);
             store_vector<O, V>(to + (first + k) * (uint32_t)(V * sizeof(O)), value);
             suspect |= may_have_nan(value);
         }
@@ -46,8 +52,8 @@ __device__ __forceinline__ bool form_step(const lean_problem &problem, const ent
     return suspect || (!made.row && problem.edge == TRAJD_EDGE_NAN);
 }
 
-/* `size_bytes` bytes of elements of at least two that lie in `stage` as they shall in memory, to the 16-byte
- * granule. */
+/* `size_bytes` bytes of elements of at least two that lie in `stage` as they shall in memory, to
+ * the 16-byte granule. */
 __device__ __forceinline__ void write_bytes(const char *stage, char *to, uint32_t size_bytes)
 {
     const uint32_t shift = (uint32_t)(uintptr_t)to & 15u, end = shift + size_bytes;
@@ -75,21 +81,24 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
 
     touch_parameters(problem);
     wait_for_earlier_launches();
-    int64_t offset =
-        threadIdx.x < tile.step_count ? load_offset(problem, blockIdx.y, tile.first_step + threadIdx.x) : 0;
+    int64_t offset = threadIdx.x < tile.step_count
+                         ? load_offset(problem, blockIdx.y, tile.first_step + threadIdx.x)
+                         : 0;
     lean_window window = open_window(problem, blockIdx.y, memory);
     const lean_output out = output_here(problem, window, tile.first_step);
-    const int64_t *stamps = STAGED ? (const int64_t *)(memory + window.stage_shift) : window.stamps_ns;
+    const int64_t *stamps =
+        STAGED ? (const int64_t *)(memory + window.stage_shift) : window.stamps_ns;
 
     if (STAGED && (problem.prefetch & TRAJD_CUDA_STAGE_ROWS)) {
         char *rows = results;
         results += lean_rows_bytes(problem.stage_rows, problem.row_stride_bytes);
         if (window.plain)
-            window.rows =
-                stage_bytes(rows, window.rows, (uint32_t)window.row_count * problem.row_stride_bytes);
+            window.rows = stage_bytes(rows, window.rows,
+                                      (uint32_t)window.row_count * problem.row_stride_bytes);
     }
     stage_wait(window);
-    if (!window.plain || !window.aligned) { /* the same for all threads of the block, as here above */
+    /* the same for all threads of the block, as here above */
+    if (!window.plain || !window.aligned) {
         write_slowly<S, O>(problem, tile.first_step, tile.step_count);
         return;
     }
@@ -125,7 +134,8 @@ template <typename H> static lean_kernel *half_kernel(uint32_t vector_width, boo
                                : staged<H, H, 1>(is_staged);
 }
 
-template <typename S, typename O> static lean_kernel *float_kernel(uint32_t vector_width, bool is_staged)
+template <typename S, typename O>
+static lean_kernel *float_kernel(uint32_t vector_width, bool is_staged)
 {
     return vector_width == 4   ? staged<S, O, 4>(is_staged)
            : vector_width == 2 ? staged<S, O, 2>(is_staged)
@@ -148,8 +158,8 @@ static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, bool is_stag
 
 extern "C" int trajd_cuda_launch_narrow(const struct trajd_cuda_problem *problem, void *stream)
 {
-    lean_kernel *kernel =
-        kernel_of(problem->streams[0].path, problem->streams[0].vector_width, problem->shape.stage_rows > 0);
+    lean_kernel *kernel = kernel_of(problem->streams[0].path, problem->streams[0].vector_width,
+                                    problem->shape.stage_rows > 0);
     dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1, problem->window_count);
 
     if (!kernel)

@@ -1,5 +1,5 @@
-/* Which streams share a launch, and which path each takes: decided here once, so that kernels branch on a
- * byte. */
+/* Which streams share a launch, and which path each takes: decided here once, so that kernels
+ * branch on a byte. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +14,8 @@ _Static_assert(sizeof(struct trajd_cuda_problem) <= TRAJD_CUDA_PARAMETER_SIZE_MA
 #define FEATURES_MAX (1u << 28) /* of vectors: a row's bytes then fit 32 bits */
 #define WARP 32u
 #define TASKS_UNCOUNTED (UINT64_C(1) << 40)
-#define ALONE_BYTES_MIN                                                                                      \
-    (UINT64_C(4) << 20) /* of output: a microsecond of writing, as much as another launch */
+/* of output: a microsecond of writing, as much as another launch */
+#define ALONE_BYTES_MIN (UINT64_C(4) << 20)
 
 static bool is_slerp(enum trajd_kind kind)
 {
@@ -43,8 +43,8 @@ static enum trajd_cuda_path path_of(const struct trajd_stream *stream)
 {
     bool is_float = stream->source_type >= TRAJD_F16 && stream->source_type <= TRAJD_F64;
 
-    if (stream->feature_count > FEATURES_MAX || stream->row_stride_bytes > UINT32_MAX || stream->derivative ||
-        (stream->kind != TRAJD_KIND_LINEAR && !picks_rows(stream->kind)))
+    if (stream->feature_count > FEATURES_MAX || stream->row_stride_bytes > UINT32_MAX ||
+        stream->derivative || (stream->kind != TRAJD_KIND_LINEAR && !picks_rows(stream->kind)))
         return TRAJD_CUDA_FULL;
     if (is_float)
         return float_path(stream->source_type, stream->output_type);
@@ -61,13 +61,14 @@ static uint32_t common_alignment(uint64_t bits, uint32_t limit)
     return limit;
 }
 
-/* Where `bases` stand is only known on the device: windows whose rows turn out unaligned are moved by element
- * there. */
+/* Where `bases` stand is only known on the device: windows whose rows turn out unaligned are moved
+ * by element there. */
 static void set_vectors(const struct trajd_stream *stream, struct trajd_cuda_stream *out)
 {
     uint32_t source_size = trajd_dtype_size(stream->source_type),
              output_size = trajd_dtype_size(stream->output_type);
-    uint64_t places = (uintptr_t)stream->output | stream->step_stride_bytes | stream->window_stride_bytes;
+    uint64_t places =
+        (uintptr_t)stream->output | stream->step_stride_bytes | stream->window_stride_bytes;
     uint64_t rows = (stream->bases ? 0 : (uintptr_t)stream->base) |
                     (uint64_t)stream->first_column * source_size | stream->row_stride_bytes;
     uint64_t row_bytes = (uint64_t)stream->feature_count * source_size;
@@ -76,7 +77,8 @@ static void set_vectors(const struct trajd_stream *stream, struct trajd_cuda_str
     out->vector_width = 1;
     out->load_bytes = 1;
     if (out->path == TRAJD_CUDA_FULL) {
-        out->vector_count = is_slerp(stream->kind) ? stream->feature_count / 4 : stream->feature_count;
+        out->vector_count =
+            is_slerp(stream->kind) ? stream->feature_count / 4 : stream->feature_count;
     } else if (out->path == TRAJD_CUDA_COPY) {
         uint32_t bytes = common_alignment(places | rows | row_bytes, VECTOR_BYTES_MAX);
         out->vector_width = out->load_bytes = (uint8_t)(bytes == 16 ? 16 : bytes >= 4 ? 4 : 1);
@@ -92,7 +94,8 @@ static void set_vectors(const struct trajd_stream *stream, struct trajd_cuda_str
     }
 }
 
-static void pack_stream(const struct trajd_stream *in, uint8_t bracket_index, struct trajd_cuda_stream *out)
+static void pack_stream(const struct trajd_stream *in, uint8_t bracket_index,
+                        struct trajd_cuda_stream *out)
 {
     uint64_t first_column_bytes = (uint64_t)in->first_column * trajd_dtype_size(in->source_type);
 
@@ -169,8 +172,8 @@ static bool is_lean(const struct trajd_cuda_problem *problem)
     const struct trajd_cuda_stream *only = &problem->streams[0];
 
     return problem->stream_count == 1 && only->path != TRAJD_CUDA_FULL &&
-           problem->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX && only->step_stride_bytes <= UINT32_MAX &&
-           problem->step_count_max <= INT32_MAX;
+           problem->window_count <= TRAJD_CUDA_GRID_HEIGHT_MAX &&
+           only->step_stride_bytes <= UINT32_MAX && problem->step_count_max <= INT32_MAX;
 }
 
 /* A kernel that takes every path knows widths 4 and 1 of floats. */
@@ -187,7 +190,8 @@ static void narrow_vectors(struct trajd_cuda_problem *problem)
     }
 }
 
-/* What the batch kernel's warps serve: task_count 0 where there are more tasks than can be counted. */
+/* What the batch kernel's warps serve: task_count 0 where there are more tasks than can be counted.
+ */
 static void group_streams(struct trajd_cuda_problem *problem)
 {
     uint64_t tasks = 0;
@@ -219,9 +223,11 @@ static void group_streams(struct trajd_cuda_problem *problem)
 }
 
 /* Large enough to be launched by itself, by the kernels of one stream. */
-static bool stands_alone(const struct trajd_resample_request *request, const struct trajd_stream *stream)
+static bool stands_alone(const struct trajd_resample_request *request,
+                         const struct trajd_stream *stream)
 {
-    const struct trajd_grid *grid = &request->grids[request->brackets[stream->bracket_index].grid_index];
+    const struct trajd_grid *grid =
+        &request->grids[request->brackets[stream->bracket_index].grid_index];
     uint64_t targets = (uint64_t)request->window_count * grid->step_count;
     uint64_t bytes = (uint64_t)stream->feature_count * trajd_dtype_size(stream->output_type);
 
@@ -240,7 +246,8 @@ uint32_t trajd_cuda_pack(const struct trajd_resample_request *request, uint32_t 
     problem->window_rows = request->window_rows;
     problem->bracket_count = problem->stream_count = problem->mask_count = 0;
     problem->step_count_max = 0;
-    for (s = first; s < request->stream_count && problem->stream_count < TRAJD_CUDA_STREAMS_MAX; s++) {
+    for (s = first; s < request->stream_count && problem->stream_count < TRAJD_CUDA_STREAMS_MAX;
+         s++) {
         const struct trajd_stream *stream = &request->streams[s];
         bool alone = stands_alone(request, stream);
 
@@ -282,15 +289,17 @@ uint32_t trajd_cuda_launch_count(const struct trajd_resample_request *request)
     return count;
 }
 
-/* The dense problem as a request, so that it is checked by the same rules. Arrays of B are not read: any
- * address will do. */
+/* The dense problem as a request, so that it is checked by the same rules. Arrays of B are not
+ * read: any address will do. */
 enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
-                                        struct trajd_cuda_problem *problem, struct trajd_error *error)
+                                        struct trajd_cuda_problem *problem,
+                                        struct trajd_error *error)
 {
     uint64_t source_row = (uint64_t)dense->feature_count * trajd_dtype_size(dense->source_type);
     uint64_t output_row = (uint64_t)dense->feature_count * trajd_dtype_size(dense->output_type);
     struct trajd_clock clock = {.stamps_ns = dense->stamps_ns};
-    struct trajd_grid grid = {TRAJD_GRID_NS, dense->step_count, dense->targets_ns, dense->step_count};
+    struct trajd_grid grid = {TRAJD_GRID_NS, dense->step_count, dense->targets_ns,
+                              dense->step_count};
     struct trajd_bracket bracket = {0, 0, dense->stamps_ns, dense->stamps_ns, dense->stamps_ns};
     struct trajd_stream out = {
         .kind = dense->kind,
@@ -312,20 +321,24 @@ enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
         dense->window_count, 1, 1, 1, 1, &clock, &grid, &bracket, &out, NULL, 0};
     enum trajd_status status = trajd_resample_check(&request, error);
 
-    if (status != TRAJD_OK || request.window_count == 0)
+    if (status || request.window_count == 0)
         return status;
     if (!dense->stamps_ns || dense->row_count == 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "dense: stamps_ns is NULL or row_count is 0");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "dense: stamps_ns is NULL or row_count is 0");
     if (dense->kind == TRAJD_KIND_MEAN || dense->kind == TRAJD_KIND_ANGLE)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "dense: kinds mean and angle need a request");
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "dense: kinds mean and angle need a request");
     trajd_cuda_pack(&request, 0, problem);
-    problem->brackets[0].row_begin = problem->brackets[0].row_count = problem->brackets[0].anchor = NULL;
+    problem->brackets[0].row_begin = problem->brackets[0].row_count = problem->brackets[0].anchor =
+        NULL;
     problem->brackets[0].dense_rows = dense->row_count;
     return TRAJD_OK;
 }
 
-void trajd_cuda_describe(const struct trajd_resample_request *shape, const struct trajd_device_facts *facts,
-                         int style, struct trajd_cuda_shape *cut, char *why, uint32_t why_size)
+void trajd_cuda_describe(const struct trajd_resample_request *shape,
+                         const struct trajd_device_facts *facts, int style,
+                         struct trajd_cuda_shape *cut, char *why, uint32_t why_size)
 {
     struct trajd_cuda_problem problem;
     struct trajd_tuning_found found;
@@ -341,13 +354,13 @@ void trajd_cuda_describe(const struct trajd_resample_request *shape, const struc
 }
 
 enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request,
-                                    const struct trajd_device_facts *facts, struct trajd_cuda_shape *shape,
-                                    struct trajd_error *error)
+                                    const struct trajd_device_facts *facts,
+                                    struct trajd_cuda_shape *shape, struct trajd_error *error)
 {
     enum trajd_status status = trajd_resample_check_shape(request, error);
     struct trajd_cuda_problem problem;
 
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     trajd_cuda_pack(request, 0, &problem);
     *shape = trajd_cuda_shape_of(&problem, facts, 0);
@@ -361,7 +374,7 @@ enum trajd_status trajd_cuda_chosen_dense(const struct trajd_dense_problem *dens
     struct trajd_cuda_problem problem;
     enum trajd_status status = trajd_cuda_pack_dense(dense, &problem, error);
 
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     *shape = trajd_cuda_shape_of(&problem, facts, dense->row_count);
     return TRAJD_OK;

@@ -1,6 +1,6 @@
-/* What one launch is told: a request (or a slice of its streams) with everything that the host can work out
- * already done. Passed by value as a kernel parameter, so that a launch needs no copy and no memory of its
- * own. Host and device. */
+/* What one launch is told: a request (or a slice of its streams) with everything that the host can
+ * work out already done. Passed by value as a kernel parameter, so that a launch needs no copy and
+ * no memory of its own. Host and device. */
 #ifndef TRAJD_KERNELS_CUDA_PROBLEM_H
 #define TRAJD_KERNELS_CUDA_PROBLEM_H
 
@@ -16,17 +16,18 @@
 #define TRAJD_CUDA_NO_MASK 255
 #define TRAJD_CUDA_GRID_HEIGHT_MAX 65535u
 
-/* How a stream's elements are moved. FULL takes anything; the others are vectors of one load and one store.
- */
+/* How a stream's elements are moved. FULL takes anything; the others are vectors of one load and
+ * one store. */
 enum trajd_cuda_path {
-    TRAJD_CUDA_FULL =
-        0, /* element by element: slerp, angle, mean, derivatives, double, integers that are blended */
+    /* element by element: slerp, angle, mean, derivatives, double, integers that are blended */
+    TRAJD_CUDA_FULL = 0,
     TRAJD_CUDA_BF16 = 1, /* bf16 to bf16; linear, previous, nearest. So the next four */
     TRAJD_CUDA_F32 = 2,
     TRAJD_CUDA_F16 = 3,
     TRAJD_CUDA_F32_BF16 = 4,
     TRAJD_CUDA_BF16_F32 = 5,
-    TRAJD_CUDA_COPY = 6, /* previous and nearest into their own type, where no element is looked at: bytes */
+    /* previous and nearest into their own type, where no element is looked at: bytes */
+    TRAJD_CUDA_COPY = 6,
     TRAJD_CUDA_PATH_COUNT = 7,
 };
 
@@ -35,8 +36,8 @@ struct trajd_cuda_bracket {
     struct trajd_rate rate;
     const int64_t *offsets;
     uint64_t offsets_per_window;
-    const int64_t *
-        row_begin; /* NULL: the dense problem. Window w begins at w * dense_rows, sees dense_rows, anchor 0 */
+    /* NULL: the dense problem. Window w begins at w * dense_rows, sees dense_rows, anchor 0 */
+    const int64_t *row_begin;
     const int64_t *row_count;
     const int64_t *anchor;
     int64_t dense_rows;
@@ -65,7 +66,8 @@ struct trajd_cuda_stream {
     double angle_period;
     double angle_low;
     uint32_t feature_count;
-    uint32_t vector_count; /* per step: D / V, of COPY bytes of a row over V. Of FULL: quaternions or D */
+    /* per step: D / V, of COPY bytes of a row over V. Of FULL: quaternions or D */
+    uint32_t vector_count;
     uint32_t unit_count;   /* per step: quaternions of slerp, else D */
     uint8_t bracket_index; /* in this problem */
     uint8_t kind;
@@ -75,8 +77,10 @@ struct trajd_cuda_stream {
     uint8_t path;         /* enum trajd_cuda_path */
     uint8_t vector_width; /* V: elements of a vector; of COPY bytes */
     uint8_t mask_slot;    /* streams that share a mask share a slot; TRAJD_CUDA_NO_MASK */
-    uint8_t load_bytes;   /* of a vector of the source: rows that are not a multiple are loaded by element */
-    uint8_t first_warp; /* of full.cu: the block's warps that serve the stream; modulo the warps there are */
+    /* of a vector of the source: rows that are not a multiple are loaded by element */
+    uint8_t load_bytes;
+    /* of full.cu: the block's warps that serve the stream; modulo the warps there are */
+    uint8_t first_warp;
     uint8_t warp_count;
     uint8_t mask_continues; /* the mask was begun by an earlier launch: the larger code stays */
 };
@@ -84,10 +88,10 @@ struct trajd_cuda_stream {
 /* Which kernel, and what its threads do. The first five serve lean problems, the others any. */
 enum trajd_cuda_style {
     TRAJD_CUDA_STEPS = 0, /* find all targets of a tile, then a thread goes from target to target */
-    TRAJD_CUDA_WALK =
-        1, /* the same along runs of targets, with the two rows in registers; vectors of 16 bytes only */
-    TRAJD_CUDA_DIRECT =
-        2, /* a thread a few vectors of a target, which it finds itself: no entries, a barrier less */
+    /* the same along runs of targets, with the two rows in registers; vectors of 16 bytes only */
+    TRAJD_CUDA_WALK = 1,
+    /* a thread a few vectors of a target, which it finds itself: no entries, a barrier less */
+    TRAJD_CUDA_DIRECT = 2,
     TRAJD_CUDA_NARROW = 3, /* a thread a target with all its features, by way of shared memory */
     TRAJD_CUDA_STREAM =
         4, /* warps that find and load, warps that compute and store, side by side; from sm_90 on */
@@ -97,24 +101,26 @@ enum trajd_cuda_style {
 };
 
 /* Bits of a shape's prefetch. */
-#define TRAJD_CUDA_PREFETCH_ROWS                                                                             \
-    1u /* blocks ask for their share of the window's rows before they know which they need */
+/* blocks ask for their share of the window's rows before they know which they need */
+#define TRAJD_CUDA_PREFETCH_ROWS 1u
 #define TRAJD_CUDA_PREFETCH_STAMPS 2u /* and of stamps that are not staged */
-#define TRAJD_CUDA_STAGE_ROWS 4u      /* direct, narrow: all rows of a staged window come to shared memory */
-#define TRAJD_CUDA_PREFETCH_GUESS                                                                            \
-    8u /* direct, narrow: rows where the mean rate has them, while the stamps are loaded */
+/* direct, narrow: all rows of a staged window come to shared memory */
+#define TRAJD_CUDA_STAGE_ROWS 4u
+/* direct, narrow: rows where the mean rate has them, while the stamps are loaded */
+#define TRAJD_CUDA_PREFETCH_GUESS 8u
 
-#define TRAJD_CUDA_PREFETCH_ALL                                                                              \
-    16u /* walk, stream: the first blocks ask for all that the launch reads */
+/* walk, stream: the first blocks ask for all that the launch reads */
+#define TRAJD_CUDA_PREFETCH_ALL 16u
 
-/* The launch's shape, chosen by shape.c and free of the problem's meaning: any value gives the same result.
- */
+/* The launch's shape, chosen by shape.c and free of the problem's meaning: any value gives the same
+ * result. */
 struct trajd_cuda_shape {
     uint32_t tile_steps;      /* targets of one window that a block serves */
     uint32_t thread_count;    /* a multiple of 32 */
     uint32_t tiles_per_block; /* stream: blocks a multiprocessor holds. Else 1 */
-    uint32_t stage_rows; /* windows of at most this many rows have all their stamps staged in shared memory.
-                            stream: rows a stage has room for */
+    /* windows of at most this many rows have all their stamps staged in shared memory. stream: rows
+     * a stage has room for */
+    uint32_t stage_rows;
     uint8_t prefetch;
     uint8_t style;     /* enum trajd_cuda_style */
     uint8_t vectors;   /* direct: of a target that a thread serves: 1, 2, 4 */

@@ -27,36 +27,42 @@ static int launch_styled(struct trajd_cuda_problem *problem, const struct trajd_
     }
 }
 
-static enum trajd_status launch(struct trajd_cuda_problem *problem, const struct trajd_device_facts *facts,
-                                const struct trajd_cuda_shape *shape, void *stream, struct trajd_error *error)
+static enum trajd_status launch(struct trajd_cuda_problem *problem,
+                                const struct trajd_device_facts *facts,
+                                const struct trajd_cuda_shape *shape, void *stream,
+                                struct trajd_error *error)
 {
     int code;
 
     problem->shape = *shape;
-    if (!trajd_cuda_shape_fits(problem, shape) || (facts->compute_capability < OVERLAP_CAPABILITY_MIN &&
-                                                   (shape->overlaps || shape->style == TRAJD_CUDA_STREAM)))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "cuda: style %u with %u steps, %u threads and %u staged rows does not fit",
-                               shape->style, shape->tile_steps, shape->thread_count, shape->stage_rows);
+    if (!trajd_cuda_shape_fits(problem, shape) ||
+        (facts->compute_capability < OVERLAP_CAPABILITY_MIN &&
+         (shape->overlaps || shape->style == TRAJD_CUDA_STREAM)))
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "cuda: style %u with %u steps, %u threads and %u staged rows does not fit",
+            shape->style, shape->tile_steps, shape->thread_count, shape->stage_rows);
     code = launch_styled(problem, facts, stream);
     if (code != 0)
-        return trajd_error_set(error, TRAJD_ERR_DEVICE, code,
-                               "cuda: launching %u windows x %u streams, %u steps at most: CUDA error %d",
-                               problem->window_count, problem->stream_count, problem->step_count_max, code);
+        return trajd_error_set(
+            error, TRAJD_ERR_DEVICE, code,
+            "cuda: launching %u windows x %u streams, %u steps at most: CUDA error %d",
+            problem->window_count, problem->stream_count, problem->step_count_max, code);
     return TRAJD_OK;
 }
 
 enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
-                                 const struct trajd_device_facts *facts, const struct trajd_cuda_shape *shape,
-                                 void *stream, struct trajd_error *error)
+                                 const struct trajd_device_facts *facts,
+                                 const struct trajd_cuda_shape *shape, void *stream,
+                                 struct trajd_error *error)
 {
     enum trajd_status status = trajd_resample_check(request, error);
     struct trajd_cuda_problem problem;
     struct trajd_cuda_shape chosen;
 
-    if (status != TRAJD_OK || request->window_count == 0)
+    if (status || request->window_count == 0)
         return status;
-    for (uint32_t s = 0; s < request->stream_count && status == TRAJD_OK;) {
+    for (uint32_t s = 0; s < request->stream_count && !status;) {
         s = trajd_cuda_pack(request, s, &problem);
         chosen = shape ? *shape : trajd_cuda_shape_of(&problem, facts, 0);
         status = launch(&problem, facts, &chosen, stream, error);
@@ -65,14 +71,14 @@ enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
 }
 
 enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request,
-                                       const struct trajd_device_facts *facts, int style, void *stream,
-                                       struct trajd_error *error)
+                                       const struct trajd_device_facts *facts, int style,
+                                       void *stream, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK; /* checked by the plan */
     struct trajd_cuda_problem problem;
     struct trajd_cuda_shape shape;
 
-    for (uint32_t s = 0; s < request->stream_count && status == TRAJD_OK;) {
+    for (uint32_t s = 0; s < request->stream_count && !status;) {
         s = trajd_cuda_pack(request, s, &problem);
         shape = trajd_cuda_styled_shape_of(&problem, facts, 0, style);
         status = launch(&problem, facts, &shape, stream, error);
@@ -89,7 +95,7 @@ enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *dense,
     struct trajd_cuda_shape chosen;
     enum trajd_status status = trajd_cuda_pack_dense(dense, &problem, error);
 
-    if (status != TRAJD_OK || dense->window_count == 0)
+    if (status || dense->window_count == 0)
         return status;
     chosen = shape ? *shape : trajd_cuda_shape_of(&problem, facts, dense->row_count);
     return launch(&problem, facts, &chosen, stream, error);
@@ -100,5 +106,6 @@ enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct traj
     int code = trajd_cuda_launch_nothing(overlaps, stream);
 
     return code == 0 ? TRAJD_OK
-                     : trajd_error_set(error, TRAJD_ERR_DEVICE, code, "cuda: launching nothing: CUDA error %d", code);
+                     : trajd_error_set(error, TRAJD_ERR_DEVICE, code,
+                                       "cuda: launching nothing: CUDA error %d", code);
 }

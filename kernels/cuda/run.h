@@ -1,4 +1,5 @@
-/* Running a request on a GPU: checked, packed, shaped, launched. Plain C; device pointers in the request. */
+/* Running a request on a GPU: checked, packed, shaped, launched. Plain C; device pointers in the
+ * request. */
 #ifndef TRAJD_KERNELS_CUDA_RUN_H
 #define TRAJD_KERNELS_CUDA_RUN_H
 
@@ -9,8 +10,8 @@
 extern "C" {
 #endif
 
-/* The dense problem [B, S, D] -> [B, T, D]: row s of window b stands at stamps_ns[b][s], target t at
- * targets_ns[b][t]; all arrays packed. Needs no arrays of counts and anchors, and reads none. */
+/* The dense problem [B, S, D] -> [B, T, D]: row s of window b stands at stamps_ns[b][s], target t
+ * at targets_ns[b][t]; all arrays packed. Needs no arrays of counts and anchors, and reads none. */
 struct trajd_dense_problem {
     uint32_t window_count;  /* B >= 1 */
     uint32_t row_count;     /* S >= 1 */
@@ -27,50 +28,56 @@ struct trajd_dense_problem {
     uint8_t *mask; /* [B, T] or NULL */
 };
 
-/* A shape for this problem on this device: never more shared memory than a block has. Pure. row_count is what
- * a window sees, an estimate; 0: not known. */
+/* A shape for this problem on this device: never more shared memory than a block has. Pure.
+ * row_count is what a window sees, an estimate; 0: not known. */
 struct trajd_cuda_shape trajd_cuda_shape_of(const struct trajd_cuda_problem *problem,
-                                            const struct trajd_device_facts *facts, uint64_t row_count);
+                                            const struct trajd_device_facts *facts,
+                                            uint64_t row_count);
 
 #define TRAJD_CUDA_ANY_STYLE (-1)
 
 /* The same with the style given, where it is not TRAJD_CUDA_ANY_STYLE. */
 struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_problem *problem,
-                                                   const struct trajd_device_facts *facts, uint64_t row_count,
-                                                   int style);
+                                                   const struct trajd_device_facts *facts,
+                                                   uint64_t row_count, int style);
 
 /* Any value within the limits of a launch is taken: for tuners and tests. False: outside them. */
-int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape);
+int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem,
+                          const struct trajd_cuda_shape *shape);
 
-/* Launches the request on the stream (a cudaStream_t) and returns: results are there when the stream has got
- * so far. `shape` NULL: by trajd_cuda_shape_of. TRAJD_ERR_ARGUMENT, TRAJD_ERR_UNSUPPORTED: nothing was
- * launched. */
+/* Launches the request on the stream (a cudaStream_t) and returns: results are there when the
+ * stream has got so far. `shape` NULL: by trajd_cuda_shape_of. TRAJD_ERR_ARGUMENT,
+ * TRAJD_ERR_UNSUPPORTED: nothing was launched. */
 enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
-                                 const struct trajd_device_facts *facts, const struct trajd_cuda_shape *shape,
-                                 void *stream, struct trajd_error *error);
+                                 const struct trajd_device_facts *facts,
+                                 const struct trajd_cuda_shape *shape, void *stream,
+                                 struct trajd_error *error);
 enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request,
-                                       const struct trajd_device_facts *facts, int style, void *stream,
-                                       struct trajd_error *error);
+                                       const struct trajd_device_facts *facts, int style,
+                                       void *stream, struct trajd_error *error);
 enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem,
                                        const struct trajd_device_facts *facts,
                                        const struct trajd_cuda_shape *shape, void *stream,
                                        struct trajd_error *error);
 
-/* Launches a kernel that does nothing: the floor under all times, for benchmarks. overlaps: as in a shape. */
+/* Launches a kernel that does nothing: the floor under all times, for benchmarks. overlaps: as in a
+ * shape. */
 enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct trajd_error *error);
 
-/* The shape that the first launch of a request of this shape would have, whose pointers may be NULL, and in a
- * few words why. */
-void trajd_cuda_describe(const struct trajd_resample_request *shape, const struct trajd_device_facts *facts,
-                         int style, struct trajd_cuda_shape *cut, char *why, uint32_t why_size);
+/* The shape that the first launch of a request of this shape would have, whose pointers may be
+ * NULL, and in a few words why. */
+void trajd_cuda_describe(const struct trajd_resample_request *shape,
+                         const struct trajd_device_facts *facts, int style,
+                         struct trajd_cuda_shape *cut, char *why, uint32_t why_size);
 
 /* The shape that the first launch of such a run would have. */
 enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request,
-                                    const struct trajd_device_facts *facts, struct trajd_cuda_shape *shape,
-                                    struct trajd_error *error);
+                                    const struct trajd_device_facts *facts,
+                                    struct trajd_cuda_shape *shape, struct trajd_error *error);
 enum trajd_status trajd_cuda_chosen_dense(const struct trajd_dense_problem *problem,
                                           const struct trajd_device_facts *facts,
-                                          struct trajd_cuda_shape *shape, struct trajd_error *error);
+                                          struct trajd_cuda_shape *shape,
+                                          struct trajd_error *error);
 
 #ifdef __cplusplus
 }

@@ -2,8 +2,9 @@
 #include "kernels/cuda/run.h"
 
 enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
-                                 const struct trajd_device_facts *facts, const struct trajd_cuda_shape *shape,
-                                 void *stream, struct trajd_error *error)
+                                 const struct trajd_device_facts *facts,
+                                 const struct trajd_cuda_shape *shape, void *stream,
+                                 struct trajd_error *error)
 {
     (void)request;
     (void)facts;
@@ -22,8 +23,8 @@ enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem
 }
 
 enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request,
-                                       const struct trajd_device_facts *facts, int style, void *stream,
-                                       struct trajd_error *error)
+                                       const struct trajd_device_facts *facts, int style,
+                                       void *stream, struct trajd_error *error)
 {
     (void)style;
     return trajd_cuda_run(request, facts, NULL, stream, error);

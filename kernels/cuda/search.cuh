@@ -1,11 +1,13 @@
-/* Which row a target falls behind: the last row at or before x, for stamps in shared or global memory and
- * regular clocks.
+/* Which row a target falls behind: the last row at or before x, for stamps in shared or global
+ * memory and regular clocks.
  *
- * Math      last i with t[i] <= x. Stamps: a guess from the mean rate of the window, four stamps around it in
- * one go, and where the clock drifted further than that, the rest by quarters. Regular: floor in exact
- * integers. Numerics  the guess is float and may be wrong; the answer is checked against the stamps and never
- * is. Stamps that are not ascending give some row of the window in a bounded number of steps.
- */
+ * Math      last i with t[i] <= x. Stamps: a guess from the mean rate of the window, four stamps
+ *           around it in
+ * one go, and where the clock drifted further than that, the rest by quarters. Regular: floor in
+ * exact
+ * integers. Numerics  the guess is float and may be wrong; the answer is checked against the stamps
+ *                     and never
+ * is. Stamps that are not ascending give some row of the window in a bounded number of steps. */
 #ifndef TRAJD_KERNELS_CUDA_SEARCH_CUH
 #define TRAJD_KERNELS_CUDA_SEARCH_CUH
 
@@ -27,8 +29,8 @@ struct bracket_place {
     int64_t after_ns;
 };
 
-/* floor(n / d), d > 0, |n| < 2^62, by double and two exact corrections: an integer division costs five times
- * as much. */
+/* floor(n / d), d > 0, |n| < 2^62, by double and two exact corrections: an integer division costs
+ * five times as much. */
 __device__ __forceinline__ int64_t floor_div_small(int64_t n, int64_t d)
 {
     double reciprocal = 1.0 / (double)d;
@@ -91,7 +93,8 @@ static __device__ __noinline__ bracket_place search_by_quarters(const int64_t *s
 {
     while (high - low > 1) {
         int64_t quarter = (high - low + 3) / 4;
-        int64_t a = low + quarter, b = min(low + 2 * quarter, high), c = min(low + 3 * quarter, high);
+        int64_t a = low + quarter, b = min(low + 2 * quarter, high),
+                c = min(low + 3 * quarter, high);
         int64_t at_a = stamps[a], at_b = stamps[b], at_c = stamps[c];
         if (at_b <= x && b < high) {
             if (at_c <= x && c < high)
@@ -144,7 +147,8 @@ __device__ __forceinline__ bracket_place search_clock(const clock_view &view, in
     if (row < 0)
         return {-1, 0, 0};
     row = min(row, view.row_count - 1);
-    return {row, rate_row_ns(view.rate, row), row + 1 < view.row_count ? rate_row_ns(view.rate, row + 1) : 0};
+    return {row, rate_row_ns(view.rate, row),
+            row + 1 < view.row_count ? rate_row_ns(view.rate, row + 1) : 0};
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* How a launch is cut: a pure function of problem and device. Every number here changes speed and never a
- * result. */
+/* How a launch is cut: a pure function of problem and device. Every number here changes speed and
+ * never a result. */
 #include <stdbool.h>
 
 #include "kernels/cuda/launch.h"
@@ -37,18 +37,20 @@
 
 static bool contiguous_steps(const struct trajd_cuda_stream *stream)
 {
-    return stream->step_stride_bytes ==
-           (uint64_t)stream->feature_count * trajd_dtype_size((enum trajd_dtype)stream->output_type);
+    return stream->step_stride_bytes == (uint64_t)stream->feature_count *
+                                            trajd_dtype_size((enum trajd_dtype)stream->output_type);
 }
 
 /* Pairs of types that were measured, and so have kernels of every family. */
 static bool measured_path(const struct trajd_cuda_stream *stream)
 {
-    return stream->path == TRAJD_CUDA_BF16 || stream->path == TRAJD_CUDA_F32 || stream->path == TRAJD_CUDA_F32_BF16;
+    return stream->path == TRAJD_CUDA_BF16 || stream->path == TRAJD_CUDA_F32 ||
+           stream->path == TRAJD_CUDA_F32_BF16;
 }
 
 /* The kernel serves the problem at all. */
-static bool style_serves(const struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape)
+static bool style_serves(const struct trajd_cuda_problem *problem,
+                         const struct trajd_cuda_shape *shape)
 {
     const struct trajd_cuda_stream *stream = &problem->streams[0];
     uint32_t out_size = trajd_dtype_size((enum trajd_dtype)stream->output_type);
@@ -58,25 +60,30 @@ static bool style_serves(const struct trajd_cuda_problem *problem, const struct 
     case TRAJD_CUDA_WALK:
         return problem->lean;
     case TRAJD_CUDA_DIRECT:
-        return problem->lean && measured_path(stream) && (shape->vectors < 4 || stream->vector_width < 8);
+        return problem->lean && measured_path(stream) &&
+               (shape->vectors < 4 || stream->vector_width < 8);
     case TRAJD_CUDA_NARROW:
         return problem->lean && measured_path(stream) && contiguous_steps(stream) &&
                stream->step_stride_bytes <= TRAJD_CUDA_NARROW_BYTES &&
                stream->row_stride_bytes <= TRAJD_CUDA_NARROW_BYTES;
     case TRAJD_CUDA_STREAM:
-        return problem->lean && (stream->path == TRAJD_CUDA_BF16 || stream->path == TRAJD_CUDA_F32) &&
+        return problem->lean &&
+               (stream->path == TRAJD_CUDA_BF16 || stream->path == TRAJD_CUDA_F32) &&
                stream->load_bytes == 16 && stream->vector_width * out_size == 16 &&
-               contiguous_steps(stream) && stream->step_stride_bytes <= TRAJD_CUDA_STREAM_BYTES_MAX &&
+               contiguous_steps(stream) &&
+               stream->step_stride_bytes <= TRAJD_CUDA_STREAM_BYTES_MAX &&
                stream->row_stride_bytes <= TRAJD_CUDA_STREAM_BYTES_MAX;
     case TRAJD_CUDA_BATCH:
         return problem->task_count > 0 && problem->window_count <= INT32_MAX &&
-               (problem->task_count - 1) / (shape->thread_count / WARP) < TRAJD_CUDA_GRID_HEIGHT_MAX;
+               (problem->task_count - 1) / (shape->thread_count / WARP) <
+                   TRAJD_CUDA_GRID_HEIGHT_MAX;
     default:
         return shape->style == TRAJD_CUDA_TILE;
     }
 }
 
-int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct trajd_cuda_shape *shape)
+int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem,
+                          const struct trajd_cuda_shape *shape)
 {
     struct trajd_cuda_problem shaped = *problem;
     bool streams = shape->style == TRAJD_CUDA_STREAM;
@@ -91,13 +98,15 @@ int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem, const struct
         ((shape->vectors != 1 && shape->vectors != 2 && shape->vectors != 4) ||
          (uint64_t)shape->tile_steps * problem->streams[0].vector_count > DIRECT_VECTORS_MAX))
         return false;
-    if (streams && (shape->vectors < 1 || shape->vectors > 4 || shape->producers < 1 ||
-                    shape->producers > 4 || shape->stages < 2 || shape->stages > TRAJD_CUDA_STAGES_MAX))
+    if (streams &&
+        (shape->vectors < 1 || shape->vectors > 4 || shape->producers < 1 || shape->producers > 4 ||
+         shape->stages < 2 || shape->stages > TRAJD_CUDA_STAGES_MAX))
         return false;
     shaped.shape = *shape;
     tiles = (problem->step_count_max - 1) / shape->tile_steps + 1;
-    return tiles <= INT32_MAX && trajd_cuda_shared_bytes(&shaped) <=
-                                     (streams ? TRAJD_CUDA_STREAM_BYTES_MAX : TRAJD_CUDA_SHARED_BYTES_MAX);
+    return tiles <= INT32_MAX &&
+           trajd_cuda_shared_bytes(&shaped) <=
+               (streams ? TRAJD_CUDA_STREAM_BYTES_MAX : TRAJD_CUDA_SHARED_BYTES_MAX);
 }
 
 /* Vectors that a step has over all streams: a step's work. */
@@ -125,8 +134,8 @@ static uint32_t power_of_two(uint32_t value)
     return power;
 }
 
-/* Where most sectors of the rows are used anyhow, or all of them are little, they are asked for before it is
- * known which. */
+/* Where most sectors of the rows are used anyhow, or all of them are little, they are asked for
+ * before it is known which. */
 static bool wants_prefetch(const struct trajd_cuda_problem *problem, uint64_t row_count)
 {
     uint64_t row_bytes = problem->streams[0].row_stride_bytes;
@@ -143,7 +152,8 @@ static bool wants_walk(const struct trajd_cuda_problem *problem)
     const struct trajd_cuda_stream *stream = &problem->streams[0];
     uint64_t targets = (uint64_t)problem->window_count * problem->step_count_max;
 
-    return stream->load_bytes >= WIDE_LOAD_BYTES && targets * stream->vector_count * 16 >= WALK_OUTPUT_BYTES;
+    return stream->load_bytes >= WIDE_LOAD_BYTES &&
+           targets * stream->vector_count * 16 >= WALK_OUTPUT_BYTES;
 }
 
 static uint64_t target_count(const struct trajd_cuda_problem *problem)
@@ -151,22 +161,26 @@ static uint64_t target_count(const struct trajd_cuda_problem *problem)
     return (uint64_t)problem->window_count * problem->step_count_max;
 }
 
-/* Many narrow steps that are not made of 16-byte vectors: one search a step, and stores of whole sectors. */
+/* Many narrow steps that are not made of 16-byte vectors: one search a step, and stores of whole
+ * sectors. */
 static bool wants_narrow(const struct trajd_cuda_problem *problem)
 {
     const struct trajd_cuda_stream *stream = &problem->streams[0];
 
-    return stream->vector_count > 1 && stream->load_bytes < 16 && problem->step_count_max >= NARROW_STEPS_MIN &&
+    return stream->vector_count > 1 && stream->load_bytes < 16 &&
+           problem->step_count_max >= NARROW_STEPS_MIN &&
            target_count(problem) >= NARROW_TARGETS_MIN;
 }
 
-/* Where a tile's entries in shared memory are worth a barrier: wide rows of two-byte elements, long clocks. */
+/* Where a tile's entries in shared memory are worth a barrier: wide rows of two-byte elements, long
+ * clocks. */
 static bool wants_tiles(const struct trajd_cuda_problem *problem, uint64_t row_count)
 {
     const struct trajd_cuda_stream *stream = &problem->streams[0];
     uint64_t vectors = target_count(problem) * stream->vector_count;
 
-    return (stream->vector_width == 8 && stream->vector_count >= WIDE_VECTORS && vectors > STEPS_VECTORS) ||
+    return (stream->vector_width == 8 && stream->vector_count >= WIDE_VECTORS &&
+            vectors > STEPS_VECTORS) ||
            (row_count > STAGE_ROWS && stream->load_bytes == 16 && stream->vector_count >= 4 &&
             vectors > STEPS_VECTORS_LONG);
 }
@@ -186,27 +200,33 @@ static uint32_t targets_a_thread(const struct trajd_cuda_problem *problem)
     return target_count(problem) >= TWO_TARGETS_MIN ? 2 : 1;
 }
 
-static void shape_tiles(const struct trajd_cuda_problem *problem, uint64_t row_count, struct trajd_cuda_shape *shape)
+static void shape_tiles(const struct trajd_cuda_problem *problem, uint64_t row_count,
+                        struct trajd_cuda_shape *shape)
 {
     uint64_t vectors = problem->streams[0].vector_count, steps = problem->step_count_max;
-    uint64_t busy = target_count(problem) / BLOCKS_WANTED; /* larger tiles leave multiprocessors idle */
+    /* larger tiles leave multiprocessors idle */
+    uint64_t busy = target_count(problem) / BLOCKS_WANTED;
     uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors;
 
     shape->style = TRAJD_CUDA_STEPS;
-    shape->tile_steps = power_of_two(clamp(busy > filled ? busy : filled, TILE_STEPS_MIN, TILE_STEPS_MAX));
+    shape->tile_steps =
+        power_of_two(clamp(busy > filled ? busy : filled, TILE_STEPS_MIN, TILE_STEPS_MAX));
     if (row_count > 0 && steps >= RUN_STEPS_PER_ROW * row_count && wants_walk(problem)) {
         shape->style = TRAJD_CUDA_WALK;
-        if (problem->window_count * row_count * (problem->streams[0].row_stride_bytes + 8) <= SOURCE_BYTES_MAX)
+        if (problem->window_count * row_count * (problem->streams[0].row_stride_bytes + 8) <=
+            SOURCE_BYTES_MAX)
             shape->prefetch = TRAJD_CUDA_PREFETCH_ALL;
     }
 }
 
-static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *problem, uint64_t row_count)
+static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *problem,
+                                          uint64_t row_count)
 {
     struct trajd_cuda_shape shape = {
         .thread_count = THREADS, .tiles_per_block = 1, .style = TRAJD_CUDA_DIRECT, .vectors = 1};
     uint64_t vectors = problem->streams[0].vector_count;
-    bool searches = problem->brackets[0].rate.num == 0 && problem->brackets[0].unit == TRAJD_GRID_NS;
+    bool searches =
+        problem->brackets[0].rate.num == 0 && problem->brackets[0].unit == TRAJD_GRID_NS;
 
     if (row_count > 0 && row_count <= STAGE_ROWS)
         shape.stage_rows = (uint32_t)row_count;
@@ -247,16 +267,19 @@ static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *probl
     uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
 
     if (problem->task_count == 0 || problem->task_count > BATCH_TASKS_MAX ||
-        (steps >= THREADS && target_count(problem) >= ANGLE_TARGETS_MIN && has_kind(problem, TRAJD_KIND_ANGLE)))
+        (steps >= THREADS && target_count(problem) >= ANGLE_TARGETS_MIN &&
+         has_kind(problem, TRAJD_KIND_ANGLE)))
         shape.style = TRAJD_CUDA_TILE;
-    shape.tile_steps =
-        steps <= BATCH_STEPS_MAX       ? (uint32_t)steps
-        : problem->stream_count == 1 ? THREADS
-                                     : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors, TILE_STEPS_MIN, THREADS);
+    shape.tile_steps = steps <= BATCH_STEPS_MAX ? (uint32_t)steps
+                       : problem->stream_count == 1
+                           ? THREADS
+                           : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors,
+                                   TILE_STEPS_MIN, THREADS);
     return shape;
 }
 
-static void use_general_style(const struct trajd_cuda_problem *problem, struct trajd_cuda_shape *shape)
+static void use_general_style(const struct trajd_cuda_problem *problem,
+                              struct trajd_cuda_shape *shape)
 {
     shape->style = problem->lean ? TRAJD_CUDA_STEPS : TRAJD_CUDA_TILE;
     shape->tiles_per_block = 1;
@@ -286,10 +309,11 @@ static void make_fit(const struct trajd_cuda_problem *problem, struct trajd_cuda
 }
 
 struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_problem *problem,
-                                                   const struct trajd_device_facts *facts, uint64_t row_count,
-                                                   int style)
+                                                   const struct trajd_device_facts *facts,
+                                                   uint64_t row_count, int style)
 {
-    struct trajd_cuda_shape shape = problem->lean ? lean_shape(problem, row_count) : full_shape(problem);
+    struct trajd_cuda_shape shape =
+        problem->lean ? lean_shape(problem, row_count) : full_shape(problem);
     struct trajd_tuning_found found;
 
     if (style == TRAJD_CUDA_ANY_STYLE && facts->tuning &&
@@ -312,13 +336,15 @@ struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_probl
 }
 
 struct trajd_cuda_shape trajd_cuda_shape_of(const struct trajd_cuda_problem *problem,
-                                            const struct trajd_device_facts *facts, uint64_t row_count)
+                                            const struct trajd_device_facts *facts,
+                                            uint64_t row_count)
 {
     return trajd_cuda_styled_shape_of(problem, facts, row_count, TRAJD_CUDA_ANY_STYLE);
 }
 
 /* What a stream costs in a tile, for the shares only: a quaternion is worth many elements. */
-static uint64_t stream_work(const struct trajd_cuda_problem *problem, const struct trajd_cuda_stream *stream)
+static uint64_t stream_work(const struct trajd_cuda_problem *problem,
+                            const struct trajd_cuda_stream *stream)
 {
     uint32_t steps = problem->brackets[stream->bracket_index].step_count;
     uint64_t tile = steps < problem->shape.tile_steps ? steps : problem->shape.tile_steps;
@@ -327,8 +353,8 @@ static uint64_t stream_work(const struct trajd_cuda_problem *problem, const stru
     return tile * stream->vector_count * (is_slerp ? 8 : stream->path == TRAJD_CUDA_FULL ? 4 : 1);
 }
 
-/* One each, then always one to the stream whose warps have most to do. Where there are more streams than
- * warps, one each in turn. */
+/* One each, then always one to the stream whose warps have most to do. Where there are more streams
+ * than warps, one each in turn. */
 void trajd_cuda_share_warps(struct trajd_cuda_problem *problem)
 {
     uint32_t warps = problem->shape.thread_count / WARP, given = problem->stream_count, first = 0;

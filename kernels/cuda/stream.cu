@@ -1,20 +1,24 @@
-/* One stream whose output is hundreds of megabytes: warps that find and load beside warps that compute and
- * store.
+/* One stream whose output is hundreds of megabytes: warps that find and load beside warps that
+ * compute and store.
  *
  * Math      resample.h.
- * Shapes    steps that follow each other in the output, rows and steps of 16-byte vectors, bf16 or f32 as
+ * Shapes    steps that follow each other in the output, rows and steps of 16-byte vectors, bf16 or
+ *           f32 as
  *           they are stored.
  * Requires  sm_90.
  * Moves     what tile.cu moves.
  * Threads   a persistent grid; blocks take tiles in turn. shape.producers of its eight warps
- *           find the targets of a tile, every one of its own, write their entries to one of shape.stages
- *           stages and send for the rows between the first and the last in one bulk load, which completes on
- *           the stage's barrier. The other warps wait for it, form a share of the steps each, a chunk at a
- *           time, in one of two buffers, and send each chunk off by a bulk store. Stages are handed back by a
+ *           find the targets of a tile, every one of its own, write their entries to one of
+ *             shape.stages
+ *           stages and send for the rows between the first and the last in one bulk load, which
+ *             completes on
+ *           the stage's barrier. The other warps wait for it, form a share of the steps each, a
+ *             chunk at a
+ *           time, in one of two buffers, and send each chunk off by a bulk store. Stages are handed
+ *             back by a
  *           second barrier. Rows that do not fit a stage are read from memory.
  * Numerics  a from exact integer differences, float, one rounding at the store.
- * Chosen    by a table alone: kernels/README.md says what it loses to.
- */
+ * Chosen    by a table alone: kernels/README.md says what it loses to. */
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/lean_entry.cuh"
 
@@ -46,7 +50,8 @@ struct stage_view {
     char *rows;
 };
 
-__device__ __forceinline__ stage_view stage_at(const stream_problem &problem, char *memory, uint32_t stage)
+__device__ __forceinline__ stage_view stage_at(const stream_problem &problem, char *memory,
+                                               uint32_t stage)
 {
     const uint32_t entries = problem.lean.tile_steps * (uint32_t)sizeof(entry);
     char *at = memory + stage * (entries + problem.stage_row_bytes + TRAJD_CUDA_STAGE_HEAD_BYTES);
@@ -74,10 +79,12 @@ __device__ __forceinline__ void fill_stage(const stream_problem &problem, uint64
                                            const stage_view &stage, uint64_t *full)
 {
     const lean_problem &lean = problem.lean;
-    const uint32_t window_index = (uint32_t)(number / problem.tiles_per_window), lane = threadIdx.x % 32;
+    const uint32_t window_index = (uint32_t)(number / problem.tiles_per_window),
+                   lane = threadIdx.x % 32;
     const lean_tile tile =
         tile_at(lean, (uint32_t)(number - (uint64_t)window_index * problem.tiles_per_window));
-    int64_t offset = lane < tile.step_count ? load_offset(lean, window_index, tile.first_step + lane) : 0;
+    int64_t offset =
+        lane < tile.step_count ? load_offset(lean, window_index, tile.first_step + lane) : 0;
     lean_window window = open_window(lean, window_index, NULL);
     uint32_t lowest = UINT32_MAX, highest = 0;
     bool all_near = window.aligned && window.rows;
@@ -99,8 +106,8 @@ __device__ __forceinline__ void fill_stage(const stream_problem &problem, uint64
     }
     lowest = __reduce_min_sync(0xffffffffu, lowest);
     highest = __reduce_max_sync(0xffffffffu, highest);
-    all_near =
-        __all_sync(0xffffffffu, all_near) && (uint64_t)(highest - lowest) * 16u <= problem.stage_row_bytes;
+    all_near = __all_sync(0xffffffffu, all_near) &&
+               (uint64_t)(highest - lowest) * 16u <= problem.stage_row_bytes;
     if (lane == 0)
         *stage.head = {window.rows + (uint64_t)lowest * 16u,
                        out.first,
@@ -139,7 +146,8 @@ template <typename O, int V> struct stage_writer {
 /* Steps [begin, end) of a tile, in shared memory. By one warp. */
 template <typename S, typename O, int V>
 __device__ __forceinline__ void form_chunk(const lean_problem &lean, const stage_view &stage,
-                                           uint32_t vector_count, uint32_t begin, uint32_t end, char *buffer)
+                                           uint32_t vector_count, uint32_t begin, uint32_t end,
+                                           char *buffer)
 {
     const lane_place lane = place_lane({threadIdx.x % 32, 32}, vector_count);
     const stage_head head = *stage.head;
@@ -149,13 +157,15 @@ __device__ __forceinline__ void form_chunk(const lean_problem &lean, const stage
 
 #pragma unroll 1
     for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
-        const stage_writer<O, V> writer = {tile + vector * (uint32_t)(V * sizeof(O)), lean.step_stride_bytes,
+        const stage_writer<O, V> writer = {tile + vector * (uint32_t)(V * sizeof(O)),
+                                           lean.step_stride_bytes,
                                            head.staged ? stage.rows - head.staged_from : 0};
         if (!walk_run<S, O, V>(lean, stage.entries, run, vector, writer))
             continue;
 #pragma unroll 1
         for (uint32_t i = 0, t = run.first; i < run.count; i++, t += run.stride)
-            if (look_closer<S, O, V>(lean.scale, lean.offset, lean.edge, stage.entries[t], vector, writer.at(t)))
+            if (look_closer<S, O, V>(lean.scale, lean.offset, lean.edge, stage.entries[t], vector,
+                                     writer.at(t)))
                 own_mask{head.mask}.mark(t);
     }
 }
@@ -167,7 +177,8 @@ __device__ __forceinline__ void serve_stage(const stream_problem &problem, const
 {
     const lean_problem &lean = problem.lean;
     const uint32_t count = stage.head->step_count, consumers = WARPS - problem.producers;
-    const uint32_t share = (count + consumers - 1) / consumers, end = min(count, (consumer + 1) * share);
+    const uint32_t share = (count + consumers - 1) / consumers,
+                   end = min(count, (consumer + 1) * share);
     const uint32_t chunk_bytes = problem.chunk_steps * lean.step_stride_bytes;
 
     for (uint32_t begin = consumer * share; begin < end; begin += problem.chunk_steps, turn++) {
@@ -196,7 +207,8 @@ __global__ void __launch_bounds__(WARPS * 32, 3)
     extern __shared__ __align__(128) char memory[];
     __shared__ uint64_t full[TRAJD_CUDA_STAGES_MAX], empty[TRAJD_CUDA_STAGES_MAX];
     const uint32_t warp = threadIdx.x / 32;
-    /* blocks side by side write side by side: tiles in turn are 3% faster than a run of tiles each */
+    /* blocks side by side write side by side: tiles in turn are 3% faster than a run of tiles each
+     */
     const uint32_t count = (uint32_t)((problem.tile_count - 1 - blockIdx.x) / gridDim.x + 1);
 
     if (threadIdx.x < problem.stages) {
@@ -212,10 +224,12 @@ __global__ void __launch_bounds__(WARPS * 32, 3)
     ring_place place = {0, 0};
     if (warp < problem.producers) {
         for (uint32_t k = 0; k < count; k++) {
-            /* of others' tiles, too: a barrier's phases are only told apart by who has seen each of them */
+            /* of others' tiles, too: a barrier's phases are only told apart by who has seen each of
+             * them */
             barrier_wait(&empty[place.stage], place.phase ^ 1);
             if (k % problem.producers == warp)
-                fill_stage(problem, blockIdx.x + (uint64_t)k * gridDim.x, stage_at(problem, memory, place.stage), &full[place.stage]);
+                fill_stage(problem, blockIdx.x + (uint64_t)k * gridDim.x,
+                           stage_at(problem, memory, place.stage), &full[place.stage]);
             advance(place, problem.stages);
         }
     } else {
@@ -225,7 +239,8 @@ __global__ void __launch_bounds__(WARPS * 32, 3)
         uint32_t turn = 0;
         for (uint32_t k = 0; k < count; k++) {
             barrier_wait(&full[place.stage], place.phase);
-            serve_stage<S, O, V>(problem, stage_at(problem, memory, place.stage), consumer, buffers, turn);
+            serve_stage<S, O, V>(problem, stage_at(problem, memory, place.stage), consumer, buffers,
+                                 turn);
             barrier_arrive(&empty[place.stage]);
             advance(place, problem.stages);
         }
@@ -239,9 +254,10 @@ extern "C" int trajd_cuda_launch_stream(const struct trajd_cuda_problem *problem
                                         void *stream)
 {
     const struct trajd_cuda_shape *shape = &problem->shape;
-    void (*kernel)(const struct stream_problem) = problem->streams[0].path == TRAJD_CUDA_BF16
-                                                      ? resample_stream<__nv_bfloat16, __nv_bfloat16, 8>
-                                                      : resample_stream<float, float, 4>;
+    void (*kernel)(const struct stream_problem) =
+        problem->streams[0].path == TRAJD_CUDA_BF16
+            ? resample_stream<__nv_bfloat16, __nv_bfloat16, 8>
+            : resample_stream<float, float, 4>;
     uint32_t shared_bytes = (uint32_t)trajd_cuda_shared_bytes(problem);
     struct stream_problem whole = {};
     uint64_t blocks = (uint64_t)sm_count * shape->tiles_per_block;
@@ -255,10 +271,11 @@ extern "C" int trajd_cuda_launch_stream(const struct trajd_cuda_problem *problem
     whole.stages = shape->stages;
     whole.stage_row_bytes = shape->stage_rows * whole.lean.row_stride_bytes;
     whole.chunk_steps = trajd_cuda_chunk_steps(problem);
-    code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+    code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                (int)shared_bytes);
     if (code != cudaSuccess)
         return (int)code;
     return launch_kernel(kernel, whole,
-                         dim3((uint32_t)(blocks < whole.tile_count ? blocks : whole.tile_count)), WARPS * 32,
-                         shared_bytes, shape->overlaps, stream);
+                         dim3((uint32_t)(blocks < whole.tile_count ? blocks : whole.tile_count)),
+                         WARPS * 32, shared_bytes, shape->overlaps, stream);
 }

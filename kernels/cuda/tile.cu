@@ -1,42 +1,52 @@
-/* One stream on a clock of stamps, moved by vectors: linear, previous, nearest. The lean sibling of full.cu,
- * whose every thread executes a few hundred instructions: where launches take microseconds, time is the chain
- * of dependent instructions and loads.
+/* One stream on a clock of stamps, moved by vectors: linear, previous, nearest. The lean sibling of
+ * full.cu, whose every thread executes a few hundred instructions: where launches take
+ * microseconds, time is the chain of dependent instructions and loads.
  *
  * Math      resample.h.
- * Shapes    at most 65535 windows, strides of a row or step below 4 GiB; else full.cu. A block serves a tile
+ * Shapes    at most 65535 windows, strides of a row or step below 4 GiB; else full.cu. A block
+ *           serves a tile
  *           of shape.tile_steps targets of one window.
- * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order of
+ * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order
+ *           of
  *           targets.
- * Moves     counts and anchors (not for dense problems), offsets, stamps, two rows a target; output and mask
+ * Moves     counts and anchors (not for dense problems), offsets, stamps, two rows a target; output
+ *           and mask
  *           once.
- * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). steps: then a
- *           thread a target makes entries, then a thread keeps a vector of features and goes from target to
- *           target. walk: along a run of targets, its two rows in registers. Barriers are passed by all.
+ * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). steps:
+ *           then a
+ *           thread a target makes entries, then a thread keeps a vector of features and goes from
+ *             target to
+ *           target. walk: along a run of targets, its two rows in registers. Barriers are passed by
+ *             all.
  * Numerics  a from exact integer differences, float, one rounding at the store.
- * Chosen    shape.c.
- */
+ * Chosen    shape.c. */
 #include "kernels/cuda/lean_entry.cuh"
 
-/* What the threads do once the entries are there: quickly, where rows are aligned and nothing is rare, which returns
- * whether something was; or whatever there is. */
+/* What the threads do once the entries are there: quickly, where rows are aligned and nothing is
+ * rare, which returns whether something was; or whatever there is. */
 template <typename S, typename O, int V> struct step_writer {
     static constexpr int BLOCKS_MIN = TRAJD_CUDA_BLOCKS_MIN;
     static constexpr bool ASKS = false;
 
-    static __device__ __forceinline__ bool write(const lean_problem &stream, const entry *entries, uint32_t here,
-                                                 const lean_output &out)
+    static __device__ __forceinline__ bool write(const lean_problem &stream, const entry *entries,
+                                                 uint32_t here, const lean_output &out)
     {
-        return write_values<S, O, V, false>(whole_block(), stream, stream.vector_count, entries, here, out);
+        return write_values<S, O, V, false>(whole_block(), stream, stream.vector_count, entries,
+                                            here, out);
     }
-    static __device__ __forceinline__ void write_any(const lean_problem &stream, const entry *entries, uint32_t here,
+    static __device__ __forceinline__ void write_any(const lean_problem &stream,
+                                                     const entry *entries, uint32_t here,
                                                      bool aligned, const lean_output &out)
     {
         if (aligned)
-            write_values<S, O, V, true>(whole_block(), stream, stream.vector_count, entries, here, out);
+            write_values<S, O, V, true>(whole_block(), stream, stream.vector_count, entries, here,
+                                        out);
         else
-            write_values<S, O, 1, true>(whole_block(), stream, stream.feature_count, entries, here, out);
+            write_values<S, O, 1, true>(whole_block(), stream, stream.feature_count, entries, here,
+                                        out);
     }
-    static __device__ __forceinline__ void write_again(const lean_problem &problem, const lean_tile &tile)
+    static __device__ __forceinline__ void write_again(const lean_problem &problem,
+                                                       const lean_tile &tile)
     {
         write_slowly<S, O>(problem, tile.first_step, tile.step_count);
     }
@@ -46,10 +56,11 @@ template <typename S, typename O, int V> struct walk_writer : step_writer<S, O, 
     static constexpr int BLOCKS_MIN = TRAJD_CUDA_WALK_BLOCKS_MIN;
     static constexpr bool ASKS = true;
 
-    static __device__ __forceinline__ bool write(const lean_problem &stream, const entry *entries, uint32_t here,
-                                                 const lean_output &out)
+    static __device__ __forceinline__ bool write(const lean_problem &stream, const entry *entries,
+                                                 uint32_t here, const lean_output &out)
     {
-        return walk_values<S, O, V, false>(whole_block(), stream, stream.vector_count, entries, here, out);
+        return walk_values<S, O, V, false>(whole_block(), stream, stream.vector_count, entries,
+                                           here, out);
     }
 };
 
@@ -57,13 +68,14 @@ template <int V> struct copy_writer {
     static constexpr int BLOCKS_MIN = TRAJD_CUDA_BLOCKS_MIN;
     static constexpr bool ASKS = false;
 
-    static __device__ __forceinline__ bool write(const lean_problem &stream, const entry *entries, uint32_t here,
-                                                 const lean_output &out)
+    static __device__ __forceinline__ bool write(const lean_problem &stream, const entry *entries,
+                                                 uint32_t here, const lean_output &out)
     {
         copy_values<V>(whole_block(), stream.vector_count, entries, here, out);
         return false;
     }
-    static __device__ __forceinline__ void write_any(const lean_problem &stream, const entry *entries, uint32_t here,
+    static __device__ __forceinline__ void write_any(const lean_problem &stream,
+                                                     const entry *entries, uint32_t here,
                                                      bool aligned, const lean_output &out)
     {
         if (aligned)
@@ -76,10 +88,11 @@ template <int V> struct copy_writer {
     }
 };
 
-/* Windows that are not plain: regular clocks, grids of rows, rows that are not aligned. Apart, from nothing but
- * memory, so that the others keep all they need in registers. */
+/* Windows that are not plain: regular clocks, grids of rows, rows that are not aligned. Apart, from
+ * nothing but memory, so that the others keep all they need in registers. */
 template <typename W>
-static __device__ __noinline__ void serve_any(const lean_problem &problem, lean_tile tile, entry *entries)
+static __device__ __noinline__ void serve_any(const lean_problem &problem, lean_tile tile,
+                                              entry *entries)
 {
     char *staged = (char *)(entries + problem.tile_steps);
     lean_window window = open_window(problem, blockIdx.y, staged);
@@ -102,8 +115,8 @@ static __device__ __noinline__ void serve_any(const lean_problem &problem, lean_
 /* Entries and masks of a tile, the first offset of each thread loaded before. */
 template <bool STAGED>
 __device__ __forceinline__ void find_entries(const lean_problem &problem, const lean_window &window,
-                                             const lean_tile &tile, const int64_t *stamps, int64_t offset,
-                                             entry *entries, const lean_output &out)
+                                             const lean_tile &tile, const int64_t *stamps,
+                                             int64_t offset, entry *entries, const lean_output &out)
 {
 #pragma unroll 1
     for (uint32_t step = threadIdx.x; step < tile.step_count; step += blockDim.x) {
@@ -128,8 +141,9 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, W::BLOCKS_MIN)
     wait_for_earlier_launches();
     if (W::ASKS)
         ask_ahead(problem);
-    const int64_t offset =
-        threadIdx.x < tile.step_count ? load_offset(problem, blockIdx.y, tile.first_step + threadIdx.x) : 0;
+    const int64_t offset = threadIdx.x < tile.step_count
+                               ? load_offset(problem, blockIdx.y, tile.first_step + threadIdx.x)
+                               : 0;
     char *staged = (char *)(entries + problem.tile_steps);
     lean_window window = open_window(problem, blockIdx.y, staged);
 
@@ -140,8 +154,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, W::BLOCKS_MIN)
     }
     const lean_output out = output_here(problem, window, tile.first_step);
     if (window.staged)
-        find_entries<true>(problem, window, tile, (const int64_t *)(staged + window.stage_shift), offset, entries,
-                           out);
+        find_entries<true>(problem, window, tile, (const int64_t *)(staged + window.stage_shift),
+                           offset, entries, out);
     else
         find_entries<false>(problem, window, tile, window.stamps_ns, offset, entries, out);
     __syncthreads();
@@ -172,7 +186,8 @@ template <typename H> static lean_kernel *half_kernel(uint32_t vector_width, uin
     }
 }
 
-template <typename S, typename O> static lean_kernel *float_kernel(uint32_t vector_width, uint32_t style)
+template <typename S, typename O>
+static lean_kernel *float_kernel(uint32_t vector_width, uint32_t style)
 {
     return vector_width == 4   ? widest<S, O, 4>(style)
            : vector_width == 2 ? resample_tile<step_writer<S, O, 2>>

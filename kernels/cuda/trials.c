@@ -4,12 +4,12 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/trials.h"
 
-#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 #define STAGE_ROWS_MAX 1024u
-#define BATCH_TASKS_MAX                                                                                      \
-    16u /* of one stream: beyond, searches of one target by many lanes cost more than a barrier */
-#define STREAM_BYTES_MIN                                                                                     \
-    (UINT64_C(16) << 20) /* of output: below, the other families take a few microseconds */
+/* of one stream: beyond, searches of one target by many lanes cost more than a barrier */
+#define BATCH_TASKS_MAX 16u
+/* of output: below, the other families take a few microseconds */
+#define STREAM_BYTES_MIN (UINT64_C(16) << 20)
 
 struct list {
     bool large; /* outputs beyond the L2, sources within it */
@@ -21,17 +21,21 @@ struct list {
     uint32_t limit, count;
 };
 
-static bool is_large(const struct trajd_cuda_problem *problem, const struct trajd_device_facts *facts, uint64_t row_count)
+static bool is_large(const struct trajd_cuda_problem *problem,
+                     const struct trajd_device_facts *facts, uint64_t row_count)
 {
     const struct trajd_cuda_stream *stream = &problem->streams[0];
     const double windows = problem->window_count, rows = (double)row_count;
 
-    return windows * problem->step_count_max * (double)stream->step_stride_bytes > (double)facts->l2_size_bytes &&
-           row_count > 0 && windows * rows * ((double)stream->row_stride_bytes + 8) < (double)facts->l2_size_bytes / 2;
+    return windows * problem->step_count_max * (double)stream->step_stride_bytes >
+               (double)facts->l2_size_bytes &&
+           row_count > 0 &&
+           windows * rows * ((double)stream->row_stride_bytes + 8) <
+               (double)facts->l2_size_bytes / 2;
 }
 
-/* Appends a shape that fits, and whose tile is not larger than the smallest that holds all targets needs to
- * be. */
+/* Appends a shape that fits, and whose tile is not larger than the smallest that holds all targets
+ * needs to be. */
 static void try_shape(struct list *list, struct trajd_cuda_shape shape)
 {
     const uint32_t steps = list->problem->step_count_max;
@@ -113,17 +117,19 @@ static void try_direct(struct list *list)
             for (uint32_t items = 1; items <= 2; items++) {
                 const uint64_t lanes = (vectors - 1) / k + 1;
                 const uint64_t steps = items * threads / lanes;
-                if ((k > 1 && vectors < k) || lanes > items * threads || lanes * 4096 < items * threads)
+                if ((k > 1 && vectors < k) || lanes > items * threads ||
+                    lanes * 4096 < items * threads)
                     continue;
                 if (items > 1 && steps / 2 >= list->problem->step_count_max)
                     continue;
-                try_ways(list, (struct trajd_cuda_shape){.tile_steps = (uint32_t)(steps < list->problem->step_count_max
-                                                                                      ? steps
-                                                                                      : list->problem->step_count_max),
-                                                         .thread_count = threads,
-                                                         .tiles_per_block = 1,
-                                                         .style = TRAJD_CUDA_DIRECT,
-                                                         .vectors = k});
+                try_ways(list, (struct trajd_cuda_shape){
+                                   .tile_steps = (uint32_t)(steps < list->problem->step_count_max
+                                                                ? steps
+                                                                : list->problem->step_count_max),
+                                   .thread_count = threads,
+                                   .tiles_per_block = 1,
+                                   .style = TRAJD_CUDA_DIRECT,
+                                   .vectors = k});
             }
 }
 
@@ -176,21 +182,22 @@ static void try_general(struct list *list)
                                                   .vectors = 1});
         for (size_t i = 0; i < ARRAY_LEN(tiles) && threads > 64; i++)
             for (uint32_t staged = 0; staged <= (list->row_count <= STAGE_ROWS_MAX); staged++)
-                try_shape(list,
-                          (struct trajd_cuda_shape){.tile_steps = tiles[i],
-                                                    .thread_count = threads,
-                                                    .tiles_per_block = 1,
-                                                    .stage_rows = staged ? (uint32_t)list->row_count : 0,
-                                                    .style = TRAJD_CUDA_TILE,
-                                                    .vectors = 1});
+                try_shape(list, (struct trajd_cuda_shape){
+                                    .tile_steps = tiles[i],
+                                    .thread_count = threads,
+                                    .tiles_per_block = 1,
+                                    .stage_rows = staged ? (uint32_t)list->row_count : 0,
+                                    .style = TRAJD_CUDA_TILE,
+                                    .vectors = 1});
     }
 }
 
 uint32_t trajd_tuning_candidates(const struct trajd_cuda_problem *problem,
-                                 const struct trajd_device_facts *facts, uint64_t row_count, int wide,
-                                 struct trajd_tuning_trial *trials, uint32_t limit)
+                                 const struct trajd_device_facts *facts, uint64_t row_count,
+                                 int wide, struct trajd_tuning_trial *trials, uint32_t limit)
 {
-    struct list list = {is_large(problem, facts, row_count), problem, facts, row_count, wide, trials, limit, 0};
+    struct list list = {
+        is_large(problem, facts, row_count), problem, facts, row_count, wide, trials, limit, 0};
 
     if (problem->lean && problem->task_count > 0 && problem->task_count <= BATCH_TASKS_MAX)
         try_shape(&list, (struct trajd_cuda_shape){.tile_steps = 16,

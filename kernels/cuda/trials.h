@@ -1,4 +1,5 @@
-/* What a launch could be cut like, for who measures; and what was measured. Pure C, no GPU needed. */
+/* What a launch could be cut like, for who measures; and what was measured. Pure C, no GPU needed.
+ */
 #ifndef TRAJD_KERNELS_CUDA_TRIALS_H
 #define TRAJD_KERNELS_CUDA_TRIALS_H
 
@@ -16,12 +17,12 @@ struct trajd_tuning_trial {
     double us;
 };
 
-/* Shapes worth trying for a problem whose windows see row_count rows, all of which fit it: at most `limit`,
- * into *trials (NULL: counted only). wide: finer steps, every split and number of stages of the streaming
- * kernel. */
+/* Shapes worth trying for a problem whose windows see row_count rows, all of which fit it: at most
+ * `limit`, into *trials (NULL: counted only). wide: finer steps, every split and number of stages
+ * of the streaming kernel. */
 uint32_t trajd_tuning_candidates(const struct trajd_cuda_problem *problem,
-                                 const struct trajd_device_facts *facts, uint64_t row_count, int wide,
-                                 struct trajd_tuning_trial *trials, uint32_t limit);
+                                 const struct trajd_device_facts *facts, uint64_t row_count,
+                                 int wide, struct trajd_tuning_trial *trials, uint32_t limit);
 
 /* A row of a table, and where it stands. */
 struct trajd_tuning_found {
@@ -31,9 +32,9 @@ struct trajd_tuning_found {
     double us;
 };
 
-/* The row nearest to the problem, by how many times B, S, T and D are apart, of those of its kind (path,
- * searched or not, compute capability). False: there is none. row_count as in trajd_cuda_shape_of. The shape
- * may not fit the problem yet. */
+/* The row nearest to the problem, by how many times B, S, T and D are apart, of those of its kind
+ * (path, searched or not, compute capability). False: there is none. row_count as in
+ * trajd_cuda_shape_of. The shape may not fit the problem yet. */
 int trajd_tuning_find(const struct trajd_tuning *tuning, const struct trajd_cuda_problem *problem,
                       const struct trajd_device_facts *facts, uint64_t row_count,
                       struct trajd_tuning_found *found);

@@ -1,7 +1,7 @@
 /* Vectors of elements for the targets of a tile: linear, previous, nearest.
  *
- * A thread keeps one vector of features and goes from target to target, so that no division stands in the
- * loop; neighbouring threads have neighbouring vectors, then neighbouring targets. */
+ * A thread keeps one vector of features and goes from target to target, so that no division stands
+ * in the loop; neighbouring threads have neighbouring vectors, then neighbouring targets. */
 #ifndef TRAJD_KERNELS_CUDA_VALUES_CUH
 #define TRAJD_KERNELS_CUDA_VALUES_CUH
 
@@ -10,7 +10,8 @@
 
 /* Targets whose rows a thread asks for before it uses the first. */
 #define VALUES_IN_FLIGHT 2
-/* Of a walk: targets that are looked at together, and vectors of a step from which on threads have runs of them. */
+/* Of a walk: targets that are looked at together, and vectors of a step from which on threads have
+ * runs of them. */
 #define WALK_STEPS 4
 #define WALK_VECTORS_MIN 8
 
@@ -39,7 +40,8 @@ __device__ __forceinline__ lane_place place_lane(const team &team, uint32_t vect
     return {slot < slots ? thread - slot * vector_count : vector_count, vector_count, slot, slots};
 }
 
-/* Where a NaN that was used is told: a mask of one stream was written with the entries, a barrier ago... */
+/* Where a NaN that was used is told: a mask of one stream was written with the entries, a barrier
+ * ago... */
 struct own_mask {
     uint8_t *steps; /* NULL: none wanted */
 
@@ -61,8 +63,8 @@ struct joined_mask {
     }
 };
 
-/* Where a tile's results go. STRIDE: 64 bits, or 32 where the host saw that it fits, which makes an address
- * one instruction. */
+/* Where a tile's results go. STRIDE: 64 bits, or 32 where the host saw that it fits, which makes an
+ * address one instruction. */
 template <typename STRIDE, typename MASK> struct tile_output {
     char *first;
     STRIDE step_stride_bytes;
@@ -84,14 +86,17 @@ template <typename S, int V> __device__ __forceinline__ bool has_nan(const vecto
     return found;
 }
 
-/* A cheap test that never misses a NaN: sums of 16-bit pairs, which may also be one where infinities meet. */
-template <typename O, int V> __device__ __forceinline__ bool may_have_nan(const vector_of<O, V> &vector)
+/* A cheap test that never misses a NaN: sums of 16-bit pairs, which may also be one where
+ * infinities meet. */
+template <typename O, int V>
+__device__ __forceinline__ bool may_have_nan(const vector_of<O, V> &vector)
 {
     return has_nan(vector);
 }
 
 template <>
-__device__ __forceinline__ bool may_have_nan<__nv_bfloat16, 8>(const vector_of<__nv_bfloat16, 8> &vector)
+__device__ __forceinline__ bool
+may_have_nan<__nv_bfloat16, 8>(const vector_of<__nv_bfloat16, 8> &vector)
 {
     const __nv_bfloat162 *pairs = (const __nv_bfloat162 *)&vector;
     __nv_bfloat162 sum = __hadd2(__hadd2(pairs[0], pairs[1]), __hadd2(pairs[2], pairs[3]));
@@ -114,8 +119,9 @@ __device__ __forceinline__ vector_of<O, V> finish(const STREAM &stream, float (&
 }
 
 template <typename S, typename O, int V, typename STREAM>
-__device__ __forceinline__ vector_of<O, V> blend(const STREAM &stream, float a, const vector_of<S, V> &low,
-                                                 const vector_of<S, V> &high, uint32_t first_feature)
+__device__ __forceinline__ vector_of<O, V>
+blend(const STREAM &stream, float a, const vector_of<S, V> &low, const vector_of<S, V> &high,
+      uint32_t first_feature)
 {
     float values[V];
 
@@ -127,11 +133,12 @@ __device__ __forceinline__ vector_of<O, V> blend(const STREAM &stream, float a, 
     return finish<O, V>(stream, values, first_feature);
 }
 
-/* What blend gets wrong: no row, and rows alone with a NaN, whose payload is kept, or an infinity. Writes the
- * vector again where it must; returns whether a NaN was used. Rare, and kept out of the way. */
+/* What blend gets wrong: no row, and rows alone with a NaN, whose payload is kept, or an infinity.
+ * Writes the vector again where it must; returns whether a NaN was used. Rare, and kept out of the
+ * way. */
 template <typename S, typename O, int V>
-__device__ __noinline__ bool look_closer(const float *scale, const float *offset, uint32_t edge, entry at,
-                                         uint32_t vector, char *to)
+__device__ __noinline__ bool look_closer(const float *scale, const float *offset, uint32_t edge,
+                                         entry at, uint32_t vector, char *to)
 {
     const char *from = at.row + (uint64_t)vector * (V * sizeof(S));
     bool nan = false;
@@ -142,7 +149,8 @@ __device__ __noinline__ bool look_closer(const float *scale, const float *offset
         if (at.row) {
             S low = ((const S *)from)[v];
             value = as_float(low);
-            nan |= isnan(value) || (at.next_bytes && isnan(as_float(((const S *)(from + at.next_bytes))[v])));
+            nan |= isnan(value) ||
+                   (at.next_bytes && isnan(as_float(((const S *)(from + at.next_bytes))[v])));
             if (at.next_bytes)
                 continue;
             if (!scale && sizeof(S) == sizeof(O)) {
@@ -157,10 +165,12 @@ __device__ __noinline__ bool look_closer(const float *scale, const float *offset
     return nan;
 }
 
-/* LOOKS: looks closer where there may be a NaN, or no row; else returns whether there was such a step. */
+/* LOOKS: looks closer where there may be a NaN, or no row; else returns whether there was such a
+ * step. */
 template <typename S, typename O, int V, bool LOOKS, typename STREAM, typename OUT>
-__device__ __forceinline__ bool write_values(const team &team, const STREAM &stream, uint32_t vector_count,
-                                             const entry *entries, uint32_t step_count, const OUT &out)
+__device__ __forceinline__ bool write_values(const team &team, const STREAM &stream,
+                                             uint32_t vector_count, const entry *entries,
+                                             uint32_t step_count, const OUT &out)
 {
     const lane_place lane = place_lane(team, vector_count);
     bool suspect = false;
@@ -187,12 +197,14 @@ __device__ __forceinline__ bool write_values(const team &team, const STREAM &str
                 if (step >= step_count)
                     break;
                 char *to = out.at(step) + vector * (uint32_t)(V * sizeof(O));
-                vector_of<O, V> value = blend<S, O, V>(stream, at[k].a, low[k], high[k], vector * V);
+                vector_of<O, V> value =
+                    blend<S, O, V>(stream, at[k].a, low[k], high[k], vector * V);
                 store_vector<O, V>(to, value);
                 const bool rare = !at[k].row || may_have_nan(value);
                 suspect |= rare;
                 if (LOOKS && rare &&
-                    look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, at[k], vector, to))
+                    look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, at[k], vector,
+                                         to))
                     out.mask.mark(step);
             }
         }
@@ -207,9 +219,10 @@ struct step_run {
     uint32_t count;
 };
 
-/* Wide steps: a run of neighbours a thread, which share rows. Narrow ones: neighbouring threads have neighbouring
- * targets, so that a warp's stores are few lines. */
-__device__ __forceinline__ step_run run_of(const lane_place &lane, uint32_t vector_count, uint32_t step_count)
+/* Wide steps: a run of neighbours a thread, which share rows. Narrow ones: neighbouring threads
+ * have neighbouring targets, so that a warp's stores are few lines. */
+__device__ __forceinline__ step_run run_of(const lane_place &lane, uint32_t vector_count,
+                                           uint32_t step_count)
 {
     const uint32_t share = (step_count + lane.slots - 1) / lane.slots, first = lane.slot * share;
 
@@ -217,7 +230,8 @@ __device__ __forceinline__ step_run run_of(const lane_place &lane, uint32_t vect
         return {0, 1, 0};
     if (vector_count >= WALK_VECTORS_MIN)
         return {first, 1, first < step_count ? min(share, step_count - first) : 0};
-    return {lane.slot, lane.slots, lane.slot < step_count ? (step_count - 1 - lane.slot) / lane.slots + 1 : 0};
+    return {lane.slot, lane.slots,
+            lane.slot < step_count ? (step_count - 1 - lane.slot) / lane.slots + 1 : 0};
 }
 
 /* Rows where they lie, and steps that leave the cache first. */
@@ -239,14 +253,16 @@ template <typename O, int V> struct memory_writer {
     }
 };
 
-/* One vector of features along a run: while the row stays, so do its two vectors, as floats. Returns whether there
- * may be a NaN, or no row, in it. W: how rows are loaded and steps stored, as memory_writer. */
+/* One vector of features along a run: while the row stays, so do its two vectors, as floats.
+ * Returns whether there may be a NaN, or no row, in it. W: how rows are loaded and steps stored, as
+ * memory_writer. */
 template <typename S, typename O, int V, typename STREAM, typename W>
-__device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entries, const step_run &run,
-                                         uint32_t vector, const W &writer)
+__device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entries,
+                                         const step_run &run, uint32_t vector, const W &writer)
 {
     const uint4 *raw = (const uint4 *)entries;
-    uint4 row = {0, 0, 0, UINT32_MAX}; /* as an entry lies in memory: row, a, next_bytes; at first none */
+    /* as an entry lies in memory: row, a, next_bytes; at first none */
+    uint4 row = {0, 0, 0, UINT32_MAX};
     float values[V], slopes[V];
     bool suspect = false;
 
@@ -267,7 +283,8 @@ __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entr
             suspect |= !from;
             if (from && ((at[0].x ^ row.x) | (at[0].y ^ row.y) | (at[0].w ^ row.w)) != 0) {
                 row = at[0];
-                const vector_of<S, V> low = writer.template load<S>(from + vector * (uint32_t)(V * sizeof(S)));
+                const vector_of<S, V> low =
+                    writer.template load<S>(from + vector * (uint32_t)(V * sizeof(S)));
                 const vector_of<S, V> high =
                     writer.template load<S>(from + vector * (uint32_t)(V * sizeof(S)) + row.w);
 #pragma unroll
@@ -296,8 +313,9 @@ __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entr
 
 /* The same in the order of targets. */
 template <typename S, typename O, int V, bool LOOKS, typename STREAM, typename OUT>
-__device__ __forceinline__ bool walk_values(const team &team, const STREAM &stream, uint32_t vector_count,
-                                            const entry *entries, uint32_t step_count, const OUT &out)
+__device__ __forceinline__ bool walk_values(const team &team, const STREAM &stream,
+                                            uint32_t vector_count, const entry *entries,
+                                            uint32_t step_count, const OUT &out)
 {
     const lane_place lane = place_lane(team, vector_count);
     const step_run run = run_of(lane, vector_count, step_count);
@@ -305,14 +323,16 @@ __device__ __forceinline__ bool walk_values(const team &team, const STREAM &stre
 
 #pragma unroll 1
     for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
-        const memory_writer<O, V> writer = {out.first + vector * (uint32_t)(V * sizeof(O)), out.step_stride_bytes};
+        const memory_writer<O, V> writer = {out.first + vector * (uint32_t)(V * sizeof(O)),
+                                            out.step_stride_bytes};
         const bool rare = walk_run<S, O, V>(stream, entries, run, vector, writer);
         suspect |= rare;
         if (!LOOKS || !rare)
             continue;
 #pragma unroll 1
         for (uint32_t i = 0, t = run.first; i < run.count; i++, t += run.stride)
-            if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, entries[t], vector, writer.at(t)))
+            if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, entries[t], vector,
+                                     writer.at(t)))
                 out.mask.mark(t);
     }
     return suspect;
@@ -320,8 +340,9 @@ __device__ __forceinline__ bool walk_values(const team &team, const STREAM &stre
 
 /* Rows into their own type, V bytes at a time: nothing is looked at. */
 template <int V, typename OUT>
-__device__ __forceinline__ void copy_values(const team &team, uint32_t vector_count, const entry *entries,
-                                            uint32_t step_count, const OUT &out)
+__device__ __forceinline__ void copy_values(const team &team, uint32_t vector_count,
+                                            const entry *entries, uint32_t step_count,
+                                            const OUT &out)
 {
     const lane_place lane = place_lane(team, vector_count);
 

@@ -1,5 +1,5 @@
-/* What the kernels of several brackets share: opening windows, staging their stamps, writing joined masks.
- * P is trajd_cuda_problem, or the same with fewer places. */
+/* What the kernels of several brackets share: opening windows, staging their stamps, writing joined
+ * masks. P is trajd_cuda_problem, or the same with fewer places. */
 #ifndef TRAJD_KERNELS_CUDA_WINDOWS_CUH
 #define TRAJD_KERNELS_CUDA_WINDOWS_CUH
 
@@ -20,8 +20,9 @@ struct found_window {
 
 /* What a bracket's warps do in a window: read where it stands, bring its stamps or their ends. */
 template <typename P>
-__device__ __forceinline__ void open_window(const P &problem, uint32_t bracket_index, uint32_t window,
-                                            int64_t *stages, found_window &out, uint32_t rank, uint32_t ranks)
+__device__ __forceinline__ void open_window(const P &problem, uint32_t bracket_index,
+                                            uint32_t window, int64_t *stages, found_window &out,
+                                            uint32_t rank, uint32_t ranks)
 {
     const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
     found_window found;
@@ -62,7 +63,8 @@ __device__ __forceinline__ void open_windows(const P &problem, uint32_t window, 
 {
     uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
     uint32_t teams = min((uint32_t)problem.bracket_count, warps), team = warp % teams;
-    uint32_t rank = warp / teams * 32 + threadIdx.x % 32, ranks = (warps - team + teams - 1) / teams * 32;
+    uint32_t rank = warp / teams * 32 + threadIdx.x % 32,
+             ranks = (warps - team + teams - 1) / teams * 32;
 
 #pragma unroll 1
     for (uint32_t b = team; b < problem.bracket_count; b += teams)
@@ -90,14 +92,15 @@ __device__ __forceinline__ window_view view_of(const P &problem, uint32_t bracke
     return view;
 }
 
-__device__ __forceinline__ uint32_t steps_here(uint32_t step_count, uint64_t first_step, uint32_t tile_steps)
+__device__ __forceinline__ uint32_t steps_here(uint32_t step_count, uint64_t first_step,
+                                               uint32_t tile_steps)
 {
     return first_step >= step_count ? 0 : min((uint32_t)(step_count - first_step), tile_steps);
 }
 
 template <typename P>
-__device__ __forceinline__ int64_t load_offset(const P &problem, uint32_t bracket_index, uint32_t window,
-                                               uint64_t step)
+__device__ __forceinline__ int64_t load_offset(const P &problem, uint32_t bracket_index,
+                                               uint32_t window, uint64_t step)
 {
     const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
 
@@ -105,7 +108,8 @@ __device__ __forceinline__ int64_t load_offset(const P &problem, uint32_t bracke
 }
 
 /* Where a window's results go. */
-template <typename P> __device__ __forceinline__ uint32_t place_of(const P &problem, uint32_t window)
+template <typename P>
+__device__ __forceinline__ uint32_t place_of(const P &problem, uint32_t window)
 {
     return problem.window_rows ? __ldg(problem.window_rows + window) : window;
 }

@@ -7,19 +7,22 @@
 #include "kernels/quaternion.h"
 #include "kernels/cpu/cpu.h"
 
-#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 
-/* Costs of one thread in ns, for the number of slices only. Origin: bench_cpu 1 on an AMD EPYC (Zen 3, 2.4 GHz). */
-#define FIND_NS 9.0           /* a target found */
-#define MOVE_NS 8.0           /* a step of a stream, whatever D is */
-#define FEATURE_NS 0.5        /* a feature of linear, previous, nearest */
-#define ANGLE_NS 7.0          /* a feature of angle */
-#define MEAN_NS 45.0          /* a feature of mean, over 50 rows */
+/* Costs of one thread in ns, for the number of slices only. Origin: bench_cpu 1 on an AMD EPYC (Zen
+ * 3, 2.4 GHz). */
+#define FIND_NS 9.0    /* a target found */
+#define MOVE_NS 8.0    /* a step of a stream, whatever D is */
+#define FEATURE_NS 0.5 /* a feature of linear, previous, nearest */
+#define ANGLE_NS 7.0   /* a feature of angle */
+#define MEAN_NS 45.0   /* a feature of mean, over 50 rows */
 #define QUATERNION_NS 26.0
 #define COPY_NS_PER_BYTE 0.035
-#define RUN_NS 18.0           /* a window of a stream that is copied as a run of rows, beside its bytes */
+/* a window of a stream that is copied as a run of rows, beside its bytes */
+#define RUN_NS 18.0
 
-/* A slice is worth handing over from here on: waking a thread and joining it costs 3 us on that machine, 5 to 10 when it is busy. */
+/* A slice is worth handing over from here on: waking a thread and joining it costs 3 us on that
+ * machine, 5 to 10 when it is busy. */
 #define SLICE_NS 25000.0
 #define SLICES_PER_THREAD 4u /* so that an unlucky thread does not make the others wait for long */
 
@@ -37,7 +40,8 @@ struct row {
 #define COMPUTE_CAPABILITY_MIN 80
 
 static const struct row table[] = {
-    /* bench_resample on an H200: the policy's batch 4 us, against 92 by cpu_rows. How a launch is cut is cuda/shape.c's. */
+    /* bench_resample on an H200: the policy's batch 4 us, against 92 by cpu_rows. How a launch is
+     * cut is cuda/shape.c's. */
     {"cuda", true, 0, 0, "goes to the GPU", true},
     {"cuda_steps", false, 0, 0, "was asked for by name", true},
     {"cuda_walk", false, 0, 0, "was asked for by name", true},
@@ -45,9 +49,11 @@ static const struct row table[] = {
     {"cuda_narrow", false, 0, 0, "was asked for by name", true},
     {"cuda_batch", false, 0, 0, "was asked for by name", true},
     {"cuda_tile", false, 0, 0, "was asked for by name", true},
-    /* bench_cpu 2 against bench_cpu 1: long and narrow 570 us for 1103, mean 671 for 1161, wide scaled 364 for 666. */
+    /* bench_cpu 2 against bench_cpu 1: long and narrow 570 us for 1103, mean 671 for 1161, wide
+     * scaled 364 for 666. */
     {"cpu_rows", true, 2, 2 * SLICE_NS, "is worth more than one thread", false},
-    /* bench_cpu 1: the policy's batch 92 us (rows) and 166 us (three clocks), images at memcpy's speed. */
+    /* bench_cpu 1: the policy's batch 92 us (rows) and 166 us (three clocks), images at memcpy's
+     * speed. */
     {"cpu_rows", true, 1, 0, "is for one thread", false},
     /* At least twice as slow as cpu_rows on every shape of bench_cpu. */
     {"reference", false, 1, 0, "was asked for by name", false},
@@ -55,8 +61,8 @@ static const struct row table[] = {
 
 static bool is_copied(const struct trajd_stream *stream)
 {
-    return (stream->kind == TRAJD_KIND_PREVIOUS || stream->kind == TRAJD_KIND_NEAREST) && !stream->scale &&
-           stream->source_type == stream->output_type;
+    return (stream->kind == TRAJD_KIND_PREVIOUS || stream->kind == TRAJD_KIND_NEAREST) &&
+           !stream->scale && stream->source_type == stream->output_type;
 }
 
 /* ns of one step of a stream. */
@@ -65,7 +71,8 @@ static double step_cost(const struct trajd_stream *stream, const struct trajd_gr
     double count = stream->feature_count;
 
     if (grid->unit == TRAJD_GRID_ROWS && trajd_cpu_stream_runs(stream))
-        return RUN_NS / grid->step_count + count * trajd_dtype_size(stream->source_type) * COPY_NS_PER_BYTE;
+        return RUN_NS / grid->step_count +
+               count * trajd_dtype_size(stream->source_type) * COPY_NS_PER_BYTE;
     if (is_copied(stream))
         return MOVE_NS + count * trajd_dtype_size(stream->source_type) * COPY_NS_PER_BYTE;
     if (trajd_kind_is_slerp(stream->kind))
@@ -75,14 +82,16 @@ static double step_cost(const struct trajd_stream *stream, const struct trajd_gr
     return MOVE_NS + count * (stream->kind == TRAJD_KIND_MEAN ? MEAN_NS : FEATURE_NS);
 }
 
-static void add_stream(const struct trajd_stream *stream, const struct trajd_grid *grid, struct trajd_problem *problem)
+static void add_stream(const struct trajd_stream *stream, const struct trajd_grid *grid,
+                       struct trajd_problem *problem)
 {
     const uint64_t targets = (uint64_t)problem->window_count * grid->step_count;
 
     problem->copied_count += is_copied(stream);
     if (stream->feature_count > problem->feature_count)
         problem->feature_count = stream->feature_count;
-    problem->output_bytes += targets * stream->feature_count * trajd_dtype_size(stream->output_type);
+    problem->output_bytes +=
+        targets * stream->feature_count * trajd_dtype_size(stream->output_type);
     problem->kinds |= 1u << stream->kind;
     problem->source_types |= 1u << stream->source_type;
     problem->output_types |= 1u << stream->output_type;
@@ -90,7 +99,8 @@ static void add_stream(const struct trajd_stream *stream, const struct trajd_gri
     problem->cpu_ns += (double)targets * step_cost(stream, grid) * (stream->derivative ? 2 : 1);
 }
 
-void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_count, struct trajd_problem *problem)
+void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_count,
+                      struct trajd_problem *problem)
 {
     *problem = (struct trajd_problem){.window_count = shape->window_count,
                                       .bracket_count = shape->bracket_count,
@@ -110,7 +120,8 @@ void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_c
     }
 }
 
-static bool serves(const struct row *row, const struct trajd_problem *problem, const struct trajd_device_facts *facts)
+static bool serves(const struct row *row, const struct trajd_problem *problem,
+                   const struct trajd_device_facts *facts)
 {
     if (row->on_gpu)
         return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN;
@@ -121,8 +132,9 @@ static bool serves(const struct row *row, const struct trajd_problem *problem, c
 static void shape_slices(const struct row *row, const struct trajd_problem *problem,
                          const struct trajd_device_facts *facts, struct trajd_choice *choice)
 {
-    uint32_t most = facts->cpu_threads <= UINT32_MAX / SLICES_PER_THREAD ? facts->cpu_threads * SLICES_PER_THREAD
-                                                                        : UINT32_MAX;
+    uint32_t most = facts->cpu_threads <= UINT32_MAX / SLICES_PER_THREAD
+                        ? facts->cpu_threads * SLICES_PER_THREAD
+                        : UINT32_MAX;
     double worth = problem->cpu_ns / SLICE_NS;
     uint32_t slices = worth < (double)most ? (uint32_t)worth : most;
 
@@ -131,40 +143,46 @@ static void shape_slices(const struct row *row, const struct trajd_problem *prob
     choice->slice_windows = problem->window_count / slices + (problem->window_count % slices != 0);
     if (choice->slice_windows == 0)
         choice->slice_windows = 1;
-    slices = problem->window_count / choice->slice_windows + (problem->window_count % choice->slice_windows != 0);
+    slices = problem->window_count / choice->slice_windows +
+             (problem->window_count % choice->slice_windows != 0);
     choice->thread_count = slices < facts->cpu_threads ? slices : facts->cpu_threads;
     if (choice->thread_count == 0)
         choice->thread_count = 1;
 }
 
-static void names_that_serve(const struct trajd_problem *problem, const struct trajd_device_facts *facts, char *names,
-                             size_t size)
+static void names_that_serve(const struct trajd_problem *problem,
+                             const struct trajd_device_facts *facts, char *names, size_t size)
 {
     size_t used = 0;
 
     names[0] = 0;
     for (size_t i = 0; i < ARRAY_LEN(table) && used < size; i++)
-        if (serves(&table[i], problem, facts) && (i == 0 || strcmp(table[i].variant, table[i - 1].variant) != 0 ||
-                                                  !serves(&table[i - 1], problem, facts)))
+        if (serves(&table[i], problem, facts) &&
+            (i == 0 || strcmp(table[i].variant, table[i - 1].variant) != 0 ||
+             !serves(&table[i - 1], problem, facts)))
             used += (size_t)snprintf(names + used, size - used, ", %s", table[i].variant);
 }
 
-enum trajd_status trajd_choose(const struct trajd_problem *problem, const struct trajd_device_facts *facts,
-                               const char *wanted, struct trajd_choice *choice, struct trajd_error *error)
+enum trajd_status trajd_choose(const struct trajd_problem *problem,
+                               const struct trajd_device_facts *facts, const char *wanted,
+                               struct trajd_choice *choice, struct trajd_error *error)
 {
     bool any = !wanted || strcmp(wanted, "auto") == 0;
     char names[128];
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         const struct row *row = &table[i];
-        if ((any ? !row->by_itself : strcmp(row->variant, wanted) != 0) || !serves(row, problem, facts))
+        if ((any ? !row->by_itself : strcmp(row->variant, wanted) != 0) ||
+            !serves(row, problem, facts))
             continue;
         *choice = (struct trajd_choice){.variant = row->variant};
         shape_slices(row, problem, facts, choice);
-        snprintf(choice->reason, sizeof choice->reason, "%.0f us of work %s", problem->cpu_ns / 1000, row->why);
+        snprintf(choice->reason, sizeof choice->reason, "%.0f us of work %s",
+                 problem->cpu_ns / 1000, row->why);
         return TRAJD_OK;
     }
     names_that_serve(problem, facts, names, sizeof names);
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "variant %s does not exist or cannot serve this (auto%s)",
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "variant %s does not exist or cannot serve this (auto%s)",
                            wanted ? wanted : "auto", names);
 }

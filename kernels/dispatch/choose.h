@@ -1,4 +1,5 @@
-/* Which variant serves a problem: a pure function of plain numbers, the same for CPU and GPU, tested without either. */
+/* Which variant serves a problem: a pure function of plain numbers, the same for CPU and GPU,
+ * tested without either. */
 #ifndef TRAJD_KERNELS_CHOOSE_H
 #define TRAJD_KERNELS_CHOOSE_H
 
@@ -12,7 +13,7 @@ extern "C" {
 
 /* What a choice looks at. Bit sets have bit (1 << kind) or (1 << dtype). */
 struct trajd_problem {
-    uint32_t window_count;  /* B */
+    uint32_t window_count; /* B */
     uint32_t bracket_count;
     uint32_t stream_count;
     uint32_t copied_count;  /* streams that are bytes passed on */
@@ -25,7 +26,7 @@ struct trajd_problem {
     uint32_t source_types;
     uint32_t output_types;
     uint8_t has_derivative;
-    double cpu_ns;          /* estimate for one CPU thread, from the costs in choose.c */
+    double cpu_ns; /* estimate for one CPU thread, from the costs in choose.c */
 };
 
 struct trajd_choice {
@@ -36,12 +37,14 @@ struct trajd_choice {
 };
 
 /* Condenses a request's shape; the shape must have passed trajd_resample_check_shape. */
-void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_count, struct trajd_problem *problem);
+void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_count,
+                      struct trajd_problem *problem);
 
-/* The first row of the table that takes the problem; with `wanted` (not NULL, not "auto") the row of that name.
- * TRAJD_ERR_ARGUMENT for a name that is none, with the names that would serve. */
-enum trajd_status trajd_choose(const struct trajd_problem *problem, const struct trajd_device_facts *facts,
-                               const char *wanted, struct trajd_choice *choice, struct trajd_error *error);
+/* The first row of the table that takes the problem; with `wanted` (not NULL, not "auto") the row
+ * of that name. TRAJD_ERR_ARGUMENT for a name that is none, with the names that would serve. */
+enum trajd_status trajd_choose(const struct trajd_problem *problem,
+                               const struct trajd_device_facts *facts, const char *wanted,
+                               struct trajd_choice *choice, struct trajd_error *error);
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@
 #include "kernels/pool.h"
 #include "kernels/cpu/cpu.h"
 
-#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 
 typedef void run_windows(const struct trajd_resample_request *request, uint32_t window_begin,
                          uint32_t window_end);
@@ -31,12 +31,9 @@ static const struct {
     const char *name;
     int style;
 } cuda_variants[] = {
-    {"cuda", TRAJD_CUDA_ANY_STYLE},
-    {"cuda_steps", TRAJD_CUDA_STEPS},
-    {"cuda_walk", TRAJD_CUDA_WALK},
-    {"cuda_direct", TRAJD_CUDA_DIRECT},
-    {"cuda_narrow", TRAJD_CUDA_NARROW},
-    {"cuda_batch", TRAJD_CUDA_BATCH},
+    {"cuda", TRAJD_CUDA_ANY_STYLE},     {"cuda_steps", TRAJD_CUDA_STEPS},
+    {"cuda_walk", TRAJD_CUDA_WALK},     {"cuda_direct", TRAJD_CUDA_DIRECT},
+    {"cuda_narrow", TRAJD_CUDA_NARROW}, {"cuda_batch", TRAJD_CUDA_BATCH},
     {"cuda_tile", TRAJD_CUDA_TILE},
 };
 
@@ -71,7 +68,8 @@ struct run {
 static struct stream_shape shape_of(const struct trajd_resample_request *request, uint32_t index)
 {
     const struct trajd_stream *stream = &request->streams[index];
-    const struct trajd_grid *grid = &request->grids[request->brackets[stream->bracket_index].grid_index];
+    const struct trajd_grid *grid =
+        &request->grids[request->brackets[stream->bracket_index].grid_index];
 
     return (struct stream_shape){
         .kind = stream->kind,
@@ -86,9 +84,10 @@ static struct stream_shape shape_of(const struct trajd_resample_request *request
 
 static bool same_shape(const struct stream_shape *a, const struct stream_shape *b)
 {
-    return a->kind == b->kind && a->source_type == b->source_type && a->output_type == b->output_type &&
-           a->unit == b->unit && a->bracket_index == b->bracket_index &&
-           a->feature_count == b->feature_count && a->step_count == b->step_count;
+    return a->kind == b->kind && a->source_type == b->source_type &&
+           a->output_type == b->output_type && a->unit == b->unit &&
+           a->bracket_index == b->bracket_index && a->feature_count == b->feature_count &&
+           a->step_count == b->step_count;
 }
 
 static void describe_cuda(struct trajd_plan *plan, const struct trajd_resample_request *shape)
@@ -99,17 +98,19 @@ static void describe_cuda(struct trajd_plan *plan, const struct trajd_resample_r
 
     trajd_cuda_describe(shape, &plan->facts, plan->cuda_style, &cut, why, sizeof why);
     snprintf(plan->description, sizeof plan->description,
-             "%s: %u windows x %u streams, %u launch%s, %s of %u steps, %u threads, %s; %s", plan->choice.variant,
-             shape->window_count, shape->stream_count, launches, launches == 1 ? "" : "es",
-             trajd_cuda_style_name(cut.style), cut.tile_steps, cut.thread_count, why, plan->choice.reason);
+             "%s: %u windows x %u streams, %u launch%s, %s of %u steps, %u threads, %s; %s",
+             plan->choice.variant, shape->window_count, shape->stream_count, launches,
+             launches == 1 ? "" : "es", trajd_cuda_style_name(cut.style), cut.tile_steps,
+             cut.thread_count, why, plan->choice.reason);
 }
 
 static void describe(struct trajd_plan *plan, const struct trajd_problem *problem)
 {
     snprintf(plan->description, sizeof plan->description,
              "%s: %u windows x %u streams (%u copied), %u thread%s, %s", plan->choice.variant,
-             problem->window_count, problem->stream_count, problem->copied_count, plan->choice.thread_count,
-             plan->choice.thread_count == 1 ? "" : "s", plan->choice.reason);
+             problem->window_count, problem->stream_count, problem->copied_count,
+             plan->choice.thread_count, plan->choice.thread_count == 1 ? "" : "s",
+             plan->choice.reason);
 }
 
 enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
@@ -122,13 +123,13 @@ enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
     struct trajd_plan *plan;
 
     *out = NULL;
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     if (shape->window_count == 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "plan: a shape of 0 windows");
     trajd_problem_of(shape, 0, &problem);
     status = trajd_choose(&problem, facts, variant, &choice, error);
-    if (status != TRAJD_OK)
+    if (status)
         return status;
     plan = calloc(1, sizeof *plan + shape->stream_count * sizeof plan->streams[0]);
     if (!plan)
@@ -161,24 +162,29 @@ const char *trajd_plan_describe(const struct trajd_plan *plan)
 }
 
 static enum trajd_status check_run(const struct trajd_plan *plan,
-                                   const struct trajd_resample_request *request, struct trajd_error *error)
+                                   const struct trajd_resample_request *request,
+                                   struct trajd_error *error)
 {
     enum trajd_status status = trajd_resample_check(request, error);
 
-    if (status != TRAJD_OK || request->window_count == 0)
+    if (status || request->window_count == 0)
         return status;
     if (request->window_count > plan->window_count)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run of %u windows: the plan is for %u at most",
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "run of %u windows: the plan is for %u at most",
                                request->window_count, plan->window_count);
-    if (request->stream_count != plan->stream_count || request->bracket_count != plan->bracket_count)
+    if (request->stream_count != plan->stream_count ||
+        request->bracket_count != plan->bracket_count)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "run: number of streams or brackets differs from the plan's");
     if (request->window_rows && !plan->has_window_rows)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: window_rows, which the plan's shape has not");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "run: window_rows, which the plan's shape has not");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         struct stream_shape shape = shape_of(request, s);
         if (!same_shape(&shape, &plan->streams[s]))
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "streams[%u]: not of the plan's shape", s);
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "streams[%u]: not of the plan's shape", s);
     }
     return TRAJD_OK;
 }
@@ -188,42 +194,50 @@ static void run_slice(void *context, uint32_t index)
     const struct run *run = context;
     uint32_t begin = index * run->plan->choice.slice_windows;
     uint32_t rest = run->request->window_count - begin;
-    uint32_t count = rest < run->plan->choice.slice_windows ? rest : run->plan->choice.slice_windows;
+    uint32_t count =
+        rest < run->plan->choice.slice_windows ? rest : run->plan->choice.slice_windows;
 
     run->plan->run(run->request, begin, begin + count);
 }
 
-enum trajd_status trajd_plan_run(struct trajd_plan *plan, const struct trajd_resample_request *request,
+enum trajd_status trajd_plan_run(struct trajd_plan *plan,
+                                 const struct trajd_resample_request *request,
                                  struct trajd_pool *pool, struct trajd_error *error)
 {
     enum trajd_status status = check_run(plan, request, error);
     struct run run = {plan, request};
 
-    if (status == TRAJD_OK && !plan->run)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: %s runs on a GPU's stream", plan->choice.variant);
-    if (status == TRAJD_OK)
+    if (!status && !plan->run)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: %s runs on a GPU's stream",
+                               plan->choice.variant);
+    if (!status)
         status = trajd_resample_check_rows(request, error);
-    if (status != TRAJD_OK || request->window_count == 0)
+    if (status || request->window_count == 0)
         return status;
-    trajd_pool_run(pool, (request->window_count - 1) / plan->choice.slice_windows + 1, run_slice, &run);
+    trajd_pool_run(pool, (request->window_count - 1) / plan->choice.slice_windows + 1, run_slice,
+                   &run);
     return TRAJD_OK;
 }
 
 int trajd_plan_is_cuda(const struct trajd_plan *plan)
 {
-    return plan->run == NULL;
+    return !plan->run;
 }
 
-enum trajd_status trajd_plan_run_async(struct trajd_plan *plan, const struct trajd_resample_request *request,
-                                       struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_plan_run_async(struct trajd_plan *plan,
+                                       const struct trajd_resample_request *request,
+                                       struct trajd_device_stream *stream,
+                                       struct trajd_error *error)
 {
     enum trajd_status status = check_run(plan, request, error);
 
-    if (status == TRAJD_OK && plan->run)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: %s runs on the CPU", plan->choice.variant);
-    if (status != TRAJD_OK || request->window_count == 0)
+    if (!status && plan->run)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: %s runs on the CPU",
+                               plan->choice.variant);
+    if (status || request->window_count == 0)
         return status;
-    return trajd_cuda_run_style(request, &plan->facts, plan->cuda_style, trajd_device_stream_handle(stream), error);
+    return trajd_cuda_run_style(request, &plan->facts, plan->cuda_style,
+                                trajd_device_stream_handle(stream), error);
 }
 
 void trajd_plan_destroy(struct trajd_plan **plan)

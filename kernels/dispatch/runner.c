@@ -30,7 +30,8 @@ struct part {
     struct trajd_stream streams[TRAJD_BLOCK_MAX_STREAMS];
 };
 
-enum trajd_status trajd_runner_create(struct trajd_device *device, struct trajd_pool *pool, struct trajd_runner **out, struct trajd_error *error)
+enum trajd_status trajd_runner_create(struct trajd_device *device, struct trajd_pool *pool,
+                                      struct trajd_runner **out, struct trajd_error *error)
 {
     struct trajd_runner *runner = calloc(1, sizeof *runner);
     struct trajd_choice choice;
@@ -45,9 +46,11 @@ enum trajd_status trajd_runner_create(struct trajd_device *device, struct trajd_
     if (device) {
         trajd_device_facts(device, &runner->facts);
         status = trajd_device_enter(device, error);
-        if (!status && trajd_choose(&(struct trajd_problem){0}, &runner->facts, "cuda", &choice, NULL))
-            status = trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: no kernel is built for compute capability %u",
-                                     trajd_device_info(device)->name, runner->facts.compute_capability);
+        if (!status &&
+            trajd_choose(&(struct trajd_problem){0}, &runner->facts, "cuda", &choice, NULL))
+            status = trajd_error_set(
+                error, TRAJD_ERR_UNSUPPORTED, 0, "%s: no kernel is built for compute capability %u",
+                trajd_device_info(device)->name, runner->facts.compute_capability);
     }
     if (device && !status)
         status = trajd_device_stream_create(device, &runner->stream, error);
@@ -81,14 +84,16 @@ void trajd_runner_destroy(struct trajd_runner **out)
     free(runner);
 }
 
-enum trajd_status trajd_runner_room(struct trajd_runner *runner, uint64_t size_bytes, void **room, struct trajd_error *error)
+enum trajd_status trajd_runner_room(struct trajd_runner *runner, uint64_t size_bytes, void **room,
+                                    struct trajd_error *error)
 {
     const uint64_t bytes = (size_bytes + room_unit_bytes - 1) / room_unit_bytes * room_unit_bytes;
     enum trajd_status status = TRAJD_OK;
 
     if (size_bytes > TRAJD_BLOCK_MAX_BYTES)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "a block of %llu bytes, at most %llu", (unsigned long long)size_bytes,
-                               (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
+        return trajd_error_set(
+            error, TRAJD_ERR_UNSUPPORTED, 0, "a block of %llu bytes, at most %llu",
+            (unsigned long long)size_bytes, (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
     if (bytes > runner->room_bytes) {
         trajd_runner_trim(runner);
         if (runner->device) {
@@ -98,7 +103,9 @@ enum trajd_status trajd_runner_room(struct trajd_runner *runner, uint64_t size_b
         } else {
             runner->room = aligned_alloc(ALIGNMENT, bytes);
             if (!runner->room)
-                status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a block of %llu bytes", (unsigned long long)bytes);
+                status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                         "no memory for a block of %llu bytes",
+                                         (unsigned long long)bytes);
         }
         if (status) {
             trajd_runner_trim(runner);
@@ -123,7 +130,8 @@ static void run_part(void *context, uint32_t index)
     part.grid.step_count = rest < runner->part_steps ? rest : runner->part_steps;
     for (uint32_t s = 0; s < block->request.stream_count; s++) {
         part.streams[s] = block->streams[s];
-        part.streams[s].output = (uint8_t *)part.streams[s].output + begin * part.streams[s].step_stride_bytes;
+        part.streams[s].output =
+            (uint8_t *)part.streams[s].output + begin * part.streams[s].step_stride_bytes;
         if (part.streams[s].mask)
             part.streams[s].mask += begin;
     }
@@ -132,39 +140,47 @@ static void run_part(void *context, uint32_t index)
     trajd_resample_cpu(&part.request, 0, 1);
 }
 
-/* A block is one window: its steps are spread over the threads. Parts begin where chunks of the CPU's variant do, so that bytes are the same
- * however many there are. */
+/* A block is one window: its steps are spread over the threads. Parts begin where chunks of the
+ * CPU's variant do, so that bytes are the same however many there are. */
 static void run_here(struct trajd_runner *runner)
 {
-    const uint32_t steps = runner->block.grid.step_count, parts = trajd_pool_thread_count(runner->pool) * PARTS_PER_THREAD;
+    const uint32_t steps = runner->block.grid.step_count,
+                   parts = trajd_pool_thread_count(runner->pool) * PARTS_PER_THREAD;
     const uint32_t chunks = (steps - 1) / TRAJD_CPU_CHUNK_STEPS + 1;
 
     runner->part_steps = ((chunks - 1) / parts + 1) * TRAJD_CPU_CHUNK_STEPS;
     trajd_pool_run(runner->pool, (steps - 1) / runner->part_steps + 1, run_part, runner);
 }
 
-static enum trajd_status run_there(struct trajd_runner *runner, uint64_t size_bytes, struct trajd_error *error)
+static enum trajd_status run_there(struct trajd_runner *runner, uint64_t size_bytes,
+                                   struct trajd_error *error)
 {
     const struct trajd_block *block = &runner->block;
     uint8_t *answer = (uint8_t *)runner->on_device + block->answer_at;
     struct trajd_plan *plan = NULL;
     struct trajd_error later;
-    enum trajd_status status = trajd_plan_create(&block->request, &runner->facts, NULL, &plan, error), waited;
+    enum trajd_status status =
+                          trajd_plan_create(&block->request, &runner->facts, NULL, &plan, error),
+                      waited;
 
     if (!status)
         status = trajd_device_enter(runner->device, error);
     if (!status)
-        status = trajd_device_copy_async(runner->on_device, runner->room, size_bytes, runner->stream, error);
+        status = trajd_device_copy_async(runner->on_device, runner->room, size_bytes,
+                                         runner->stream, error);
     if (!status)
         status = trajd_plan_run_async(plan, &block->request, runner->stream, error);
     if (!status)
-        status = trajd_device_copy_async(runner->room + block->answer_at, answer, block->answer_bytes, runner->stream, error);
-    waited = trajd_device_stream_wait(runner->stream, status ? &later : error); /* whatever was given to it reads the room */
+        status = trajd_device_copy_async(runner->room + block->answer_at, answer,
+                                         block->answer_bytes, runner->stream, error);
+    /* whatever was given to it reads the room */
+    waited = trajd_device_stream_wait(runner->stream, status ? &later : error);
     trajd_plan_destroy(&plan);
     return status ? status : waited;
 }
 
-enum trajd_status trajd_runner_run(struct trajd_runner *runner, uint64_t size_bytes, uint64_t *answer_at, uint64_t *answer_bytes,
+enum trajd_status trajd_runner_run(struct trajd_runner *runner, uint64_t size_bytes,
+                                   uint64_t *answer_at, uint64_t *answer_bytes,
                                    struct trajd_error *error)
 {
     struct trajd_block *block = &runner->block;
@@ -172,10 +188,12 @@ enum trajd_status trajd_runner_run(struct trajd_runner *runner, uint64_t size_by
 
     if (size_bytes > runner->room_bytes)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a block that no room was asked for");
-    status = trajd_block_open(runner->room, size_bytes, runner->device ? runner->on_device : runner->room, block, error);
+    status = trajd_block_open(runner->room, size_bytes,
+                              runner->device ? runner->on_device : runner->room, block, error);
     if (status)
         return status;
-    memset(runner->room + block->answer_at, 0, block->answer_bytes); /* bytes between outputs are another block's otherwise */
+    /* bytes between outputs are another block's otherwise */
+    memset(runner->room + block->answer_at, 0, block->answer_bytes);
     *answer_at = block->answer_at;
     *answer_bytes = block->answer_bytes;
     if (runner->device)

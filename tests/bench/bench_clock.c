@@ -1,6 +1,7 @@
 // libs: trajd_window
-/* How many rows of a stamped clock stand at or before a time, which is asked once a window and clock: trajd_clock_rows_until against a search
- * through all rows, of few episodes (in the cache) and of many; and on a regular clock. One run, to be compared within it. */
+/* How many rows of a stamped clock stand at or before a time, which is asked once a window and
+ * clock: trajd_clock_rows_until against a search through all rows, of few episodes (in the cache)
+ * and of many; and on a regular clock. One run, to be compared within it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,12 +47,14 @@ static int64_t search_all(const struct trajd_episode_clock *clock, int64_t row_c
     return low;
 }
 
-static double mean_ns(int64_t (*rows_until)(const struct trajd_episode_clock *, int64_t, int64_t), uint64_t *sum)
+static double mean_ns(int64_t (*rows_until)(const struct trajd_episode_clock *, int64_t, int64_t),
+                      uint64_t *sum)
 {
     const uint64_t begin_ns = now_ns();
 
     for (uint32_t i = 0; i < QUESTIONS; i++)
-        *sum += (uint64_t)rows_until(questions[i].clock, questions[i].clock->row_count, questions[i].x_ns);
+        *sum += (uint64_t)rows_until(questions[i].clock, questions[i].clock->row_count,
+                                     questions[i].x_ns);
     return (double)(now_ns() - begin_ns) / QUESTIONS;
 }
 
@@ -66,7 +69,8 @@ static struct trajd_episode_clock make_clock(void)
     for (int64_t row = 0; row < clock.row_count; row++)
         stamps[row] = row * 5000000 + (int64_t)next_number(1000000);
     clock.stamps_ns = stamps;
-    clock.rows_per_ns = (double)(clock.row_count - 1) / (double)(stamps[clock.row_count - 1] - stamps[0]);
+    clock.rows_per_ns =
+        (double)(clock.row_count - 1) / (double)(stamps[clock.row_count - 1] - stamps[0]);
     clock.row_at_zero = -(double)stamps[0] * clock.rows_per_ns;
     return clock;
 }
@@ -88,8 +92,8 @@ static void run(uint32_t episode_count)
     mean_ns(search_all, &(uint64_t){0});
     whole = mean_ns(search_all, &one);
     guessed = mean_ns(trajd_clock_rows_until, &other);
-    printf("%" PRIu32 " episodes: all rows %.1f ns, from the line %.1f ns, %.2f of it%s\n", episode_count, whole, guessed, guessed / whole,
-           one == other ? "" : ": AND THEY DIFFER");
+    printf("%" PRIu32 " episodes: all rows %.1f ns, from the line %.1f ns, %.2f of it%s\n",
+           episode_count, whole, guessed, guessed / whole, one == other ? "" : ": AND THEY DIFFER");
     for (uint32_t e = 0; e < episode_count; e++)
         free((void *)(uintptr_t)clocks[e].stamps_ns);
     free(clocks);

@@ -1,6 +1,6 @@
 // libs: trajd_feed
-/* What a batch costs in the core and the codec alone: take, publish, BATCH encoded and decoded, ACK encoded
- * and decoded. */
+/* What a batch costs in the core and the codec alone: take, publish, BATCH encoded and decoded, ACK
+ * encoded and decoded. */
 #include <stdio.h>
 #include <time.h>
 
@@ -14,7 +14,8 @@ struct world {
     uint8_t frame[4096];
 };
 
-static void on_send(void *context, uint64_t session, void *user, const struct trajd_wire_message *message)
+static void on_send(void *context, uint64_t session, void *user,
+                    const struct trajd_wire_message *message)
 {
     static struct trajd_wire_message received;
     struct world *world = context;
@@ -54,8 +55,8 @@ static void acknowledge(struct trajd_core *core, struct world *world, uint64_t s
 
     message.op = TRAJD_WIRE_ACK;
     message.ack.released.count = 1;
-    message.ack.released.list[0] = (struct trajd_wire_lease){world->batch.ring, world->batch.slot,
-                                                             world->batch.generation, world->batch.part};
+    message.ack.released.list[0] = (struct trajd_wire_lease){
+        world->batch.ring, world->batch.slot, world->batch.generation, world->batch.part};
     if (!trajd_wire_encode(&message, world->frame, sizeof world->frame, &size, NULL) &&
         !trajd_wire_decode(world->frame, size, NULL, &received, &request, NULL))
         trajd_core_ack(core, session, &received.ack, 0);
@@ -70,8 +71,11 @@ int main(void)
                                          .send = on_send,
                                          .wake = on_wake,
                                          .context = &world};
-    struct trajd_core_feed_options feed_options = {
-        .name = "bench", .slot_count = 8, .max_credit = 4, .global_batch = 1, .epoch_length = BATCHES};
+    struct trajd_core_feed_options feed_options = {.name = "bench",
+                                                   .slot_count = 8,
+                                                   .max_credit = 4,
+                                                   .global_batch = 1,
+                                                   .epoch_length = BATCHES};
     struct trajd_wire_open open = {.request = 1, .world = 1, .credit = 4, .fresh = true};
     struct trajd_wire_hello hello = {.minor = 0};
     struct trajd_core_feed *feed;
@@ -83,8 +87,8 @@ int main(void)
 
     if (trajd_core_create(&options, &core, &error) ||
         trajd_core_add_feed(core, &feed_options, &feed, &error) ||
-        trajd_core_hello(core, &hello, (const uint8_t[TRAJD_WIRE_TOKEN_SIZE]){1}, NULL, 0, &session, &resumed,
-                         &replaced, &error) ||
+        trajd_core_hello(core, &hello, (const uint8_t[TRAJD_WIRE_TOKEN_SIZE]){1}, NULL, 0, &session,
+                         &resumed, &replaced, &error) ||
         trajd_core_open(core, session, &open, feed, 0)) {
         fprintf(stderr, "%s\n", error.message);
         return 1;

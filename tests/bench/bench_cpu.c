@@ -1,6 +1,7 @@
 // libs: trajd_kernels
-/* Resampling on the CPU: a policy's batch, images passed through, and throughput shapes, each beside memcpy of its output in
- * the same run. Usage: bench_cpu [THREADS [NAME]]. Prints the best of many runs, which is what the machine can do when it is left alone. */
+/* Resampling on the CPU: a policy's batch, images passed through, and throughput shapes, each
+ * beside memcpy of its output in the same run. Usage: bench_cpu [THREADS [NAME]]. Prints the best
+ * of many runs, which is what the machine can do when it is left alone. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,8 @@
 #define SOURCE_LIMIT_BYTES (UINT64_C(128) << 20)
 #define STREAM_LIMIT 8
 
-static const char *const kind_names[TRAJD_KIND_COUNT] = {"linear",     "previous", "nearest", "slerp_xyzw",
-                                                         "slerp_wxyz", "angle",    "mean"};
+static const char *const kind_names[TRAJD_KIND_COUNT] = {
+    "linear", "previous", "nearest", "slerp_xyzw", "slerp_wxyz", "angle", "mean"};
 
 struct bench_stream {
     enum trajd_kind kind;
@@ -57,8 +58,14 @@ static const struct bench benches[] = {
     {"slerp x 16 steps", 256, 1, {{TRAJD_KIND_SLERP_XYZW, TRAJD_F32, TRAJD_F32, 4, 16, 100, 0}}},
     {"mean 1 kHz to 20 Hz", 256, 1, {{TRAJD_KIND_MEAN, TRAJD_F64, TRAJD_F32, 6, 16, 1000, 0}}},
     {"image 84x84x3", 256, 1, {{TRAJD_KIND_PREVIOUS, TRAJD_U8, TRAJD_U8, 84 * 84 * 3, 1, 0, 0}}},
-    {"image 84x84x3 x 2", 256, 1, {{TRAJD_KIND_PREVIOUS, TRAJD_U8, TRAJD_U8, 84 * 84 * 3, 2, 0, 0}}},
-    {"image to f32, scaled", 64, 1, {{TRAJD_KIND_PREVIOUS, TRAJD_U8, TRAJD_F32, 84 * 84 * 3, 1, 0, 1}}},
+    {"image 84x84x3 x 2",
+     256,
+     1,
+     {{TRAJD_KIND_PREVIOUS, TRAJD_U8, TRAJD_U8, 84 * 84 * 3, 2, 0, 0}}},
+    {"image to f32, scaled",
+     64,
+     1,
+     {{TRAJD_KIND_PREVIOUS, TRAJD_U8, TRAJD_F32, 84 * 84 * 3, 1, 0, 1}}},
     {"wide linear", 32, 1, {{TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, 128, 256, 100, 0}}},
     {"wide linear, scaled", 32, 1, {{TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, 128, 256, 100, 1}}},
     {"wide linear f64", 32, 1, {{TRAJD_KIND_LINEAR, TRAJD_F64, TRAJD_F32, 128, 256, 100, 0}}},
@@ -81,7 +88,8 @@ static uint32_t episode_count(const struct bench *bench)
     uint64_t row_bytes = 1;
 
     for (uint32_t s = 0; s < bench->stream_count; s++)
-        row_bytes += (uint64_t)bench->streams[s].features * trajd_dtype_size(bench->streams[s].source);
+        row_bytes +=
+            (uint64_t)bench->streams[s].features * trajd_dtype_size(bench->streams[s].source);
     return SOURCE_LIMIT_BYTES / row_bytes / EPISODE_ROWS < EPISODE_LIMIT
                ? (uint32_t)(SOURCE_LIMIT_BYTES / row_bytes / EPISODE_ROWS)
                : EPISODE_LIMIT;
@@ -126,8 +134,8 @@ static void set_up_bracket(struct setup *setup, uint32_t index, const struct ben
         anchor[w] = period ? anchor[w] * period + rand() % period : anchor[w];
     }
     for (uint32_t t = 0; t < stream->steps; t++)
-        offsets[t] =
-            ((int64_t)t - 1) * (period ? stream->kind == TRAJD_KIND_MEAN ? 50000000 : period * 7 / 10 : 1);
+        offsets[t] = ((int64_t)t - 1) *
+                     (period ? stream->kind == TRAJD_KIND_MEAN ? 50000000 : period * 7 / 10 : 1);
     setup->clocks[index].stamps_ns = period ? stamps : NULL;
     setup->grids[index] =
         (struct trajd_grid){period ? TRAJD_GRID_NS : TRAJD_GRID_ROWS, stream->steps, offsets, 0};
@@ -232,14 +240,14 @@ static double best_plan_ns(const struct setup *setup, const char *variant, uint3
     struct trajd_plan *plan;
     double best = INFINITY, start = now_ns();
 
-    if (trajd_plan_create(&setup->request, &facts, variant, &plan, &error) != TRAJD_OK) {
+    if (trajd_plan_create(&setup->request, &facts, variant, &plan, &error)) {
         fprintf(stderr, "bench_cpu: %s\n", error.message);
         exit(1);
     }
     snprintf(description, size, "%s", trajd_plan_describe(plan));
     for (int run = 0; run < RUNS && now_ns() - start < RUN_TIME_NS; run++) {
         double begin = now_ns(), ns;
-        if (trajd_plan_run(plan, &setup->request, pool, &error) != TRAJD_OK) {
+        if (trajd_plan_run(plan, &setup->request, pool, &error)) {
             fprintf(stderr, "bench_cpu: %s\n", error.message);
             exit(1);
         }
@@ -250,7 +258,8 @@ static double best_plan_ns(const struct setup *setup, const char *variant, uint3
     return best;
 }
 
-/* memcpy of as many bytes as the output has, window by window from all over the source, as a copy would have to. */
+/* memcpy of as many bytes as the output has, window by window from all over the source, as a copy
+ * would have to. */
 static double best_memcpy_ns(const struct setup *setup)
 {
     double best = INFINITY, start = now_ns();
@@ -260,10 +269,12 @@ static double best_memcpy_ns(const struct setup *setup)
         for (uint32_t s = 0; s < setup->request.stream_count; s++) {
             const struct trajd_stream *stream = &setup->streams[s];
             const struct trajd_bracket *bracket = &setup->brackets[stream->bracket_index];
-            uint64_t source_bytes = (uint64_t)setup->episodes * EPISODE_ROWS * stream->row_stride_bytes;
+            uint64_t source_bytes =
+                (uint64_t)setup->episodes * EPISODE_ROWS * stream->row_stride_bytes;
             for (uint32_t w = 0; w < setup->request.window_count; w++) {
-                uint64_t at = (uint64_t)(bracket->row_begin[w] + bracket->anchor[w] % EPISODE_ROWS) *
-                              stream->row_stride_bytes;
+                uint64_t at =
+                    (uint64_t)(bracket->row_begin[w] + bracket->anchor[w] % EPISODE_ROWS) *
+                    stream->row_stride_bytes;
                 at = at + stream->window_stride_bytes <= source_bytes
                          ? at
                          : source_bytes - stream->window_stride_bytes;
@@ -284,13 +295,13 @@ int main(int argc, char **argv)
     struct trajd_error error;
     char description[256];
 
-    if (trajd_pool_create(threads, "bench", &pool, &error) != TRAJD_OK) {
+    if (trajd_pool_create(threads, "bench", &pool, &error)) {
         fprintf(stderr, "bench_cpu: %s\n", error.message);
         return 1;
     }
     srand(1);
-    printf("bench_cpu %u, trajd %s\n%-21s %9s %9s %7s %9s %7s %10s\n", threads, TRAJD_VERSION, "batch",
-           "output KB", "us", "GB/s", "memcpy us", "ratio", "reference");
+    printf("bench_cpu %u, trajd %s\n%-21s %9s %9s %7s %9s %7s %10s\n", threads, TRAJD_VERSION,
+           "batch", "output KB", "us", "GB/s", "memcpy us", "ratio", "reference");
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++) {
         struct setup setup;
         double ns, reference_ns, memcpy_ns;
@@ -298,13 +309,14 @@ int main(int argc, char **argv)
         if (argc > 2 && !strstr(benches[i].name, argv[2]))
             continue;
         set_up(&setup, &benches[i]);
-        reference_ns = best_plan_ns(&setup, "reference", threads, pool, description, sizeof description);
+        reference_ns =
+            best_plan_ns(&setup, "reference", threads, pool, description, sizeof description);
         memcpy_ns = best_memcpy_ns(&setup);
         ns = best_plan_ns(&setup, "auto", threads, pool, description, sizeof description);
         printf("%-21s %9.0f %9.1f %7.2f %9.1f %6.1fx %9.1fx  %s, %s\n", benches[i].name,
                (double)setup.output_bytes / 1000, ns / 1000, (double)setup.output_bytes / ns,
-               memcpy_ns / 1000, ns / memcpy_ns, reference_ns / ns, kind_names[setup.streams[0].kind],
-               description);
+               memcpy_ns / 1000, ns / memcpy_ns, reference_ns / ns,
+               kind_names[setup.streams[0].kind], description);
         fflush(stdout);
         tear_down(&setup);
     }

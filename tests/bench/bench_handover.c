@@ -1,6 +1,7 @@
 // libs: trajd_test_producer trajd_client PkgConfig::ZMQ
 /* What handing a batch to another process costs, against the same by ZeroMQ alone, in one run:
- *   rate      back to back, microseconds a batch: by descriptor and lease for slots of 4 KiB, 4 MiB and
+ *   rate      back to back, microseconds a batch: by descriptor and lease for slots of 4 KiB, 4 MiB
+ *             and
  *             64 MiB, and inline
  *   one way   a batch a millisecond: from READY to the return of next(), against a bare message of
  *             200 bytes and of 4 MiB
@@ -42,7 +43,7 @@ static int compare(const void *a, const void *b)
 
 static double percentile_us(struct result *result, double share)
 {
-    qsort(result->latency_ns, result->count, sizeof(*result->latency_ns), compare);
+    qsort(result->latency_ns, result->count, sizeof *result->latency_ns, compare);
     return result->count > 0
                ? (double)result->latency_ns[(uint64_t)(share * (double)(result->count - 1))] * 1e-3
                : 0;
@@ -69,16 +70,16 @@ static void read_feed(const char *directory, uint32_t credit, uint32_t count, st
     struct trajd_error error;
     const struct trajd_connect_options connect = {.endpoint = directory};
     const struct trajd_open_options open = {.feed = "train", .credit = credit};
-    if (trajd_client_connect(&connect, &client, &error) != TRAJD_OK)
+    if (trajd_client_connect(&connect, &client, &error))
         die(error.message);
     while (trajd_client_open(client, &open, &error) == TRAJD_ERR_NOT_FOUND)
         usleep(10000); /* the socket is there before the feed's memory is */
-    if (trajd_client_feed_info(client) == NULL)
+    if (!trajd_client_feed_info(client))
         die(error.message);
     const uint32_t warm_up = count / 10;
     uint64_t begin_ns = 0;
     for (uint32_t i = 0; i < count + warm_up; i++) {
-        if (trajd_client_next(client, 10000, &batch, &error) != TRAJD_OK)
+        if (trajd_client_next(client, 10000, &batch, &error))
             die(error.message);
         const uint64_t at_ns = now_ns();
         trajd_batch_get_info(batch, &info);
@@ -98,21 +99,21 @@ static void run_feed(const char *directory, uint64_t slot_bytes, uint32_t credit
 {
     struct producer *producer;
     struct trajd_error error;
-    const struct producer_options options = {.directory = directory,
-                                             .slots = credit + 2,
-                                             .batch = ROWS,
-                                             .credit = credit,
-                                             .length = UINT64_C(1) << 40,
-                                             .payload_bytes =
-                                                 slot_bytes > 4096 ? slot_bytes / ROWS - 4096 / ROWS : 0,
-                                             .delay_us = pace_us};
+    const struct producer_options options = {
+        .directory = directory,
+        .slots = credit + 2,
+        .batch = ROWS,
+        .credit = credit,
+        .length = UINT64_C(1) << 40,
+        .payload_bytes = slot_bytes > 4096 ? slot_bytes / ROWS - 4096 / ROWS : 0,
+        .delay_us = pace_us};
     fflush(stdout);
     pid_t child = fork(); /* before there is any thread */
     if (child == 0) {
         read_feed(directory, credit, count, result);
         _exit(0);
     }
-    if (producer_start(&options, &producer, &error) != TRAJD_OK)
+    if (producer_start(&options, &producer, &error))
         die(error.message);
     int status;
     waitpid(child, &status, 0);
@@ -128,7 +129,7 @@ static void read_bare(const char *endpoint, size_t size, uint32_t count, struct 
     const int limit = 4;
     void *context = zmq_ctx_new();
     void *socket = zmq_socket(context, ZMQ_DEALER);
-    zmq_setsockopt(socket, ZMQ_RCVHWM, &limit, sizeof(limit));
+    zmq_setsockopt(socket, ZMQ_RCVHWM, &limit, sizeof limit);
     if (zmq_bind(socket, endpoint) != 0)
         die("zmq_bind");
     const uint32_t warm_up = count / 10;
@@ -140,7 +141,7 @@ static void read_bare(const char *endpoint, size_t size, uint32_t count, struct 
             die("zmq_msg_recv");
         const uint64_t at_ns = now_ns();
         uint64_t sent_ns;
-        memcpy(&sent_ns, zmq_msg_data(&message), sizeof(sent_ns));
+        memcpy(&sent_ns, zmq_msg_data(&message), sizeof sent_ns);
         zmq_msg_close(&message);
         if (i == warm_up)
             begin_ns = at_ns;
@@ -159,7 +160,7 @@ static void run_bare(const char *directory, size_t size, uint32_t pace_us, uint3
     char endpoint[128];
     const int limit = 4, no_linger = 0;
     unsigned char *payload = calloc(1, size);
-    snprintf(endpoint, sizeof(endpoint), "ipc://%s/bare.sock", directory);
+    snprintf(endpoint, sizeof endpoint, "ipc://%s/bare.sock", directory);
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
@@ -168,17 +169,17 @@ static void run_bare(const char *directory, size_t size, uint32_t pace_us, uint3
     }
     void *context = zmq_ctx_new();
     void *socket = zmq_socket(context, ZMQ_DEALER);
-    zmq_setsockopt(socket, ZMQ_SNDHWM, &limit, sizeof(limit));
-    zmq_setsockopt(socket, ZMQ_LINGER, &no_linger, sizeof(no_linger));
+    zmq_setsockopt(socket, ZMQ_SNDHWM, &limit, sizeof limit);
+    zmq_setsockopt(socket, ZMQ_LINGER, &no_linger, sizeof no_linger);
     zmq_connect(socket, endpoint);
     int status;
     while (waitpid(child, &status, WNOHANG) == 0) {
         if (pace_us > 0)
             usleep(pace_us);
         const uint64_t sent_ns = now_ns();
-        memcpy(payload, &sent_ns, sizeof(sent_ns));
+        memcpy(payload, &sent_ns, sizeof sent_ns);
         const int patience_ms = 100;
-        zmq_setsockopt(socket, ZMQ_SNDTIMEO, &patience_ms, sizeof(patience_ms));
+        zmq_setsockopt(socket, ZMQ_SNDTIMEO, &patience_ms, sizeof patience_ms);
         zmq_send(socket, payload, size, 0);
     }
     zmq_close(socket);
@@ -194,9 +195,9 @@ static void print_line(const char *label, const char *command)
 {
     char text[256] = "unknown\n";
     FILE *pipe = popen(command, "r");
-    if (pipe != NULL && fgets(text, sizeof(text), pipe) == NULL)
-        snprintf(text, sizeof(text), "unknown\n");
-    if (pipe != NULL)
+    if (pipe && !fgets(text, sizeof text, pipe))
+        snprintf(text, sizeof text, "unknown\n");
+    if (pipe)
         pclose(pipe);
     printf("%s: %s", label, text);
 }
@@ -206,20 +207,20 @@ static void print_rates(const char *directory, struct result *result)
     const uint64_t sizes[] = {4096, UINT64_C(4) << 20, UINT64_C(64) << 20};
     const uint32_t credits[] = {4, 8, 16};
     printf("\nback to back                           us a batch    batches/s\n");
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         run_feed(directory, sizes[i], 4, 0, 30000, result);
-        printf("  descriptor, slot %6llu KiB, credit  4 %10.2f %12.0f\n", (unsigned long long)sizes[i] >> 10,
-               cost_us(result), 1e6 / cost_us(result));
+        printf("  descriptor, slot %6llu KiB, credit  4 %10.2f %12.0f\n",
+               (unsigned long long)sizes[i] >> 10, cost_us(result), 1e6 / cost_us(result));
     }
-    for (size_t i = 1; i < sizeof(credits) / sizeof(*credits); i++) {
+    for (size_t i = 1; i < sizeof credits / sizeof *credits; i++) {
         run_feed(directory, sizes[1], credits[i], 0, 60000, result);
-        printf("  descriptor, slot   4096 KiB, credit %2u %10.2f %12.0f\n", credits[i], cost_us(result),
-               1e6 / cost_us(result));
+        printf("  descriptor, slot   4096 KiB, credit %2u %10.2f %12.0f\n", credits[i],
+               cost_us(result), 1e6 / cost_us(result));
     }
     const double own_us = cost_us(result);
     run_bare(directory, sizes[1], 0, 1000, result);
-    printf("  inline by ZeroMQ, 4096 KiB             %9.2f %12.0f    %.0fx the descriptor\n", cost_us(result),
-           1e6 / cost_us(result), cost_us(result) / own_us);
+    printf("  inline by ZeroMQ, 4096 KiB             %9.2f %12.0f    %.0fx the descriptor\n",
+           cost_us(result), 1e6 / cost_us(result), cost_us(result) / own_us);
 }
 
 static void print_latencies(const char *directory, struct result *result)
@@ -230,22 +231,23 @@ static void print_latencies(const char *directory, struct result *result)
     printf("  bare message, 200 bytes                %10.1f  %10.1f\n", bare_us, bare_p99_us);
     run_feed(directory, UINT64_C(4) << 20, 4, PACE_US, 3000, result);
     const double own_us = percentile_us(result, 0.5);
-    printf("  descriptor, 4096 KiB, READY to next()  %10.1f  %10.1f    %.2fx the bare message\n", own_us,
-           percentile_us(result, 0.99), own_us / bare_us);
+    printf("  descriptor, 4096 KiB, READY to next()  %10.1f  %10.1f    %.2fx the bare message\n",
+           own_us, percentile_us(result, 0.99), own_us / bare_us);
     run_bare(directory, 200, PACE_US, 3000, result);
     printf("  bare message again                     %10.1f  %10.1f\n", percentile_us(result, 0.5),
            percentile_us(result, 0.99));
     run_bare(directory, (size_t)4 << 20, PACE_US, 1000, result);
     printf("  inline by ZeroMQ, 4096 KiB             %10.1f  %10.1f    %.0fx the descriptor\n",
-           percentile_us(result, 0.5), percentile_us(result, 0.99), percentile_us(result, 0.5) / own_us);
+           percentile_us(result, 0.5), percentile_us(result, 0.99),
+           percentile_us(result, 0.5) / own_us);
 }
 
 int main(void)
 {
     char directory[] = "/tmp/trajd-bench-XXXXXX";
     struct result *result =
-        mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (result == MAP_FAILED || mkdtemp(directory) == NULL)
+        mmap(NULL, sizeof *result, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (result == MAP_FAILED || !mkdtemp(directory))
         die("no memory or no directory");
     print_line("device", "grep -m1 'model name' /proc/cpuinfo | cut -d: -f2; ");
     print_line("cores", "nproc");
@@ -254,9 +256,9 @@ int main(void)
     print_rates(directory, result);
     print_latencies(directory, result);
     char path[64];
-    snprintf(path, sizeof(path), "%s/lock", directory);
+    snprintf(path, sizeof path, "%s/lock", directory);
     unlink(path);
-    snprintf(path, sizeof(path), "%s/bare.sock", directory);
+    snprintf(path, sizeof path, "%s/bare.sock", directory);
     unlink(path);
     rmdir(directory);
     return 0;

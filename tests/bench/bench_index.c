@@ -1,9 +1,9 @@
 // libs: trajd_index
 /* Time to an index: a first opening (children, stamps, digests), and a second one from the cache.
  *
- * usage: bench_index [FOLDER], with the files of `tests/tools/make_index_files.py FOLDER bench`: large.hdf5
- * of 200 episodes with 19 datasets each, and small/, 10,000 files of 50 datasets. The page cache is warm in
- * both: what is measured is our own work. */
+ * usage: bench_index [FOLDER], with the files of `tests/tools/make_index_files.py FOLDER bench`:
+ * large.hdf5 of 200 episodes with 19 datasets each, and small/, 10,000 files of 50 datasets. The
+ * page cache is warm in both: what is measured is our own work. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,8 @@ static int measure(struct trajd_index_options *options, const char *label)
         return 1;
     }
     seconds = now_s() - begin;
-    printf("%-36s %9.1f ms (%.1f ms of CPU)  %u episodes, %u of %u files cached, %u datasets, peak RSS %ld "
+    printf("%-36s %9.1f ms (%.1f ms of CPU)  %u episodes, %u of %u files cached, %u datasets, peak "
+           "RSS %ld "
            "MiB\n",
            label, seconds * 1e3, (cpu_s() - cpu) * 1e3, index->kept_count, index->cached_file_count,
            index->file_count, index->dataset_count, peak_kib() / 1024);
@@ -85,8 +86,8 @@ int main(int argc, char **argv)
     struct utsname machine;
     int failed;
 
-    if (!trajd_paths_indexer(indexer, sizeof indexer) || !trajd_paths_layouts(layouts, sizeof layouts) ||
-        !mkdtemp(cache))
+    if (!trajd_paths_indexer(indexer, sizeof indexer) ||
+        !trajd_paths_layouts(layouts, sizeof layouts) || !mkdtemp(cache))
         return 1;
     options.indexer_path = indexer;
     options.layout_directory = layouts;
@@ -95,7 +96,8 @@ int main(int argc, char **argv)
     uname(&machine);
     printf("trajd %s, %s %s, %u children\n", TRAJD_VERSION, machine.sysname, machine.machine,
            options.child_count);
-    failed = measure_both(folder, "large.hdf5", &options) || measure_both(folder, "small", &options);
+    failed =
+        measure_both(folder, "large.hdf5", &options) || measure_both(folder, "small", &options);
     snprintf(command, sizeof command, "rm -r %s", cache);
     return system(command) || failed;
 }

@@ -1,8 +1,8 @@
 // libs: trajd_index
-/* Reading rows against what the same bytes cost without us, in one run: gzip against libdeflate alone on as
- * many threads and against h5py, contiguous against plain pread. Run from the source folder:
- * build/release/tests/bench/bench_read [FOLDER] FOLDER is for the test file (about 60 MB); /tmp by default.
- * Ratios are of the best of ROUNDS, taken in turns. */
+/* Reading rows against what the same bytes cost without us, in one run: gzip against libdeflate
+ * alone on as many threads and against h5py, contiguous against plain pread. Run from the source
+ * folder: build/release/tests/bench/bench_read [FOLDER] FOLDER is for the test file (about 60 MB);
+ * /tmp by default. Ratios are of the best of ROUNDS, taken in turns. */
 #include <fcntl.h>
 #include <libdeflate.h>
 #include <pthread.h>
@@ -49,8 +49,8 @@ static void read_ours(struct bench *bench, struct trajd_array_reader *reader, ui
     const struct trajd_array *array = &bench->arrays[index].array;
     struct trajd_error error;
 
-    if (trajd_array_read(reader, bench->fd, array, 0, trajd_array_row_count(array), bench->rows[index],
-                         &error))
+    if (trajd_array_read(reader, bench->fd, array, 0, trajd_array_row_count(array),
+                         bench->rows[index], &error))
         die(error.message);
 }
 
@@ -172,10 +172,12 @@ static void compare(struct bench *bench, const char *folder, const char *suffix,
         measure(&theirs, bench, other);
     }
     double h5py = h5py_seconds(folder, suffix);
-    printf("%-20s %6.1f MB  ours %8.1f MB/s  %-10s %8.1f MB/s  ratio %.2f (CPU time %.2f)   h5py %7.1f MB/s  "
+    printf("%-20s %6.1f MB  ours %8.1f MB/s  %-10s %8.1f MB/s  ratio %.2f (CPU time %.2f)   h5py "
+           "%7.1f MB/s  "
            "ratio %.1f\n",
            suffix, bytes / 1e6, bytes / 1e6 / ours.wall_s, name, bytes / 1e6 / theirs.wall_s,
-           theirs.wall_s / ours.wall_s, theirs.cpu_s / ours.cpu_s, bytes / 1e6 / h5py, h5py / ours.wall_s);
+           theirs.wall_s / ours.wall_s, theirs.cpu_s / ours.cpu_s, bytes / 1e6 / h5py,
+           h5py / ours.wall_s);
 }
 
 static void load_list(struct bench *bench, const char *folder)
@@ -189,11 +191,13 @@ static void load_list(struct bench *bench, const char *folder)
     if (bench->fd < 0 || fstat(bench->fd, &file_stat) != 0)
         die("the test file");
     bench->file = malloc((size_t)file_stat.st_size);
-    if (!bench->file || pread(bench->fd, bench->file, (size_t)file_stat.st_size, 0) != file_stat.st_size)
+    if (!bench->file ||
+        pread(bench->fd, bench->file, (size_t)file_stat.st_size, 0) != file_stat.st_size)
         die("the test file");
     snprintf(path, sizeof path, "%s/arrays.txt", folder);
     list = fopen(path, "r");
-    while (list && bench->array_count < MAX_ARRAYS && listed_next(list, &bench->arrays[bench->array_count])) {
+    while (list && bench->array_count < MAX_ARRAYS &&
+           listed_next(list, &bench->arrays[bench->array_count])) {
         uint64_t bytes = bench->arrays[bench->array_count].array.size_bytes;
         uint8_t *rows = malloc(bytes);
         if (!rows)
@@ -225,13 +229,13 @@ int main(int argc, char **argv)
     snprintf(folder, sizeof folder, "%s/trajd_bench_XXXXXX", argc > 1 ? argv[1] : "/tmp");
     if (!mkdtemp(folder))
         die("no folder for the test file");
-    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_array_files.py %s bench",
-             folder);
+    snprintf(arguments, sizeof arguments,
+             TRAJD_SOURCE_DIR "/tests/tools/make_array_files.py %s bench", folder);
     if (run_python(arguments) != 0)
         die("h5py is needed to write the test file");
     load_list(&bench, folder);
     for (int i = 0; i < THREADS; i++)
-        if (trajd_array_reader_create(&bench.readers[i], NULL) != TRAJD_OK)
+        if (trajd_array_reader_create(&bench.readers[i], NULL))
             die("no reader");
     print_line_of("device:", "lscpu | sed -n 's/^Model name: *//p'");
     print_line_of("commit:", "git -C " TRAJD_SOURCE_DIR " rev-parse --short HEAD");

@@ -1,20 +1,20 @@
 // libs: trajd_kernels
 // sources: resample_bench_sets.c resample_bench_times.c
-/* bench_resample budget|grid|tune: the CUDA kernels over shapes and launch shapes, against floors and
- * ceilings of the same run. tune writes a table of the best, too (kernels/tuning.h); grid with a table
- * chooses by it, so that a table of one run is judged by another.
+/* bench_resample budget|grid|tune: the CUDA kernels over shapes and launch shapes, against floors
+ * and ceilings of the same run. tune writes a table of the best, too (kernels/tuning.h); grid with
+ * a table chooses by it, so that a table of one run is judged by another.
  *
- * Cold: every launch works on another set of buffers, stamps and rows and outputs, so many that they are
- * several times the L2. Hot: the same set each time. Both as one graph of many launches, replayed; the time
- * is that of a replay over its launches. Single: launches given one by one. Stamps are int64 with jitter on
- * every row, targets int64 per window, a mask is written. */
+ * Cold: every launch works on another set of buffers, stamps and rows and outputs, so many that
+ * they are several times the L2. Hot: the same set each time. Both as one graph of many launches,
+ * replayed; the time is that of a replay over its launches. Single: launches given one by one.
+ * Stamps are int64 with jitter on every row, targets int64 per window, a mask is written. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "tests/bench/resample_bench.h"
 
-#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 #define TRIALS_MAX 1024u
 
 static const char *const layout_names[] = {"dense", "offsets", "regular", "rows", "policy"};
@@ -29,12 +29,13 @@ static void print_sample(struct bench *b, const char *name, const struct bench_s
 
 static void print_launch_shape(struct bench *b, const struct trajd_cuda_shape *shape)
 {
-    fprintf(
-        b->out,
-        "\"style\":%u,\"tile\":%u,\"threads\":%u,\"tiles\":%u,\"stage\":%u,\"prefetch\":%u,\"vectors\":%u,"
-        "\"producers\":%u,\"stages\":%u,\"overlaps\":%u",
-        shape->style, shape->tile_steps, shape->thread_count, shape->tiles_per_block, shape->stage_rows,
-        shape->prefetch, shape->vectors, shape->producers, shape->stages, shape->overlaps);
+    fprintf(b->out,
+            "\"style\":%u,\"tile\":%u,\"threads\":%u,\"tiles\":%u,\"stage\":%u,\"prefetch\":%u,"
+            "\"vectors\":%u,"
+            "\"producers\":%u,\"stages\":%u,\"overlaps\":%u",
+            shape->style, shape->tile_steps, shape->thread_count, shape->tiles_per_block,
+            shape->stage_rows, shape->prefetch, shape->vectors, shape->producers, shape->stages,
+            shape->overlaps);
 }
 
 static int by_us(const void *a, const void *b)
@@ -51,8 +52,9 @@ static uint32_t time_candidates(struct bench *b, const struct bench_shape *shape
     uint32_t count;
 
     bench_pack_set(&b->sets[0], &problem);
-    count = trajd_tuning_candidates(&problem, &b->facts, shape->layout == BENCH_LAYOUT_DENSE ? shape->S : 0,
-                                    b->wide, trials, TRIALS_MAX);
+    count = trajd_tuning_candidates(&problem, &b->facts,
+                                    shape->layout == BENCH_LAYOUT_DENSE ? shape->S : 0, b->wide,
+                                    trials, TRIALS_MAX);
     for (uint32_t i = 0; i < count; i++)
         trials[i].us = bench_quick_us(b, &trials[i].shape);
     qsort(trials, count, sizeof *trials, by_us);
@@ -77,9 +79,9 @@ static struct trajd_cuda_shape chosen_shape(struct bench *b)
 
 static void print_shape(const struct trajd_cuda_shape *shape)
 {
-    printf("style %u t%u/%u*%u s%u p%u v%u %u:%u ", shape->style, shape->tile_steps, shape->thread_count,
-           shape->tiles_per_block, shape->stage_rows, shape->prefetch, shape->vectors, shape->producers,
-           shape->stages);
+    printf("style %u t%u/%u*%u s%u p%u v%u %u:%u ", shape->style, shape->tile_steps,
+           shape->thread_count, shape->tiles_per_block, shape->stage_rows, shape->prefetch,
+           shape->vectors, shape->producers, shape->stages);
 }
 
 static void print_trials(struct bench *b, const struct trajd_tuning_trial *trials,
@@ -126,21 +128,24 @@ static void print_styles(struct bench *b, const struct trajd_tuning_trial *trial
     fprintf(b->out, "}");
 }
 
-static void print_row(struct bench *b, const struct bench_shape *shape, const struct trajd_cuda_shape *chosen,
-                      const struct bench_sample samples[5])
+static void print_row(struct bench *b, const struct bench_shape *shape,
+                      const struct trajd_cuda_shape *chosen, const struct bench_sample samples[5])
 {
     static const char *const names[] = {"cold_us", "hot_us", "single_us", "alone_us", "write_us"};
 
-    fprintf(b->out,
-            "%s\n{\"B\":%u,\"S\":%u,\"T\":%u,\"D\":%u,\"source\":\"%s\",\"output\":\"%s\",\"kind\":%d,"
-            "\"layout\":\"%s\",",
-            b->any_written ? "," : "", shape->B, shape->S, shape->T, shape->D,
-            trajd_dtype_name(shape->source), trajd_dtype_name(shape->output), shape->kind,
-            layout_names[shape->layout]);
+    fprintf(
+        b->out,
+        "%s\n{\"B\":%u,\"S\":%u,\"T\":%u,\"D\":%u,\"source\":\"%s\",\"output\":\"%s\",\"kind\":%d,"
+        "\"layout\":\"%s\",",
+        b->any_written ? "," : "", shape->B, shape->S, shape->T, shape->D,
+        trajd_dtype_name(shape->source), trajd_dtype_name(shape->output), shape->kind,
+        layout_names[shape->layout]);
     b->any_written = true;
-    fprintf(b->out, "\"moved_bytes\":%llu,\"output_bytes\":%llu,\"sets\":%u,\"budget_us\":%.1f,\"chosen\":{",
-            (unsigned long long)b->moved_bytes, (unsigned long long)b->output_bytes, b->set_count,
-            shape->budget_us);
+    fprintf(
+        b->out,
+        "\"moved_bytes\":%llu,\"output_bytes\":%llu,\"sets\":%u,\"budget_us\":%.1f,\"chosen\":{",
+        (unsigned long long)b->moved_bytes, (unsigned long long)b->output_bytes, b->set_count,
+        shape->budget_us);
     print_launch_shape(b, chosen);
     fprintf(b->out, "}");
     for (int i = 0; i < 5; i++) {
@@ -153,10 +158,10 @@ static void tell_shape(const struct bench *b, const struct bench_shape *shape,
                        const struct bench_sample samples[5], const struct trajd_cuda_shape *chosen,
                        const struct trajd_cuda_shape *best, double best_us)
 {
-    printf("%5u %5u %5u %5u %5s %-7s %d | %7.2f hot %7.2f single %7.2f alone %7.2f write %7.2f | ", shape->B,
-           shape->S, shape->T, shape->D, trajd_dtype_name(shape->source), layout_names[shape->layout],
-           shape->kind, samples[0].median_us, samples[1].median_us, samples[2].median_us,
-           samples[3].median_us, samples[4].median_us);
+    printf("%5u %5u %5u %5u %5s %-7s %d | %7.2f hot %7.2f single %7.2f alone %7.2f write %7.2f | ",
+           shape->B, shape->S, shape->T, shape->D, trajd_dtype_name(shape->source),
+           layout_names[shape->layout], shape->kind, samples[0].median_us, samples[1].median_us,
+           samples[2].median_us, samples[3].median_us, samples[4].median_us);
     printf("best %7.2f ", best_us);
     print_shape(best);
     printf("| chosen ");
@@ -197,8 +202,9 @@ static void bench_shape(struct bench *b, const struct bench_shape *shape)
     print_row(b, shape, &chosen, samples);
     count = time_candidates(b, shape, b->wide ? 12 : 4, trials, kept);
     bench_pack_set(&b->sets[0], &problem);
-    all = trajd_tuning_candidates(&problem, &b->facts, shape->layout == BENCH_LAYOUT_DENSE ? shape->S : 0,
-                                  b->wide, NULL, TRIALS_MAX);
+    all = trajd_tuning_candidates(&problem, &b->facts,
+                                  shape->layout == BENCH_LAYOUT_DENSE ? shape->S : 0, b->wide, NULL,
+                                  TRIALS_MAX);
     print_trials(b, trials, kept, count);
     print_styles(b, trials, all);
     if (b->wide)
@@ -284,17 +290,19 @@ static void bench_dense_grid(struct bench *b)
 /* Requests of one stream: every kind, on stamps, regular clocks and grids of rows. */
 static void bench_kinds(struct bench *b)
 {
-    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR, TRAJD_KIND_PREVIOUS, TRAJD_KIND_SLERP_XYZW,
-                                            TRAJD_KIND_ANGLE, TRAJD_KIND_MEAN};
+    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR, TRAJD_KIND_PREVIOUS,
+                                            TRAJD_KIND_SLERP_XYZW, TRAJD_KIND_ANGLE,
+                                            TRAJD_KIND_MEAN};
     static const uint32_t windows[] = {32, 256}, lengths[][2] = {{400, 16}, {500, 250}};
 
     for (size_t k = 0; k < ARRAY_LEN(kinds); k++)
         for (size_t w = 0; w < ARRAY_LEN(windows); w++)
             for (size_t l = 0; l < ARRAY_LEN(lengths); l++)
-                for (enum bench_layout layout = BENCH_LAYOUT_OFFSETS; layout <= BENCH_LAYOUT_ROWS; layout++) {
+                for (enum bench_layout layout = BENCH_LAYOUT_OFFSETS; layout <= BENCH_LAYOUT_ROWS;
+                     layout++) {
                     enum trajd_dtype type = (w + l) % 2 ? TRAJD_F32 : TRAJD_BF16;
-                    bench_shape(b, &(struct bench_shape){windows[w], lengths[l][0], lengths[l][1], 8, type,
-                                                         type, kinds[k], layout, 0});
+                    bench_shape(b, &(struct bench_shape){windows[w], lengths[l][0], lengths[l][1],
+                                                         8, type, type, kinds[k], layout, 0});
                 }
 }
 
@@ -326,21 +334,24 @@ static void print_head(struct bench *b, const char *program, const char *what)
 
     read_commit(program, commit, sizeof commit);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
-    printf("%s, CUDA %u, commit %s, copy %.0f GB/s both ways, an empty kernel %.2f us, overlapped %.2f us\n"
+    printf("%s, CUDA %u, commit %s, copy %.0f GB/s both ways, an empty kernel %.2f us, overlapped "
+           "%.2f us\n"
            "    B     S     T     D  type kind | cold us\n",
            info->name, info->driver_version, commit, copy_gb_s, nothing_us, overlapped_us);
     fprintf(b->out,
-            "{\"device\":\"%s\",\"driver\":%u,\"sm_count\":%u,\"commit\":\"%s\",\"date\":\"%s\",\"command\":"
+            "{\"device\":\"%s\",\"driver\":%u,\"sm_count\":%u,\"commit\":\"%s\",\"date\":\"%s\","
+            "\"command\":"
             "\"bench_resample "
             "%s\",\"copy_gb_s\":%.0f,\"empty_us\":%.3f,\"empty_overlapped_us\":%.3f,\"rows\":[",
-            info->name, info->driver_version, info->sm_count, commit, date, what, copy_gb_s, nothing_us,
-            overlapped_us);
+            info->name, info->driver_version, info->sm_count, commit, date, what, copy_gb_s,
+            nothing_us, overlapped_us);
     if (b->table)
-        fprintf(b->table,
-                "trajd-tuning 1\norigin compute %u %s, %u multiprocessors, driver %u, %s, commit %s, "
-                "bench_resample %s\n",
-                info->compute_capability, info->name, info->sm_count, info->driver_version, date, commit,
-                what);
+        fprintf(
+            b->table,
+            "trajd-tuning 1\norigin compute %u %s, %u multiprocessors, driver %u, %s, commit %s, "
+            "bench_resample %s\n",
+            info->compute_capability, info->name, info->sm_count, info->driver_version, date,
+            commit, what);
 }
 
 static FILE *open_file(const char *path, const char *mode)
@@ -368,9 +379,11 @@ int main(int argc, char **argv)
         bench_budget(&b, argv[2], true);
         return 0;
     }
-    if (strcmp(what, "budget") != 0 && strcmp(what, "grid") != 0 && (strcmp(what, "tune") != 0 || !last)) {
-        fprintf(stderr, "bench_resample budget [OUT.json [ROW]] | grid [OUT.json [TABLE]] | tune OUT.json "
-                        "TABLE | profile ROW [TABLE]\n");
+    if (strcmp(what, "budget") != 0 && strcmp(what, "grid") != 0 &&
+        (strcmp(what, "tune") != 0 || !last)) {
+        fprintf(stderr,
+                "bench_resample budget [OUT.json [ROW]] | grid [OUT.json [TABLE]] | tune OUT.json "
+                "TABLE | profile ROW [TABLE]\n");
         return 2;
     }
     if (trajd_device_count() == 0) {

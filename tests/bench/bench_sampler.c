@@ -1,6 +1,7 @@
 // libs: trajd_window
-/* What the order of windows costs, near the beginning and far out: time of a batch's look-up at one go and of the first window after a
- * resume, one dataset and a mixture of three; memory, at few windows and at 10^10 in as many episodes. */
+/* What the order of windows costs, near the beginning and far out: time of a batch's look-up at one
+ * go and of the first window after a resume, one dataset and a mixture of three; memory, at few
+ * windows and at 10^10 in as many episodes. */
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -32,12 +33,14 @@ static uint64_t heap_bytes(void)
 
 static struct trajd_sampler *make_sampler(uint64_t window_count, uint64_t seed)
 {
-    struct trajd_sampler_options options = {.segments = segments, .segment_count = EPISODES, .seed = seed, .global_batch = BATCH};
+    struct trajd_sampler_options options = {
+        .segments = segments, .segment_count = EPISODES, .seed = seed, .global_batch = BATCH};
     struct trajd_sampler *sampler;
     struct trajd_error error;
 
     for (uint32_t i = 0; i < EPISODES; i++)
-        segments[i] = (struct trajd_segment){.episode_index = i, .window_count = window_count / EPISODES};
+        segments[i] =
+            (struct trajd_segment){.episode_index = i, .window_count = window_count / EPISODES};
     if (trajd_sampler_create(&options, &sampler, &error)) {
         fprintf(stderr, "%s\n", error.message);
         exit(1);
@@ -48,8 +51,11 @@ static struct trajd_sampler *make_sampler(uint64_t window_count, uint64_t seed)
 static struct trajd_mixture *make_mixture(struct trajd_sampler *const *samplers)
 {
     static const uint64_t weights[] = {70, 20, 10};
-    const struct trajd_mixture_options options = {.samplers = (const struct trajd_sampler *const *)samplers, .weights = weights,
-                                                  .dataset_count = 3, .epoch_windows = UINT64_C(2000000000000000000),
+    const struct trajd_mixture_options options = {.samplers =
+                                                      (const struct trajd_sampler *const *)samplers,
+                                                  .weights = weights,
+                                                  .dataset_count = 3,
+                                                  .epoch_windows = UINT64_C(2000000000000000000),
                                                   .global_batch = BATCH};
     struct trajd_mixture *mixture;
     struct trajd_error error;
@@ -61,7 +67,8 @@ static struct trajd_mixture *make_mixture(struct trajd_sampler *const *samplers)
     return mixture;
 }
 
-static void run(const struct trajd_sampler *sampler, const struct trajd_mixture *mixture, uint64_t position, uint32_t count)
+static void run(const struct trajd_sampler *sampler, const struct trajd_mixture *mixture,
+                uint64_t position, uint32_t count)
 {
     if (mixture)
         trajd_mixture_run(mixture, 1, position, count, windows);
@@ -69,7 +76,8 @@ static void run(const struct trajd_sampler *sampler, const struct trajd_mixture 
         trajd_sampler_run(sampler, 1, position, count, windows);
 }
 
-static double mean_ns(const struct trajd_sampler *sampler, const struct trajd_mixture *mixture, uint64_t position, uint32_t count)
+static double mean_ns(const struct trajd_sampler *sampler, const struct trajd_mixture *mixture,
+                      uint64_t position, uint32_t count)
 {
     uint64_t begin_ns;
 
@@ -80,10 +88,12 @@ static double mean_ns(const struct trajd_sampler *sampler, const struct trajd_mi
     return (double)(now_ns() - begin_ns) / TURNS;
 }
 
-static void print(const char *name, const struct trajd_sampler *sampler, const struct trajd_mixture *mixture, uint64_t position)
+static void print(const char *name, const struct trajd_sampler *sampler,
+                  const struct trajd_mixture *mixture, uint64_t position)
 {
-    printf("%s, position %-20" PRIu64 " %8.0f ns one window %8.1f us a batch of %u\n", name, position,
-           mean_ns(sampler, mixture, position, 1), mean_ns(sampler, mixture, position, BATCH) / 1000, BATCH);
+    printf("%s, position %-20" PRIu64 " %8.0f ns one window %8.1f us a batch of %u\n", name,
+           position, mean_ns(sampler, mixture, position, 1),
+           mean_ns(sampler, mixture, position, BATCH) / 1000, BATCH);
 }
 
 int main(void)
@@ -99,8 +109,9 @@ int main(void)
         samplers[1] = make_sampler(sizes[i], 2);
         samplers[2] = make_sampler(sizes[i], 3);
         mixture = make_mixture(samplers);
-        printf("%" PRIu64 " windows in %u episodes: %" PRIu64 " KiB; a mixture of three of them: %" PRIu64 " KiB\n", sizes[i], EPISODES,
-               one / 1024, (heap_bytes() - before) / 1024);
+        printf("%" PRIu64 " windows in %u episodes: %" PRIu64
+               " KiB; a mixture of three of them: %" PRIu64 " KiB\n",
+               sizes[i], EPISODES, one / 1024, (heap_bytes() - before) / 1024);
         print("one dataset", samplers[0], NULL, 0);
         if (sizes[i] > 1000000000)
             print("one dataset", samplers[0], NULL, 1000000000);

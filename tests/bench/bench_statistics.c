@@ -1,9 +1,10 @@
 // libs: trajd_stats
-/* Statistics over the store: of a stream's rows, and of an action chunk of 16 over the windows (every row 16 times, without counting it
- * 16 times) and of one that is resampled.
+/* Statistics over the store: of a stream's rows, and of an action chunk of 16 over the windows
+ * (every row 16 times, without counting it 16 times) and of one that is resampled.
  *
- * usage: bench_statistics FILE [THREADS]; FILE is of robomimic's layout with actions [rows, features]. Rows are in memory before the
- * clock starts. part_statistics.py writes such a file, and has numpy do the same. */
+ * usage: bench_statistics FILE [THREADS]; FILE is of robomimic's layout with actions [rows,
+ * features]. Rows are in memory before the clock starts. part_statistics.py writes such a file, and
+ * has numpy do the same. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,27 +28,33 @@ static double cpu_s(void)
     struct rusage usage;
 
     getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-static struct trajd_window_plan *make_plan(struct trajd_dataset *dataset, const char *output, struct trajd_error *error)
+static struct trajd_window_plan *make_plan(struct trajd_dataset *dataset, const char *output,
+                                           struct trajd_error *error)
 {
     static struct trajd_window_spec *spec; /* lives as long as the program */
     struct trajd_window_plan *plan = NULL;
     struct trajd_yaml *yaml;
     char text[256];
 
-    snprintf(text, sizeof text, "{dataset: bench, global_batch: 256, anchor: {clock: actions}, outputs: {actions: {%s}}}", output);
+    snprintf(
+        text, sizeof text,
+        "{dataset: bench, global_batch: 256, anchor: {clock: actions}, outputs: {actions: {%s}}}",
+        output);
     if (trajd_yaml_parse("bench", text, strlen(text), &yaml, error))
         return NULL;
-    if (trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "bench", &spec, error) == TRAJD_OK)
+    if (!trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "bench", &spec, error))
         trajd_window_plan_create(spec, dataset, &plan, error);
     trajd_yaml_destroy(&yaml);
     return plan;
 }
 
 /* Of rows (stream 0 of the plan's output) or of windows; one line. */
-static int measure(const char *label, struct trajd_dataset *dataset, struct trajd_pool *pool, const char *output, bool rows)
+static int measure(const char *label, struct trajd_dataset *dataset, struct trajd_pool *pool,
+                   const char *output, bool rows)
 {
     const uint32_t first = 0;
     struct trajd_statistics *found = NULL;
@@ -65,9 +72,11 @@ static int measure(const char *label, struct trajd_dataset *dataset, struct traj
     if (rows ? trajd_statistics_of_stream(&request, plan->targets[0].stream_index, &found, &error)
              : trajd_statistics_of_outputs(&request, &first, 1, &found, &error))
         return fprintf(stderr, "%s\n", error.message), 1;
-    printf("%-34s %10.1f ms (%.1f ms of CPU)  %" PRIu64 " of %" PRIu64 " x %u, mean %.17g std %.17g q01 %.17g q99 %.17g\n", label,
-           (now_s() - begin) * 1e3, (cpu_s() - cpu) * 1e3, found->valid_count, found->step_count, found->feature_count,
-           found->features[0].mean, found->features[0].std, found->features[0].quantiles[0], found->features[0].quantiles[4]);
+    printf("%-34s %10.1f ms (%.1f ms of CPU)  %" PRIu64 " of %" PRIu64
+           " x %u, mean %.17g std %.17g q01 %.17g q99 %.17g\n",
+           label, (now_s() - begin) * 1e3, (cpu_s() - cpu) * 1e3, found->valid_count,
+           found->step_count, found->feature_count, found->features[0].mean, found->features[0].std,
+           found->features[0].quantiles[0], found->features[0].quantiles[4]);
     free(found);
     trajd_window_plan_destroy(&plan);
     return 0;
@@ -76,20 +85,29 @@ static int measure(const char *label, struct trajd_dataset *dataset, struct traj
 int main(int argc, char **argv)
 {
     char indexer[4096], layouts[4096];
-    struct trajd_dataset_options options = {.name = "bench", .store_budget_bytes = UINT64_C(8) << 30, .reader_count = 2,
-                                            .index = {.path = argc > 1 ? argv[1] : "", .layout = "robomimic", .indexer_path = indexer,
-                                                      .layout_directory = layouts, .child_count = 2, .file_timeout_ms = 60000}};
+    struct trajd_dataset_options options = {.name = "bench",
+                                            .store_budget_bytes = UINT64_C(8) << 30,
+                                            .reader_count = 2,
+                                            .index = {.path = argc > 1 ? argv[1] : "",
+                                                      .layout = "robomimic",
+                                                      .indexer_path = indexer,
+                                                      .layout_directory = layouts,
+                                                      .child_count = 2,
+                                                      .file_timeout_ms = 60000}};
     const uint32_t threads = argc > 2 ? (uint32_t)atoi(argv[2]) : 2;
     struct trajd_dataset *dataset;
     struct trajd_pool *pool;
     struct trajd_error error;
     int failed;
 
-    if (argc < 2 || !trajd_paths_indexer(indexer, sizeof indexer) || !trajd_paths_layouts(layouts, sizeof layouts))
+    if (argc < 2 || !trajd_paths_indexer(indexer, sizeof indexer) ||
+        !trajd_paths_layouts(layouts, sizeof layouts))
         return fprintf(stderr, "usage: bench_statistics FILE [THREADS]\n"), 2;
-    if (trajd_dataset_open(&options, &dataset, &error) || trajd_pool_create(threads, "bench", &pool, &error))
+    if (trajd_dataset_open(&options, &dataset, &error) ||
+        trajd_pool_create(threads, "bench", &pool, &error))
         return fprintf(stderr, "%s\n", error.message), 1;
-    failed = measure("rows, from the file", dataset, pool, "at: 0", true) || measure("rows", dataset, pool, "at: 0", true) ||
+    failed = measure("rows, from the file", dataset, pool, "at: 0", true) ||
+             measure("rows", dataset, pool, "at: 0", true) ||
              measure("windows of 16 rows", dataset, pool, "at: 0..15", false) ||
              measure("windows of 1, resampled", dataset, pool, "at: 0..0 @ 10", false);
     trajd_pool_destroy(&pool);

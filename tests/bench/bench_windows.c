@@ -1,6 +1,7 @@
 // libs: trajd_window
-/* What a batch's windows cost before anything is resampled: looking them up, and binding the request's arrays to them. The daemon's thread does
- * both once a batch. bench_windows INDEXER DATASET LAYOUT.yaml. */
+/* What a batch's windows cost before anything is resampled: looking them up, and binding the
+ * request's arrays to them. The daemon's thread does both once a batch. bench_windows INDEXER
+ * DATASET LAYOUT.yaml. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,8 +95,8 @@ int main(int argc, char **argv)
         look_up_ns[turn] = middle_ns - begin_ns;
         position = (position + 256) % 16384;
     }
-    printf("batches of 256 windows, %u episodes: looked up in %.1f us, bound in %.1f us\n", dataset->index->episode_count,
-           median_us(look_up_ns), median_us(bind_ns));
+    printf("batches of 256 windows, %u episodes: looked up in %.1f us, bound in %.1f us\n",
+           dataset->index->episode_count, median_us(look_up_ns), median_us(bind_ns));
     trajd_window_plan_destroy(&plan);
     trajd_window_spec_destroy(&spec);
     trajd_yaml_destroy(&yaml);

@@ -1,4 +1,5 @@
-/* What the files of bench_resample share: buffers to rotate through, and how long launches on them take. */
+/* What the files of bench_resample share: buffers to rotate through, and how long launches on them
+ * take. */
 #ifndef TRAJD_TESTS_BENCH_RESAMPLE_H
 #define TRAJD_TESTS_BENCH_RESAMPLE_H
 
@@ -77,10 +78,12 @@ void bench_make_sets(struct bench *b, const struct bench_shape *shape);
 void bench_pack_set(const struct bench_set *set, struct trajd_cuda_problem *problem);
 
 /* resample_bench_times.c: Times are us a launch. */
-void bench_launch(struct bench *b, const struct bench_set *set, const struct trajd_cuda_shape *shape);
+void bench_launch(struct bench *b, const struct bench_set *set,
+                  const struct trajd_cuda_shape *shape);
 void bench_time_shape(struct bench *b, const struct trajd_cuda_shape *shape,
                       enum bench_temperature temperature, struct bench_sample *sample);
-void bench_time_single(struct bench *b, const struct trajd_cuda_shape *shape, struct bench_sample *sample);
+void bench_time_single(struct bench *b, const struct trajd_cuda_shape *shape,
+                       struct bench_sample *sample);
 void bench_time_write(struct bench *b, struct bench_sample *sample);
 double bench_time_copy_gb_s(struct bench *b);
 double bench_time_nothing_us(struct bench *b, int overlaps);

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 #define COLD_BYTES (400ull << 20) /* what a rotation covers: more than six times an L2 of 60 MiB */
 
 struct trajd_error bench_error;
 
 void bench_must(enum trajd_status status)
 {
-    if (status == TRAJD_OK)
+    if (!status)
         return;
     fprintf(stderr, "bench_resample: %s: %s\n", trajd_status_name(status), bench_error.message);
     exit(1);
@@ -30,7 +30,8 @@ static void *take(struct bench *b, uint64_t bytes)
 
     b->used_bytes += (bytes + 255) / 256 * 256;
     if (b->used_bytes > BENCH_SETS_BYTES) {
-        fprintf(stderr, "bench_resample: a shape needs more than %llu MiB\n", BENCH_SETS_BYTES >> 20);
+        fprintf(stderr, "bench_resample: a shape needs more than %llu MiB\n",
+                BENCH_SETS_BYTES >> 20);
         exit(1);
     }
     return memory;
@@ -50,9 +51,9 @@ static void *take_rows(struct bench *b, uint64_t bytes)
     char *memory = take(b, bytes);
 
     for (uint64_t at = 0; at < bytes; at += BENCH_POOL_BYTES)
-        bench_must(trajd_device_copy_async(memory + at, b->pool,
-                                           bytes - at < BENCH_POOL_BYTES ? bytes - at : BENCH_POOL_BYTES,
-                                           b->stream, &bench_error));
+        bench_must(trajd_device_copy_async(
+            memory + at, b->pool, bytes - at < BENCH_POOL_BYTES ? bytes - at : BENCH_POOL_BYTES,
+            b->stream, &bench_error));
     return memory;
 }
 
@@ -87,16 +88,17 @@ static void make_dense(struct bench *b, const struct bench_shape *shape, struct 
     }
     b->output_bytes = targets * shape->D * trajd_dtype_size(shape->output);
     /* read once: the rows that are used, stamps, targets; written once: output, mask */
-    b->moved_bytes = (2ull * shape->T < shape->S ? source_bytes / shape->S * 2 * shape->T : source_bytes) +
-                     rows * 8 + targets * 9 + b->output_bytes;
-    *set =
-        (struct bench_set){.dense = {shape->B, shape->S, shape->T, shape->D, stamps, offsets, shape->kind,
-                                     shape->source, shape->output, TRAJD_EDGE_HOLD,
-                                     take_rows(b, source_bytes), take(b, b->output_bytes), take(b, targets)}};
+    b->moved_bytes =
+        (2ull * shape->T < shape->S ? source_bytes / shape->S * 2 * shape->T : source_bytes) +
+        rows * 8 + targets * 9 + b->output_bytes;
+    *set = (struct bench_set){.dense = {shape->B, shape->S, shape->T, shape->D, stamps, offsets,
+                                        shape->kind, shape->source, shape->output, TRAJD_EDGE_HOLD,
+                                        take_rows(b, source_bytes), take(b, b->output_bytes),
+                                        take(b, targets)}};
 }
 
-/* What a policy asks of 256 windows: position, quaternion, gripper and joints of now and before, and a chunk
- * of actions. */
+/* What a policy asks of 256 windows: position, quaternion, gripper and joints of now and before,
+ * and a chunk of actions. */
 static void make_batch(struct bench *b, struct bench_set *set)
 {
     enum { B = 256, EPISODES = 200, ROWS = 400 };
@@ -122,12 +124,14 @@ static void make_batch(struct bench *b, struct bench_set *set)
     for (uint32_t t = 0; t < 16; t++)
         offsets[t] = ((int64_t)t - 1) * BENCH_STEP_NS * 2 / 3;
     for (uint32_t g = 0; g < 2; g++)
-        set->grids[g] = (struct trajd_grid){TRAJD_GRID_NS, steps[g], take_copy(b, offsets, steps[g] * 8), 0};
+        set->grids[g] =
+            (struct trajd_grid){TRAJD_GRID_NS, steps[g], take_copy(b, offsets, steps[g] * 8), 0};
     for (uint32_t c = 0; c < 3; c++) {
-        set->clocks[c].stamps_ns = take_copy(b, draw_stamps(b, EPISODES, ROWS), EPISODES * ROWS * 8);
-        set->brackets[c] =
-            (struct trajd_bracket){c, c == 2, take_copy(b, begin, sizeof begin),
-                                   take_copy(b, count[c], sizeof begin), take_copy(b, anchor, sizeof anchor)};
+        set->clocks[c].stamps_ns =
+            take_copy(b, draw_stamps(b, EPISODES, ROWS), EPISODES * ROWS * 8);
+        set->brackets[c] = (struct trajd_bracket){c, c == 2, take_copy(b, begin, sizeof begin),
+                                                  take_copy(b, count[c], sizeof begin),
+                                                  take_copy(b, anchor, sizeof anchor)};
     }
     b->output_bytes = b->moved_bytes = 0;
     for (uint32_t s = 0; s < ARRAY_LEN(parts); s++) {
@@ -170,14 +174,15 @@ static void make_single(struct bench *b, const struct bench_shape *shape, struct
     else if (!by_rows)
         set->clocks[0].stamps_ns = take_copy(b, draw_stamps(b, shape->B, shape->S), rows * 8);
     for (uint32_t t = 0; t < shape->T; t++)
-        host[t] =
-            ((int64_t)t - shape->T / 2) * unit * shape->S / shape->T + (by_rows ? 0 : BENCH_STEP_NS / 3);
+        host[t] = ((int64_t)t - shape->T / 2) * unit * shape->S / shape->T +
+                  (by_rows ? 0 : BENCH_STEP_NS / 3);
     set->grids[0] = (struct trajd_grid){by_rows ? TRAJD_GRID_ROWS : TRAJD_GRID_NS, shape->T,
                                         take_copy(b, host, shape->T * 8ull), 0};
     for (uint32_t w = 0; w < shape->B; w++) {
         host[w] = (int64_t)w * shape->S;
         host[shape->B + w] = shape->S;
-        host[2 * shape->B + w] = shape->S / 2 * unit + (by_rows ? 0 : (int64_t)draw(b, BENCH_STEP_NS));
+        host[2 * shape->B + w] =
+            shape->S / 2 * unit + (by_rows ? 0 : (int64_t)draw(b, BENCH_STEP_NS));
     }
     host = take_copy(b, host, 24ull * shape->B);
     set->brackets[0] = (struct trajd_bracket){0, 0, host, host + shape->B, host + 2 * shape->B};
@@ -200,10 +205,13 @@ static void make_single(struct bench *b, const struct bench_shape *shape, struct
         .mask_window_stride_bytes = shape->T,
     };
     b->output_bytes = targets * step_bytes;
-    b->moved_bytes = (2ull * shape->T < shape->S ? 2ull * targets * row_bytes : rows * row_bytes) + targets +
-                     (set->clocks[0].stamps_ns ? rows * 8 : 0) + b->output_bytes;
-    set->request = (struct trajd_resample_request){
-        .window_count = shape->B, .clock_count = 1, .grid_count = 1, .bracket_count = 1, .stream_count = 1};
+    b->moved_bytes = (2ull * shape->T < shape->S ? 2ull * targets * row_bytes : rows * row_bytes) +
+                     targets + (set->clocks[0].stamps_ns ? rows * 8 : 0) + b->output_bytes;
+    set->request = (struct trajd_resample_request){.window_count = shape->B,
+                                                   .clock_count = 1,
+                                                   .grid_count = 1,
+                                                   .bracket_count = 1,
+                                                   .stream_count = 1};
 }
 
 void bench_make_sets(struct bench *b, const struct bench_shape *shape)
@@ -246,12 +254,15 @@ void bench_open(struct bench *b)
     bench_must(trajd_device_open(0, &b->device, &bench_error));
     bench_must(trajd_device_stream_create(b->device, &b->stream, &bench_error));
     bench_must(trajd_device_alloc(b->device, BENCH_POOL_BYTES, (void **)&b->pool, &bench_error));
-    bench_must(trajd_device_alloc(b->device, BENCH_SETS_BYTES, (void **)&b->sets_memory, &bench_error));
-    bench_must(trajd_device_host_alloc(b->device, BENCH_POOL_BYTES, (void **)&b->host, &bench_error));
+    bench_must(
+        trajd_device_alloc(b->device, BENCH_SETS_BYTES, (void **)&b->sets_memory, &bench_error));
+    bench_must(
+        trajd_device_host_alloc(b->device, BENCH_POOL_BYTES, (void **)&b->host, &bench_error));
     trajd_device_facts(b->device, &b->facts);
     b->facts.cpu_threads = 1;
     values = (uint16_t *)b->host;
-    for (uint64_t i = 0; i < BENCH_POOL_BYTES / 2; i++) /* 0.5 to 2 in bf16, and no NaN in any type */
+    /* 0.5 to 2 in bf16, and no NaN in any type */
+    for (uint64_t i = 0; i < BENCH_POOL_BYTES / 2; i++)
         values[i] = (uint16_t)(0x3f00 + draw(b, 256));
     bench_must(trajd_device_copy_async(b->pool, values, BENCH_POOL_BYTES, b->stream, &bench_error));
     bench_must(trajd_device_stream_wait(b->stream, &bench_error));

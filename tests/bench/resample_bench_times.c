@@ -6,7 +6,8 @@
 
 #define SAMPLE_US 700.0 /* of device time at least */
 
-void bench_launch(struct bench *b, const struct bench_set *set, const struct trajd_cuda_shape *shape)
+void bench_launch(struct bench *b, const struct bench_set *set,
+                  const struct trajd_cuda_shape *shape)
 {
     void *stream = trajd_device_stream_handle(b->stream);
 
@@ -66,7 +67,8 @@ void bench_time_shape(struct bench *b, const struct trajd_cuda_shape *shape,
     trajd_device_graph_destroy(&graph);
 }
 
-void bench_time_single(struct bench *b, const struct trajd_cuda_shape *shape, struct bench_sample *sample)
+void bench_time_single(struct bench *b, const struct trajd_cuda_shape *shape,
+                       struct bench_sample *sample)
 {
     float elapsed_us;
 
@@ -103,7 +105,8 @@ double bench_time_copy_gb_s(struct bench *b)
     struct bench_sample sample;
 
     bench_must(trajd_device_graph_begin(b->stream, &bench_error));
-    bench_must(trajd_device_copy_async(b->sets_memory, b->sets_memory + half, half, b->stream, &bench_error));
+    bench_must(trajd_device_copy_async(b->sets_memory, b->sets_memory + half, half, b->stream,
+                                       &bench_error));
     bench_must(trajd_device_graph_end(b->stream, &graph, &bench_error));
     time_graph(b, graph, 1, &sample);
     trajd_device_graph_destroy(&graph);
@@ -117,7 +120,8 @@ double bench_time_nothing_us(struct bench *b, int overlaps)
 
     bench_must(trajd_device_graph_begin(b->stream, &bench_error));
     for (uint32_t i = 0; i < 100; i++)
-        bench_must(trajd_cuda_run_nothing(overlaps, trajd_device_stream_handle(b->stream), &bench_error));
+        bench_must(
+            trajd_cuda_run_nothing(overlaps, trajd_device_stream_handle(b->stream), &bench_error));
     bench_must(trajd_device_graph_end(b->stream, &graph, &bench_error));
     time_graph(b, graph, 100, &sample);
     trajd_device_graph_destroy(&graph);

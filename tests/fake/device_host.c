@@ -1,11 +1,13 @@
-/* kernels/device.h and the launches of kernels/cuda/run.h without a GPU: memory is memfds that a worker's stand-in (libcuda.c) opens, a stream is
- * a thread that does one thing after the other, later than it was asked to. Linked before the kernels' library, whose own are then not
- * taken. A launch checks that all it names is "device memory", as a GPU would.
+/* kernels/device.h and the launches of kernels/cuda/run.h without a GPU: memory is memfds that a
+ * worker's stand-in (libcuda.c) opens, a stream is a thread that does one thing after the other,
+ * later than it was asked to. Linked before the kernels' library, whose own are then not taken. A
+ * launch checks that all it names is "device memory", as a GPU would.
  *
- * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on; `gone=N` at the Nth allocation, `copy=N` at a
- * stream's Nth copy, and then all else, too; `event=N` a stream at its Nth event; `unshared` no handles; `gpus=N` so many; `bad=N` GPU N does
- * not open; `slow=US` a launch takes so long, `hang=N` the Nth and those behind it for ever, `halt=N` an event likewise; `deaf` a stream that
- * has failed is not destroyed in finite time. */
+ * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on;
+ * `gone=N` at the Nth allocation, `copy=N` at a stream's Nth copy, and then all else, too;
+ * `event=N` a stream at its Nth event; `unshared` no handles; `gpus=N` so many; `bad=N` GPU N does
+ * not open; `slow=US` a launch takes so long, `hang=N` the Nth and those behind it for ever,
+ * `halt=N` an event likewise; `deaf` a stream that has failed is not destroyed in finite time. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,8 @@
 struct trajd_device {
     uint32_t index;
     struct trajd_device_info info;
-    pthread_t helper; /* as the driver has some, which take signals where whoever opened the GPU does */
+    /* as the driver has some, which take signals where whoever opened the GPU does */
+    pthread_t helper;
     bool has_helper;
 };
 
@@ -38,7 +41,7 @@ struct task {
     uint64_t size_bytes;
     uint8_t byte;
     struct trajd_device_event *event;
-    uint64_t serial, number; /* of a launch, an event */
+    uint64_t serial, number;               /* of a launch, an event */
     struct trajd_resample_request request; /* its arrays stand behind */
 };
 
@@ -79,18 +82,20 @@ static long option(const char *name, long otherwise)
     return *at == '=' ? strtol(at + 1, NULL, 10) : 1;
 }
 
-static int allocations; /* asked for */
+static int allocations;      /* asked for */
 static uint64_t most_copies; /* of a stream */
 
 static bool is_gone(void)
 {
-    return __atomic_load_n(&allocations, __ATOMIC_RELAXED) >= option("gone", 1 << 30) || /* numbers on their own */
+    return __atomic_load_n(&allocations, __ATOMIC_RELAXED) >=
+               option("gone", 1 << 30) || /* numbers on their own */
            __atomic_load_n(&most_copies, __ATOMIC_RELAXED) >= (uint64_t)option("copy", 1L << 60);
 }
 
 static enum trajd_status lost(struct trajd_error *error)
 {
-    return trajd_error_set(error, TRAJD_ERR_DEVICE, 719, "work on the GPU: unspecified launch failure");
+    return trajd_error_set(error, TRAJD_ERR_DEVICE, 719,
+                           "work on the GPU: unspecified launch failure");
 }
 
 /* ---- the device ---- */
@@ -109,13 +114,16 @@ static void *help(void *unused)
     return unused;
 }
 
-enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device, struct trajd_error *error)
+enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device,
+                                    struct trajd_error *error)
 {
     *device = NULL;
     if (index >= trajd_device_count())
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %u", index, trajd_device_count());
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %u", index,
+                               trajd_device_count());
     if (index == option("bad", FAKE_GPUS_MAX))
-        return trajd_error_set(error, TRAJD_ERR_DEVICE, 46, "opening the GPU: all CUDA-capable devices are busy or unavailable");
+        return trajd_error_set(error, TRAJD_ERR_DEVICE, 46,
+                               "opening the GPU: all CUDA-capable devices are busy or unavailable");
     *device = calloc(1, sizeof **device);
     if (!*device)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "GPU %u: no memory", index);
@@ -125,7 +133,8 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
                                                  .compute_capability = 90,
                                                  .l2_size_bytes = 1 << 20};
     (*device)->index = index;
-    snprintf((*device)->info.uuid, sizeof (*device)->info.uuid, "%s%02x", FAKE_GPU_UUID_BEGIN, 0xff - index);
+    snprintf((*device)->info.uuid, sizeof(*device)->info.uuid, "%s%02x", FAKE_GPU_UUID_BEGIN,
+             0xff - index);
     (*device)->has_helper = !pthread_create(&(*device)->helper, NULL, help, NULL);
     return TRAJD_OK;
 }
@@ -170,7 +179,8 @@ static struct allocation *find(const void *memory)
     return NULL;
 }
 
-enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory, struct trajd_error *error)
+enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes,
+                                     void **memory, struct trajd_error *error)
 {
     struct allocation made = {.size_bytes = size_bytes, .fd = -1, .gpu = device->index};
     int i = 0;
@@ -180,7 +190,8 @@ enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_
     if (is_gone())
         return lost(error);
     if (option("oom", 0))
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 2, "allocating device memory: out of memory");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 2,
+                               "allocating device memory: out of memory");
     made.fd = memfd_create("fake-gpu", MFD_CLOEXEC);
     if (made.fd < 0 || ftruncate(made.fd, (off_t)size_bytes) != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "a fake GPU's memory");
@@ -195,7 +206,8 @@ enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_
         table[i] = made;
     pthread_mutex_unlock(&table_mutex);
     if (i == MAX_ALLOCATIONS)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a fake GPU has room for %d allocations", MAX_ALLOCATIONS);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a fake GPU has room for %d allocations",
+                               MAX_ALLOCATIONS);
     *memory = made.memory;
     return TRAJD_OK;
 }
@@ -218,7 +230,8 @@ void trajd_device_free(struct trajd_device *device, void *memory)
     close(freed.fd);
 }
 
-enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
+enum trajd_status trajd_device_share(struct trajd_device *device, void *memory,
+                                     uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
                                      struct trajd_error *error)
 {
     struct fake_gpu_handle named = {.magic = FAKE_GPU_MAGIC, .pid = getpid()};
@@ -226,7 +239,8 @@ enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, 
 
     (void)device;
     if (option("unshared", 0))
-        return trajd_error_set(error, TRAJD_ERR_DEVICE, 801, "sharing device memory: operation not supported");
+        return trajd_error_set(error, TRAJD_ERR_DEVICE, 801,
+                               "sharing device memory: operation not supported");
     pthread_mutex_lock(&table_mutex);
     found = find(memory);
     if (found) {
@@ -236,16 +250,19 @@ enum trajd_status trajd_device_share(struct trajd_device *device, void *memory, 
     }
     pthread_mutex_unlock(&table_mutex);
     memcpy(handle, &named, sizeof named);
-    return found ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_DEVICE, 1, "sharing what is no device memory");
+    return found ? TRAJD_OK
+                 : trajd_error_set(error, TRAJD_ERR_DEVICE, 1, "sharing what is no device memory");
 }
 
-enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes, struct trajd_error *error)
+enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes,
+                                          struct trajd_error *error)
 {
     *size_bytes = device->info.memory_size_bytes;
     return is_gone() ? lost(error) : TRAJD_OK;
 }
 
-enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes, void **memory, struct trajd_error *error)
+enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes,
+                                          void **memory, struct trajd_error *error)
 {
     (void)device;
     *memory = malloc(size_bytes);
@@ -323,12 +340,14 @@ static void *run_stream(void *context)
 }
 
 /* Takes over what malloc gave. */
-static enum trajd_status queue(struct trajd_device_stream *stream, struct task *made, struct trajd_error *error)
+static enum trajd_status queue(struct trajd_device_stream *stream, struct task *made,
+                               struct trajd_error *error)
 {
     const bool is_run = made->op == OP_RUN;
 
     pthread_mutex_lock(&stream->mutex);
-    if (made->op == OP_RUN && (made->number = ++stream->launches) >= (uint64_t)option("lost", 1 << 30))
+    if (made->op == OP_RUN &&
+        (made->number = ++stream->launches) >= (uint64_t)option("lost", 1 << 30))
         stream->lost = true;
     if (made->op == OP_COPY && ++stream->copies > __atomic_load_n(&most_copies, __ATOMIC_RELAXED))
         __atomic_store_n(&most_copies, stream->copies, __ATOMIC_RELAXED);
@@ -348,7 +367,8 @@ static enum trajd_status queue(struct trajd_device_stream *stream, struct task *
     return is_lost ? lost(error) : TRAJD_OK;
 }
 
-static enum trajd_status give(struct trajd_device_stream *stream, struct task task, struct trajd_error *error)
+static enum trajd_status give(struct trajd_device_stream *stream, struct task task,
+                              struct trajd_error *error)
 {
     struct task *made = malloc(sizeof *made);
 
@@ -358,7 +378,9 @@ static enum trajd_status give(struct trajd_device_stream *stream, struct task ta
     return queue(stream, made, error);
 }
 
-enum trajd_status trajd_device_stream_create(struct trajd_device *device, struct trajd_device_stream **stream, struct trajd_error *error)
+enum trajd_status trajd_device_stream_create(struct trajd_device *device,
+                                             struct trajd_device_stream **stream,
+                                             struct trajd_error *error)
 {
     struct trajd_device_stream *made = calloc(1, sizeof *made);
 
@@ -377,7 +399,8 @@ enum trajd_status trajd_device_stream_create(struct trajd_device *device, struct
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream,
+                                           struct trajd_error *error)
 {
     pthread_mutex_lock(&stream->mutex);
     while (stream->first || stream->busy)
@@ -409,35 +432,47 @@ void *trajd_device_stream_handle(const struct trajd_device_stream *stream)
     return (void *)stream;
 }
 
-enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t size_bytes, struct trajd_device_stream *stream,
+enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t size_bytes,
+                                          struct trajd_device_stream *stream,
                                           struct trajd_error *error)
 {
-    return give(stream, (struct task){.op = OP_COPY, .to = to, .from = from, .size_bytes = size_bytes}, error);
+    return give(stream,
+                (struct task){.op = OP_COPY, .to = to, .from = from, .size_bytes = size_bytes},
+                error);
 }
 
-enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes, struct trajd_device_stream *stream,
+enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
+                                          struct trajd_device_stream *stream,
                                           struct trajd_error *error)
 {
-    return give(stream, (struct task){.op = OP_FILL, .to = memory, .byte = byte, .size_bytes = size_bytes}, error);
+    return give(stream,
+                (struct task){.op = OP_FILL, .to = memory, .byte = byte, .size_bytes = size_bytes},
+                error);
 }
 
 /* ---- events ---- */
 
-enum trajd_status trajd_device_event_create(struct trajd_device *device, struct trajd_device_event **event, struct trajd_error *error)
+enum trajd_status trajd_device_event_create(struct trajd_device *device,
+                                            struct trajd_device_event **event,
+                                            struct trajd_error *error)
 {
     (void)device;
     *event = calloc(1, sizeof **event);
-    return *event ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a GPU event: no memory");
+    return *event ? TRAJD_OK
+                  : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a GPU event: no memory");
 }
 
-enum trajd_status trajd_device_event_record(struct trajd_device_event *event, struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_device_event_record(struct trajd_device_event *event,
+                                            struct trajd_device_stream *stream,
+                                            struct trajd_error *error)
 {
     if (event->stream != stream) /* recorded again: another stream may be following it */
         event->stream = stream;
     return give(stream, (struct task){.op = OP_EVENT, .event = event}, error);
 }
 
-enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed, struct trajd_error *error)
+enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed,
+                                          struct trajd_error *error)
 {
     bool is_lost;
 
@@ -448,7 +483,9 @@ enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool
     return is_lost ? lost(error) : TRAJD_OK;
 }
 
-enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream, struct trajd_device_event *event, struct trajd_error *error)
+enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream,
+                                             struct trajd_device_event *event,
+                                             struct trajd_error *error)
 {
     struct task task = {.op = OP_FOLLOW, .event = event};
 
@@ -475,20 +512,24 @@ static enum trajd_status refuse(struct trajd_error *error)
     return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "a fake GPU does not do that");
 }
 
-enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream,
+                                           struct trajd_error *error)
 {
     (void)stream;
     return refuse(error);
 }
 
-enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream, struct trajd_device_graph **graph, struct trajd_error *error)
+enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream,
+                                         struct trajd_device_graph **graph,
+                                         struct trajd_error *error)
 {
     (void)stream;
     *graph = NULL;
     return refuse(error);
 }
 
-enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph, struct trajd_device_stream *stream,
+enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph,
+                                                  struct trajd_device_stream *stream,
                                                   struct trajd_error *error)
 {
     (void)graph;
@@ -501,13 +542,15 @@ void trajd_device_graph_destroy(struct trajd_device_graph **graph)
     *graph = NULL;
 }
 
-enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream, struct trajd_error *error)
+enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream,
+                                           struct trajd_error *error)
 {
     (void)stream;
     return refuse(error);
 }
 
-enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, float *elapsed_us, struct trajd_error *error)
+enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, float *elapsed_us,
+                                          struct trajd_error *error)
 {
     (void)stream;
     *elapsed_us = 0;
@@ -559,9 +602,11 @@ static void *keep(unsigned char **room, const void *array, size_t size)
     return kept;
 }
 
-static enum trajd_status run(const struct trajd_resample_request *request, struct trajd_device_stream *stream, struct trajd_error *error)
+static enum trajd_status run(const struct trajd_resample_request *request,
+                             struct trajd_device_stream *stream, struct trajd_error *error)
 {
-    const size_t sizes[] = {request->clock_count * sizeof(struct trajd_clock), request->grid_count * sizeof(struct trajd_grid),
+    const size_t sizes[] = {request->clock_count * sizeof(struct trajd_clock),
+                            request->grid_count * sizeof(struct trajd_grid),
                             request->bracket_count * sizeof(struct trajd_bracket),
                             request->stream_count * sizeof(struct trajd_stream)};
     const size_t size = sizeof(struct task) + sizes[0] + sizes[1] + sizes[2] + sizes[3] + 64;
@@ -584,15 +629,18 @@ static enum trajd_status run(const struct trajd_resample_request *request, struc
     return queue(stream, task, error);
 }
 
-enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request, const struct trajd_device_facts *facts,
-                                 const struct trajd_cuda_shape *shape, void *stream, struct trajd_error *error)
+enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
+                                 const struct trajd_device_facts *facts,
+                                 const struct trajd_cuda_shape *shape, void *stream,
+                                 struct trajd_error *error)
 {
     (void)facts;
     (void)shape;
     return run(request, stream, error);
 }
 
-enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request, const struct trajd_device_facts *facts, int style,
+enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request,
+                                       const struct trajd_device_facts *facts, int style,
                                        void *stream, struct trajd_error *error)
 {
     (void)facts;
@@ -600,8 +648,10 @@ enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *requ
     return run(request, stream, error);
 }
 
-enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem, const struct trajd_device_facts *facts,
-                                       const struct trajd_cuda_shape *shape, void *stream, struct trajd_error *error)
+enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem,
+                                       const struct trajd_device_facts *facts,
+                                       const struct trajd_cuda_shape *shape, void *stream,
+                                       struct trajd_error *error)
 {
     (void)problem;
     (void)facts;

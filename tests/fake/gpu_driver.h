@@ -1,6 +1,7 @@
-/* A GPU that is not there: what the daemon's stand-in (device_host.c) and the workers' (libcuda.c) agree on, so that the whole way of a
- * batch through a GPU's memory runs on a machine without one. "Device memory" is a memfd of the daemon's; a handle names it as
- * /proc/PID/fd/FD, which a process of the same user can open. */
+/* A GPU that is not there: what the daemon's stand-in (device_host.c) and the workers' (libcuda.c)
+ * agree on, so that the whole way of a batch through a GPU's memory runs on a machine without one.
+ * "Device memory" is a memfd of the daemon's; a handle names it as /proc/PID/fd/FD, which a process
+ * of the same user can open. */
 #ifndef TRAJD_TESTS_FAKE_GPU_DRIVER_H
 #define TRAJD_TESTS_FAKE_GPU_DRIVER_H
 
@@ -10,7 +11,11 @@
 #define FAKE_GPU_MAGIC UINT64_C(0x5550474b4146)
 /* Of GPU 0; each further one has one less in its last byte. */
 #define FAKE_GPU_UUID_BEGIN "GPU-00112233-4455-6677-8899-aabbccddee"
-#define FAKE_GPU_UUID_BYTES {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
+#define FAKE_GPU_UUID_BYTES                                                                        \
+    {                                                                                              \
+        0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee,  \
+            0xff                                                                                   \
+    }
 
 struct fake_gpu_handle {
     uint64_t magic;

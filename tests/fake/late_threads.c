@@ -1,4 +1,5 @@
-/* To be preloaded: a busy machine. A thread that begins with SIGHUP not blocked, and blocks it itself, comes to that ten seconds late. */
+/* To be preloaded: a busy machine. A thread that begins with SIGHUP not blocked, and blocks it
+ * itself, comes to that ten seconds late. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -12,7 +13,8 @@ PRELOADED int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
 {
     static __thread bool is_known;
     const struct timespec pause = {10, 0};
-    int (*next)(int, const sigset_t *, sigset_t *) = (int (*)(int, const sigset_t *, sigset_t *))dlsym(RTLD_NEXT, "pthread_sigmask");
+    int (*next)(int, const sigset_t *, sigset_t *) =
+        (int (*)(int, const sigset_t *, sigset_t *))dlsym(RTLD_NEXT, "pthread_sigmask");
     sigset_t now;
 
     next(SIG_BLOCK, NULL, &now);

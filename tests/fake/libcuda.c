@@ -1,6 +1,8 @@
-/* libcuda.so.1 of a machine without GPU: the entries that libtrajd uses, over the memory of device_host.c, and streams that the test holds
- * back. $FAKE_CUDA says what goes wrong: `init`, `open`, `short` (memory is shorter than told), `unranged` (and nobody tells how long it is); and
- * what there is: `two` GPUs, `turned` (counted the other way round), `other` (only GPU 1 is visible). */
+/* libcuda.so.1 of a machine without GPU: the entries that libtrajd uses, over the memory of
+ * device_host.c, and streams that the test holds back. $FAKE_CUDA says what goes wrong: `init`,
+ * `open`, `short` (memory is shorter than told), `unranged` (and nobody tells how long it is); and
+ * what there is: `two` GPUs, `turned` (counted the other way round), `other` (only GPU 1 is
+ * visible). */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -18,12 +20,23 @@
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_MAPPINGS 64
 
-enum { SUCCESS = 0, ERROR_INVALID_VALUE = 1, ERROR_NO_DEVICE = 100, ERROR_INVALID_CONTEXT = 201, ERROR_INVALID_HANDLE = 400,
-       ERROR_NOT_FOUND = 500, ERROR_NOT_READY = 600, ERROR_STREAM_CAPTURE_UNSUPPORTED = 900, ERROR_CAPTURED_EVENT = 907,
-       ERROR_UNKNOWN = 999, CAPTURE_RELAXED = 2 };
+enum {
+    SUCCESS = 0,
+    ERROR_INVALID_VALUE = 1,
+    ERROR_NO_DEVICE = 100,
+    ERROR_INVALID_CONTEXT = 201,
+    ERROR_INVALID_HANDLE = 400,
+    ERROR_NOT_FOUND = 500,
+    ERROR_NOT_READY = 600,
+    ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+    ERROR_CAPTURED_EVENT = 907,
+    ERROR_UNKNOWN = 999,
+    CAPTURE_RELAXED = 2
+};
 #define PAUSE_NS 1000000
 
-/* A stream is a number of the test's, above 2, or one of the two defaults: a queue of nothing but events. */
+/* A stream is a number of the test's, above 2, or one of the two defaults: a queue of nothing but
+ * events. */
 struct fake_stream {
     uint64_t issued, passed;
     bool held, captured, deaf;
@@ -49,17 +62,17 @@ static struct {
 } mappings[MAX_MAPPINGS];
 static int events_alive;
 static int queries;
-static bool captures; /* a thread captures a graph */
-static int spoilt;    /* captures that a call has invalidated */
+static bool captures;               /* a thread captures a graph */
+static int spoilt;                  /* captures that a call has invalidated */
 static int contexts[FAKE_GPUS_MAX]; /* only their addresses mean something */
-static __thread int depth; /* of contexts that are current */
-static __thread uint32_t stack[8]; /* the GPUs that they are of */
+static __thread int depth;          /* of contexts that are current */
+static __thread uint32_t stack[8];  /* the GPUs that they are of */
 static __thread int capture_mode;
 
 static bool goes_wrong(const char *what)
 {
     const char *list = getenv("FAKE_CUDA");
-    return list != NULL && strstr(list, what) != NULL;
+    return list && strstr(list, what) != NULL;
 }
 
 static bool is_of(uint32_t gpu)
@@ -69,7 +82,9 @@ static bool is_of(uint32_t gpu)
 
 static uint32_t gpu_of(int device)
 {
-    return goes_wrong("other") ? 1 : goes_wrong("turned") ? (uint32_t)(1 - device) : (uint32_t)device;
+    return goes_wrong("other")    ? 1
+           : goes_wrong("turned") ? (uint32_t)(1 - device)
+                                  : (uint32_t)device;
 }
 
 /* ---- for tests ---- */
@@ -179,7 +194,7 @@ EXPORT int cuDeviceGetUuid_v2(void *uuid, int device)
 {
     unsigned char bytes[16] = FAKE_GPU_UUID_BYTES;
     bytes[15] = (unsigned char)(bytes[15] - gpu_of(device));
-    memcpy(uuid, bytes, sizeof(bytes));
+    memcpy(uuid, bytes, sizeof bytes);
     return SUCCESS;
 }
 
@@ -206,7 +221,7 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 EXPORT int cuCtxPushCurrent_v2(void *context)
 {
     const ptrdiff_t gpu = (int *)context - contexts;
-    if (gpu < 0 || gpu >= FAKE_GPUS_MAX || depth == sizeof(stack) / sizeof(*stack))
+    if (gpu < 0 || gpu >= FAKE_GPUS_MAX || depth == sizeof stack / sizeof *stack)
         return ERROR_INVALID_CONTEXT;
     stack[depth++] = (uint32_t)gpu;
     return SUCCESS;
@@ -233,12 +248,12 @@ EXPORT int cuIpcOpenMemHandle_v2(uint64_t *pointer, struct handle handle, unsign
     struct fake_gpu_handle named;
     char path[64];
     (void)flags;
-    memcpy(&named, &handle, sizeof(named));
+    memcpy(&named, &handle, sizeof named);
     if (depth == 0)
         return ERROR_INVALID_CONTEXT;
     if (goes_wrong("open") || named.magic != FAKE_GPU_MAGIC || !is_of(named.gpu))
         return ERROR_INVALID_VALUE;
-    snprintf(path, sizeof(path), "/proc/%lld/fd/%d", (long long)named.pid, named.fd);
+    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)named.pid, named.fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return ERROR_UNKNOWN;
@@ -248,7 +263,7 @@ EXPORT int cuIpcOpenMemHandle_v2(uint64_t *pointer, struct handle handle, unsign
         return ERROR_UNKNOWN;
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < MAX_MAPPINGS; i++)
-        if (mappings[i].memory == NULL) {
+        if (!mappings[i].memory) {
             mappings[i].memory = memory;
             mappings[i].size_bytes = named.size_bytes;
             mappings[i].gpu = named.gpu;
@@ -281,7 +296,8 @@ static bool find(uint64_t pointer, size_t size_bytes, uint64_t *base, size_t *le
     for (int i = 0; i < MAX_MAPPINGS && !found; i++) {
         *base = (uintptr_t)mappings[i].memory;
         *length = mappings[i].size_bytes;
-        found = *base != 0 && is_of(mappings[i].gpu) && pointer >= *base && pointer - *base < *length && size_bytes <= *length - (pointer - *base);
+        found = *base != 0 && is_of(mappings[i].gpu) && pointer >= *base &&
+                pointer - *base < *length && size_bytes <= *length - (pointer - *base);
     }
     pthread_mutex_unlock(&mutex);
     return found;
@@ -313,7 +329,7 @@ EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size_bytes)
 EXPORT int cuStreamIsCapturing(void *stream, int *state)
 {
     const uintptr_t number = (uintptr_t)stream;
-    if (depth == 0 || number >= sizeof(streams) / sizeof(*streams))
+    if (depth == 0 || number >= sizeof streams / sizeof *streams)
         return ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&mutex);
     *state = streams[number].captured;
@@ -329,7 +345,7 @@ EXPORT int cuCtxSynchronize(void)
         pthread_mutex_lock(&mutex);
         bool captured = false;
         busy = false;
-        for (size_t i = 0; i < sizeof(streams) / sizeof(*streams); i++) {
+        for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
             busy = busy || streams[i].held;
             captured = captured || streams[i].captured;
         }
@@ -346,8 +362,8 @@ EXPORT int cuCtxSynchronize(void)
 EXPORT int cuEventCreate(void **event, unsigned flags)
 {
     (void)flags;
-    struct fake_event *made = depth > 0 ? calloc(1, sizeof(*made)) : NULL;
-    if (made == NULL)
+    struct fake_event *made = depth > 0 ? calloc(1, sizeof *made) : NULL;
+    if (!made)
         return ERROR_INVALID_CONTEXT;
     made->gpu = stack[depth - 1];
     pthread_mutex_lock(&mutex);
@@ -361,7 +377,7 @@ EXPORT int cuEventRecord(void *event, void *stream)
 {
     struct fake_event *recorded = event;
     const uintptr_t number = (uintptr_t)stream;
-    if (!is_of(recorded->gpu) || number >= sizeof(streams) / sizeof(*streams))
+    if (!is_of(recorded->gpu) || number >= sizeof streams / sizeof *streams)
         return ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&mutex);
     if (streams[number].deaf) {
@@ -381,7 +397,7 @@ EXPORT int cuEventQuery(void *event)
 {
     const struct fake_event *asked = event;
     pthread_mutex_lock(&mutex);
-    const bool passed = asked->stream == NULL || asked->stream->passed >= asked->place;
+    const bool passed = !asked->stream || asked->stream->passed >= asked->place;
     const bool refused = captures && capture_mode != CAPTURE_RELAXED, captured = asked->captured;
     spoilt += refused || captured;
     queries++;

@@ -1,4 +1,5 @@
-/* To be preloaded: /proc/meminfo is the file that TRAJD_TEST_MEMINFO names, as it is at that moment. */
+/* To be preloaded: /proc/meminfo is the file that TRAJD_TEST_MEMINFO names, as it is at that
+ * moment. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* To be preloaded: filesystems as some are, that cannot rename without replacing (as NFS), and cannot link either where TRAJD_TEST_NO_LINKS is
- * set (as some of FUSE). With TRAJD_TEST_APPEARS a file of that name appears at the moment of the rename. */
+/* To be preloaded: filesystems as some are, that cannot rename without replacing (as NFS), and
+ * cannot link either where TRAJD_TEST_NO_LINKS is set (as some of FUSE). With TRAJD_TEST_APPEARS a
+ * file of that name appears at the moment of the rename. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,8 @@ static void let_appear(void)
         close(fd);
 }
 
-PRELOADED int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned int flags)
+PRELOADED int renameat2(int from_folder, const char *from, int to_folder, const char *to,
+                        unsigned int flags)
 {
     if (!flags)
         return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);

@@ -1,8 +1,8 @@
-/* Runs a fuzz target over a corpus, and then over mutations of it: a smoke test that needs no fuzzer. libFuzzer goes further
- * (.ci/fuzz). Mutation n follows from n alone, so that a finding comes again.
+/* Runs a fuzz target over a corpus, and then over mutations of it: a smoke test that needs no
+ * fuzzer. libFuzzer goes further (.ci/fuzz). Mutation n follows from n alone, so that a finding
+ * comes again.
  *
- *     corpus_driver FOLDER [MUTATIONS]
- */
+ *     corpus_driver FOLDER [MUTATIONS] */
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,7 +12,8 @@
 
 #define MAX_INPUTS 4096
 #define MAX_SIZE (1u << 20)
-#define MAX_MUTATED 8192u /* larger inputs are mutated in their first part alone, so that a run takes seconds */
+/* larger inputs are mutated in their first part alone, so that a run takes seconds */
+#define MAX_MUTATED 8192u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

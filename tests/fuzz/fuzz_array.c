@@ -2,8 +2,8 @@
 /* Array records and chunk bytes as a hostile file and a broken indexer might give them: what
  * trajd_array_check lets through must be readable without touching memory that is not its own.
  *
- * Input: a head of HEAD_BYTES (see below), 5 bytes a chunk (u16 offset, u16 stored size, u8 filter mask),
- * then the file. */
+ * Input: a head of HEAD_BYTES (see below), 5 bytes a chunk (u16 offset, u16 stored size, u8 filter
+ * mask), then the file. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,13 +24,13 @@ static uint64_t u16_at(const uint8_t *at)
     return (uint64_t)at[0] | (uint64_t)at[1] << 8;
 }
 
-/* The head: storage, dtype, rank, number of filters, 4 filters, 6 u16 of shape, 6 u16 of chunk shape, first
- * row, rows (u16 each), a shift for the first dimension, a lie about size_bytes, one about chunk_count,
- * spare. */
+/* The head: storage, dtype, rank, number of filters, 4 filters, 6 u16 of shape, 6 u16 of chunk
+ * shape, first row, rows (u16 each), a shift for the first dimension, a lie about size_bytes, one
+ * about chunk_count, spare. */
 static struct trajd_array array_of_head(const uint8_t *head)
 {
-    static const uint16_t filters[] = {TRAJD_FILTER_DEFLATE, TRAJD_FILTER_SHUFFLE, TRAJD_FILTER_FLETCHER32,
-                                       TRAJD_FILTER_LZF, 4};
+    static const uint16_t filters[] = {TRAJD_FILTER_DEFLATE, TRAJD_FILTER_SHUFFLE,
+                                       TRAJD_FILTER_FLETCHER32, TRAJD_FILTER_LZF, 4};
     struct trajd_array array = {.storage = (enum trajd_storage)head[0],
                                 .dtype = (enum trajd_dtype)head[1],
                                 .rank = head[2],
@@ -66,8 +66,8 @@ static int file_of(const uint8_t *data, size_t size)
     return fd;
 }
 
-static void read_rows(const struct trajd_array *array, const uint8_t *data, size_t size, uint64_t begin,
-                      uint64_t count)
+static void read_rows(const struct trajd_array *array, const uint8_t *data, size_t size,
+                      uint64_t begin, uint64_t count)
 {
     uint64_t row_bytes = trajd_array_row_bytes(array);
     struct trajd_array_reader *reader;
@@ -78,7 +78,7 @@ static void read_rows(const struct trajd_array *array, const uint8_t *data, size
         count = MAX_ROWS_BYTES / row_bytes;
     rows = malloc(count * row_bytes + 1);
     fd = file_of(data, size);
-    if (rows && fd >= 0 && trajd_array_reader_create(&reader, NULL) == TRAJD_OK) {
+    if (rows && fd >= 0 && !trajd_array_reader_create(&reader, NULL)) {
         trajd_array_read(reader, fd, array, begin, count, rows, NULL);
         trajd_array_reader_destroy(&reader);
     }
@@ -110,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     array.chunks = chunks;
     array.inline_bytes = data + at;
-    if (trajd_array_check(&array, size - at, size - at, &error) == TRAJD_OK &&
+    if (!trajd_array_check(&array, size - at, size - at, &error) &&
         trajd_array_chunk_bytes(&array) <= MAX_ROWS_BYTES)
         read_rows(&array, data + at, size - at, u16_at(data + 32), u16_at(data + 34));
     return 0;

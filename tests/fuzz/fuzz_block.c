@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t answer_at, answer_bytes;
     void *room;
 
-    if ((!runner && trajd_runner_create(NULL, NULL, &runner, &error)) || trajd_runner_room(runner, size, &room, &error))
+    if ((!runner && trajd_runner_create(NULL, NULL, &runner, &error)) ||
+        trajd_runner_room(runner, size, &room, &error))
         return 0;
     if (size)
         memcpy(room, data, size);

@@ -1,6 +1,7 @@
 // libs: trajd_index
-/* The decoder of records, of children and cache alike, on any bytes: no crash, and what it accepts encodes to
- * the same bytes. The first byte is the number of clocks, the next two the file's size in 256 bytes. */
+/* The decoder of records, of children and cache alike, on any bytes: no crash, and what it accepts
+ * encodes to the same bytes. The first byte is the number of clocks, the next two the file's size
+ * in 256 bytes. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -17,7 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         return 0;
     }
-    if (!layout->clock_count || !layout->stream_count || !layout->name || !layout->files || !layout->groups)
+    if (!layout->clock_count || !layout->stream_count || !layout->name || !layout->files ||
+        !layout->groups)
         abort();
     for (uint32_t i = 0; i < layout->clock_count; i++) {
         const struct trajd_layout_clock *clock = &layout->clocks[i];

@@ -14,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct trajd_yaml *yaml = NULL;
     struct trajd_error error;
 
-    if (trajd_yaml_parse("stats.json", (const char *)data, size, &yaml, &error) == TRAJD_OK &&
-        trajd_statistics_read_yaml(yaml, "actions", &statistics, &error) == TRAJD_OK)
+    if (!trajd_yaml_parse("stats.json", (const char *)data, size, &yaml, &error) &&
+        !trajd_statistics_read_yaml(yaml, "actions", &statistics, &error))
         free(statistics);
     trajd_yaml_destroy(&yaml);
     return 0;

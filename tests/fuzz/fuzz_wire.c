@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t request;
 
     trajd_wire_decode(data, size, NULL, &message, &request, &error);
-    if (trajd_wire_decode(data, size, tensors, &message, &request, &error) == TRAJD_OK)
+    if (!trajd_wire_decode(data, size, tensors, &message, &request, &error))
         encode_again(&message);
     return 0;
 }

@@ -51,7 +51,8 @@ static void store_any(enum trajd_dtype type, void *address, double value)
         memcpy(address, &integer, trajd_dtype_size(type)); /* little endian: the lower bytes */
 }
 
-static int64_t next_stamp(struct arena *arena, int flavour, uint32_t row, uint32_t rows, int64_t before)
+static int64_t next_stamp(struct arena *arena, int flavour, uint32_t row, uint32_t rows,
+                          int64_t before)
 {
     switch (flavour) {
     case ARENA_EQUAL:
@@ -83,7 +84,8 @@ static void make_clock(struct arena *arena, uint32_t b, int flavour)
     for (uint32_t w = 0; w < spec->windows; w++) {
         int64_t before = 0;
         for (uint32_t r = 0; r < spec->rows; r++)
-            before = stamps[(uint64_t)w * spec->rows + r] = next_stamp(arena, flavour, r, spec->rows, before);
+            before = stamps[(uint64_t)w * spec->rows + r] =
+                next_stamp(arena, flavour, r, spec->rows, before);
     }
     arena->clocks[b].stamps_ns = stamps;
 }
@@ -109,7 +111,8 @@ static void make_bracket(struct arena *arena, uint32_t b, uint32_t steps)
 {
     const struct arena_spec *spec = &arena->spec;
     int flavour = spec->stamps < 0 ? (int)draw(arena, ARENA_DRIFT + 1) : spec->stamps;
-    enum trajd_grid_unit unit = spec->unit < 0 ? (draw(arena, 4) == 0) : (enum trajd_grid_unit)spec->unit;
+    enum trajd_grid_unit unit =
+        spec->unit < 0 ? (draw(arena, 4) == 0) : (enum trajd_grid_unit)spec->unit;
     int64_t *begin = take(arena, spec->windows * sizeof *begin, 8);
     int64_t *count = take(arena, spec->windows * sizeof *count, 8);
     int64_t *anchor = take(arena, spec->windows * sizeof *anchor, 8);
@@ -135,7 +138,8 @@ static bool is_unsigned(enum trajd_dtype type)
     return type >= TRAJD_U8 && type <= TRAJD_U64;
 }
 
-static void fill_rows(struct arena *arena, const struct trajd_stream *stream, char *rows, uint64_t count)
+static void fill_rows(struct arena *arena, const struct trajd_stream *stream, char *rows,
+                      uint64_t count)
 {
     uint32_t size = trajd_dtype_size(stream->source_type);
     bool nans = draw(arena, 2), slerp = trajd_kind_is_slerp(stream->kind);
@@ -158,7 +162,8 @@ static void fill_rows(struct arena *arena, const struct trajd_stream *stream, ch
             if (nans && draw(arena, 20 + stream->feature_count) == 0)
                 value = NAN;
             store_any(stream->source_type,
-                      rows + r * stream->row_stride_bytes + (uint64_t)(stream->first_column + d) * size,
+                      rows + r * stream->row_stride_bytes +
+                          (uint64_t)(stream->first_column + d) * size,
                       value);
         }
     }
@@ -203,7 +208,8 @@ static void make_rules(struct arena *arena, uint32_t s)
     stream->edge = (enum trajd_edge)draw(arena, floats ? 3 : 2);
     stream->max_gap_ns = draw(arena, 2) ? -1 : STEP_NS * 5 / 4;
     stream->max_age_ns = draw(arena, 2) ? -1 : STEP_NS * 2;
-    stream->mean_width = ((int64_t)draw(arena, 5) + 1) * (unit == TRAJD_GRID_NS ? STEP_NS * 2 / 3 : 1);
+    stream->mean_width =
+        ((int64_t)draw(arena, 5) + 1) * (unit == TRAJD_GRID_NS ? STEP_NS * 2 / 3 : 1);
     stream->angle_period = draw(arena, 2) ? 6.283185307179586 : 360;
     stream->angle_low = draw(arena, 2) ? NAN : -stream->angle_period / 2;
     for (uint64_t i = 0; i < 2 * (uint64_t)stream->feature_count; i++)
@@ -235,9 +241,11 @@ static void make_outputs(struct arena *arena, uint32_t s)
                     trajd_kind_is_slerp(stream->kind));
 
     stream->step_stride_bytes =
-        (stream->feature_count + (draw(arena, 2) || arena->spec.packed ? 0 : draw(arena, 3))) * size;
-    stream->window_stride_bytes = stream->step_stride_bytes * steps +
-                                  (draw(arena, 2) || arena->spec.packed ? 0 : draw(arena, 3)) * size;
+        (stream->feature_count + (draw(arena, 2) || arena->spec.packed ? 0 : draw(arena, 3))) *
+        size;
+    stream->window_stride_bytes =
+        stream->step_stride_bytes * steps +
+        (draw(arena, 2) || arena->spec.packed ? 0 : draw(arena, 3)) * size;
     stream->output = take(arena, stream->window_stride_bytes * arena->output_rows, size);
     if (s > 0 && can_join(arena, s) && draw(arena, 2)) {
         stream->mask = stream[-1].mask;
@@ -250,7 +258,8 @@ static void make_outputs(struct arena *arena, uint32_t s)
     if (derives && !arena->spec.packed && draw(arena, 3) == 0) {
         stream->derivative_step_stride_bytes = (slopes + draw(arena, 3)) * sizeof(float);
         stream->derivative_window_stride_bytes = stream->derivative_step_stride_bytes * steps;
-        stream->derivative = take(arena, stream->derivative_window_stride_bytes * arena->output_rows, 4);
+        stream->derivative =
+            take(arena, stream->derivative_window_stride_bytes * arena->output_rows, 4);
     }
 }
 
@@ -269,12 +278,12 @@ static void choose_types(struct arena *arena, struct trajd_stream *stream)
     const struct arena_spec *spec = &arena->spec;
 
     do {
-        stream->kind =
-            spec->kind < 0 ? (enum trajd_kind)draw(arena, TRAJD_KIND_COUNT) : (enum trajd_kind)spec->kind;
-        stream->source_type =
-            draw(arena, 2) ? usual[draw(arena, 3)] : (enum trajd_dtype)(1 + draw(arena, TRAJD_BOOL));
-        stream->output_type =
-            draw(arena, 2) ? usual[draw(arena, 3)] : (enum trajd_dtype)(1 + draw(arena, TRAJD_BOOL));
+        stream->kind = spec->kind < 0 ? (enum trajd_kind)draw(arena, TRAJD_KIND_COUNT)
+                                      : (enum trajd_kind)spec->kind;
+        stream->source_type = draw(arena, 2) ? usual[draw(arena, 3)]
+                                             : (enum trajd_dtype)(1 + draw(arena, TRAJD_BOOL));
+        stream->output_type = draw(arena, 2) ? usual[draw(arena, 3)]
+                                             : (enum trajd_dtype)(1 + draw(arena, TRAJD_BOOL));
         if (spec->source != TRAJD_DTYPE_NONE)
             stream->source_type = spec->source;
         if (spec->output != TRAJD_DTYPE_NONE)
@@ -318,15 +327,19 @@ static void draw_sizes(struct arena *arena)
     spec->streams = spec->streams ? spec->streams : 1 + (uint32_t)draw(arena, 5);
 }
 
-void arena_create(struct arena *arena, const struct arena_spec *spec, char *memory, uint64_t size_bytes,
-                  char *device)
+void arena_create(struct arena *arena, const struct arena_spec *spec, char *memory,
+                  uint64_t size_bytes, char *device)
 {
-    *arena = (struct arena){
-        .spec = *spec, .memory = memory, .size_bytes = size_bytes, .random = spec->seed, .ascending = true};
+    *arena = (struct arena){.spec = *spec,
+                            .memory = memory,
+                            .size_bytes = size_bytes,
+                            .random = spec->seed,
+                            .ascending = true};
     draw_sizes(arena);
     make_window_rows(arena);
     for (uint32_t b = 0; b < arena->spec.brackets; b++)
-        make_bracket(arena, b, b == 0 || draw(arena, 2) ? arena->spec.steps : 1 + (uint32_t)draw(arena, 20));
+        make_bracket(arena, b,
+                     b == 0 || draw(arena, 2) ? arena->spec.steps : 1 + (uint32_t)draw(arena, 20));
     for (uint32_t s = 0; s < arena->spec.streams; s++) {
         struct trajd_stream *stream = &arena->streams[s];
         stream->bracket_index = (uint32_t)draw(arena, arena->spec.brackets);
@@ -375,7 +388,8 @@ void arena_view(const struct arena *arena, char *device, struct arena_view *view
     for (uint32_t s = 0; s < arena->spec.streams; s++) {
         struct trajd_stream *stream = &view->streams[s];
         stream->base = moved(arena, stream->base, device);
-        stream->bases = stream->bases ? (const void *const *)(device + arena->device_bases[s]) : NULL;
+        stream->bases =
+            stream->bases ? (const void *const *)(device + arena->device_bases[s]) : NULL;
         stream->scale = moved(arena, stream->scale, device);
         stream->offset = moved(arena, stream->offset, device);
         stream->output = (void *)(uintptr_t)moved(arena, stream->output, device);
@@ -390,8 +404,8 @@ void arena_view(const struct arena *arena, char *device, struct arena_view *view
     view->request.window_rows = moved(arena, arena->window_rows, device);
 }
 
-/* What the arithmetic of one rounding may differ by: a unit of the output, and float32's of the largest
- * operand. */
+/* What the arithmetic of one rounding may differ by: a unit of the output, and float32's of the
+ * largest operand. */
 static double tolerance(const struct trajd_stream *stream, double largest, double value)
 {
     double unit = stream->output_type == TRAJD_BF16  ? 0x1p-7
@@ -409,7 +423,8 @@ static double tolerance(const struct trajd_stream *stream, double largest, doubl
            (stream->output_type == TRAJD_F16 ? 0x1p-24 : 0);
 }
 
-static bool is_close(const struct trajd_stream *stream, uint32_t d, double largest, double wanted, double got)
+static bool is_close(const struct trajd_stream *stream, uint32_t d, double largest, double wanted,
+                     double got)
 {
     double slack = tolerance(stream, largest, wanted), turn;
 
@@ -435,7 +450,8 @@ static bool compare_stream(const struct arena *arena, uint32_t s, char *result, 
     for (uint32_t w = 0; w < arena->spec.windows; w++)
         for (uint32_t t = 0; t < steps; t++)
             for (uint32_t d = 0; d < stream->feature_count; d++) {
-                char *wanted = (char *)stream->output + row_of(arena, w) * stream->window_stride_bytes +
+                char *wanted = (char *)stream->output +
+                               row_of(arena, w) * stream->window_stride_bytes +
                                t * stream->step_stride_bytes + (uint64_t)d * size;
                 char *got = result + (wanted - arena->memory);
                 if (arena->ascending && memcmp(wanted, got, size) != 0) {
@@ -443,10 +459,12 @@ static bool compare_stream(const struct arena *arena, uint32_t s, char *result, 
                     double y = trajd_element_load(stream->output_type, got);
                     if (!trajd_dtype_is_float(stream->output_type) ||
                         !is_close(stream, d, arena->largest[s], x, y)) {
-                        snprintf(text, text_size,
-                                 "streams[%u] kind %d %s -> %s D %u: (%u, %u, %u) is %.9g, not %.9g", s,
-                                 stream->kind, trajd_dtype_name(stream->source_type),
-                                 trajd_dtype_name(stream->output_type), stream->feature_count, w, t, d, y, x);
+                        snprintf(
+                            text, text_size,
+                            "streams[%u] kind %d %s -> %s D %u: (%u, %u, %u) is %.9g, not %.9g", s,
+                            stream->kind, trajd_dtype_name(stream->source_type),
+                            trajd_dtype_name(stream->output_type), stream->feature_count, w, t, d,
+                            y, x);
                         return false;
                     }
                 }
@@ -468,16 +486,18 @@ static bool compare_slopes(const struct arena *arena, uint32_t s, char *result, 
             for (uint32_t d = 0; d < slopes; d++) {
                 char *wanted = (char *)stream->derivative +
                                row_of(arena, w) * stream->derivative_window_stride_bytes +
-                               t * stream->derivative_step_stride_bytes + (uint64_t)d * sizeof(float);
+                               t * stream->derivative_step_stride_bytes +
+                               (uint64_t)d * sizeof(float);
                 char *got = result + (wanted - arena->memory);
                 float x, y;
                 memcpy(&x, wanted, sizeof x);
                 memcpy(&y, got, sizeof y);
                 if (arena->ascending && !(isnan(x) && isnan(y)) &&
                     !(fabsf(x - y) <= 1e-5f * fabsf(x) + 2e-2f)) {
-                    snprintf(text, text_size, "streams[%u] kind %d %s: slope (%u, %u, %u) is %.9g, not %.9g",
-                             s, stream->kind, trajd_dtype_name(stream->source_type), w, t, d, (double)y,
-                             (double)x);
+                    snprintf(text, text_size,
+                             "streams[%u] kind %d %s: slope (%u, %u, %u) is %.9g, not %.9g", s,
+                             stream->kind, trajd_dtype_name(stream->source_type), w, t, d,
+                             (double)y, (double)x);
                     return false;
                 }
                 memcpy(got, wanted, sizeof x);
@@ -485,18 +505,21 @@ static bool compare_slopes(const struct arena *arena, uint32_t s, char *result, 
     return true;
 }
 
-static bool compare_mask(const struct arena *arena, uint32_t s, char *result, char *text, uint32_t text_size)
+static bool compare_mask(const struct arena *arena, uint32_t s, char *result, char *text,
+                         uint32_t text_size)
 {
     const struct trajd_stream *stream = &arena->streams[s];
     uint32_t steps = arena->grids[stream->bracket_index].step_count;
 
     for (uint32_t w = 0; stream->mask && w < arena->spec.windows; w++)
         for (uint32_t t = 0; t < steps; t++) {
-            const uint8_t *wanted = stream->mask + row_of(arena, w) * stream->mask_window_stride_bytes + t;
+            const uint8_t *wanted =
+                stream->mask + row_of(arena, w) * stream->mask_window_stride_bytes + t;
             char *got = result + ((const char *)wanted - arena->memory);
-            if ((uint8_t)*got > TRAJD_MASK_TOO_OLD || (arena->ascending && *wanted != (uint8_t)*got)) {
-                snprintf(text, text_size, "streams[%u] kind %d: mask (%u, %u) is %u, not %u", s, stream->kind,
-                         w, t, (uint8_t)*got, *wanted);
+            if ((uint8_t)*got > TRAJD_MASK_TOO_OLD ||
+                (arena->ascending && *wanted != (uint8_t)*got)) {
+                snprintf(text, text_size, "streams[%u] kind %d: mask (%u, %u) is %u, not %u", s,
+                         stream->kind, w, t, (uint8_t)*got, *wanted);
                 return false;
             }
             *got = (char)*wanted;

@@ -1,6 +1,6 @@
-/* Random requests of several streams whose every byte lies in one block of memory, so that a GPU run is:
- * upload the block, run, download it, and compare all of it with the block that the reference worked on. What
- * lies between outputs is the canary. */
+/* Random requests of several streams whose every byte lies in one block of memory, so that a GPU
+ * run is: upload the block, run, download it, and compare all of it with the block that the
+ * reference worked on. What lies between outputs is the canary. */
 #ifndef TRAJD_TESTS_ARENA_H
 #define TRAJD_TESTS_ARENA_H
 
@@ -31,8 +31,9 @@ struct arena_spec {
     enum trajd_dtype source, output; /* NONE: drawn */
     int stamps;                      /* -1: drawn */
     int unit;                        /* -1: drawn */
-    bool packed;                     /* rows and steps follow each other, at addresses of 16 bytes */
-    bool window_rows;                /* outputs have more rows than there are windows */
+    /* rows and steps follow each other, at addresses of 16 bytes */
+    bool packed;
+    bool window_rows; /* outputs have more rows than there are windows */
 };
 
 struct arena {
@@ -45,11 +46,12 @@ struct arena {
     struct trajd_grid grids[ARENA_BRACKETS_MAX];
     struct trajd_bracket brackets[ARENA_BRACKETS_MAX];
     struct trajd_stream streams[ARENA_STREAMS_MAX];
-    uint64_t device_bases[ARENA_STREAMS_MAX]; /* offset of the array that holds device addresses; 0: none */
-    double largest[ARENA_STREAMS_MAX];        /* of a stream's source, times its largest scale */
+    /* offset of the array that holds device addresses; 0: none */
+    uint64_t device_bases[ARENA_STREAMS_MAX];
+    double largest[ARENA_STREAMS_MAX]; /* of a stream's source, times its largest scale */
     uint64_t output_rows;
-    uint32_t *window_rows;                    /* NULL: none */
-    struct trajd_resample_request request;    /* in host addresses */
+    uint32_t *window_rows;                 /* NULL: none */
+    struct trajd_resample_request request; /* in host addresses */
 };
 
 /* What moves a request's pointers by `delta` bytes: from the host's block to the device's. */
@@ -61,14 +63,15 @@ struct arena_view {
     struct trajd_resample_request request;
 };
 
-/* memory: of size_bytes, filled by this. Aborts where it is too small. device: where the block will lie. */
-void arena_create(struct arena *arena, const struct arena_spec *spec, char *memory, uint64_t size_bytes,
-                  char *device);
+/* memory: of size_bytes, filled by this. Aborts where it is too small. device: where the block will
+ * lie. */
+void arena_create(struct arena *arena, const struct arena_spec *spec, char *memory,
+                  uint64_t size_bytes, char *device);
 
 void arena_view(const struct arena *arena, char *device, struct arena_view *view);
 
-/* Compares the block after a run with the arena's own, on which the reference ran. Returns false and one line
- * in `text`. */
+/* Compares the block after a run with the arena's own, on which the reference ran. Returns false
+ * and one line in `text`. */
 bool arena_matches(const struct arena *arena, char *result, char *text, uint32_t text_size);
 
 const char *arena_name(const struct arena *arena, char *text, uint32_t text_size);

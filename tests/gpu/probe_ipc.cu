@@ -1,11 +1,13 @@
-/* What CUDA IPC, events and a second process do on this machine, asked before anything is built on them. Every answer is one line of
- * `name: value`, for daemon/producer/README.md. Not a test: nothing here is right or wrong.
+/* What CUDA IPC, events and a second process do on this machine, asked before anything is built on
+ * them. Every answer is one line of `name: value`, for daemon/producer/README.md. Not a test:
+ * nothing here is right or wrong.
  *
  *   probe_ipc                    all questions but the last
- *   probe_ipc load RATE SECONDS  small launches at that rate (0: a context that does nothing), beside somebody else's work
+ *   probe_ipc load RATE SECONDS  small launches at that rate (0: a context that does nothing),
+ *                                beside somebody else's work
  *
- * The questions need processes that die, so the program starts itself again: `export` holds a slab and writes its handle to stdout,
- * `import` reads a handle from stdin and says what happens. */
+ * The questions need processes that die, so the program starts itself again: `export` holds a slab
+ * and writes its handle to stdout, `import` reads a handle from stdin and says what happens. */
 #include <cuda_runtime.h>
 
 #include <signal.h>
@@ -47,18 +49,21 @@ static __host__ __device__ uint64_t word_at(uint64_t seed, uint64_t i)
 
 __global__ void fill(uint64_t *slab, uint64_t count, uint64_t seed)
 {
-    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x)
+    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count;
+         i += (uint64_t)gridDim.x * blockDim.x)
         slab[i] = word_at(seed, i);
 }
 
-/* Reads the slab over and over for a time; how often, and how many words were not what was written. */
-__global__ void watch(const volatile uint64_t *slab, uint64_t count, uint64_t seed, uint64_t nanoseconds, unsigned long long *rounds,
-                      unsigned long long *wrong)
+/* Reads the slab over and over for a time; how often, and how many words were not what was written.
+ */
+__global__ void watch(const volatile uint64_t *slab, uint64_t count, uint64_t seed,
+                      uint64_t nanoseconds, unsigned long long *rounds, unsigned long long *wrong)
 {
     uint64_t begin, now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
     do {
-        for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x)
+        for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count;
+             i += (uint64_t)gridDim.x * blockDim.x)
             if (slab[i] != word_at(seed, i))
                 atomicAdd(wrong, 1ull);
         if (blockIdx.x == 0 && threadIdx.x == 0)
@@ -131,7 +136,8 @@ static struct end start(const char *role, const char *argument, int flags, uid_t
                 waitpid(inner, &state, 0);
                 _exit(0);
             }
-            if (flags & CLONE_NEWNS && (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("proc", "/proc", "proc", 0, NULL))) {
+            if (flags & CLONE_NEWNS && (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+                                        mount("proc", "/proc", "proc", 0, NULL))) {
                 printf("cannot mount /proc\n");
                 fflush(stdout);
                 _exit(0);
@@ -176,7 +182,8 @@ static void show_text(const char *name, int fd)
 {
     char text[512];
     ssize_t have = 0, got;
-    while (have < (ssize_t)sizeof text - 1 && (got = read(fd, text + have, sizeof text - 1 - have)) > 0)
+    while (have < (ssize_t)sizeof text - 1 &&
+           (got = read(fd, text + have, sizeof text - 1 - have)) > 0)
         have += got;
     text[have] = 0;
     if (have && text[have - 1] == '\n')
@@ -191,7 +198,8 @@ static cudaError_t look(const char *name, const uint64_t *slab, uint64_t seed, u
     results[0] = results[1] = 0;
     watch<<<128, 256>>>(slab, WORDS, seed, nanoseconds, &results[0], &results[1]);
     cudaError_t code = cudaDeviceSynchronize();
-    printf("%s: %s, %llu rounds, %llu wrong words\n", name, cudaGetErrorName(code), results[0], results[1]);
+    printf("%s: %s, %llu rounds, %llu wrong words\n", name, cudaGetErrorName(code), results[0],
+           results[1]);
     return code;
 }
 
@@ -227,8 +235,8 @@ static int run_import(void)
     if (code == cudaSuccess)
         code = cudaMemcpy(&first, slab + 1, sizeof first, cudaMemcpyDeviceToHost);
     printf("%s, word %s, uid %u, pid %d; context %.0f ms, open %.0f us\n", cudaGetErrorName(code),
-           code == cudaSuccess && first == word_at(1, 1) ? "right" : "not read", getuid(), (int)getpid(), (context - begin) / 1e3,
-           opened - context);
+           code == cudaSuccess && first == word_at(1, 1) ? "right" : "not read", getuid(),
+           (int)getpid(), (context - begin) / 1e3, opened - context);
     return 0;
 }
 
@@ -240,7 +248,8 @@ static int run_write(void)
 
     if (take_handle(0, &handle))
         return 1;
-    need(cudaIpcOpenMemHandle((void **)&slab, handle, cudaIpcMemLazyEnablePeerAccess), "write: open");
+    need(cudaIpcOpenMemHandle((void **)&slab, handle, cudaIpcMemLazyEnablePeerAccess),
+         "write: open");
     tick<<<1, 1>>>(slab, 5000000000ull);
     printf("w");
     fflush(stdout);
@@ -248,7 +257,8 @@ static int run_write(void)
     return 0;
 }
 
-/* How long after a worker's death, as its connection shows it, does what it had queued still write? */
+/* How long after a worker's death, as its connection shows it, does what it had queued still write?
+ */
 static void ask_writer(void)
 {
     struct end writer;
@@ -260,7 +270,8 @@ static void ask_writer(void)
     need(cudaMemset(slab, 0, 64), "writer: memset");
     need(cudaIpcGetMemHandle(&handle, slab), "writer: handle");
     writer = start("write", "1", 0, 0);
-    if (write(writer.to, &handle, sizeof handle) != (ssize_t)sizeof handle || read(writer.from, &byte, 1) != 1)
+    if (write(writer.to, &handle, sizeof handle) != (ssize_t)sizeof handle ||
+        read(writer.from, &byte, 1) != 1)
         return;
     usleep(300000);
     const double killed = now_us();
@@ -277,9 +288,11 @@ static void ask_writer(void)
     }
     const double quiet = now_us();
     waitpid(writer.pid, NULL, 0);
-    printf("a worker is killed while its kernel writes: its pipe ends %.1f ms after the kill, the kernel wrote for %.3f ms more, reaped after "
+    printf("a worker is killed while its kernel writes: its pipe ends %.1f ms after the kill, the "
+           "kernel wrote for %.3f ms more, reaped after "
            "%.1f ms\n",
-           (closed - killed) / 1e3, before ? (last - before) * 1e-6 : -1.0, (now_us() - killed) / 1e3);
+           (closed - killed) / 1e3, before ? (last - before) * 1e-6 : -1.0,
+           (now_us() - killed) / 1e3);
     (void)quiet;
     cudaFree(slab);
 }
@@ -316,7 +329,8 @@ static void ask_death(void)
     if (take_handle(exporter.from, &handle))
         return;
     const size_t before = free_bytes();
-    need(cudaIpcOpenMemHandle((void **)&slab, handle, cudaIpcMemLazyEnablePeerAccess), "death: open");
+    need(cudaIpcOpenMemHandle((void **)&slab, handle, cudaIpcMemLazyEnablePeerAccess),
+         "death: open");
     look("a kernel reads while the exporter lives", slab, 2, 100000000);
     results[0] = results[1] = 0;
     watch<<<128, 256>>>(slab, WORDS, 2, 3000000000ull, &results[0], &results[1]);
@@ -326,9 +340,11 @@ static void ask_death(void)
     end_it(&exporter, SIGKILL);
     double dead = now_us();
     cudaError_t code = cudaDeviceSynchronize();
-    printf("a kernel reads while the exporter is killed: %s, %s, %llu rounds, %llu wrong words; it was reaped after %.0f ms, the kernel was "
+    printf("a kernel reads while the exporter is killed: %s, %s, %llu rounds, %llu wrong words; it "
+           "was reaped after %.0f ms, the kernel was "
            "over %.0f ms after the kill\n",
-           cudaGetErrorName(launched), cudaGetErrorName(code), results[0], results[1], (dead - killed) / 1e3, (now_us() - killed) / 1e3);
+           cudaGetErrorName(launched), cudaGetErrorName(code), results[0], results[1],
+           (dead - killed) / 1e3, (now_us() - killed) / 1e3);
     if (code != cudaSuccess)
         return;
     if (look("a kernel reads after the exporter's death", slab, 2, 100000000) != cudaSuccess)
@@ -336,10 +352,12 @@ static void ask_death(void)
     const size_t held = free_bytes();
     double begin = now_us();
     code = cudaIpcCloseMemHandle(slab);
-    printf("closing the handle after the exporter's death: %s, %.0f us\n", cudaGetErrorName(code), now_us() - begin);
+    printf("closing the handle after the exporter's death: %s, %.0f us\n", cudaGetErrorName(code),
+           now_us() - begin);
     usleep(200000);
     const size_t after = free_bytes();
-    printf("free memory: %zu MiB with exporter, %zu after its death, %zu after closing\n", before >> 20, held >> 20, after >> 20);
+    printf("free memory: %zu MiB with exporter, %zu after its death, %zu after closing\n",
+           before >> 20, held >> 20, after >> 20);
     code = cudaIpcOpenMemHandle((void **)&again, handle, cudaIpcMemLazyEnablePeerAccess);
     printf("opening a handle after the exporter's death: %s\n", cudaGetErrorName(code));
     cudaGetLastError();
@@ -354,7 +372,8 @@ static void ask_freed(void)
 
     if (take_handle(exporter.from, &handle))
         return;
-    need(cudaIpcOpenMemHandle((void **)&slab, handle, cudaIpcMemLazyEnablePeerAccess), "freed: open");
+    need(cudaIpcOpenMemHandle((void **)&slab, handle, cudaIpcMemLazyEnablePeerAccess),
+         "freed: open");
     if (write(exporter.to, &word, 1) != 1 || read(exporter.from, &word, 1) != 1)
         printf("freed: the exporter failed\n");
     else
@@ -430,13 +449,16 @@ static void ask_copies(void)
     need(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     begin = now_us();
     cudaError_t code = cudaHostRegister(ring, SLAB_BYTES, cudaHostRegisterPortable);
-    printf("cudaHostRegister of 256 MiB of a memfd: %s, %.1f ms\n", cudaGetErrorName(code), (now_us() - begin) / 1e3);
+    printf("cudaHostRegister of 256 MiB of a memfd: %s, %.1f ms\n", cudaGetErrorName(code),
+           (now_us() - begin) / 1e3);
     for (int direction = 0; direction < 2; direction++) {
         begin = now_us();
         for (int i = 0; i < 8; i++)
-            cudaMemcpyAsync(direction ? ring : slab, direction ? slab : ring, SLAB_BYTES, cudaMemcpyDefault, stream);
+            cudaMemcpyAsync(direction ? ring : slab, direction ? slab : ring, SLAB_BYTES,
+                            cudaMemcpyDefault, stream);
         cudaStreamSynchronize(stream);
-        printf("%s the registered memfd: %.1f GB/s\n", direction ? "device to host into" : "host to device from",
+        printf("%s the registered memfd: %.1f GB/s\n",
+               direction ? "device to host into" : "host to device from",
                8 * SLAB_BYTES / (now_us() - begin) / 1e3);
     }
     for (size_t size = 16 << 10; size <= (4 << 20); size *= 16) {
@@ -468,7 +490,8 @@ static int run_load(double rate, double seconds)
 
     need(cudaMalloc((void **)&buffer, 1 << 20), "load: cudaMalloc");
     need(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "load: stream");
-    fill<<<64, 128, 0, stream>>>((uint64_t *)buffer, 1 << 17, 1); /* what a batch is: some us on some of the multiprocessors */
+    /* what a batch is: some us on some of the multiprocessors */
+    fill<<<64, 128, 0, stream>>>((uint64_t *)buffer, 1 << 17, 1);
     cudaStreamSynchronize(stream);
     printf("r");
     fflush(stdout);
@@ -506,7 +529,8 @@ int main(int argc, char **argv)
     ask_opening("another uid", 0, 65534);
     ask_opening("another PID namespace, /proc of its own", CLONE_NEWPID | CLONE_NEWNS, 0);
     ask_opening("another IPC namespace", CLONE_NEWIPC, 0);
-    ask_opening("other PID, IPC, UTS, network and mount namespaces", CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWNS, 0);
+    ask_opening("other PID, IPC, UTS, network and mount namespaces",
+                CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWNS, 0);
     need(cudaGetDeviceProperties(&properties, 0), "device");
     cudaDriverGetVersion(&driver);
     printf("device: %s, driver %d\n", properties.name, driver);

@@ -1,11 +1,12 @@
-/* What it costs a processor to give a GPU one small batch, several ways, and to hear that it is over. Every answer is a line, for
- * daemon/producer/README.md; nothing here is right or wrong.
+/* What it costs a processor to give a GPU one small batch, several ways, and to hear that it is
+ * over. Every answer is a line, for daemon/producer/README.md; nothing here is right or wrong.
  *
  *   nvcc -O2 -arch=sm_90 -o probe_launch tests/gpu/probe_launch.cu && ./probe_launch
  *
- * A batch as a feed's is: 40 KB of arrays that go there, a kernel with 4 KB of parameters that reads them, 6 KB of ids that go into the slot.
- * Eight are under way; a second thread waits for the end of each, by asking for its event. Between two the first is busy for 12 us otherwise, so
- * that calls are not what the GPU waits for. */
+ * A batch as a feed's is: 40 KB of arrays that go there, a kernel with 4 KB of parameters that
+ * reads them, 6 KB of ids that go into the slot. Eight are under way; a second thread waits for the
+ * end of each, by asking for its event. Between two the first is busy for 12 us otherwise, so that
+ * calls are not what the GPU waits for. */
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -58,7 +59,8 @@ static void need(cudaError_t code, const char *what)
     exit(1);
 }
 
-__global__ void make(const __grid_constant__ struct parameters parameters, const char *block, float *out)
+__global__ void make(const __grid_constant__ struct parameters parameters, const char *block,
+                     float *out)
 {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     out[i] = block[i % BLOCK_BYTES] + parameters.bytes[i % sizeof parameters.bytes];
@@ -147,7 +149,8 @@ static void prepare(struct flight *flight)
 {
     cudaGraph_t recorded;
 
-    need(cudaHostAlloc((void **)&flight->staging, BLOCK_BYTES + IDS_BYTES, cudaHostAllocDefault), "pinned memory");
+    need(cudaHostAlloc((void **)&flight->staging, BLOCK_BYTES + IDS_BYTES, cudaHostAllocDefault),
+         "pinned memory");
     memset(flight->staging, 0, BLOCK_BYTES + IDS_BYTES);
     need(cudaMalloc((void **)&flight->block, BLOCK_BYTES + IDS_BYTES), "memory");
     need(cudaEventCreateWithFlags(&flight->over, cudaEventDisableTiming), "event");

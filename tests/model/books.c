@@ -32,7 +32,8 @@ uint64_t model_frontier(const struct model *model, uint32_t rank)
     while (batch < batch_count(model) && model->done[rank][batch])
         batch++;
     position = model->begin + batch * model->world->options.global_batch;
-    return position < model->world->options.epoch_length ? position : model->world->options.epoch_length;
+    return position < model->world->options.epoch_length ? position
+                                                         : model->world->options.epoch_length;
 }
 
 uint32_t model_rank(const struct model *model, uint32_t index)
@@ -43,12 +44,14 @@ uint32_t model_rank(const struct model *model, uint32_t index)
 /* The book of a lease; NULL if there can be none. */
 static struct book *book_at(struct model *model, const struct trajd_wire_lease *lease)
 {
-    const uint32_t entry = lease->part / TRAJD_CORE_MAX_WORLD, rank = lease->part % TRAJD_CORE_MAX_WORLD;
+    const uint32_t entry = lease->part / TRAJD_CORE_MAX_WORLD,
+                   rank = lease->part % TRAJD_CORE_MAX_WORLD;
 
     for (uint32_t f = 0; f < model->world->feed_count; f++)
         for (uint32_t p = 0; p < model->parts; p++)
-            if (trajd_core_feed_id(model->world->feeds[f]) == lease->ring && model_rank(model, p) == rank &&
-                lease->slot < model->world->options.slot_count && entry < MODEL_JOBS)
+            if (trajd_core_feed_id(model->world->feeds[f]) == lease->ring &&
+                model_rank(model, p) == rank && lease->slot < model->world->options.slot_count &&
+                entry < MODEL_JOBS)
                 return &model->books[f][lease->slot][entry][p];
     return NULL;
 }
@@ -56,7 +59,8 @@ static struct book *book_at(struct model *model, const struct trajd_wire_lease *
 /* All books of a job, one after the other; begin with NULL. */
 static struct book *next_book(struct model *model, struct book *book)
 {
-    struct book *first = &model->books[0][0][0][0], *end = first + sizeof model->books / sizeof *first;
+    struct book *first = &model->books[0][0][0][0],
+                *end = first + sizeof model->books / sizeof *first;
 
     book = book ? book + 1 : first;
     return book < end ? book : NULL;
@@ -65,12 +69,14 @@ static struct book *next_book(struct model *model, struct book *book)
 void books_note_batch(struct model *model, uint32_t index, const struct trajd_wire_batch *batch)
 {
     struct worker *worker = &model->workers[index];
-    const struct trajd_wire_lease lease = {batch->ring, batch->slot, batch->generation, batch->part};
+    const struct trajd_wire_lease lease = {batch->ring, batch->slot, batch->generation,
+                                           batch->part};
     struct book *book = book_at(model, &lease);
     uint32_t feed = 0;
 
     if (!book) {
-        model_fail(model, "BATCH for worker %u names slot %u part %u", index, batch->slot, batch->part);
+        model_fail(model, "BATCH for worker %u names slot %u part %u", index, batch->slot,
+                   batch->part);
         return;
     }
     while (trajd_core_feed_id(model->world->feeds[feed]) != batch->ring)
@@ -89,7 +95,8 @@ void books_note_batch(struct model *model, uint32_t index, const struct trajd_wi
     worker->seq_sent = batch->seq;
     *book = (struct book){
         .open = true,
-        .part = (uint32_t)(book - model->books[feed][batch->slot][batch->part / TRAJD_CORE_MAX_WORLD]),
+        .part =
+            (uint32_t)(book - model->books[feed][batch->slot][batch->part / TRAJD_CORE_MAX_WORLD]),
         .session = worker->session,
         .seq = batch->seq,
         .epoch = batch->epoch,
@@ -128,13 +135,15 @@ static void book_done(struct model *model, struct book *book)
 
     book->done = true;
     model->world->done_total++;
-    if (book->epoch != model->epoch || book->position < model->begin || batch >= batch_count(model)) {
+    if (book->epoch != model->epoch || book->position < model->begin ||
+        batch >= batch_count(model)) {
         model_fail(model, "DONE for epoch %llu position %llu, which is not of the run",
                    (unsigned long long)book->epoch, (unsigned long long)book->position);
         return;
     }
     if (model->done[book->part][batch]++)
-        model_fail(model, "part %u of batch %llu is DONE twice", book->part, (unsigned long long)batch);
+        model_fail(model, "part %u of batch %llu is DONE twice", book->part,
+                   (unsigned long long)batch);
 }
 
 static struct book *find_book(struct model *model, const struct worker *worker,
@@ -173,7 +182,8 @@ static bool names(const struct trajd_wire_leases *leases, const struct book *boo
 {
     for (uint32_t i = 0; i < leases->count; i++)
         if (leases->list[i].ring == book->lease.ring && leases->list[i].slot == book->lease.slot &&
-            leases->list[i].generation == book->lease.generation && leases->list[i].part == book->lease.part)
+            leases->list[i].generation == book->lease.generation &&
+            leases->list[i].part == book->lease.part)
             return true;
     return false;
 }
@@ -200,22 +210,23 @@ void books_believe_rank(struct model *model, uint32_t index, uint64_t next)
             model->done[index][b] = 1;
 }
 
-/* Nobody may be reading what is written from now on: no lease is out, no live worker holds one or will learn
- * of one. */
+/* Nobody may be reading what is written from now on: no lease is out, no live worker holds one or
+ * will learn of one. */
 void books_check_unread(struct model *model, uint32_t feed, uint32_t slot)
 {
     const uint32_t ring = trajd_core_feed_id(model->world->feeds[feed]);
 
     for (struct book *book = NULL; (book = next_book(model, book));)
         if (book->open && book->lease.ring == ring && book->lease.slot == slot)
-            model_fail(model, "slot %u is filled again while part %u of job %s is leased", slot, book->part,
-                       model->name);
+            model_fail(model, "slot %u is filled again while part %u of job %s is leased", slot,
+                       book->part, model->name);
     for (uint32_t i = 0; i < model->worker_count; i++) {
         const struct worker *worker = &model->workers[i];
         for (uint32_t h = 0; h < worker->held_count; h++)
             if (worker->held[h].lease.slot == slot && worker->held[h].lease.ring == ring &&
                 worker->instance == model->world->instance && worker->session && !worker->dying)
-                model_fail(model, "slot %u is filled again while worker %s%u reads it", slot, model->name, i);
+                model_fail(model, "slot %u is filled again while worker %s%u reads it", slot,
+                           model->name, i);
     }
 }
 
@@ -237,7 +248,8 @@ static void check_end(struct model *model, uint32_t index, const struct trajd_wi
     for (uint32_t p = 0; p < model->parts; p++)
         for (uint64_t b = 0; b < batch_count(model); b++)
             if (model->done[p][b] != 1)
-                model_fail(model, "job %s: epoch %llu ends, part %u of batch %llu was DONE %u times",
+                model_fail(model,
+                           "job %s: epoch %llu ends, part %u of batch %llu was DONE %u times",
                            model->name, (unsigned long long)end->epoch, p, (unsigned long long)b,
                            model->done[p][b]);
 }
@@ -248,12 +260,13 @@ static void check_credit(struct model *model)
 
     for (uint32_t i = 0; trajd_core_session_info(model->world->core, i, &info); i++)
         if (info.held > info.credit)
-            model_fail(model, "session %llu holds %u of %u", (unsigned long long)info.session, info.held,
-                       info.credit);
+            model_fail(model, "session %llu holds %u of %u", (unsigned long long)info.session,
+                       info.held, info.credit);
     for (uint32_t i = 0; i < model->worker_count; i++) {
         uint32_t held = 0;
         for (struct book *book = NULL; (book = next_book(model, book));)
-            held += book->open && model->workers[i].session && book->session == model->workers[i].session;
+            held += book->open && model->workers[i].session &&
+                    book->session == model->workers[i].session;
         if (held > model->workers[i].credit && model->workers[i].member)
             model_fail(model, "worker %s%u has %u leases with a credit of %u", model->name, i, held,
                        model->workers[i].credit);

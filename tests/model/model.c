@@ -15,7 +15,8 @@ void model_trace(struct model *model, const char *format, ...)
     if (room < 256)
         return;
     va_start(arguments, format);
-    length = vsnprintf(model->world->trace + model->world->trace_length, room - 1, format, arguments);
+    length =
+        vsnprintf(model->world->trace + model->world->trace_length, room - 1, format, arguments);
     va_end(arguments);
     model->world->trace_length += (size_t)length < room - 1 ? (size_t)length : room - 2;
     model->world->trace[model->world->trace_length++] = '\n';
@@ -90,7 +91,8 @@ static void lend(struct world *world, const struct trajd_wire_batch *batch)
     world->loan_count++;
 }
 
-static void on_send(void *context, uint64_t session, void *user, const struct trajd_wire_message *message)
+static void on_send(void *context, uint64_t session, void *user,
+                    const struct trajd_wire_message *message)
 {
     struct world *world = context;
     uint32_t index = (uint32_t)(uintptr_t)user % MODEL_WORKERS;
@@ -180,7 +182,8 @@ void model_start_daemon(struct world *world)
                                          .context = world};
     struct trajd_error error = {0};
 
-    model_trace(&world->jobs[0], "daemon starts as instance %llu", (unsigned long long)world->instance);
+    model_trace(&world->jobs[0], "daemon starts as instance %llu",
+                (unsigned long long)world->instance);
     if (trajd_core_create(&options, &world->core, &error))
         model_fail(&world->jobs[0], "start: %s", error.message);
     world->feed_count = 0;
@@ -232,8 +235,8 @@ static void bind_hello(struct model *model, uint32_t index, const struct trajd_w
     worker->unreachable = false;
     model->world->serial++;
     memcpy(token, &model->world->serial, sizeof model->world->serial);
-    if (trajd_core_hello(model->world->core, hello, token, user, model->world->now_ns, &worker->session,
-                         &resumed, &replaced, &error)) {
+    if (trajd_core_hello(model->world->core, hello, token, user, model->world->now_ns,
+                         &worker->session, &resumed, &replaced, &error)) {
         model_fail(model, "HELLO: %s", error.message);
         return;
     }
@@ -249,8 +252,9 @@ static void bind_hello(struct model *model, uint32_t index, const struct trajd_w
 
 static void begin_run(struct model *model, const struct trajd_wire_open *open)
 {
-    model_trace(model, "job %s: run of epoch %llu from %llu%s", model->name, (unsigned long long)open->epoch,
-                (unsigned long long)open->next, open->resume.size ? ", of the checkpoint" : "");
+    model_trace(model, "job %s: run of epoch %llu from %llu%s", model->name,
+                (unsigned long long)open->epoch, (unsigned long long)open->next,
+                open->resume.size ? ", of the checkpoint" : "");
     model->has_run = true;
     model->epoch = open->epoch;
     model->begin = open->next;
@@ -297,7 +301,8 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
                  open->fresh; /* ranks come back one by one, each knows where it stands */
     if (is_same && model->mode == TRAJD_WIRE_SHARD && !open->fresh)
         books_believe_rank(model, index, open->next);
-    worker->member = !trajd_core_open(model->world->core, worker->session, open, feed, model->world->now_ns);
+    worker->member =
+        !trajd_core_open(model->world->core, worker->session, open, feed, model->world->now_ns);
     worker->end_sent = false;
     books_abandon(model, worker, seq_before);
     worker->granted = open->request;
@@ -381,7 +386,8 @@ static void check_ranges(struct world *world, const struct trajd_core_fill *fill
         has_remote |= world->jobs[j].has_remote;
     for (uint32_t r = 0; r < fill->range_count; r++) {
         if ((r && fill->ranges[r].begin <= behind) || !fill->ranges[r].count)
-            model_fail(&world->jobs[0], "range %u begins at %u behind %u", r, fill->ranges[r].begin, behind);
+            model_fail(&world->jobs[0], "range %u begins at %u behind %u", r, fill->ranges[r].begin,
+                       behind);
         behind = fill->ranges[r].begin + fill->ranges[r].count;
         rows += fill->ranges[r].count;
     }
@@ -399,12 +405,14 @@ void world_take(struct world *world, uint32_t feed)
     model_trace(&world->jobs[0], "take %u: slot %u epoch %llu position %llu", feed, fill.slot,
                 (unsigned long long)fill.epoch, (unsigned long long)fill.position);
     if (fill.generation != ++world->generations[feed][fill.slot])
-        model_fail(&world->jobs[0], "generation %llu of slot %u", (unsigned long long)fill.generation,
-                   fill.slot);
+        model_fail(&world->jobs[0], "generation %llu of slot %u",
+                   (unsigned long long)fill.generation, fill.slot);
     if (world->loans[feed][fill.slot])
-        model_fail(&world->jobs[0], "slot %u of feed %u is filled again while it is lent", fill.slot, feed);
+        model_fail(&world->jobs[0], "slot %u of feed %u is filled again while it is lent",
+                   fill.slot, feed);
     if (!fill.row_count || fill.position + fill.row_count > world->options.epoch_length)
-        model_fail(&world->jobs[0], "%u rows at %llu", fill.row_count, (unsigned long long)fill.position);
+        model_fail(&world->jobs[0], "%u rows at %llu", fill.row_count,
+                   (unsigned long long)fill.position);
     check_ranges(world, &fill);
     for (uint32_t j = 0; j < world->job_count; j++)
         books_check_unread(&world->jobs[j], feed, fill.slot);
@@ -455,7 +463,8 @@ void world_check(struct world *world)
         trajd_core_feed_info(world->feeds[f], &info);
         if (info.slots_free + info.slots_filling + info.slots_ready != world->options.slot_count ||
             info.slots_filling < world->fill_count[f])
-            model_fail(&world->jobs[0], "a slot is lost: %u free, %u filling, %u ready, %u fills are out",
+            model_fail(&world->jobs[0],
+                       "a slot is lost: %u free, %u filling, %u ready, %u fills are out",
                        info.slots_free, info.slots_filling, info.slots_ready, world->fill_count[f]);
     }
 }

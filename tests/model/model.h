@@ -1,6 +1,6 @@
-/* A world around the core for the model test: producer, network, workers; each seed is another schedule of
- * what can happen. What must hold is checked after every step against books that are kept here, from messages
- * alone. */
+/* A world around the core for the model test: producer, network, workers; each seed is another
+ * schedule of what can happen. What must hold is checked after every step against books that are
+ * kept here, from messages alone. */
 #ifndef TRAJD_TESTS_MODEL_H
 #define TRAJD_TESTS_MODEL_H
 
@@ -131,7 +131,8 @@ struct model {
 
 /* books.c: they are kept by what is sent and said, and hold it against what must be */
 uint32_t model_rank(const struct model *model, uint32_t index);
-uint64_t model_frontier(const struct model *model, uint32_t rank); /* first position that is not DONE */
+/* first position that is not DONE */
+uint64_t model_frontier(const struct model *model, uint32_t rank);
 uint64_t model_epoch_begin(const struct model *model, uint64_t epoch);
 void books_note_batch(struct model *model, uint32_t index, const struct trajd_wire_batch *batch);
 void books_note_checkpoint(struct model *model, const struct trajd_wire_checkpointed *checkpointed);
@@ -145,11 +146,13 @@ void books_check(struct model *model);
 
 /* model.c: the daemon's side */
 void model_fail(struct model *model, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void model_trace(struct model *model, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void model_trace(struct model *model, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 uint64_t model_random(struct model *model, uint64_t limit);
 void model_start_daemon(struct world *world);
 void model_kill_daemon(struct world *world);
-void model_receive(struct model *model, uint32_t index); /* the daemon takes one message of worker index */
+/* the daemon takes one message of worker index */
+void model_receive(struct model *model, uint32_t index);
 void model_acknowledge(struct model *model, uint32_t index, const struct trajd_wire_ack *ack);
 void model_end_session(struct model *model, uint32_t index);
 void model_checkpoint(struct model *model, uint32_t index);

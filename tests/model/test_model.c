@@ -1,5 +1,5 @@
-/* test_model [FIRST_SEED [COUNT]]: schedules by seed. On failure prints the seed and what happened up to it.
- */
+/* test_model [FIRST_SEED [COUNT]]: schedules by seed. On failure prints the seed and what happened
+ * up to it. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -23,8 +23,9 @@ static void set_up_job(struct world *world, uint32_t index, uint64_t seed)
     model->name[0] = (char)('a' + index);
     model->seed = seed + index * 7919;
     model->mode = world_random(world, 2) ? TRAJD_WIRE_SHARD : TRAJD_WIRE_SHARE;
-    model->worker_count = 1 + (uint32_t)world_random(
-                                  world, model->mode == TRAJD_WIRE_SHARD ? MODEL_WORKERS - 1 : MODEL_WORKERS);
+    model->worker_count =
+        1 + (uint32_t)world_random(world, model->mode == TRAJD_WIRE_SHARD ? MODEL_WORKERS - 1
+                                                                          : MODEL_WORKERS);
     model->parts = model->mode == TRAJD_WIRE_SHARD ? model->worker_count : 1;
     model->has_remote = model->mode == TRAJD_WIRE_SHARD && !world_random(world, 4);
     model->ranks = model->has_remote ? 2 * model->parts + 1 : model->parts;
@@ -135,7 +136,8 @@ static void fault(struct model *model, uint32_t index)
             worker_disconnect(model, index);
         break;
     case 8:
-        if (is_there && !worker->stopped && worker->state == WORKER_RUNNING && !model_random(model, 4))
+        if (is_there && !worker->stopped && worker->state == WORKER_RUNNING &&
+            !model_random(model, 4))
             worker_open(model, index, model->parts == 1 && model_random(model, 2));
         break;
     case 9:
@@ -304,7 +306,8 @@ static void print_failure(const struct world *world, uint64_t seed)
     for (uint32_t j = 0; j < world->job_count; j++)
         fprintf(stderr, "seed %llu: job %s: %s, %u workers%s\n", (unsigned long long)seed,
                 world->jobs[j].name, world->jobs[j].mode == TRAJD_WIRE_SHARD ? "shard" : "share",
-                world->jobs[j].worker_count, world->jobs[j].has_remote ? ", others on another node" : "");
+                world->jobs[j].worker_count,
+                world->jobs[j].has_remote ? ", others on another node" : "");
     fprintf(stderr, "%u slots for %u jobs, G %u, %llu windows\n%s", world->options.slot_count,
             world->options.job_count, world->options.global_batch,
             (unsigned long long)world->options.epoch_length,

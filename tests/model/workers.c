@@ -17,8 +17,8 @@ static void push_ack(struct model *model, uint32_t index, const struct trajd_wir
     if (!ack->done.count && !ack->released.count)
         return;
     message.ack = *ack;
-    /* To be said again by worker_ack_wild; but what goes back undone may come again to the same session,
-     * under the same lease. */
+    /* To be said again by worker_ack_wild; but what goes back undone may come again to the same
+     * session, under the same lease. */
     if (worker->has_left)
         memset(&worker->last_ack, 0, sizeof worker->last_ack);
     else
@@ -92,7 +92,8 @@ static void give_back_untaken(struct model *model, uint32_t index)
 static void choose_epoch(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
-    bool waits = model->has_run && (model->epoch == worker->epoch + 1 || worker->epoch == model->epoch + 1);
+    bool waits =
+        model->has_run && (model->epoch == worker->epoch + 1 || worker->epoch == model->epoch + 1);
 
     if (worker->refusals > 3 && !waits && model_random(model, 2))
         worker->knows_epoch = worker->joined = false;
@@ -135,7 +136,8 @@ void worker_open(struct model *model, uint32_t index, bool wild)
         open->next = 0;
     for (uint32_t i = 0; is_shard && model->has_remote && i < model->worker_count; i++)
         open->local.list[open->local.count++] = model_rank(model, i);
-    worker->resumes = worker->resumes && worker->refusals < 4; /* the others are not to be stopped */
+    /* the others are not to be stopped */
+    worker->resumes = worker->resumes && worker->refusals < 4;
     if (worker->resumes && !wild && !worker->joined) {
         open->epoch = worker->epoch = model->token_epoch;
         open->next = 0;
@@ -150,11 +152,13 @@ void worker_open(struct model *model, uint32_t index, bool wild)
     worker->has_left = worker->held_count != 0 || worker->to_worker.count != 0;
     memset(&worker->last_ack, 0, sizeof worker->last_ack);
     model_trace(model, "worker %s%u opens epoch %llu from %llu%s", model->name, index,
-                (unsigned long long)open->epoch, (unsigned long long)open->next, open->fresh ? " fresh" : "");
+                (unsigned long long)open->epoch, (unsigned long long)open->next,
+                open->fresh ? " fresh" : "");
     push(model, index, &message);
 }
 
-static void on_welcome(struct model *model, uint32_t index, const struct trajd_wire_welcome *welcome)
+static void on_welcome(struct model *model, uint32_t index,
+                       const struct trajd_wire_welcome *welcome)
 {
     struct worker *worker = &model->workers[index];
     struct trajd_wire_message message = {.op = TRAJD_WIRE_OPEN};
@@ -188,7 +192,8 @@ static void on_opened(struct model *model, uint32_t index, const struct trajd_wi
     worker->resumes = false;
     worker->knows_epoch = worker->joined = true;
     worker->refusals = 0;
-    give_back_untaken(model, index); /* not before: of a lost OPEN the daemon would take it for DONE */
+    /* not before: of a lost OPEN the daemon would take it for DONE */
+    give_back_untaken(model, index);
     if (model->mode == TRAJD_WIRE_SHARD)
         worker->next = opened->next;
 }
@@ -205,8 +210,8 @@ static void on_batch(struct model *model, uint32_t index, const struct trajd_wir
                         false};
 
     if (batch->seq <= worker->received)
-        model_fail(model, "worker %u gets seq %llu after %llu", index, (unsigned long long)batch->seq,
-                   (unsigned long long)worker->received);
+        model_fail(model, "worker %u gets seq %llu after %llu", index,
+                   (unsigned long long)batch->seq, (unsigned long long)worker->received);
     worker->received = batch->seq;
     if (worker->state != WORKER_RUNNING) { /* of what it has left by an OPEN */
         worker->has_left = held.left = true;
@@ -217,11 +222,13 @@ static void on_batch(struct model *model, uint32_t index, const struct trajd_wir
         model_fail(model, "worker %u gets a batch of epoch %llu in %llu", index,
                    (unsigned long long)batch->epoch, (unsigned long long)worker->epoch);
     if (model->mode == TRAJD_WIRE_SHARD && batch->position < worker->next)
-        model_fail(model, "worker %u gets position %llu again", index, (unsigned long long)batch->position);
+        model_fail(model, "worker %u gets position %llu again", index,
+                   (unsigned long long)batch->position);
     worker->held[worker->held_count++] = held;
 }
 
-static void on_epoch_end(struct model *model, uint32_t index, const struct trajd_wire_epoch_end *end)
+static void on_epoch_end(struct model *model, uint32_t index,
+                         const struct trajd_wire_epoch_end *end)
 {
     struct worker *worker = &model->workers[index];
 
@@ -281,7 +288,8 @@ void worker_receive(struct model *model, uint32_t index)
         on_epoch_end(model, index, &message.epoch_end);
         break;
     default:
-        if (message.op == TRAJD_WIRE_ERROR && message.error.request == 0 && worker->state == WORKER_RUNNING)
+        if (message.op == TRAJD_WIRE_ERROR && message.error.request == 0 &&
+            worker->state == WORKER_RUNNING)
             leave(model, index);
         if (message.op != TRAJD_WIRE_ERROR || message.error.request != worker->request)
             break;
@@ -304,8 +312,9 @@ static void say_done(struct model *model, struct worker *worker, struct held *he
     held->done = true;
     add_lease(&ack->done, &held->lease);
     if (model->mode == TRAJD_WIRE_SHARD && held->epoch == worker->epoch && worker->joined)
-        worker->next =
-            behind < model->world->options.epoch_length ? behind : model->world->options.epoch_length;
+        worker->next = behind < model->world->options.epoch_length
+                           ? behind
+                           : model->world->options.epoch_length;
 }
 
 /* next(): DONE for what was returned before, then the oldest that is there. */
@@ -334,8 +343,9 @@ static void act_release(struct model *model, uint32_t index)
     if (!worker->held[which].taken ||
         (which && !worker->held[which - 1].done && !worker->held[which - 1].left))
         return; /* DONE is said in order here */
+    /* if the OPEN was lost the daemon would take it for DONE, and the rank stands before it */
     if (worker->held[which].left && worker->state == WORKER_OPENING)
-        return; /* if the OPEN was lost the daemon would take it for DONE, and the rank stands before it */
+        return;
     say_done(model, worker, &worker->held[which], &ack);
     if (model_random(model, 2))
         ack.done.count = 0; /* a release implies it */
@@ -379,7 +389,8 @@ void worker_ack_wild(struct model *model, uint32_t index)
 {
     const struct worker *other = &model->workers[model_random(model, model->worker_count)];
     struct trajd_wire_message message = {.op = TRAJD_WIRE_ACK};
-    struct trajd_wire_lease lease = {(uint32_t)model_random(model, 3), (uint32_t)model_random(model, 9),
+    struct trajd_wire_lease lease = {(uint32_t)model_random(model, 3),
+                                     (uint32_t)model_random(model, 9),
                                      model_random(model, 4) ? 1000000 + model_random(model, 9) : 0,
                                      (uint32_t)model_random(model, 7)};
     struct worker *worker = &model->workers[index];
@@ -399,8 +410,8 @@ void worker_ack_wild(struct model *model, uint32_t index)
     model_acknowledge(model, index, &message.ack); /* at once: later the lease might be its own */
 }
 
-/* The connection breaks and ZeroMQ makes another: what was on its way is lost, the process and its fd.sock
- * live. */
+/* The connection breaks and ZeroMQ makes another: what was on its way is lost, the process and its
+ * fd.sock live. */
 void worker_disconnect(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];

@@ -1,5 +1,5 @@
-/* Reads the arrays.txt that make_array_files.py writes into struct trajd_array. For tests and benchmarks;
- * trusts its input. */
+/* Reads the arrays.txt that make_array_files.py writes into struct trajd_array. For tests and
+ * benchmarks; trusts its input. */
 #ifndef TRAJD_TESTS_ARRAY_LIST_H
 #define TRAJD_TESTS_ARRAY_LIST_H
 
@@ -45,7 +45,8 @@ static inline void listed_chunks(FILE *file, struct listed_array *listed)
     for (uint64_t c = 0; c < count; c++) {
         char offset[32];
         struct trajd_chunk *chunk = &listed->chunks[c];
-        if (fscanf(file, " chunk %31s %u %u", offset, &chunk->stored_size, &chunk->filter_mask) != 3)
+        if (fscanf(file, " chunk %31s %u %u", offset, &chunk->stored_size, &chunk->filter_mask) !=
+            3)
             abort();
         chunk->offset =
             strcmp(offset, "missing") == 0 ? TRAJD_ARRAY_MISSING_CHUNK : strtoull(offset, NULL, 10);

@@ -1,5 +1,6 @@
-/* fake_producer DIRECTORY [NAME=NUMBER...] [tcp=ADDRESS:PORT [keys=DIRECTORY]]: a daemon without datasets, for tests that kill it. Says READY on
- * its standard output, and ends with its standard input, or at SIGTERM after a drain of a second. */
+/* fake_producer DIRECTORY [NAME=NUMBER...] [tcp=ADDRESS:PORT [keys=DIRECTORY]]: a daemon without
+ * datasets, for tests that kill it. Says READY on its standard output, and ends with its standard
+ * input, or at SIGTERM after a drain of a second. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,24 +12,24 @@
 
 #include "tests/support/test_producer.h"
 
-static bool set_option(struct producer_options *options, const char *name, size_t length, uint64_t value)
+static bool set_option(struct producer_options *options, const char *name, size_t length,
+                       uint64_t value)
 {
     const struct {
         const char *name;
         uint32_t *small;
         uint64_t *large;
     } table[] = {
-        {"slots", &options->slots, NULL},           {"batch", &options->batch, NULL},
-        {"credit", &options->credit, NULL},         {"sessions", &options->sessions, NULL},
-        {"silence", &options->silence_ms, NULL},
-        {"delay_us", &options->delay_us, NULL},     {"length", NULL, &options->length},
-        {"payload", NULL, &options->payload_bytes}, {"fail", NULL, &options->fail_position},
-        {"instance", NULL, &options->instance},
+        {"slots", &options->slots, NULL},        {"batch", &options->batch, NULL},
+        {"credit", &options->credit, NULL},      {"sessions", &options->sessions, NULL},
+        {"silence", &options->silence_ms, NULL}, {"delay_us", &options->delay_us, NULL},
+        {"length", NULL, &options->length},      {"payload", NULL, &options->payload_bytes},
+        {"fail", NULL, &options->fail_position}, {"instance", NULL, &options->instance},
     };
-    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strlen(table[i].name) != length || memcmp(table[i].name, name, length) != 0)
             continue;
-        if (table[i].small != NULL)
+        if (table[i].small)
             *table[i].small = (uint32_t)value;
         else
             *table[i].large = value;
@@ -48,8 +49,8 @@ static bool parse(int argc, char **argv, struct producer_options *options)
     options->directory = argv[1];
     for (int i = 2; i < argc; i++) {
         const char *equals = strchr(argv[i], '=');
-        const uint64_t value = equals != NULL ? strtoull(equals + 1, NULL, 10) : 0;
-        const size_t length = equals != NULL ? (size_t)(equals - argv[i]) : 0;
+        const uint64_t value = equals ? strtoull(equals + 1, NULL, 10) : 0;
+        const size_t length = equals ? (size_t)(equals - argv[i]) : 0;
         bool known = set_option(options, argv[i], length, value);
         if (!known && strncmp(argv[i], "journal=", 8) == 0)
             known = true, options->journal = value != 0;
@@ -80,11 +81,11 @@ int main(int argc, char **argv)
     sigprocmask(SIG_BLOCK, &end, NULL);
     struct pollfd items[] = {{.fd = signalfd(-1, &end, SFD_CLOEXEC), .events = POLLIN},
                              {.fd = 0, .events = POLLIN}};
-    if (producer_start(&options, &producer, &error) != TRAJD_OK) {
+    if (producer_start(&options, &producer, &error)) {
         fprintf(stderr, "fake_producer: %s\n", error.message);
         return 1;
     }
-    if (options.tcp != NULL)
+    if (options.tcp)
         printf("REMOTE %s\n", trajd_server_remote_endpoint(producer_server(producer)));
     printf("READY\n");
     fflush(stdout);

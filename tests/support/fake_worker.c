@@ -1,10 +1,9 @@
-/* fake_worker DIRECTORY [NAME=VALUE...]: reads epochs of "train", checks every value, and says what it got, a
- * line each:
+/* fake_worker DIRECTORY [NAME=VALUE...]: reads epochs of "train", checks every value, and says what
+ * it got, a line each:
  *   B EPOCH POSITION ROW_BEGIN ROW_COUNT   a batch, before it is DONE
  *   F EPOCH MESSAGE                        a batch that failed
  *   E EPOCH                                the epoch's end
- *   X STATUS MESSAGE                       and exit status 1
- */
+ *   X STATUS MESSAGE                       and exit status 1 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,8 @@
 struct worker {
     struct trajd_open_options open;
     uint64_t epochs;
-    uint64_t hang_after;           /* batches, then it holds what it has and waits to be killed; 0: never */
+    /* batches, then it holds what it has and waits to be killed; 0: never */
+    uint64_t hang_after;
     uint32_t delay_us, timeout_ms; /* timeout_ms: to wait for a daemon; 0: the library's default */
     bool reconnect;
 };
@@ -31,7 +31,7 @@ static int fail(const char *status, const char *message)
 static bool parse(struct worker *worker, const char *text)
 {
     const char *equals = strchr(text, '=');
-    if (equals == NULL)
+    if (!equals)
         return false;
     const uint64_t value = strtoull(equals + 1, NULL, 10);
     const size_t length = (size_t)(equals - text);
@@ -46,10 +46,10 @@ static bool parse(struct worker *worker, const char *text)
         {"hang", NULL, &worker->hang_after},       {"delay_us", &worker->delay_us, NULL},
         {"timeout_ms", &worker->timeout_ms, NULL},
     };
-    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strlen(table[i].name) != length || memcmp(table[i].name, text, length) != 0)
             continue;
-        if (table[i].small != NULL)
+        if (table[i].small)
             *table[i].small = (uint32_t)value;
         else
             *table[i].large = value;
@@ -70,11 +70,13 @@ static bool is_right(const struct trajd_batch *batch, uint64_t length)
     const struct trajd_tensor *actions = trajd_batch_find(batch, "actions");
     struct trajd_batch_info info;
     trajd_batch_get_info(batch, &info);
-    if (ids == NULL || actions == NULL || ids->shape[0] != info.row_count)
+    if (!ids || !actions || ids->shape[0] != info.row_count)
         return false;
     for (uint32_t row = 0; row < info.row_count; row++) {
-        const uint64_t window = producer_window(info.epoch, info.position + info.row_begin + row, length);
-        const float *values = (const float *)((const char *)actions->data + row * actions->strides_bytes[0]);
+        const uint64_t window =
+            producer_window(info.epoch, info.position + info.row_begin + row, length);
+        const float *values =
+            (const float *)((const char *)actions->data + row * actions->strides_bytes[0]);
         if (((const int64_t *)ids->data)[row] != (int64_t)window)
             return false;
         for (uint32_t column = 0; column < PRODUCER_COLUMNS; column++)
@@ -104,14 +106,14 @@ static int read_epoch(const struct worker *worker, struct trajd_client *client, 
             printf("F %llu %s\n", (unsigned long long)worker->open.epoch, error.message);
             continue;
         }
-        if (status == TRAJD_OK && !is_right(batch, trajd_client_feed_info(client)->epoch_length))
+        if (!status && !is_right(batch, trajd_client_feed_info(client)->epoch_length))
             return fail("data", "a value is wrong");
-        if (status == TRAJD_OK)
+        if (!status)
             tell(batch);
         trajd_batch_release(&before);
         if (status == TRAJD_END_OF_EPOCH)
             return 0;
-        if (status != TRAJD_OK)
+        if (status)
             return fail(trajd_status_name(status), error.message);
         before = batch;
         if (worker->delay_us > 0)
@@ -134,11 +136,11 @@ int main(int argc, char **argv)
     const struct trajd_connect_options connect = {
         .endpoint = argv[1], .timeout_ms = worker.timeout_ms, .reconnect = worker.reconnect};
     enum trajd_status status = trajd_client_connect(&connect, &client, &error);
-    if (status != TRAJD_OK)
+    if (status)
         return fail(trajd_status_name(status), error.message);
     for (uint64_t i = 0; i < worker.epochs; i++, worker.open.epoch++, worker.open.next = 0) {
         status = trajd_client_open(client, &worker.open, &error);
-        if (status != TRAJD_OK)
+        if (status)
             return fail(trajd_status_name(status), error.message);
         if (read_epoch(&worker, client, &count) != 0)
             return 1;

@@ -15,8 +15,8 @@ static void run(const char *program, const char *directory, const char *argument
 {
     char path[512], text[512], *argv[32] = {path, (char *)directory}, *rest = text;
     int count = 2;
-    snprintf(path, sizeof(path), "%s/tests/support/%s", TRAJD_BINARY_DIR, program);
-    snprintf(text, sizeof(text), "%s", arguments);
+    snprintf(path, sizeof path, "%s/tests/support/%s", TRAJD_BINARY_DIR, program);
+    snprintf(text, sizeof text, "%s", arguments);
     for (char *word; count < 31 && (word = strsep(&rest, " ")) != NULL;)
         if (word[0] != '\0')
             argv[count++] = word;

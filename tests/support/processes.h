@@ -1,5 +1,5 @@
-/* Child processes of a test: started with arguments, read line by line, killed. Everything waits for
- * conditions, with a limit. */
+/* Child processes of a test: started with arguments, read line by line, killed. Everything waits
+ * for conditions, with a limit. */
 #ifndef TRAJD_TESTS_PROCESSES_H
 #define TRAJD_TESTS_PROCESSES_H
 
@@ -14,8 +14,8 @@ struct process {
     FILE *output;
 };
 
-/* `arguments` in one text, separated by blanks; argv[1] is `directory`. The program is in the build folder.
- */
+/* `arguments` in one text, separated by blanks; argv[1] is `directory`. The program is in the build
+ * folder. */
 struct process process_start(const char *program, const char *directory, const char *arguments);
 /* The next line without its end; false at the end of the output, or after a minute. */
 bool process_read(struct process *process, char *line, size_t room);

@@ -48,11 +48,15 @@ static void store_any(enum trajd_dtype type, void *address, double value)
         memcpy(address, &integer, trajd_dtype_size(type)); /* little endian: the lower bytes */
 }
 
-/* A random walk on the sphere: near neighbours mostly, and now and then a sign flip, a far one, a long one, a zero. */
+/* A random walk on the sphere: near neighbours mostly, and now and then a sign flip, a far one, a
+ * long one, a zero. */
 static void draw_quaternion(struct problem *problem, double q[4])
 {
     uint64_t event = problem_draw(problem, 24);
-    double reach = event < 4 ? 1 : 0.1, size = event == 5 ? 3 : event == 6 ? 0 : event == 7 ? -1 : 1;
+    double reach = event < 4 ? 1 : 0.1, size = event == 5   ? 3
+                                               : event == 6 ? 0
+                                               : event == 7 ? -1
+                                                            : 1;
 
     for (int k = 0; k < 4; k++)
         q[k] += reach * draw_double(problem);
@@ -79,7 +83,8 @@ static void fill_rows(struct problem *problem, char *rows, uint64_t count)
             if (nans && problem_draw(problem, 20 + stream->feature_count) == 0)
                 value = NAN;
             store_any(stream->source_type,
-                      rows + r * stream->row_stride_bytes + (uint64_t)(stream->first_column + d) * size,
+                      rows + r * stream->row_stride_bytes +
+                          (uint64_t)(stream->first_column + d) * size,
                       value);
         }
     }
@@ -118,14 +123,15 @@ static void make_bracket(struct problem *problem)
             anchor[w] = anchor[w] * STEP_NS + (int64_t)problem_draw(problem, 3) * STEP_NS / 3;
         if (problem_draw(problem, 3) == 0 && spec->unit == TRAJD_GRID_NS && spec->rows &&
             spec->stamps == STAMPS_JITTER)
-            anchor[w] =
-                stamps[begin[w] + (int64_t)problem_draw(problem, spec->rows)]; /* hits a row exactly */
+            anchor[w] = stamps[begin[w] +
+                               (int64_t)problem_draw(problem, spec->rows)]; /* hits a row exactly */
     }
-    problem->bracket = (struct trajd_bracket){.row_begin = begin, .row_count = count, .anchor = anchor};
+    problem->bracket =
+        (struct trajd_bracket){.row_begin = begin, .row_count = count, .anchor = anchor};
     problem->clock.stamps_ns = spec->stamps == STAMPS_REGULAR ? NULL : stamps;
     if (spec->stamps == STAMPS_REGULAR)
-        problem->clock.rate =
-            problem_draw(problem, 2) ? (struct trajd_rate){30000, 301} : (struct trajd_rate){100, 1};
+        problem->clock.rate = problem_draw(problem, 2) ? (struct trajd_rate){30000, 301}
+                                                       : (struct trajd_rate){100, 1};
 }
 
 static void make_grid(struct problem *problem)
@@ -143,7 +149,8 @@ static void make_grid(struct problem *problem)
         if (problem_draw(problem, 30) == 0)
             offsets[i] = TRAJD_NO_TARGET;
     }
-    problem->grid = (struct trajd_grid){spec->unit, spec->steps, offsets, explicit_targets ? spec->steps : 0};
+    problem->grid =
+        (struct trajd_grid){spec->unit, spec->steps, offsets, explicit_targets ? spec->steps : 0};
 }
 
 static void make_source(struct problem *problem)
@@ -155,7 +162,8 @@ static void make_source(struct problem *problem)
     char *base;
 
     stream->first_column = (uint32_t)problem_draw(problem, 3);
-    stream->row_stride_bytes = (stream->first_column + spec->features + problem_draw(problem, 3)) * size;
+    stream->row_stride_bytes =
+        (stream->first_column + spec->features + problem_draw(problem, 3)) * size;
     base = keep(problem, rows * stream->row_stride_bytes + size);
     base += size * problem_draw(problem, 2); /* off by one element */
     fill_rows(problem, base, rows);
@@ -163,8 +171,9 @@ static void make_source(struct problem *problem)
     if (problem_draw(problem, 3) == 0) {
         const void **bases = keep(problem, spec->windows * sizeof *bases);
         for (uint32_t w = 0; w < spec->windows; w++)
-            bases[w] =
-                problem_draw(problem, 4) ? base + (uint64_t)w * spec->rows * stream->row_stride_bytes : NULL;
+            bases[w] = problem_draw(problem, 4)
+                           ? base + (uint64_t)w * spec->rows * stream->row_stride_bytes
+                           : NULL;
         stream->bases = bases;
     }
 }
@@ -205,9 +214,11 @@ void problem_new_outputs(struct problem *problem)
     struct trajd_stream *stream = &problem->stream;
 
     stream->output = keep_guarded(problem, problem->output_bytes);
-    stream->mask = stream->mask_window_stride_bytes ? keep_guarded(problem, problem->mask_bytes) : NULL;
-    stream->derivative =
-        stream->derivative_step_stride_bytes ? keep_guarded(problem, problem->derivative_bytes) : NULL;
+    stream->mask =
+        stream->mask_window_stride_bytes ? keep_guarded(problem, problem->mask_bytes) : NULL;
+    stream->derivative = stream->derivative_step_stride_bytes
+                             ? keep_guarded(problem, problem->derivative_bytes)
+                             : NULL;
 }
 
 static void make_outputs(struct problem *problem)
@@ -215,17 +226,20 @@ static void make_outputs(struct problem *problem)
     const struct problem_spec *spec = &problem->spec;
     struct trajd_stream *stream = &problem->stream;
     uint32_t size = trajd_dtype_size(spec->output);
-    bool slopes =
-        spec->unit == TRAJD_GRID_NS && (spec->kind == TRAJD_KIND_LINEAR || spec->kind == TRAJD_KIND_ANGLE ||
-                                        trajd_kind_is_slerp(spec->kind));
+    bool slopes = spec->unit == TRAJD_GRID_NS &&
+                  (spec->kind == TRAJD_KIND_LINEAR || spec->kind == TRAJD_KIND_ANGLE ||
+                   trajd_kind_is_slerp(spec->kind));
 
     stream->step_stride_bytes = (spec->features + problem_draw(problem, 3)) * size;
-    stream->window_stride_bytes = stream->step_stride_bytes * spec->steps + problem_draw(problem, 3) * size;
+    stream->window_stride_bytes =
+        stream->step_stride_bytes * spec->steps + problem_draw(problem, 3) * size;
     problem->output_bytes = stream->window_stride_bytes * spec->windows;
-    stream->mask_window_stride_bytes = problem_draw(problem, 4) ? spec->steps + problem_draw(problem, 3) : 0;
+    stream->mask_window_stride_bytes =
+        problem_draw(problem, 4) ? spec->steps + problem_draw(problem, 3) : 0;
     problem->mask_bytes = stream->mask_window_stride_bytes * spec->windows;
     if (slopes && problem_draw(problem, 2)) {
-        stream->derivative_step_stride_bytes = (spec->features + problem_draw(problem, 3)) * sizeof(float);
+        stream->derivative_step_stride_bytes =
+            (spec->features + problem_draw(problem, 3)) * sizeof(float);
         stream->derivative_window_stride_bytes = stream->derivative_step_stride_bytes * spec->steps;
         problem->derivative_bytes = stream->derivative_window_stride_bytes * spec->windows;
     }
@@ -274,7 +288,8 @@ void problem_scatter(struct problem *problem)
     problem->request.output_row_count = row + (uint32_t)problem_draw(problem, 3);
     problem->output_bytes = problem->output_bytes / windows * problem->request.output_row_count;
     problem->mask_bytes = problem->mask_bytes / windows * problem->request.output_row_count;
-    problem->derivative_bytes = problem->derivative_bytes / windows * problem->request.output_row_count;
+    problem->derivative_bytes =
+        problem->derivative_bytes / windows * problem->request.output_row_count;
     problem_new_outputs(problem);
 }
 
@@ -327,7 +342,7 @@ const char *problem_name(const struct problem *problem, char *text, uint32_t siz
 
     snprintf(text, size, "seed %llu B %u S %u T %u D %u kind %d %s -> %s stamps %d unit %d edge %d",
              (unsigned long long)spec->seed, spec->windows, spec->rows, spec->steps, spec->features,
-             spec->kind, trajd_dtype_name(spec->source), trajd_dtype_name(spec->output), spec->stamps,
-             spec->unit, problem->stream.edge);
+             spec->kind, trajd_dtype_name(spec->source), trajd_dtype_name(spec->output),
+             spec->stamps, spec->unit, problem->stream.edge);
     return text;
 }

@@ -1,4 +1,5 @@
-/* Random requests of one stream, with everything they point to: canaries around outputs, poison in them. */
+/* Random requests of one stream, with everything they point to: canaries around outputs, poison in
+ * them. */
 #ifndef TRAJD_TESTS_PROBLEM_H
 #define TRAJD_TESTS_PROBLEM_H
 
@@ -7,7 +8,14 @@
 
 #include "kernels/resample.h"
 
-enum stamps_flavour { STAMPS_JITTER, STAMPS_EQUAL, STAMPS_REVERSED, STAMPS_WILD, STAMPS_REGULAR, STAMPS_COUNT };
+enum stamps_flavour {
+    STAMPS_JITTER,
+    STAMPS_EQUAL,
+    STAMPS_REVERSED,
+    STAMPS_WILD,
+    STAMPS_REGULAR,
+    STAMPS_COUNT
+};
 
 struct problem_spec {
     uint64_t seed; /* everything that is not below is drawn from it */
@@ -37,7 +45,8 @@ uint64_t problem_draw(struct problem *problem, uint64_t limit);
 void problem_create(struct problem *problem, const struct problem_spec *spec);
 void problem_destroy(struct problem *problem);
 
-/* Fresh poisoned outputs with canaries. What was there before stays until problem_destroy, and is not written again. */
+/* Fresh poisoned outputs with canaries. What was there before stays until problem_destroy, and is
+ * not written again. */
 void problem_new_outputs(struct problem *problem);
 
 /* Gives the request window_rows, and outputs of as many rows as they need, fresh and poisoned. */

@@ -40,13 +40,15 @@ float producer_value(uint64_t epoch, uint64_t window, uint32_t column)
     return (float)(epoch * 100000 + window) + 0.25f * (float)column;
 }
 
-static void fill_range(const struct producer *producer, const struct trajd_fill *fill, struct trajd_rows rows)
+static void fill_range(const struct producer *producer, const struct trajd_fill *fill,
+                       struct trajd_rows rows)
 {
     unsigned char *slot = fill->memory;
     int64_t *ids = (int64_t *)(slot + producer->tensors[TENSOR_IDS].offset_bytes);
     float *actions = (float *)(slot + producer->tensors[TENSOR_ACTIONS].offset_bytes);
     for (uint32_t row = rows.begin; row < rows.begin + rows.count; row++) {
-        const uint64_t window = producer_window(fill->epoch, fill->position + row, producer->options.length);
+        const uint64_t window =
+            producer_window(fill->epoch, fill->position + row, producer->options.length);
         ids[row] = (int64_t)window;
         for (uint32_t column = 0; column < PRODUCER_COLUMNS; column++)
             actions[row * PRODUCER_COLUMNS + column] = producer_value(fill->epoch, window, column);
@@ -68,11 +70,11 @@ static void *produce(void *context)
         enum trajd_status status = trajd_feed_take(producer->feed, 1000, &fill);
         if (status == TRAJD_ERR_CLOSED)
             return NULL;
-        if (status != TRAJD_OK)
+        if (status)
             continue;
         struct trajd_error failure;
-        const bool fails =
-            producer->options.fail_position != 0 && fill.position == producer->options.fail_position;
+        const bool fails = producer->options.fail_position != 0 &&
+                           fill.position == producer->options.fail_position;
         if (fails)
             trajd_error_set(&failure, TRAJD_ERR_DATA, 0, "demo.hdf5: row %llu: made to fail",
                             (unsigned long long)fill.position);
@@ -88,16 +90,19 @@ static void answer_open(struct producer *producer, const struct asked *asked)
 {
     struct trajd_error error;
     trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "no feed %s (there is: train)", asked->name);
-    trajd_server_answer(producer->server, asked->request, asked->is_train ? producer->feed : NULL, &error);
+    trajd_server_answer(producer->server, asked->request, asked->is_train ? producer->feed : NULL,
+                        &error);
 }
 
 /* A worker that waited for the daemon may ask before the feed is there. */
-static void open_feed(void *context, uint64_t request, const char *name, const char *spec, size_t spec_length)
+static void open_feed(void *context, uint64_t request, const char *name, const char *spec,
+                      size_t spec_length)
 {
     struct producer *producer = context;
-    struct asked asked = {.request = request, .is_train = spec != NULL || (name != NULL && strcmp(name, "train") == 0)};
+    struct asked asked = {.request = request,
+                          .is_train = spec != NULL || (name != NULL && strcmp(name, "train") == 0)};
     (void)spec_length;
-    snprintf(asked.name, sizeof(asked.name), "%s", name != NULL ? name : "");
+    snprintf(asked.name, sizeof asked.name, "%s", name ? name : "");
     pthread_mutex_lock(&producer->mutex);
     const bool early = !producer->has_feed;
     if (early && producer->early_count < EARLY_MAX)
@@ -127,11 +132,12 @@ static void describe_tensors(struct producer *producer)
     const uint64_t rows = producer->options.batch;
     producer->tensors[TENSOR_IDS] = (struct trajd_feed_tensor){
         .name = "window_id", .role = "ids", .dtype = TRAJD_I64, .rank = 1, .shape = {rows}};
-    producer->tensors[TENSOR_ACTIONS] = (struct trajd_feed_tensor){.name = "actions",
-                                                                   .role = "action",
-                                                                   .dtype = TRAJD_F32,
-                                                                   .rank = 2,
-                                                                   .shape = {rows, PRODUCER_COLUMNS}};
+    producer->tensors[TENSOR_ACTIONS] =
+        (struct trajd_feed_tensor){.name = "actions",
+                                   .role = "action",
+                                   .dtype = TRAJD_F32,
+                                   .rank = 2,
+                                   .shape = {rows, PRODUCER_COLUMNS}};
     producer->tensors[TENSOR_MASK] = (struct trajd_feed_tensor){.name = "actions.mask",
                                                                 .role = "mask",
                                                                 .of = "actions",
@@ -144,9 +150,10 @@ static void describe_tensors(struct producer *producer)
                                    .dtype = TRAJD_U8,
                                    .rank = 2,
                                    .shape = {rows, producer->options.payload_bytes}};
-    producer->schema = (struct trajd_feed_schema){.global_batch = producer->options.batch,
-                                                  .tensor_count = producer->options.payload_bytes > 0 ? 4 : 3,
-                                                  .tensors = producer->tensors};
+    producer->schema =
+        (struct trajd_feed_schema){.global_batch = producer->options.batch,
+                                   .tensor_count = producer->options.payload_bytes > 0 ? 4 : 3,
+                                   .tensors = producer->tensors};
 }
 
 static void set_defaults(struct producer_options *options)
@@ -157,8 +164,8 @@ static void set_defaults(struct producer_options *options)
     options->sessions = options->sessions > 0 ? options->sessions : 16;
     options->silence_ms = options->silence_ms > 0 ? options->silence_ms : 10000;
     options->length = options->length > 0 ? options->length : 1000;
-    options->instance =
-        options->instance > 0 ? options->instance : (uint64_t)trajd_now_ns() ^ (uint64_t)getpid() << 40;
+    options->instance = options->instance > 0 ? options->instance
+                                              : (uint64_t)trajd_now_ns() ^ (uint64_t)getpid() << 40;
 }
 
 static enum trajd_status add_feed(struct producer *producer, struct trajd_error *error)
@@ -176,43 +183,44 @@ static enum trajd_status add_feed(struct producer *producer, struct trajd_error 
                                             .journal_directory =
                                                 options->journal ? options->directory : NULL};
     enum trajd_status status = trajd_feed_schema_layout(&producer->schema, error);
-    return status == TRAJD_OK ? trajd_server_add_feed(producer->server, &feed, &producer->feed, error)
-                              : status;
+    return !status ? trajd_server_add_feed(producer->server, &feed, &producer->feed, error)
+                   : status;
 }
 
 enum trajd_status producer_start(const struct producer_options *options, struct producer **out,
                                  struct trajd_error *error)
 {
     static const char *const names[] = {"train", NULL};
-    struct producer *producer = calloc(1, sizeof(*producer));
-    if (producer == NULL)
+    struct producer *producer = calloc(1, sizeof *producer);
+    if (!producer)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "producer: out of memory");
     producer->options = *options;
     pthread_mutex_init(&producer->mutex, NULL);
     set_defaults(&producer->options);
     describe_tensors(producer);
-    const struct trajd_server_options server = {.runtime_directory = options->directory,
-                                                .max_sessions = producer->options.sessions,
-                                                .instance_id = producer->options.instance,
-                                                .version = "test",
-                                                .open_feed = open_feed,
-                                                .describe = describe,
-                                                .context = producer,
-                                                .feed_idle_ms = 1000,
-                                                .answers_asks = producer->options.answers_asks,
-                                                .feed_names = names,
-                                                .remote = {.address = options->tcp,
-                                                           .keys = options->keys,
-                                                           .insecure_loopback = options->keys == NULL,
-                                                           .silence_ms = producer->options.silence_ms}};
+    const struct trajd_server_options server = {
+        .runtime_directory = options->directory,
+        .max_sessions = producer->options.sessions,
+        .instance_id = producer->options.instance,
+        .version = "test",
+        .open_feed = open_feed,
+        .describe = describe,
+        .context = producer,
+        .feed_idle_ms = 1000,
+        .answers_asks = producer->options.answers_asks,
+        .feed_names = names,
+        .remote = {.address = options->tcp,
+                   .keys = options->keys,
+                   .insecure_loopback = !options->keys,
+                   .silence_ms = producer->options.silence_ms}};
     enum trajd_status status = trajd_server_create(&server, &producer->server, error);
-    if (status == TRAJD_OK)
+    if (!status)
         status = add_feed(producer, error);
-    if (status == TRAJD_OK && pthread_create(&producer->thread, NULL, produce, producer) != 0)
+    if (!status && pthread_create(&producer->thread, NULL, produce, producer) != 0)
         status = trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "producer: no thread");
-    if (status == TRAJD_OK)
+    if (!status)
         answer_early(producer);
-    if (status != TRAJD_OK) {
+    if (status) {
         trajd_server_destroy(&producer->server);
         pthread_mutex_destroy(&producer->mutex);
         free(producer);
@@ -230,7 +238,7 @@ struct trajd_server *producer_server(struct producer *producer)
 void producer_stop(struct producer **pointer)
 {
     struct producer *producer = *pointer;
-    if (producer == NULL)
+    if (!producer)
         return;
     trajd_feed_close(producer->feed);
     pthread_join(producer->thread, NULL);

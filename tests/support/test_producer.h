@@ -1,5 +1,5 @@
-/* A daemon's server with a producer whose every byte is a function of epoch and position: for tests and
- * benchmarks. */
+/* A daemon's server with a producer whose every byte is a function of epoch and position: for tests
+ * and benchmarks. */
 #ifndef TRAJD_TESTS_PRODUCER_H
 #define TRAJD_TESTS_PRODUCER_H
 
@@ -15,13 +15,15 @@ struct producer_options {
     uint32_t slots, batch, credit, sessions; /* 0: 6, 8, 16, 16 */
     uint64_t length;                         /* windows of an epoch; 0: 1000 */
     uint64_t payload_bytes;                  /* of one more tensor, a row; not written */
-    uint64_t fail_position;                  /* the batch there fails; 0: none (the first one never does) */
-    uint32_t delay_us;                       /* per batch */
-    uint64_t instance;                       /* 0: from the clock */
-    bool answers_asks;                       /* questions wait for the test to take them */
-    bool journal;                            /* DONE survives, in `directory` */
-    const char *tcp, *keys;                  /* for remote workers: address; NULL: none. keys NULL: no CURVE */
-    uint32_t silence_ms;                     /* of remote workers; 0: 10,000 */
+    /* the batch there fails; 0: none (the first one never does) */
+    uint64_t fail_position;
+    uint32_t delay_us; /* per batch */
+    uint64_t instance; /* 0: from the clock */
+    bool answers_asks; /* questions wait for the test to take them */
+    bool journal;      /* DONE survives, in `directory` */
+    /* for remote workers: address; NULL: none. keys NULL: no CURVE */
+    const char *tcp, *keys;
+    uint32_t silence_ms; /* of remote workers; 0: 10,000 */
 };
 
 struct producer;
@@ -32,8 +34,8 @@ enum trajd_status producer_start(const struct producer_options *options, struct 
 struct trajd_server *producer_server(struct producer *producer);
 void producer_stop(struct producer **producer);
 
-/* The window at a position, and what its row of "actions" [G, PRODUCER_COLUMNS] holds. Its "window_id" is the
- * window. */
+/* The window at a position, and what its row of "actions" [G, PRODUCER_COLUMNS] holds. Its
+ * "window_id" is the window. */
 uint64_t producer_window(uint64_t epoch, uint64_t position, uint64_t length);
 float producer_value(uint64_t epoch, uint64_t window, uint32_t column);
 

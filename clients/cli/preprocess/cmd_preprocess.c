@@ -1,5 +1,6 @@
-/* trajctl preprocess: what arrives in an inbox is validated, resampled and published, or put aside with the reason. One pass over the
- * inbox, or (without --once) passes until nothing is left that somebody still writes to. */
+/* trajctl preprocess: what arrives in an inbox is validated, resampled and published, or put aside
+ * with the reason. One pass over the inbox, or (without --once) passes until nothing is left that
+ * somebody still writes to. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ struct preprocessing {
     int64_t wait_ns; /* until the next file is settled; 0: none is waited for */
 };
 
-static bool is_cancelled; /* set by the signal handler alone */
+static bool is_cancelled;        /* set by the signal handler alone */
 static struct trajd_watch watch; /* the main thread's: for its cancel */
 static int cancelled_by;
 
@@ -41,8 +42,10 @@ static bool parse_shard(struct preprocessing *preprocessing, const char *text)
 {
     int length = 0;
 
-    return (sscanf(text, "%" SCNu32 "/%" SCNu32 "%n", &preprocessing->shard, &preprocessing->shard_count, &length) == 2 && !text[length] &&
-            preprocessing->shard_count && preprocessing->shard < preprocessing->shard_count) ||
+    return (sscanf(text, "%" SCNu32 "/%" SCNu32 "%n", &preprocessing->shard,
+                   &preprocessing->shard_count, &length) == 2 &&
+            !text[length] && preprocessing->shard_count &&
+            preprocessing->shard < preprocessing->shard_count) ||
            (cli_fail("--shard %s: I/N with I from 0 to N-1", text), false);
 }
 
@@ -66,7 +69,8 @@ static bool parse(int argc, char **argv, struct preprocessing *preprocessing)
 
 static void do_file(struct preprocessing *preprocessing, struct prep_arrival *arrival)
 {
-    const struct prep_run run = {&preprocessing->config, &preprocessing->files, &preprocessing->log, &is_cancelled};
+    const struct prep_run run = {&preprocessing->config, &preprocessing->files, &preprocessing->log,
+                                 &is_cancelled};
     struct trajd_error error;
     enum prep_outcome outcome;
     const enum trajd_status status = prep_file_do(&run, arrival->name, &outcome, &error);
@@ -76,7 +80,8 @@ static void do_file(struct preprocessing *preprocessing, struct prep_arrival *ar
     arrival->is_finished = outcome != PREP_CHANGED || status;
     if (status) {
         preprocessing->failed++;
-        LOG(&preprocessing->log, ERROR, "%s: %s: left for the next run", arrival->name, error.message);
+        LOG(&preprocessing->log, ERROR, "%s: %s: left for the next run", arrival->name,
+            error.message);
     } else {
         preprocessing->counts[outcome]++;
     }
@@ -85,15 +90,18 @@ static void do_file(struct preprocessing *preprocessing, struct prep_arrival *ar
 /* What is settled is done. */
 static enum trajd_status make_pass(struct preprocessing *preprocessing, struct trajd_error *error)
 {
-    const struct prep_run run = {&preprocessing->config, &preprocessing->files, &preprocessing->log, &is_cancelled};
+    const struct prep_run run = {&preprocessing->config, &preprocessing->files, &preprocessing->log,
+                                 &is_cancelled};
     enum trajd_status status =
-        prep_inbox_look(&preprocessing->inbox, &preprocessing->config, preprocessing->shard, preprocessing->shard_count, error);
+        prep_inbox_look(&preprocessing->inbox, &preprocessing->config, preprocessing->shard,
+                        preprocessing->shard_count, error);
 
     preprocessing->wait_ns = 0;
     for (uint32_t a = 0; a < preprocessing->inbox.count && !status && !is_cancelled; a++) {
         struct prep_arrival *arrival = &preprocessing->inbox.arrivals[a];
         int64_t wait_ns;
-        if (arrival->is_finished || (arrival->is_finished = prep_file_is_known(&run, arrival->name, &arrival->identity)))
+        if (arrival->is_finished ||
+            (arrival->is_finished = prep_file_is_known(&run, arrival->name, &arrival->identity)))
             continue;
         wait_ns = prep_inbox_wait_ns(&preprocessing->config, arrival);
         if (!wait_ns)
@@ -118,8 +126,10 @@ static enum trajd_status make_passes(struct preprocessing *preprocessing, struct
     enum trajd_status status = make_pass(preprocessing, error);
     int64_t waited_ns = 0;
 
-    while (!status && preprocessing->wait_ns && !is_cancelled && (!preprocessing->once || waited_ns <= preprocessing->config.settle_ns)) {
-        const int64_t wait_ns = preprocessing->wait_ns < LOOK_AGAIN_NS ? preprocessing->wait_ns : LOOK_AGAIN_NS;
+    while (!status && preprocessing->wait_ns && !is_cancelled &&
+           (!preprocessing->once || waited_ns <= preprocessing->config.settle_ns)) {
+        const int64_t wait_ns =
+            preprocessing->wait_ns < LOOK_AGAIN_NS ? preprocessing->wait_ns : LOOK_AGAIN_NS;
         rest(wait_ns);
         waited_ns += wait_ns;
         status = make_pass(preprocessing, error);
@@ -127,7 +137,8 @@ static enum trajd_status make_passes(struct preprocessing *preprocessing, struct
     return status;
 }
 
-static int conclude(const struct preprocessing *preprocessing, enum trajd_status status, const struct trajd_error *error)
+static int conclude(const struct preprocessing *preprocessing, enum trajd_status status,
+                    const struct trajd_error *error)
 {
     const struct trajd_log *log = &preprocessing->log;
     uint32_t left = 0;
@@ -136,14 +147,21 @@ static int conclude(const struct preprocessing *preprocessing, enum trajd_status
         left += !preprocessing->inbox.arrivals[a].is_finished;
     if (status)
         LOG(log, ERROR, "%s", error->message);
-    LOG(log, INFO, "%" PRIu64 " published, %" PRIu64 " quarantined, %" PRIu64 " failed, %" PRIu64 " at another run, %u still being written, %u in all",
-        preprocessing->counts[PREP_PUBLISHED], preprocessing->counts[PREP_QUARANTINED], preprocessing->failed,
-        preprocessing->counts[PREP_ELSEWHERE], left, preprocessing->inbox.count);
+    LOG(log, INFO,
+        "%" PRIu64 " published, %" PRIu64 " quarantined, %" PRIu64 " failed, %" PRIu64
+        " at another run, %u still being written, %u in all",
+        preprocessing->counts[PREP_PUBLISHED], preprocessing->counts[PREP_QUARANTINED],
+        preprocessing->failed, preprocessing->counts[PREP_ELSEWHERE], left,
+        preprocessing->inbox.count);
     if (prep_config_has_changed(&preprocessing->config))
-        LOG(log, WARNING, "%s has changed since this run read it: the next run goes by what it says now", preprocessing->path);
+        LOG(log, WARNING,
+            "%s has changed since this run read it: the next run goes by what it says now",
+            preprocessing->path);
     if (is_cancelled)
         LOG(log, INFO, "ended by signal %d: the next run goes on", cancelled_by);
-    return is_cancelled ? 128 + cancelled_by : status || preprocessing->failed ? CLI_FAILED : CLI_OK;
+    return is_cancelled                      ? 128 + cancelled_by
+           : status || preprocessing->failed ? CLI_FAILED
+                                             : CLI_OK;
 }
 
 int cli_preprocess(int argc, char **argv)
@@ -163,8 +181,10 @@ int cli_preprocess(int argc, char **argv)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of its write */
-    signal(SIGIO, SIG_IGN);   /* somebody opens a file for writing while a lease on it is asked for */
-    status = prep_config_load(preprocessing.path, &preprocessing.files, &preprocessing.config, &error);
+    /* somebody opens a file for writing while a lease on it is asked for */
+    signal(SIGIO, SIG_IGN);
+    status =
+        prep_config_load(preprocessing.path, &preprocessing.files, &preprocessing.config, &error);
     if (status) {
         prep_config_clear(&preprocessing.config);
         return cli_fail("%s", error.message);

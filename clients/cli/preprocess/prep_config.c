@@ -18,14 +18,18 @@ static const char *const compress_words[] = {"keep", "none", "gzip", NULL};
 
 /* ---- keys ---- */
 
-static enum trajd_status read_streams(struct prep_config *config, const struct trajd_yaml_node *node, struct trajd_error *error)
+static enum trajd_status read_streams(struct prep_config *config,
+                                      const struct trajd_yaml_node *node, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
-    if (node->kind != TRAJD_YAML_SEQUENCE || !node->child_count || node->child_count > PREP_MAX_ITEMS)
-        return trajd_yaml_error(config->yaml, node, error, "a list of 1 to %d streams", PREP_MAX_ITEMS);
+    if (node->kind != TRAJD_YAML_SEQUENCE || !node->child_count ||
+        node->child_count > PREP_MAX_ITEMS)
+        return trajd_yaml_error(config->yaml, node, error, "a list of 1 to %d streams",
+                                PREP_MAX_ITEMS);
     for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
-        status = trajd_yaml_string(config->yaml, item, &config->streams[config->stream_count++], error);
+        status =
+            trajd_yaml_string(config->yaml, item, &config->streams[config->stream_count++], error);
     return status;
 }
 
@@ -37,8 +41,8 @@ static struct trajd_rewrite_rule *add_rule(struct prep_config *config, const cha
     return rule;
 }
 
-static enum trajd_status read_dtype(struct prep_config *config, const struct trajd_yaml_node *node, enum trajd_dtype *dtype,
-                                    struct trajd_error *error)
+static enum trajd_status read_dtype(struct prep_config *config, const struct trajd_yaml_node *node,
+                                    enum trajd_dtype *dtype, struct trajd_error *error)
 {
     const char *word;
     enum trajd_status status = trajd_yaml_string(config->yaml, node, &word, error);
@@ -51,15 +55,18 @@ static enum trajd_status read_dtype(struct prep_config *config, const struct tra
     return TRAJD_OK;
 }
 
-static enum trajd_status read_time(struct prep_config *config, const struct trajd_yaml_node *node, int64_t *ns, struct trajd_error *error)
+static enum trajd_status read_time(struct prep_config *config, const struct trajd_yaml_node *node,
+                                   int64_t *ns, struct trajd_error *error)
 {
     enum trajd_status status = trajd_yaml_duration(config->yaml, node, ns, error);
 
-    return status || *ns > 0 ? status : trajd_yaml_error(config->yaml, node, error, "%s: a time above 0", node->value);
+    return status || *ns > 0
+               ? status
+               : trajd_yaml_error(config->yaml, node, error, "%s: a time above 0", node->value);
 }
 
-static enum trajd_status read_kind(struct prep_config *config, const struct trajd_yaml_node *node, struct trajd_rewrite_rule *rule,
-                                   struct trajd_error *error)
+static enum trajd_status read_kind(struct prep_config *config, const struct trajd_yaml_node *node,
+                                   struct trajd_rewrite_rule *rule, struct trajd_error *error)
 {
     struct trajd_error why;
     const char *word;
@@ -69,12 +76,14 @@ static enum trajd_status read_kind(struct prep_config *config, const struct traj
         return status;
     rule->kind = trajd_rewrite_kind_parse(word, &why);
     rule->layout_order = strcmp(word, "slerp") == 0;
-    return rule->kind == TRAJD_REWRITE_NO_KIND ? trajd_yaml_error(config->yaml, node, error, "%s", why.message) : TRAJD_OK;
+    return rule->kind == TRAJD_REWRITE_NO_KIND
+               ? trajd_yaml_error(config->yaml, node, error, "%s", why.message)
+               : TRAJD_OK;
 }
 
 /* How one stream, or all (`stream` NULL), are made. */
-static enum trajd_status read_rule(struct prep_config *config, const struct trajd_yaml_node *node, const char *stream,
-                                   struct trajd_error *error)
+static enum trajd_status read_rule(struct prep_config *config, const struct trajd_yaml_node *node,
+                                   const char *stream, struct trajd_error *error)
 {
     static const char *const keys[] = {"kind", "dtype", "window", "max_gap", NULL};
     const struct trajd_yaml_node *child;
@@ -82,7 +91,8 @@ static enum trajd_status read_rule(struct prep_config *config, const struct traj
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, node, error, "{kind: NAME, dtype: NAME, window: TIME, max_gap: TIME}");
+        return trajd_yaml_error(config->yaml, node, error,
+                                "{kind: NAME, dtype: NAME, window: TIME, max_gap: TIME}");
     if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
         return status;
     rule = add_rule(config, stream);
@@ -97,20 +107,25 @@ static enum trajd_status read_rule(struct prep_config *config, const struct traj
     return status;
 }
 
-static enum trajd_status read_each(struct prep_config *config, const struct trajd_yaml_node *node, struct trajd_error *error)
+static enum trajd_status read_each(struct prep_config *config, const struct trajd_yaml_node *node,
+                                   struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count >= PREP_MAX_ITEMS)
-        return trajd_yaml_error(config->yaml, node, error, "a mapping of at most %d streams", PREP_MAX_ITEMS - 1);
+        return trajd_yaml_error(config->yaml, node, error, "a mapping of at most %d streams",
+                                PREP_MAX_ITEMS - 1);
     for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
         status = read_rule(config, item, item->key, error);
     return status;
 }
 
-static enum trajd_status read_resample(struct prep_config *config, const struct trajd_yaml_node *node, struct trajd_error *error)
+static enum trajd_status read_resample(struct prep_config *config,
+                                       const struct trajd_yaml_node *node,
+                                       struct trajd_error *error)
 {
-    static const char *const keys[] = {"streams", "filter", "dtype", "max_gap", "each", "compress", "compress_level", NULL};
+    static const char *const keys[] = {"streams", "filter",   "dtype",          "max_gap",
+                                       "each",    "compress", "compress_level", NULL};
     const struct trajd_yaml_node *child;
     enum trajd_status status;
     int64_t number = 0;
@@ -139,7 +154,8 @@ static enum trajd_status read_resample(struct prep_config *config, const struct 
     return status;
 }
 
-static enum trajd_status read_rules(struct prep_config *config, const struct trajd_yaml_node *node, struct trajd_error *error)
+static enum trajd_status read_rules(struct prep_config *config, const struct trajd_yaml_node *node,
+                                    struct trajd_error *error)
 {
     enum trajd_status status;
 
@@ -150,17 +166,21 @@ static enum trajd_status read_rules(struct prep_config *config, const struct tra
     for (int r = 0; r < EXAMINE_RULE_COUNT && !status; r++) {
         const struct trajd_yaml_node *child = trajd_yaml_get(node, examine_rule_names[r]);
         int choice;
-        if (child && !(status = trajd_yaml_choice(config->yaml, child, verdict_words, &choice, error)))
+        if (child &&
+            !(status = trajd_yaml_choice(config->yaml, child, verdict_words, &choice, error)))
             config->verdicts[r] = (enum prep_verdict)choice;
         if (!status && config->verdicts[r] != PREP_REFUSE && r == EXAMINE_REFUSED)
-            status = trajd_yaml_error(config->yaml, child, error, "a file without an episode is always refused");
+            status = trajd_yaml_error(config->yaml, child, error,
+                                      "a file without an episode is always refused");
     }
     return status;
 }
 
-static enum trajd_status read_text(struct prep_config *config, const char *key, bool is_needed, const char **text, struct trajd_error *error)
+static enum trajd_status read_text(struct prep_config *config, const char *key, bool is_needed,
+                                   const char **text, struct trajd_error *error)
 {
-    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml), *node = trajd_yaml_get(root, key);
+    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml),
+                                 *node = trajd_yaml_get(root, key);
 
     if (!node)
         return is_needed ? trajd_yaml_error(config->yaml, root, error, "no `%s:`", key) : TRAJD_OK;
@@ -169,7 +189,8 @@ static enum trajd_status read_text(struct prep_config *config, const char *key, 
 
 static enum trajd_status read_times(struct prep_config *config, struct trajd_error *error)
 {
-    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml), *node = trajd_yaml_get(root, "rate");
+    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml),
+                                 *node = trajd_yaml_get(root, "rate");
     int64_t number = 0;
     enum trajd_status status;
 
@@ -179,7 +200,8 @@ static enum trajd_status read_times(struct prep_config *config, struct trajd_err
     if (!status && (node = trajd_yaml_get(root, "settle"))) {
         status = trajd_yaml_duration(config->yaml, node, &config->settle_ns, error);
         if (!status && (config->settle_ns < 0 || config->settle_ns > 3600 * SECOND))
-            status = trajd_yaml_error(config->yaml, node, error, "%s: between 0s and 1h", node->value);
+            status =
+                trajd_yaml_error(config->yaml, node, error, "%s: between 0s and 1h", node->value);
     }
     if (!status && (node = trajd_yaml_get(root, "threads")))
         status = trajd_yaml_int(config->yaml, node, 0, 64, &number, error);
@@ -189,8 +211,9 @@ static enum trajd_status read_times(struct prep_config *config, struct trajd_err
 
 static enum trajd_status read_root(struct prep_config *config, struct trajd_error *error)
 {
-    static const char *const keys[] = {"version", "inbox",    "outbox", "quarantine", "files", "settle",
-                                       "layout",  "rate",     "threads", "resample",  "rules", NULL};
+    static const char *const keys[] = {"version", "inbox",    "outbox", "quarantine",
+                                       "files",   "settle",   "layout", "rate",
+                                       "threads", "resample", "rules",  NULL};
     const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml), *node;
     enum trajd_status status;
     int64_t version;
@@ -206,7 +229,8 @@ static enum trajd_status read_root(struct prep_config *config, struct trajd_erro
         (status = read_text(config, "outbox", true, &config->outbox, error)) ||
         (status = read_text(config, "quarantine", true, &config->quarantine, error)) ||
         (status = read_text(config, "files", false, &config->files, error)) ||
-        (status = read_text(config, "layout", false, &config->layout, error)) || (status = read_times(config, error)))
+        (status = read_text(config, "layout", false, &config->layout, error)) ||
+        (status = read_times(config, error)))
         return status;
     if ((node = trajd_yaml_get(root, "resample")))
         status = read_resample(config, node, error);
@@ -215,14 +239,17 @@ static enum trajd_status read_root(struct prep_config *config, struct trajd_erro
     return status;
 }
 
-enum trajd_status prep_config_parse(const char *path, const char *text, size_t length, struct prep_config *config, struct trajd_error *error)
+enum trajd_status prep_config_parse(const char *path, const char *text, size_t length,
+                                    struct prep_config *config, struct trajd_error *error)
 {
     enum trajd_status status;
 
     *config = (struct prep_config){.path = path, .files = "**/*.hdf5", .settle_ns = 10 * SECOND};
     for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
-        config->verdicts[r] = r == EXAMINE_REFUSED || r == EXAMINE_UNREADABLE || r == EXAMINE_NOT_FINITE || r == EXAMINE_NOT_UNIT
-                                  ? PREP_REFUSE : PREP_REPORT;
+        config->verdicts[r] = r == EXAMINE_REFUSED || r == EXAMINE_UNREADABLE ||
+                                      r == EXAMINE_NOT_FINITE || r == EXAMINE_NOT_UNIT
+                                  ? PREP_REFUSE
+                                  : PREP_REPORT;
     prep_digest_bytes(text, length, config->text_digest);
     status = trajd_yaml_parse(path, text, length, &config->yaml, error);
     return status ? status : read_root(config, error);
@@ -245,7 +272,8 @@ static char *read_file(const char *path, size_t *length)
     char *text = fd >= 0 ? malloc(MAX_TEXT_BYTES + 1) : NULL;
     ssize_t got = 1;
 
-    for (*length = 0; text && got > 0 && *length <= MAX_TEXT_BYTES; *length += (size_t)(got > 0 ? got : 0))
+    for (*length = 0; text && got > 0 && *length <= MAX_TEXT_BYTES;
+         *length += (size_t)(got > 0 ? got : 0))
         got = read(fd, text + *length, MAX_TEXT_BYTES + 1 - *length);
     if (fd >= 0)
         close(fd);
@@ -261,7 +289,9 @@ static char *resolve(const char *folder, const char *name)
 {
     char *path;
 
-    return asprintf(&path, "%s%s%s", *name == '/' ? "" : folder, *name == '/' ? "" : "/", name) < 0 ? NULL : path;
+    return asprintf(&path, "%s%s%s", *name == '/' ? "" : folder, *name == '/' ? "" : "/", name) < 0
+               ? NULL
+               : path;
 }
 
 /* Where they are missing: the inbox for whoever is in the group to drop into. */
@@ -272,8 +302,12 @@ static enum trajd_status make_folder(const char *path, mode_t mode, struct trajd
     if (status)
         return status;
     if (mkdir(path, mode) == 0)
-        return chmod(path, mode) ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno)) : TRAJD_OK;
-    return errno == EEXIST ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
+        return chmod(path, mode) ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path,
+                                                   strerror(errno))
+                                 : TRAJD_OK;
+    return errno == EEXIST
+               ? TRAJD_OK
+               : trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
 }
 
 static bool lies_in(const char *path, const char *folder)
@@ -283,17 +317,20 @@ static bool lies_in(const char *path, const char *folder)
 }
 
 /* As they really are, so that none lies in another under some other name. */
-static enum trajd_status find_folders(struct prep_config *config, const char *folder, struct trajd_error *error)
+static enum trajd_status find_folders(struct prep_config *config, const char *folder,
+                                      struct trajd_error *error)
 {
     const char **names[] = {&config->inbox, &config->outbox, &config->quarantine};
     static const mode_t modes[] = {0770, 0750, 0750};
 
     for (int f = 0; f < 3; f++) {
         char *path = resolve(folder, *names[f]);
-        enum trajd_status status = path ? make_folder(path, modes[f], error) : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
+        enum trajd_status status = path ? make_folder(path, modes[f], error)
+                                        : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
         config->folders[f] = status ? NULL : realpath(path, NULL);
         if (!status && !config->folders[f])
-            status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
+            status =
+                trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
         free(path);
         if (status)
             return status;
@@ -302,12 +339,15 @@ static enum trajd_status find_folders(struct prep_config *config, const char *fo
     for (int a = 0; a < 3; a++)
         for (int b = 0; b < 3; b++)
             if (a != b && lies_in(config->folders[a], config->folders[b]))
-                return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: %s lies in %s: inbox, outbox and quarantine are apart from each other",
-                                       config->path, config->folders[a], config->folders[b]);
+                return trajd_error_set(
+                    error, TRAJD_ERR_ARGUMENT, 0,
+                    "%s: %s lies in %s: inbox, outbox and quarantine are apart from each other",
+                    config->path, config->folders[a], config->folders[b]);
     return TRAJD_OK;
 }
 
-static enum trajd_status digest_layout(struct prep_config *config, const char *folder, const struct cli_files *files, char digest[PREP_DIGEST_SIZE],
+static enum trajd_status digest_layout(struct prep_config *config, const char *folder,
+                                       const struct cli_files *files, char digest[PREP_DIGEST_SIZE],
                                        struct trajd_error *error)
 {
     size_t length = 0;
@@ -316,11 +356,13 @@ static enum trajd_status digest_layout(struct prep_config *config, const char *f
     prep_digest_bytes("", 0, digest);
     if (!config->layout)
         return TRAJD_OK;
-    if (strchr(config->layout, '/') ? !(path = resolve(folder, config->layout))
-                                    : asprintf(&path, "%s/%s.yaml", files->layouts, config->layout) < 0)
+    if (strchr(config->layout, '/')
+            ? !(path = resolve(folder, config->layout))
+            : asprintf(&path, "%s/%s.yaml", files->layouts, config->layout) < 0)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
     if (strlen(path) >= sizeof config->layout_path || !(text = read_file(path, &length))) {
-        trajd_yaml_error(config->yaml, trajd_yaml_get(trajd_yaml_root(config->yaml), "layout"), error, "%s: %s", path, strerror(errno));
+        trajd_yaml_error(config->yaml, trajd_yaml_get(trajd_yaml_root(config->yaml), "layout"),
+                         error, "%s: %s", path, strerror(errno));
         free(path);
         return TRAJD_ERR_ARGUMENT;
     }
@@ -343,14 +385,16 @@ static void make_recipe(struct prep_config *config, const char *layout_digest)
 
     if (!out)
         return;
-    fprintf(out, "1 %s %lld/%lld %s %d %u", layout_digest, (long long)config->rate.num, (long long)config->rate.den, config->filter ? config->filter : "",
-            config->compress, config->compress_level);
+    fprintf(out, "1 %s %lld/%lld %s %d %u", layout_digest, (long long)config->rate.num,
+            (long long)config->rate.den, config->filter ? config->filter : "", config->compress,
+            config->compress_level);
     for (uint32_t s = 0; s < config->stream_count; s++)
         fprintf(out, "\n%s", config->streams[s]);
     for (uint32_t r = 0; r < config->rule_count; r++)
-        fprintf(out, "\n%s\t%d %d %d %lld %lld", config->rules[r].stream ? config->rules[r].stream : "", config->rules[r].kind,
-                config->rules[r].layout_order, config->rules[r].dtype, (long long)config->rules[r].window_ns,
-                (long long)config->rules[r].max_gap_ns);
+        fprintf(out, "\n%s\t%d %d %d %lld %lld",
+                config->rules[r].stream ? config->rules[r].stream : "", config->rules[r].kind,
+                config->rules[r].layout_order, config->rules[r].dtype,
+                (long long)config->rules[r].window_ns, (long long)config->rules[r].max_gap_ns);
     for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
         fprintf(out, " %d", config->verdicts[r] == PREP_REFUSE);
     if (fclose(out) == 0)
@@ -358,7 +402,8 @@ static void make_recipe(struct prep_config *config, const char *layout_digest)
     free(text);
 }
 
-enum trajd_status prep_config_load(const char *path, const struct cli_files *files, struct prep_config *config, struct trajd_error *error)
+enum trajd_status prep_config_load(const char *path, const struct cli_files *files,
+                                   struct prep_config *config, struct trajd_error *error)
 {
     char layout_digest[PREP_DIGEST_SIZE], *real = realpath(path, NULL), *text;
     size_t length = 0;

@@ -26,7 +26,8 @@ void prep_digest_bytes(const void *bytes, size_t size, char digest[PREP_DIGEST_S
     finish(&state, digest);
 }
 
-enum trajd_status prep_digest_file(int fd, const char *name, char digest[PREP_DIGEST_SIZE], struct trajd_error *error)
+enum trajd_status prep_digest_file(int fd, const char *name, char digest[PREP_DIGEST_SIZE],
+                                   struct trajd_error *error)
 {
     unsigned char *block = malloc(BLOCK_BYTES);
     crypto_hash_sha256_state state;

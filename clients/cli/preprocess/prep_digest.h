@@ -10,6 +10,7 @@ enum { PREP_DIGEST_SIZE = 65 }; /* with its NUL */
 
 void prep_digest_bytes(const void *bytes, size_t size, char digest[PREP_DIGEST_SIZE]);
 /* All of the file, by pread. TRAJD_ERR_IO. `name` is what the error names. */
-enum trajd_status prep_digest_file(int fd, const char *name, char digest[PREP_DIGEST_SIZE], struct trajd_error *error);
+enum trajd_status prep_digest_file(int fd, const char *name, char digest[PREP_DIGEST_SIZE],
+                                   struct trajd_error *error);
 
 #endif

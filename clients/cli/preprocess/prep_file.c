@@ -24,7 +24,8 @@
 struct passage {
     const struct prep_run *run;
     const char *name;
-    char source[PREP_PATH_SIZE], output[PREP_PATH_SIZE], manifest[PREP_PATH_SIZE], report[PREP_PATH_SIZE], aside[PREP_PATH_SIZE];
+    char source[PREP_PATH_SIZE], output[PREP_PATH_SIZE], manifest[PREP_PATH_SIZE],
+        report[PREP_PATH_SIZE], aside[PREP_PATH_SIZE];
     char lock_path[PREP_PATH_SIZE], staged[PREP_PATH_SIZE];
     char id[ID_CHARACTERS + 1];
     int fd, lock_fd;
@@ -47,32 +48,39 @@ static int64_t mtime_ns(const struct stat *stat)
 static bool is_output_there(const char *path, const struct prep_identity *output)
 {
     struct stat stat;
-    return lstat(path, &stat) == 0 && S_ISREG(stat.st_mode) && (uint64_t)stat.st_size == output->size_bytes && mtime_ns(&stat) == output->mtime_ns;
+    return lstat(path, &stat) == 0 && S_ISREG(stat.st_mode) &&
+           (uint64_t)stat.st_size == output->size_bytes && mtime_ns(&stat) == output->mtime_ns;
 }
 
 /* A record of the same content, as far as size and recipe tell. */
-static bool load_record(const struct prep_run *run, const char *path, uint64_t size_bytes, struct prep_record *record)
+static bool load_record(const struct prep_run *run, const char *path, uint64_t size_bytes,
+                        struct prep_record *record)
 {
     struct trajd_error error;
     const enum trajd_status status = prep_record_load(path, record, &error);
 
     if (status == TRAJD_ERR_ARGUMENT) /* cut by a disk that failed, or not ours: made anew */
         LOG(run->log, WARNING, "%s", error.message);
-    return !status && record->source.size_bytes == size_bytes && strcmp(record->recipe, run->config->recipe) == 0;
+    return !status && record->source.size_bytes == size_bytes &&
+           strcmp(record->recipe, run->config->recipe) == 0;
 }
 
-bool prep_file_is_known(const struct prep_run *run, const char *name, const struct prep_identity *source)
+bool prep_file_is_known(const struct prep_run *run, const char *name,
+                        const struct prep_identity *source)
 {
     char path[PREP_PATH_SIZE], output[PREP_PATH_SIZE];
     struct prep_record record;
 
-    if (!prep_path(path, run->config->outbox, name, MANIFEST, NULL) && !prep_path(output, run->config->outbox, name, "", NULL) &&
+    if (!prep_path(path, run->config->outbox, name, MANIFEST, NULL) &&
+        !prep_path(output, run->config->outbox, name, "", NULL) &&
         load_record(run, path, source->size_bytes, &record) && !record.is_refused)
-        return record.source.mtime_ns == source->mtime_ns && is_output_there(output, &record.output);
+        return record.source.mtime_ns == source->mtime_ns &&
+               is_output_there(output, &record.output);
     return false;
 }
 
-/* The same content with another time of modification (copied again, touched): the record is of it as well. */
+/* The same content with another time of modification (copied again, touched): the record is of it
+ * as well. */
 static enum trajd_status recognise(struct passage *p, bool *known)
 {
     struct prep_record record;
@@ -80,14 +88,17 @@ static enum trajd_status recognise(struct passage *p, bool *known)
     enum trajd_status status;
 
     *known = false;
-    if (!load_record(p->run, p->manifest, (uint64_t)p->stat.st_size, &record) || record.is_refused || !is_output_there(p->output, &record.output))
+    if (!load_record(p->run, p->manifest, (uint64_t)p->stat.st_size, &record) ||
+        record.is_refused || !is_output_there(p->output, &record.output))
         return TRAJD_OK;
     *known = record.source.mtime_ns == mtime_ns(&p->stat);
     if (*known)
         return TRAJD_OK;
     status = prep_digest_file(p->fd, p->source, digest, p->error);
     *known = !status && strcmp(digest, record.source.sha256) == 0;
-    return *known ? prep_record_retime(p->manifest, record.source.mtime_ns, mtime_ns(&p->stat), p->error) : status;
+    return *known ? prep_record_retime(p->manifest, record.source.mtime_ns, mtime_ns(&p->stat),
+                                       p->error)
+                  : status;
 }
 
 /* It was refused, and then the run was killed, or it could not be taken out of the inbox. */
@@ -95,8 +106,8 @@ static bool was_refused(const struct passage *p)
 {
     struct prep_record record;
 
-    return load_record(p->run, p->report, (uint64_t)p->stat.st_size, &record) && record.is_refused &&
-           record.source.mtime_ns == mtime_ns(&p->stat);
+    return load_record(p->run, p->report, (uint64_t)p->stat.st_size, &record) &&
+           record.is_refused && record.source.mtime_ns == mtime_ns(&p->stat);
 }
 
 /* ---- one run at a time ---- */
@@ -109,9 +120,10 @@ static enum trajd_status lock(struct passage *p, bool *taken)
     *taken = false;
     p->lock_fd = open(p->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (p->lock_fd < 0)
-        return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->lock_path, strerror(errno));
-    *taken = flock(p->lock_fd, LOCK_EX | LOCK_NB) == 0 && fstat(p->lock_fd, &held) == 0 && stat(p->lock_path, &named) == 0 &&
-             held.st_ino == named.st_ino;
+        return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->lock_path,
+                               strerror(errno));
+    *taken = flock(p->lock_fd, LOCK_EX | LOCK_NB) == 0 && fstat(p->lock_fd, &held) == 0 &&
+             stat(p->lock_path, &named) == 0 && held.st_ino == named.st_ino;
     return TRAJD_OK;
 }
 
@@ -122,11 +134,13 @@ static void clear_staging(const struct passage *p, bool all)
     const char *own = strrchr(p->staged, '/') + 1;
     DIR *entries;
 
-    if (prep_path(folder, p->run->config->outbox, STAGING, "", NULL) || !(entries = opendir(folder)))
+    if (prep_path(folder, p->run->config->outbox, STAGING, "", NULL) ||
+        !(entries = opendir(folder)))
         return;
     for (const struct dirent *entry; (entry = readdir(entries));)
         if (strncmp(entry->d_name, p->id, ID_CHARACTERS) == 0 && strstr(entry->d_name, ".staged") &&
-            (all || strncmp(entry->d_name, own, strlen(own)) != 0) && !prep_path(path, folder, entry->d_name, "", NULL))
+            (all || strncmp(entry->d_name, own, strlen(own)) != 0) &&
+            !prep_path(path, folder, entry->d_name, "", NULL))
             unlink(path);
     closedir(entries);
 }
@@ -153,15 +167,19 @@ static void on_finding(void *context, const struct examine_finding *finding)
         return;
     p->record.finding_count++;
     if (verdict == PREP_REFUSE && !*p->reason)
-        snprintf(p->reason, sizeof p->reason, "%s: %.400s", examine_rule_names[finding->rule], finding->text);
+        snprintf(p->reason, sizeof p->reason, "%s: %.400s", examine_rule_names[finding->rule],
+                 finding->text);
     if (at < 0 || at > KEPT_BYTES)
         return;
-    fprintf(p->findings, "%s{\"rule\": \"%s\", \"refuses\": %s, \"episode\": ", at ? ",\n  " : "\n  ", examine_rule_names[finding->rule],
-            verdict == PREP_REFUSE ? "true" : "false");
+    fprintf(p->findings,
+            "%s{\"rule\": \"%s\", \"refuses\": %s, \"episode\": ", at ? ",\n  " : "\n  ",
+            examine_rule_names[finding->rule], verdict == PREP_REFUSE ? "true" : "false");
     trajd_json_text(p->findings, finding->episode);
     fputs(", \"stream\": ", p->findings);
     trajd_json_text(p->findings, finding->stream);
-    fprintf(p->findings, ", \"row\": %" PRId64 ", \"count\": %" PRIu64 ", \"message\": ", finding->row, finding->count);
+    fprintf(p->findings,
+            ", \"row\": %" PRId64 ", \"count\": %" PRIu64 ", \"message\": ", finding->row,
+            finding->count);
     trajd_json_text(p->findings, finding->text);
     fputc('}', p->findings);
 }
@@ -174,7 +192,8 @@ static void on_note(void *context, const char *text)
 /* What speaks against the file, not against the machine. */
 static bool is_of_the_file(enum trajd_status status)
 {
-    return status == TRAJD_ERR_ARGUMENT || status == TRAJD_ERR_NOT_FOUND || status == TRAJD_ERR_DATA || status == TRAJD_ERR_UNSUPPORTED;
+    return status == TRAJD_ERR_ARGUMENT || status == TRAJD_ERR_NOT_FOUND ||
+           status == TRAJD_ERR_DATA || status == TRAJD_ERR_UNSUPPORTED;
 }
 
 /* TRAJD_OK with a reason: it is refused. */
@@ -189,7 +208,8 @@ static enum trajd_status judge(struct passage *p, enum trajd_status status)
 
 static enum trajd_status examine(struct passage *p, struct trajd_index **index)
 {
-    enum trajd_status status = cli_files_open(p->run->files, p->run->config->layout, p->source, index, p->error);
+    enum trajd_status status =
+        cli_files_open(p->run->files, p->run->config->layout, p->source, index, p->error);
 
     if (status)
         return judge(p, status);
@@ -259,20 +279,25 @@ static enum trajd_status write_record(struct passage *p, const char *path)
 {
     size_t size = 0;
     char *text = document(p, &size);
-    enum trajd_status status = text ? prep_write(path, text, size, p->error) : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory");
+    enum trajd_status status = text ? prep_write(path, text, size, p->error)
+                                    : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory");
 
     free(text);
     return status;
 }
 
-/* The checksum that stands beside the output is the output's: it was published, and the run was killed before it had written the manifest. */
+/* The checksum that stands beside the output is the output's: it was published, and the run was
+ * killed before it had written the manifest. */
 static bool has_checksum(const struct passage *p)
 {
     char path[PREP_PATH_SIZE], said[PREP_DIGEST_SIZE] = "", digest[PREP_DIGEST_SIZE] = "";
     struct trajd_error error;
-    FILE *file = prep_path(path, p->run->config->outbox, p->name, CHECKSUM, &error) ? NULL : fopen(path, "re");
+    FILE *file = prep_path(path, p->run->config->outbox, p->name, CHECKSUM, &error)
+                     ? NULL
+                     : fopen(path, "re");
     const int fd = open(p->output, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    const bool both = file && fd >= 0 && fread(said, 1, sizeof said - 1, file) == sizeof said - 1 && !prep_digest_file(fd, p->output, digest, &error);
+    const bool both = file && fd >= 0 && fread(said, 1, sizeof said - 1, file) == sizeof said - 1 &&
+                      !prep_digest_file(fd, p->output, digest, &error);
 
     if (file)
         fclose(file);
@@ -289,9 +314,13 @@ static enum trajd_status look_at_place(struct passage *p)
     struct stat stat;
 
     p->is_new = lstat(p->output, &stat) != 0;
-    if (p->is_new || (prep_record_load(p->manifest, &record, &error) == TRAJD_OK && !record.is_refused) || has_checksum(p))
+    if (p->is_new || (!prep_record_load(p->manifest, &record, &error) && !record.is_refused) ||
+        has_checksum(p))
         return TRAJD_OK;
-    return trajd_error_set(p->error, TRAJD_ERR_IO, EEXIST, "%s is there, and no manifest says that it was published here: it is not replaced", p->output);
+    return trajd_error_set(
+        p->error, TRAJD_ERR_IO, EEXIST,
+        "%s is there, and no manifest says that it was published here: it is not replaced",
+        p->output);
 }
 
 /* As `sha256sum --check` reads it. */
@@ -300,7 +329,8 @@ static enum trajd_status write_checksum(struct passage *p)
     char path[PREP_PATH_SIZE], line[PREP_DIGEST_SIZE + PREP_PATH_SIZE];
     const char *base = strrchr(p->name, '/');
     enum trajd_status status = prep_path(path, p->run->config->outbox, p->name, CHECKSUM, p->error);
-    const int length = snprintf(line, sizeof line, "%s  %s\n", p->record.output.sha256, base ? base + 1 : p->name);
+    const int length =
+        snprintf(line, sizeof line, "%s  %s\n", p->record.output.sha256, base ? base + 1 : p->name);
 
     return status ? status : prep_write(path, line, (size_t)length, p->error);
 }
@@ -312,7 +342,8 @@ static enum trajd_status identify_output(struct passage *p)
     enum trajd_status status;
 
     if (fd < 0 || fstat(fd, &stat)) {
-        status = trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->staged, strerror(errno));
+        status =
+            trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->staged, strerror(errno));
     } else {
         p->record.output.size_bytes = (uint64_t)stat.st_size;
         p->record.output.mtime_ns = mtime_ns(&stat);
@@ -323,7 +354,8 @@ static enum trajd_status identify_output(struct passage *p)
     return status;
 }
 
-/* The checksum before its file, and the manifest after it: wherever a run is killed the next one finds out whose file that is. */
+/* The checksum before its file, and the manifest after it: wherever a run is killed the next one
+ * finds out whose file that is. */
 static enum trajd_status publish(struct passage *p)
 {
     enum trajd_status status = identify_output(p);
@@ -332,14 +364,17 @@ static enum trajd_status publish(struct passage *p)
     if (!status)
         status = write_checksum(p);
     if (!status)
-        status = p->is_new ? prep_publish_new(p->staged, p->output, &is_sure, p->error) : prep_publish(p->staged, p->output, p->error);
+        status = p->is_new ? prep_publish_new(p->staged, p->output, &is_sure, p->error)
+                           : prep_publish(p->staged, p->output, p->error);
     if (!status && !is_sure)
-        on_note(p, "the outbox can neither rename without replacing nor link: a file of that name that appeared at that very moment was replaced");
+        on_note(p, "the outbox can neither rename without replacing nor link: a file of that name "
+                   "that appeared at that very moment was replaced");
     if (!status)
         status = write_record(p, p->manifest);
     if (!status)
-        LOG(p->run->log, INFO, "%s: published, %" PRIu64 " episodes, %" PRIu64 " left out, %" PRIu64 " findings", p->name, p->record.episodes,
-            p->record.left_out, p->record.finding_count);
+        LOG(p->run->log, INFO,
+            "%s: published, %" PRIu64 " episodes, %" PRIu64 " left out, %" PRIu64 " findings",
+            p->name, p->record.episodes, p->record.left_out, p->record.finding_count);
     return status;
 }
 
@@ -351,11 +386,13 @@ static enum trajd_status put_aside(struct passage *p, enum prep_outcome *outcome
     if (status != TRAJD_ERR_UNSUPPORTED)
         return status;
     *outcome = PREP_KNOWN;
-    LOG(p->run->log, WARNING, "%s: stays in the inbox, and is not looked at again until it changes", p->error->message);
+    LOG(p->run->log, WARNING, "%s: stays in the inbox, and is not looked at again until it changes",
+        p->error->message);
     return TRAJD_OK;
 }
 
-/* An earlier recording of that name, and its report, stay beside the new one as NAME.1, NAME.2, ... */
+/* An earlier recording of that name, and its report, stay beside the new one as NAME.1, NAME.2, ...
+ */
 static enum trajd_status make_way(const struct passage *p)
 {
     char path[PREP_PATH_SIZE], suffix[64];
@@ -371,12 +408,14 @@ static enum trajd_status make_way(const struct passage *p)
             break;
     }
     if (!status && rename(p->aside, path))
-        status = trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->aside, strerror(errno));
+        status =
+            trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->aside, strerror(errno));
     strcat(suffix, REPORT);
     if (!status)
         status = prep_path(path, p->run->config->quarantine, p->name, suffix, p->error);
     if (!status && rename(p->report, path) && errno != ENOENT)
-        status = trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->report, strerror(errno));
+        status =
+            trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->report, strerror(errno));
     return status;
 }
 
@@ -400,7 +439,8 @@ static enum trajd_status quarantine(struct passage *p, enum prep_outcome *outcom
 static bool has_changed(const struct passage *p)
 {
     struct stat now;
-    return lstat(p->source, &now) != 0 || now.st_ino != p->stat.st_ino || now.st_dev != p->stat.st_dev || now.st_size != p->stat.st_size ||
+    return lstat(p->source, &now) != 0 || now.st_ino != p->stat.st_ino ||
+           now.st_dev != p->stat.st_dev || now.st_size != p->stat.st_size ||
            mtime_ns(&now) != mtime_ns(&p->stat) || now.st_ctim.tv_sec != p->stat.st_ctim.tv_sec ||
            now.st_ctim.tv_nsec != p->stat.st_ctim.tv_nsec;
 }
@@ -457,7 +497,8 @@ static enum trajd_status name_staged(struct passage *p)
 {
     char text[256], digest[PREP_DIGEST_SIZE], staging[64], name[2 * ID_CHARACTERS + 32];
     const int length =
-        snprintf(text, sizeof text, "%s %lld %lld %lld %llu", p->run->config->recipe, (long long)p->stat.st_size, (long long)mtime_ns(&p->stat),
+        snprintf(text, sizeof text, "%s %lld %lld %lld %llu", p->run->config->recipe,
+                 (long long)p->stat.st_size, (long long)mtime_ns(&p->stat),
                  (long long)p->stat.st_ctim.tv_nsec, (unsigned long long)p->stat.st_ino);
     enum trajd_status status;
 
@@ -465,14 +506,16 @@ static enum trajd_status name_staged(struct passage *p)
     snprintf(name, sizeof name, STAGING "/%s-%.*s", p->id, ID_CHARACTERS, digest);
     snprintf(staging, sizeof staging, STAGING "/%s", p->id);
     status = prep_path(p->staged, p->run->config->outbox, name, ".staged", p->error);
-    return status ? status : prep_path(p->lock_path, p->run->config->outbox, staging, ".lock", p->error);
+    return status ? status
+                  : prep_path(p->lock_path, p->run->config->outbox, staging, ".lock", p->error);
 }
 
 static enum trajd_status open_source(struct passage *p)
 {
     p->fd = open(p->source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (p->fd < 0 || fstat(p->fd, &p->stat) || !S_ISREG(p->stat.st_mode))
-        return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->source, p->fd < 0 ? strerror(errno) : "no regular file");
+        return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->source,
+                               p->fd < 0 ? strerror(errno) : "no regular file");
     p->record.name = p->name;
     p->record.source.size_bytes = (uint64_t)p->stat.st_size;
     p->record.source.mtime_ns = mtime_ns(&p->stat);
@@ -505,7 +548,8 @@ static enum trajd_status pass(struct passage *p, enum prep_outcome *outcome)
     return status;
 }
 
-enum trajd_status prep_file_do(const struct prep_run *run, const char *name, enum prep_outcome *outcome, struct trajd_error *error)
+enum trajd_status prep_file_do(const struct prep_run *run, const char *name,
+                               enum prep_outcome *outcome, struct trajd_error *error)
 {
     struct passage *p = calloc(1, sizeof *p);
     enum trajd_status status;
@@ -516,7 +560,9 @@ enum trajd_status prep_file_do(const struct prep_run *run, const char *name, enu
     *p = (struct passage){.run = run, .name = name, .fd = -1, .lock_fd = -1, .error = error};
     p->findings = open_memstream(&p->findings_text, &p->findings_size);
     p->notes = open_memstream(&p->notes_text, &p->notes_size);
-    status = p->findings && p->notes ? pass(p, outcome) : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", name);
+    status = p->findings && p->notes
+                 ? pass(p, outcome)
+                 : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", name);
     if (p->findings)
         fclose(p->findings);
     if (p->notes)

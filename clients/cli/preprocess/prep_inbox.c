@@ -38,7 +38,8 @@ static bool look_at(const struct prep_config *config, struct prep_arrival *arriv
     char path[PREP_PATH_SIZE];
     struct stat stat;
 
-    if (prep_path(path, config->inbox, arrival->name, "", NULL) || lstat(path, &stat) || !S_ISREG(stat.st_mode))
+    if (prep_path(path, config->inbox, arrival->name, "", NULL) || lstat(path, &stat) ||
+        !S_ISREG(stat.st_mode))
         return false;
     arrival->identity.size_bytes = (uint64_t)stat.st_size;
     arrival->identity.mtime_ns = stat.st_mtim.tv_sec * INT64_C(1000000000) + stat.st_mtim.tv_nsec;
@@ -51,11 +52,13 @@ static bool look_at(const struct prep_config *config, struct prep_arrival *arriv
 static void carry_over(struct prep_arrival *arrival, const struct prep_inbox *before, uint32_t *at)
 {
     arrival->since_ns = trajd_now_ns();
-    while (*at < before->count && trajd_natural_compare(before->arrivals[*at].name, arrival->name) < 0)
+    while (*at < before->count &&
+           trajd_natural_compare(before->arrivals[*at].name, arrival->name) < 0)
         (*at)++;
     if (*at < before->count && strcmp(before->arrivals[*at].name, arrival->name) == 0) {
         const struct prep_arrival *known = &before->arrivals[*at];
-        if (known->inode != arrival->inode || known->ctime_ns != arrival->ctime_ns || known->identity.mtime_ns != arrival->identity.mtime_ns ||
+        if (known->inode != arrival->inode || known->ctime_ns != arrival->ctime_ns ||
+            known->identity.mtime_ns != arrival->identity.mtime_ns ||
             known->identity.size_bytes != arrival->identity.size_bytes)
             return;
         arrival->since_ns = known->since_ns;
@@ -63,8 +66,8 @@ static void carry_over(struct prep_arrival *arrival, const struct prep_inbox *be
     }
 }
 
-enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_config *config, uint32_t shard, uint32_t shard_count,
-                                  struct trajd_error *error)
+enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_config *config,
+                                  uint32_t shard, uint32_t shard_count, struct trajd_error *error)
 {
     struct trajd_file_list list = {0};
     struct prep_inbox next = {0};
@@ -75,7 +78,8 @@ enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_co
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %u files", list.count);
     for (uint32_t f = 0; f < list.count && !status; f++) {
         struct prep_arrival arrival = {.name = list.relative_paths[f]};
-        if (is_unfinished_name(arrival.name) || prep_shard(arrival.name, shard_count) != shard || !look_at(config, &arrival))
+        if (is_unfinished_name(arrival.name) || prep_shard(arrival.name, shard_count) != shard ||
+            !look_at(config, &arrival))
             continue;
         carry_over(&arrival, inbox, &at);
         list.relative_paths[f] = NULL; /* it is the arrival's now */
@@ -95,7 +99,9 @@ enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_co
 static bool is_open_for_writing(const struct prep_config *config, const char *name)
 {
     char path[PREP_PATH_SIZE];
-    const int fd = prep_path(path, config->inbox, name, "", NULL) ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int fd = prep_path(path, config->inbox, name, "", NULL)
+                       ? -1
+                       : open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     const bool is_open = fd >= 0 && fcntl(fd, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
 
     if (fd >= 0) {

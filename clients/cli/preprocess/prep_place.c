@@ -15,11 +15,13 @@ static enum trajd_status io_error(const char *path, struct trajd_error *error)
     return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
 }
 
-enum trajd_status prep_path(char path[PREP_PATH_SIZE], const char *folder, const char *name, const char *suffix, struct trajd_error *error)
+enum trajd_status prep_path(char path[PREP_PATH_SIZE], const char *folder, const char *name,
+                            const char *suffix, struct trajd_error *error)
 {
     if (snprintf(path, PREP_PATH_SIZE, "%s/%s%s", folder, name, suffix) < PREP_PATH_SIZE)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG, "%.200s...: the path is too long", path);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+                           "%.200s...: the path is too long", path);
 }
 
 enum trajd_status prep_make_parents(const char *path, struct trajd_error *error)
@@ -65,7 +67,8 @@ static int create(const char *path)
     return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
 }
 
-enum trajd_status prep_write(const char *path, const char *text, size_t length, struct trajd_error *error)
+enum trajd_status prep_write(const char *path, const char *text, size_t length,
+                             struct trajd_error *error)
 {
     char temporary[PREP_PATH_SIZE];
     enum trajd_status status = prep_path(temporary, path, "", "", error);
@@ -108,7 +111,8 @@ enum trajd_status prep_publish(const char *from, const char *to, struct trajd_er
     return status ? status : put(from, to, error);
 }
 
-enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_sure, struct trajd_error *error)
+enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_sure,
+                                   struct trajd_error *error)
 {
     enum trajd_status status = prep_make_parents(to, error);
 
@@ -120,14 +124,16 @@ enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_su
 }
 
 /* Whether `from` still leads to what was copied, as it was. */
-static enum trajd_status check_copied(const char *from, int in, const struct stat *before, struct trajd_error *error)
+static enum trajd_status check_copied(const char *from, int in, const struct stat *before,
+                                      struct trajd_error *error)
 {
     struct stat after, named;
 
     if (fstat(in, &after) || lstat(from, &named))
         return io_error(from, error);
-    if (named.st_ino == before->st_ino && named.st_dev == before->st_dev && after.st_size == before->st_size &&
-        after.st_mtim.tv_sec == before->st_mtim.tv_sec && after.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
+    if (named.st_ino == before->st_ino && named.st_dev == before->st_dev &&
+        after.st_size == before->st_size && after.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+        after.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s: has changed while it was copied", from);
 }
@@ -135,7 +141,9 @@ static enum trajd_status check_copied(const char *from, int in, const struct sta
 static enum trajd_status copy(const char *from, const char *to, struct trajd_error *error)
 {
     const int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), out = in < 0 ? -1 : create(to);
-    enum trajd_status status = in < 0 ? io_error(from, error) : out < 0 ? io_error(to, error) : TRAJD_OK;
+    enum trajd_status status = in < 0    ? io_error(from, error)
+                               : out < 0 ? io_error(to, error)
+                                         : TRAJD_OK;
     struct stat before;
     ssize_t sent = 1;
 
@@ -160,7 +168,8 @@ static enum trajd_status copy(const char *from, const char *to, struct trajd_err
 static enum trajd_status refuse_move(const char *from, struct trajd_error *error)
 {
     const bool is_ours = errno != EACCES && errno != EPERM && errno != EROFS;
-    return trajd_error_set(error, is_ours ? TRAJD_ERR_IO : TRAJD_ERR_UNSUPPORTED, errno, "%s: %s", from, strerror(errno));
+    return trajd_error_set(error, is_ours ? TRAJD_ERR_IO : TRAJD_ERR_UNSUPPORTED, errno, "%s: %s",
+                           from, strerror(errno));
 }
 
 enum trajd_status prep_move(const char *from, const char *to, struct trajd_error *error)

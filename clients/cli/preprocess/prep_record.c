@@ -9,17 +9,19 @@
 #include "daemon/base/json.h"
 #include "daemon/base/yaml.h"
 
-static void write_identity(const char *title, const char *name, const struct prep_identity *identity, FILE *out)
+static void write_identity(const char *title, const char *name,
+                           const struct prep_identity *identity, FILE *out)
 {
     fprintf(out, " \"%s\": {\"name\": ", title);
     trajd_json_text(out, name);
-    fprintf(out, ", \"size_bytes\": %" PRIu64 ", \"mtime_ns\": %" PRId64 ", \"sha256\": \"%s\"},\n", identity->size_bytes,
-            identity->mtime_ns, identity->sha256);
+    fprintf(out, ", \"size_bytes\": %" PRIu64 ", \"mtime_ns\": %" PRId64 ", \"sha256\": \"%s\"},\n",
+            identity->size_bytes, identity->mtime_ns, identity->sha256);
 }
 
 void prep_record_write(const struct prep_record *record, FILE *out)
 {
-    fprintf(out, "{\"version\": 1, \"state\": \"%s\",\n", record->is_refused ? "refused" : "published");
+    fprintf(out, "{\"version\": 1, \"state\": \"%s\",\n",
+            record->is_refused ? "refused" : "published");
     if (record->is_refused) {
         fprintf(out, " \"reason\": ");
         trajd_json_text(out, record->reason);
@@ -32,14 +34,17 @@ void prep_record_write(const struct prep_record *record, FILE *out)
     trajd_json_text(out, record->layout);
     fprintf(out, ", \"rate_hz\": %.17g, \"trajd\": \"%s\",\n", record->rate_hz, TRAJD_VERSION);
     if (!record->is_refused)
-        fprintf(out, " \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64 ", \"cut\": %" PRIu64 ",\n", record->episodes, record->left_out,
-                record->cut);
-    fprintf(out, " \"finding_count\": %" PRIu64 ",\n \"findings\": [%s],\n \"notes\": [%s]}\n", record->finding_count,
-            record->findings ? record->findings : "", record->notes ? record->notes : "");
+        fprintf(out,
+                " \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64 ", \"cut\": %" PRIu64 ",\n",
+                record->episodes, record->left_out, record->cut);
+    fprintf(out, " \"finding_count\": %" PRIu64 ",\n \"findings\": [%s],\n \"notes\": [%s]}\n",
+            record->finding_count, record->findings ? record->findings : "",
+            record->notes ? record->notes : "");
 }
 
-static enum trajd_status read_digest(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node, char digest[PREP_DIGEST_SIZE],
-                                     struct trajd_error *error)
+static enum trajd_status read_digest(const struct trajd_yaml *yaml,
+                                     const struct trajd_yaml_node *node,
+                                     char digest[PREP_DIGEST_SIZE], struct trajd_error *error)
 {
     const char *text;
     enum trajd_status status = trajd_yaml_string(yaml, node, &text, error);
@@ -52,10 +57,11 @@ static enum trajd_status read_digest(const struct trajd_yaml *yaml, const struct
     return TRAJD_OK;
 }
 
-static enum trajd_status read_identity(const struct trajd_yaml *yaml, const char *title, struct prep_identity *identity,
-                                       struct trajd_error *error)
+static enum trajd_status read_identity(const struct trajd_yaml *yaml, const char *title,
+                                       struct prep_identity *identity, struct trajd_error *error)
 {
-    const struct trajd_yaml_node *root = trajd_yaml_root(yaml), *node = trajd_yaml_get(root, title), *size, *mtime, *digest;
+    const struct trajd_yaml_node *root = trajd_yaml_root(yaml), *node = trajd_yaml_get(root, title),
+                                 *size, *mtime, *digest;
     int64_t number = 0;
     enum trajd_status status;
 
@@ -69,23 +75,27 @@ static enum trajd_status read_identity(const struct trajd_yaml *yaml, const char
     return status ? status : read_digest(yaml, digest, identity->sha256, error);
 }
 
-static enum trajd_status read_document(const struct trajd_yaml *yaml, struct prep_record *record, struct trajd_error *error)
+static enum trajd_status read_document(const struct trajd_yaml *yaml, struct prep_record *record,
+                                       struct trajd_error *error)
 {
     static const char *const states[] = {"published", "refused", NULL};
     const struct trajd_yaml_node *root = trajd_yaml_root(yaml), *state, *recipe;
     enum trajd_status status;
     int choice;
 
-    if (root->kind != TRAJD_YAML_MAPPING || !(state = trajd_yaml_get(root, "state")) || !(recipe = trajd_yaml_get(root, "recipe")))
+    if (root->kind != TRAJD_YAML_MAPPING || !(state = trajd_yaml_get(root, "state")) ||
+        !(recipe = trajd_yaml_get(root, "recipe")))
         return trajd_yaml_error(yaml, root, error, "no record of a file");
-    if ((status = trajd_yaml_choice(yaml, state, states, &choice, error)) || (status = read_digest(yaml, recipe, record->recipe, error)) ||
+    if ((status = trajd_yaml_choice(yaml, state, states, &choice, error)) ||
+        (status = read_digest(yaml, recipe, record->recipe, error)) ||
         (status = read_identity(yaml, "source", &record->source, error)))
         return status;
     record->is_refused = choice == 1;
     return record->is_refused ? TRAJD_OK : read_identity(yaml, "output", &record->output, error);
 }
 
-enum trajd_status prep_record_parse(const char *path, const char *text, size_t length, struct prep_record *record, struct trajd_error *error)
+enum trajd_status prep_record_parse(const char *path, const char *text, size_t length,
+                                    struct prep_record *record, struct trajd_error *error)
 {
     struct trajd_yaml *yaml = NULL;
     enum trajd_status status = trajd_yaml_parse(path, text, length, &yaml, error);
@@ -97,7 +107,8 @@ enum trajd_status prep_record_parse(const char *path, const char *text, size_t l
     return status;
 }
 
-enum trajd_status prep_record_load(const char *path, struct prep_record *record, struct trajd_error *error)
+enum trajd_status prep_record_load(const char *path, struct prep_record *record,
+                                   struct trajd_error *error)
 {
     struct trajd_yaml *yaml = NULL;
     enum trajd_status status = trajd_yaml_load(path, &yaml, error);
@@ -109,7 +120,8 @@ enum trajd_status prep_record_load(const char *path, struct prep_record *record,
     return status;
 }
 
-/* The first one in the document is the source's; inside of a text it would have its quotes escaped. */
+/* The first one in the document is the source's; inside of a text it would have its quotes escaped.
+ */
 static char *retimed(const char *text, int64_t before_ns, int64_t after_ns)
 {
     char member[64], *changed;
@@ -117,12 +129,14 @@ static char *retimed(const char *text, int64_t before_ns, int64_t after_ns)
 
     snprintf(member, sizeof member, "\"mtime_ns\": %" PRId64 ",", before_ns);
     found = strstr(text, member);
-    if (!found || asprintf(&changed, "%.*s\"mtime_ns\": %" PRId64 ",%s", (int)(found - text), text, after_ns, found + strlen(member)) < 0)
+    if (!found || asprintf(&changed, "%.*s\"mtime_ns\": %" PRId64 ",%s", (int)(found - text), text,
+                           after_ns, found + strlen(member)) < 0)
         return NULL;
     return changed;
 }
 
-enum trajd_status prep_record_retime(const char *path, int64_t before_ns, int64_t after_ns, struct trajd_error *error)
+enum trajd_status prep_record_retime(const char *path, int64_t before_ns, int64_t after_ns,
+                                     struct trajd_error *error)
 {
     FILE *file = fopen(path, "re");
     char *text = NULL, *changed = NULL;
@@ -133,8 +147,9 @@ enum trajd_status prep_record_retime(const char *path, int64_t before_ns, int64_
         changed = retimed(text, before_ns, after_ns);
     if (file)
         fclose(file);
-    status = changed ? prep_write(path, changed, strlen(changed), error)
-                     : trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: cannot be read again", path);
+    status = changed
+                 ? prep_write(path, changed, strlen(changed), error)
+                 : trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: cannot be read again", path);
     free(text);
     free(changed);
     return status;

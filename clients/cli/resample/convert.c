@@ -17,7 +17,8 @@ enum { LEVEL_DEFAULT = 4 };
 
 enum trajd_status rewrite_no_memory(struct rewriting *r)
 {
-    return trajd_error_set(r->error, TRAJD_ERR_MEMORY, 0, "no memory for %u episodes", r->plan.episode_count);
+    return trajd_error_set(r->error, TRAJD_ERR_MEMORY, 0, "no memory for %u episodes",
+                           r->plan.episode_count);
 }
 
 enum trajd_status rewrite_io_error(struct rewriting *r, const char *path)
@@ -29,13 +30,15 @@ enum trajd_status rewrite_io_error(struct rewriting *r, const char *path)
 
 void rewrite_tell(const struct rewriting *r, enum trajd_rewrite_phase phase)
 {
-    struct trajd_rewrite_progress progress = {.phase = phase, .episode_count = r->plan.episode_count, .byte_count = r->plan.byte_count};
+    struct trajd_rewrite_progress progress = {
+        .phase = phase, .episode_count = r->plan.episode_count, .byte_count = r->plan.byte_count};
 
     if (!r->options->on_progress)
         return;
     progress.episodes_done = r->report->episodes_resumed + r->finished_count;
     progress.episodes_safe = r->report->episodes_resumed + r->committed_count;
-    progress.bytes_done = r->resumed_bytes + __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED);
+    progress.bytes_done =
+        r->resumed_bytes + __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED);
     r->options->on_progress(r->options->context, &progress);
 }
 
@@ -46,7 +49,8 @@ static bool is_input(const struct trajd_rewrite_options *options, const struct s
     for (uint32_t k = 0; k < options->index_count; k++)
         for (uint32_t f = 0; f < options->indexes[k]->file_count; f++) {
             struct stat input;
-            if (!stat(options->indexes[k]->files[f].path, &input) && input.st_dev == status->st_dev && input.st_ino == status->st_ino)
+            if (!stat(options->indexes[k]->files[f].path, &input) &&
+                input.st_dev == status->st_dev && input.st_ino == status->st_ino)
                 return true;
         }
     return false;
@@ -62,20 +66,26 @@ static enum trajd_status check_output(struct rewriting *r)
     if (strlen(output) + sizeof ".partial.journal" > REWRITE_PATH_SIZE)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "the output's path is too long");
     slash = strrchr(output, '/');
-    snprintf(r->folder, sizeof r->folder, "%.*s", slash ? (int)(slash - output + (slash == output)) : 1, slash ? output : ".");
+    snprintf(r->folder, sizeof r->folder, "%.*s",
+             slash ? (int)(slash - output + (slash == output)) : 1, slash ? output : ".");
     snprintf(r->partial, sizeof r->partial, "%s.partial", output);
     snprintf(r->journal_path, sizeof r->journal_path, "%s.partial.journal", output);
     snprintf(r->spool_path, sizeof r->spool_path, "%s.partial.chunks", output);
     if (!stat(r->partial, &status) && is_input(r->options, &status))
-        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is an input, and would be written to", r->partial);
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s is an input, and would be written to", r->partial);
     if (stat(output, &status) && lstat(output, &status)) /* a link that leads nowhere is there */
         return TRAJD_OK;
     if (S_ISDIR(status.st_mode))
-        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is a folder: the output is one file", output);
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s is a folder: the output is one file", output);
     if (is_input(r->options, &status))
-        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s is an input too: it is not overwritten", output);
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s is an input too: it is not overwritten", output);
     if (!r->options->force)
-        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "%s exists: --force replaces it when the new one is finished", output);
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s exists: --force replaces it when the new one is finished",
+                               output);
     return TRAJD_OK;
 }
 
@@ -86,20 +96,25 @@ static enum trajd_status open_partial(struct rewriting *r)
 
     r->fd = open(r->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (r->fd < 0) {
-        const enum trajd_status status = errno == ENOENT || errno == ENOTDIR ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO;
+        const enum trajd_status status =
+            errno == ENOENT || errno == ENOTDIR ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO;
         return trajd_error_set(r->error, status, errno, "%s: %s", r->partial, strerror(errno));
     }
-    if (flock(r->fd, LOCK_EX | LOCK_NB) || fstat(r->fd, &held) || stat(r->partial, &named) || held.st_ino != named.st_ino)
+    if (flock(r->fd, LOCK_EX | LOCK_NB) || fstat(r->fd, &held) || stat(r->partial, &named) ||
+        held.st_ino != named.st_ino)
         return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is at it", r->partial);
     r->is_empty = !held.st_size;
     if (held.st_size && !r->options->resume)
-        rewrite_note(r->options, "%s of an earlier run is begun anew (--resume would go on with it)", r->partial);
+        rewrite_note(r->options,
+                     "%s of an earlier run is begun anew (--resume would go on with it)",
+                     r->partial);
     r->has_files = true;
     r->journal_fd = open(r->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (r->journal_fd < 0)
         return rewrite_io_error(r, r->journal_path);
     if (!fstat(r->journal_fd, &held) && held.st_size)
-        r->is_empty = false; /* a run that went on with chunks alone was cut when it made the file anew */
+        r->is_empty =
+            false; /* a run that went on with chunks alone was cut when it made the file anew */
     for (uint32_t d = 0; d < r->plan.dataset_count; d++)
         r->has_spool = r->has_spool || r->plan.datasets[d].is_compressed;
     if (r->has_spool)
@@ -112,19 +127,24 @@ static enum trajd_status make_spool(struct rewriting *r)
 {
     struct rewrite_plan *plan = &r->plan;
 
-    r->spool = (struct rewrite_spool){.fd = r->spool_fd, .level = r->options->compress_level ? r->options->compress_level : LEVEL_DEFAULT};
+    r->spool = (struct rewrite_spool){
+        .fd = r->spool_fd,
+        .level = r->options->compress_level ? r->options->compress_level : LEVEL_DEFAULT};
     if (!r->has_spool)
         return TRAJD_OK;
-    r->spool.chunks = trajd_arena_alloc(&plan->arena, plan->episode_count * sizeof *r->spool.chunks);
+    r->spool.chunks =
+        trajd_arena_alloc(&plan->arena, plan->episode_count * sizeof *r->spool.chunks);
     for (uint32_t e = 0; r->spool.chunks && e < plan->episode_count; e++) {
         const struct rewrite_episode *episode = &plan->episodes[e];
-        r->spool.chunks[e] = trajd_arena_alloc(&plan->arena, (episode->array_count + 1) * sizeof *r->spool.chunks[e]);
+        r->spool.chunks[e] = trajd_arena_alloc(&plan->arena, (episode->array_count + 1) *
+                                                                 sizeof *r->spool.chunks[e]);
         for (uint32_t a = 0; r->spool.chunks[e] && a < episode->array_count; a++) {
             const struct rewrite_dataset *dataset = &plan->datasets[episode->arrays[a].dataset];
             if (!dataset->is_compressed)
                 continue;
             r->spool.chunks[e][a] =
-                trajd_arena_alloc(&plan->arena, rewrite_chunk_count(dataset, episode->step_count) * sizeof *r->spool.chunks[e][a]);
+                trajd_arena_alloc(&plan->arena, rewrite_chunk_count(dataset, episode->step_count) *
+                                                    sizeof *r->spool.chunks[e][a]);
             if (!r->spool.chunks[e][a])
                 return rewrite_no_memory(r);
         }
@@ -156,15 +176,19 @@ static void fill_report(struct rewriting *r)
 static void clean_up(struct rewriting *r, enum trajd_status status)
 {
     const bool full = status == TRAJD_ERR_IO && r->error &&
-                      (r->error->foreign_code == ENOSPC || r->error->foreign_code == EDQUOT || r->error->foreign_code == EFBIG);
+                      (r->error->foreign_code == ENOSPC || r->error->foreign_code == EDQUOT ||
+                       r->error->foreign_code == EFBIG);
 
-    if (status && r->has_files && (full || r->is_spent || (r->is_begun && !r->began_rows) || r->is_empty)) {
+    if (status && r->has_files &&
+        (full || r->is_spent || (r->is_begun && !r->began_rows) || r->is_empty)) {
         unlink(r->partial);
         unlink(r->journal_path);
         unlink(r->spool_path);
     } else if (status && r->began_rows && r->has_files) {
-        rewrite_note(r->options, "%s is kept with %llu of %u episodes: --resume goes on with it", r->partial,
-                     (unsigned long long)(r->report->episodes_resumed + r->committed_count), r->plan.episode_count);
+        rewrite_note(r->options, "%s is kept with %llu of %u episodes: --resume goes on with it",
+                     r->partial,
+                     (unsigned long long)(r->report->episodes_resumed + r->committed_count),
+                     r->plan.episode_count);
     }
     if (r->fd >= 0)
         close(r->fd);
@@ -237,11 +261,16 @@ static enum trajd_status run(struct rewriting *r)
     return status ? status : rewrite_publish(r);
 }
 
-enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options, struct trajd_rewrite_report *report,
-                                     struct trajd_error *error)
+enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options,
+                                     struct trajd_rewrite_report *report, struct trajd_error *error)
 {
     struct trajd_error unwanted;
-    struct rewriting r = {.options = options, .report = report, .error = error ? error : &unwanted, .fd = -1, .journal_fd = -1, .spool_fd = -1};
+    struct rewriting r = {.options = options,
+                          .report = report,
+                          .error = error ? error : &unwanted,
+                          .fd = -1,
+                          .journal_fd = -1,
+                          .spool_fd = -1};
     enum trajd_status status;
 
     *report = (struct trajd_rewrite_report){0};

@@ -1,15 +1,19 @@
-/* Whole files onto a regular grid: the episodes of one or several indexed inputs resampled at one rate into a new file of the same
- * layout. What `trajctl resample` and `trajctl preprocess` do.
+/* Whole files onto a regular grid: the episodes of one or several indexed inputs resampled at one
+ * rate into a new file of the same layout. What `trajctl resample` and `trajctl preprocess` do.
  *
  *   options x indexes -> plan: which datasets, episodes, grids          convert_plan.c
  *   an episode with holes -> the parts between them                     convert_gaps.c
- *   plan -> skeleton: groups, attributes, datasets with room for rows   convert_output.c asks trajd-indexer (writer_*.c), the only libhdf5
- *   plan -> rows: read, resample, write, on all threads                 convert_rows.c, in pieces of a few MiB; convert_backend.c, by whom
+ *   plan -> skeleton: groups, attributes, datasets with room for rows   convert_output.c asks
+ *     trajd-indexer (writer_*.c), the only libhdf5
+ *   plan -> rows: read, resample, write, on all threads                 convert_rows.c, in pieces
+ *     of a few MiB; convert_backend.c, by whom
  *   finished episodes -> journal, so that a killed run can go on        convert_journal.c
  *
- * The output is OUT.partial until the last row is on the disk, without the signature that makes it an HDF5 file; then it is renamed.
- * Times are those of the inputs: an episode's grid begins where the last of its streams begins and ends before the first one ends, so
- * that no value is invented. Where rows are further apart than max_gap it is cut, and each part is an episode of the output. */
+ * The output is OUT.partial until the last row is on the disk, without the signature that makes it
+ * an HDF5 file; then it is renamed. Times are those of the inputs: an episode's grid begins where
+ * the last of its streams begins and ends before the first one ends, so that no value is invented.
+ * Where rows are further apart than max_gap it is cut, and each part is an episode of the output.
+ */
 #ifndef TRAJD_REWRITE_REWRITE_H
 #define TRAJD_REWRITE_REWRITE_H
 
@@ -29,10 +33,13 @@ enum trajd_rewrite_compress {
     TRAJD_REWRITE_DEFLATE = 2, /* every dataset */
 };
 
-/* Who does the arithmetic. A GPU's results are within its kernels' error of the CPU's (float32 streams are blended in float32 there). */
+/* Who does the arithmetic. A GPU's results are within its kernels' error of the CPU's (float32
+ * streams are blended in float32 there). */
 enum trajd_rewrite_backend {
     TRAJD_REWRITE_CPU = 0,
-    TRAJD_REWRITE_AUTO = 1,   /* the fastest at hand, by a rule: the GPU of the daemon that `endpoint` names, one of this process, the CPU */
+    /* the fastest at hand, by a rule: the GPU of the daemon that `endpoint` names, one of this
+     * process, the CPU */
+    TRAJD_REWRITE_AUTO = 1,
     TRAJD_REWRITE_CUDA = 2,   /* the first GPU that this process can use */
     TRAJD_REWRITE_DAEMON = 3, /* a running daemon, on its GPU if it has one */
 };
@@ -41,15 +48,22 @@ enum trajd_rewrite_backend {
 
 /* What the caller wants of streams beside what the layout says. Later rules win. */
 struct trajd_rewrite_rule {
-    const char *stream;     /* a name, or a pattern with one '*' (not crossing '/'); NULL: all */
-    enum trajd_kind kind;   /* TRAJD_REWRITE_NO_KIND: no wish */
-    bool layout_order;      /* of kind slerp: the layout's order where it has one */
-    enum trajd_dtype dtype; /* NONE: no wish. f16, f32 or f64; touches floating-point streams alone when stream is NULL */
-    int64_t window_ns;      /* of kind mean; 0: no wish, one step of the grid by default */
-    int64_t max_gap_ns;     /* an episode is cut where two rows are further apart; 0: no wish, the layout's by default */
+    const char *stream;   /* a name, or a pattern with one '*' (not crossing '/'); NULL: all */
+    enum trajd_kind kind; /* TRAJD_REWRITE_NO_KIND: no wish */
+    bool layout_order;    /* of kind slerp: the layout's order where it has one */
+    /* NONE: no wish. f16, f32 or f64; touches floating-point streams alone when stream is NULL */
+    enum trajd_dtype dtype;
+    int64_t window_ns; /* of kind mean; 0: no wish, one step of the grid by default */
+    /* an episode is cut where two rows are further apart; 0: no wish, the layout's by default */
+    int64_t max_gap_ns;
 };
 
-enum trajd_rewrite_phase { TRAJD_REWRITE_PLANNED, TRAJD_REWRITE_RUNNING, TRAJD_REWRITE_CLOSING, TRAJD_REWRITE_DONE };
+enum trajd_rewrite_phase {
+    TRAJD_REWRITE_PLANNED,
+    TRAJD_REWRITE_RUNNING,
+    TRAJD_REWRITE_CLOSING,
+    TRAJD_REWRITE_DONE
+};
 
 struct trajd_rewrite_progress {
     enum trajd_rewrite_phase phase;
@@ -76,19 +90,21 @@ struct trajd_rewrite_report {
     const struct trajd_rewrite_stream *streams;
     uint64_t episode_count, byte_count; /* of the output, as planned */
     uint64_t episodes_written, episodes_left_out, episodes_resumed;
-    uint64_t episodes_cut; /* of the inputs: each has given parts of its own */
+    uint64_t episodes_cut;            /* of the inputs: each has given parts of its own */
     uint64_t rows_read, rows_written; /* rows of datasets */
     uint64_t bytes_read, bytes_written;
-    uint64_t steps; /* over all episodes */
+    uint64_t steps;                     /* over all episodes */
     enum trajd_rewrite_backend backend; /* as chosen */
     char backend_text[256];             /* for people: "the CPU", a GPU's name, which daemon */
-    uint64_t pieces, pieces_here;       /* done; those done on the CPU because they were too large for the backend */
-    bool fell_back;                     /* the backend failed, and the CPU went on */
+    /* done; those done on the CPU because they were too large for the backend */
+    uint64_t pieces, pieces_here;
+    bool fell_back;       /* the backend failed, and the CPU went on */
     uint64_t duration_ns; /* of all grids */
 };
 
 struct trajd_rewrite_options {
-    const struct trajd_index *const *indexes; /* [index_count], of equal streams; must stay as they are during the call */
+    /* [index_count], of equal streams; must stay as they are during the call */
+    const struct trajd_index *const *indexes;
     uint32_t index_count;
     const char *output;       /* NULL with dry_run: the plan alone */
     const char *indexer_path; /* the trajd-indexer that makes the file's structure */
@@ -97,39 +113,50 @@ struct trajd_rewrite_options {
     uint32_t stream_count;
     const struct trajd_rewrite_rule *rules;
     uint32_t rule_count;
-    const char *const *episodes; /* ids, patterns with '*', or numbers and ranges like 0..9 of the ids' last number; episode_count 0: all */
+    /* ids, patterns with '*', or numbers and ranges like 0..9 of the ids' last number;
+     * episode_count 0: all */
+    const char *const *episodes;
     uint32_t episode_count;
     const char *filter; /* a mask key, or NULL */
     enum trajd_rewrite_compress compress;
     uint32_t compress_level; /* of deflate, 1..12; 0: 4 */
     uint32_t thread_count;   /* 0: one per processor */
     enum trajd_rewrite_backend backend;
-    const char *endpoint; /* a daemon's directory; NULL: none is named, and TRAJD_REWRITE_DAEMON takes the default one */
+    /* a daemon's directory; NULL: none is named, and TRAJD_REWRITE_DAEMON takes the default one */
+    const char *endpoint;
     bool dry_run, force, resume;
-    const bool *cancel; /* NULL, or set (atomically) from elsewhere: the run ends soon with TRAJD_ERR_CLOSED and keeps the partial file */
+    /* NULL, or set (atomically) from elsewhere: the run ends soon with TRAJD_ERR_CLOSED and keeps
+     * the partial file */
+    const bool *cancel;
 
     /* All called in the thread that called trajd_rewrite_file. Each may be NULL. */
-    void (*on_note)(void *context, const char *text); /* what could not be carried over or was left out, a line each */
-    void (*on_plan)(void *context, const struct trajd_rewrite_report *plan); /* before anything is written */
-    void (*on_progress)(void *context, const struct trajd_rewrite_progress *progress); /* four times a second at most, and at each phase */
+    /* what could not be carried over or was left out, a line each */
+    void (*on_note)(void *context, const char *text);
+    /* before anything is written */
+    void (*on_plan)(void *context, const struct trajd_rewrite_report *plan);
+    /* four times a second at most, and at each phase */
+    void (*on_progress)(void *context, const struct trajd_rewrite_progress *progress);
     void *context;
 };
 
-/* TRAJD_ERR_ARGUMENT: output is an input, exists without force, unknown stream, kind that does not fit, rate beyond sense. NOT_FOUND: no
- * directory, no such filter. DATA: no episode is left, or rows cannot be read (the partial file is kept for resume), or an
- * input changed while it was read. IO: the disk is
- * full (the partial file is removed), storage failed (kept). BUSY: another run is at the same output. CLOSED: cancelled, or the
- * daemon that was to do it has ended (kept). NOT_FOUND, UNSUPPORTED, DEVICE: the backend is not at hand, or has failed.
- * *report is filled as far as it came; its streams are freed by trajd_rewrite_report_clear. Blocks. */
-enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options, struct trajd_rewrite_report *report,
+/* TRAJD_ERR_ARGUMENT: output is an input, exists without force, unknown stream, kind that does not
+ * fit, rate beyond sense. NOT_FOUND: no directory, no such filter. DATA: no episode is left, or
+ * rows cannot be read (the partial file is kept for resume), or an input changed while it was read.
+ * IO: the disk is full (the partial file is removed), storage failed (kept). BUSY: another run is
+ * at the same output. CLOSED: cancelled, or the daemon that was to do it has ended (kept).
+ * NOT_FOUND, UNSUPPORTED, DEVICE: the backend is not at hand, or has failed. *report is filled as
+ * far as it came; its streams are freed by trajd_rewrite_report_clear. Blocks. */
+enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options,
+                                     struct trajd_rewrite_report *report,
                                      struct trajd_error *error);
 void trajd_rewrite_report_clear(struct trajd_rewrite_report *report);
 
 /* "cpu", "auto", "cuda", "daemon". */
 const char *trajd_rewrite_backend_name(enum trajd_rewrite_backend backend);
 
-/* "linear", "previous", "nearest", "slerp", "slerp_xyzw", "slerp_wxyz", "angle", "mean"; TRAJD_REWRITE_NO_KIND and an error that lists
- * them for another word. "slerp" is in the layout's order where it has one, else xyzw. */
+/* "linear", "previous", "nearest", "slerp", "slerp_xyzw", "slerp_wxyz", "angle", "mean";
+ * TRAJD_REWRITE_NO_KIND and an error that lists them for another word. "slerp" is in the layout's
+ * order where it has one, else xyzw. */
 enum trajd_kind trajd_rewrite_kind_parse(const char *word, struct trajd_error *error);
 
 #endif

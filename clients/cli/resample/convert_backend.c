@@ -9,8 +9,9 @@
 
 enum { SAMPLE_STEPS = 4096, THREADS_BESIDE_MAX = 8 };
 
-/* What the rule counts with. Rows go through memory twice more on the way to a GPU and back, at about so much; a context of CUDA takes a driver
- * a quarter of a second (an H200's, tests/gpu/test_backends.py), a question to a daemon nearly nothing. */
+/* What the rule counts with. Rows go through memory twice more on the way to a GPU and back, at
+ * about so much; a context of CUDA takes a driver a quarter of a second (an H200's,
+ * tests/gpu/test_backends.py), a question to a daemon nearly nothing. */
 static const double copy_bytes_per_s = 8e9, cuda_start_s = 0.25, daemon_start_s = 0.05;
 static const double worth = 0.8; /* of the CPU's time at most: else the CPU, which needs nothing */
 
@@ -29,7 +30,8 @@ const char *trajd_rewrite_backend_name(enum trajd_rewrite_backend backend)
 
 uint32_t rewrite_backend_threads(const struct rewrite_backend *backend, uint32_t wanted)
 {
-    return backend->kind != TRAJD_REWRITE_CPU && wanted > THREADS_BESIDE_MAX ? THREADS_BESIDE_MAX : wanted;
+    return backend->kind != TRAJD_REWRITE_CPU && wanted > THREADS_BESIDE_MAX ? THREADS_BESIDE_MAX
+                                                                             : wanted;
 }
 
 /* ---- the rule ---- */
@@ -44,10 +46,17 @@ static double step_ns(const struct rewrite_plan *plan)
     for (uint32_t d = 0; d < plan->dataset_count; d++)
         for (uint32_t l = 0; l < plan->datasets[d].lane_count; l++) {
             const struct rewrite_lane *lane = &plan->datasets[d].lanes[l];
-            const struct trajd_stream stream = {.kind = lane->kind, .source_type = plan->datasets[d].from, .output_type = plan->datasets[d].to,
+            const struct trajd_stream stream = {.kind = lane->kind,
+                                                .source_type = plan->datasets[d].from,
+                                                .output_type = plan->datasets[d].to,
                                                 .feature_count = (uint32_t)lane->column_count};
-            const struct trajd_resample_request shape = {.window_count = 1, .grid_count = 1, .bracket_count = 1, .stream_count = 1,
-                                                         .grids = &grid, .brackets = &bracket, .streams = &stream};
+            const struct trajd_resample_request shape = {.window_count = 1,
+                                                         .grid_count = 1,
+                                                         .bracket_count = 1,
+                                                         .stream_count = 1,
+                                                         .grids = &grid,
+                                                         .brackets = &bracket,
+                                                         .streams = &stream};
             struct trajd_problem problem;
             trajd_problem_of(&shape, 0, &problem);
             ns += problem.cpu_ns / SAMPLE_STEPS;
@@ -79,43 +88,55 @@ static struct costs estimate(const struct rewrite_plan *plan, uint32_t thread_co
 
     return (struct costs){.cpu_s = step_ns(plan) * 1e-9 * (double)plan->step_count / thread_count,
                           .cuda_s = cuda_start_s + copy_s / thread_count,
-                          .daemon_s = daemon_start_s + copy_s / thread_count + copy_s /* its one thread's */};
+                          .daemon_s = daemon_start_s + copy_s / thread_count +
+                                      copy_s /* its one thread's */};
 }
 
 /* ---- choosing ---- */
 
-static enum trajd_status use_daemon(struct rewrite_backend *backend, bool only_gpu, struct trajd_error *error)
+static enum trajd_status use_daemon(struct rewrite_backend *backend, bool only_gpu,
+                                    struct trajd_error *error)
 {
     struct rewrite_remote *remote;
     char device[TRAJD_DEVICE_NAME_SIZE];
     enum trajd_status status = TRAJD_OK;
 
     if (strncmp(backend->directory, "tcp://", 6) == 0)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: rows are handed to a daemon of this machine alone: --backend cpu or cuda",
-                               backend->directory);
-    status = rewrite_remote_create(backend->directory, backend->cancel, device, sizeof device, &remote, error);
+        return trajd_error_set(
+            error, TRAJD_ERR_UNSUPPORTED, 0,
+            "%s: rows are handed to a daemon of this machine alone: --backend cpu or cuda",
+            backend->directory);
+    status = rewrite_remote_create(backend->directory, backend->cancel, device, sizeof device,
+                                   &remote, error);
     rewrite_remote_destroy(&remote);
     if (!status && only_gpu && !*device)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "the daemon at %s has no GPU", backend->directory);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "the daemon at %s has no GPU",
+                               backend->directory);
     if (status)
         return status;
     backend->kind = TRAJD_REWRITE_DAEMON;
     backend->is_on_gpu = *device != 0;
-    snprintf(backend->text, sizeof backend->text, "the daemon at %.150s, on its %s", backend->directory, *device ? device : "CPU");
+    snprintf(backend->text, sizeof backend->text, "the daemon at %.150s, on its %s",
+             backend->directory, *device ? device : "CPU");
     return TRAJD_OK;
 }
 
 static enum trajd_status use_cuda(struct rewrite_backend *backend, struct trajd_error *error)
 {
-    static const char instead[] = "--backend daemon has a running daemon do it, --backend cpu does it here";
+    static const char instead[] =
+        "--backend daemon has a running daemon do it, --backend cpu does it here";
     struct trajd_runner *runner = NULL;
     enum trajd_status status;
 
     if (!trajd_device_count()) {
         status = trajd_device_open(0, &backend->device, error);
         if (status == TRAJD_ERR_UNSUPPORTED)
-            return trajd_error_set(error, status, 0, "--backend cuda: this trajctl is built without CUDA: %s", instead);
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "--backend cuda: there is no GPU that this process can use: %s", instead);
+            return trajd_error_set(error, status, 0,
+                                   "--backend cuda: this trajctl is built without CUDA: %s",
+                                   instead);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "--backend cuda: there is no GPU that this process can use: %s",
+                               instead);
     }
     status = trajd_device_open(0, &backend->device, error);
     if (!status)
@@ -130,7 +151,8 @@ static enum trajd_status use_cuda(struct rewrite_backend *backend, struct trajd_
 }
 
 /* The fastest by the rule; what is not there is not missed. */
-static void use_fastest(const struct rewrite_plan *plan, uint32_t thread_count, bool has_daemon, struct rewrite_backend *backend)
+static void use_fastest(const struct rewrite_plan *plan, uint32_t thread_count, bool has_daemon,
+                        struct rewrite_backend *backend)
 {
     const struct costs costs = estimate(plan, thread_count);
     struct trajd_error unwanted;
@@ -143,16 +165,18 @@ static void use_fastest(const struct rewrite_plan *plan, uint32_t thread_count, 
     backend->kind = TRAJD_REWRITE_CPU;
 }
 
-enum trajd_status rewrite_backend_choose(const struct rewrite_plan *plan, uint32_t thread_count, struct rewrite_backend *backend,
-                                         struct trajd_error *error)
+enum trajd_status rewrite_backend_choose(const struct rewrite_plan *plan, uint32_t thread_count,
+                                         struct rewrite_backend *backend, struct trajd_error *error)
 {
     const struct trajd_rewrite_options *options = plan->options;
     const char *directory = options->endpoint ? options->endpoint : TRAJD_REWRITE_ENDPOINT_DEFAULT;
     enum trajd_status status = TRAJD_OK;
 
-    *backend = (struct rewrite_backend){.kind = TRAJD_REWRITE_CPU, .cancel = options->cancel, .text = "the CPU"};
+    *backend = (struct rewrite_backend){
+        .kind = TRAJD_REWRITE_CPU, .cancel = options->cancel, .text = "the CPU"};
     if (strlen(directory) >= sizeof backend->directory)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%.100s...: no daemon's directory has so long a path", directory);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%.100s...: no daemon's directory has so long a path", directory);
     strcpy(backend->directory, directory);
     if (options->backend == TRAJD_REWRITE_AUTO)
         use_fastest(plan, thread_count, options->endpoint != NULL, backend);
@@ -171,7 +195,8 @@ void rewrite_backend_clear(struct rewrite_backend *backend)
 
 /* ---- engines ---- */
 
-enum trajd_status rewrite_engine_create(struct rewrite_backend *backend, struct rewrite_engine **engine, struct trajd_error *error)
+enum trajd_status rewrite_engine_create(struct rewrite_backend *backend,
+                                        struct rewrite_engine **engine, struct trajd_error *error)
 {
     *engine = calloc(1, sizeof **engine);
     if (!*engine)
@@ -192,7 +217,8 @@ void rewrite_engine_destroy(struct rewrite_engine **out)
     free(engine);
 }
 
-static enum trajd_status run_here(const struct trajd_resample_request *request, struct trajd_error *error)
+static enum trajd_status run_here(const struct trajd_resample_request *request,
+                                  struct trajd_error *error)
 {
     const struct trajd_device_facts facts = {.cpu_threads = 1};
     struct trajd_plan *plan = NULL;
@@ -206,12 +232,16 @@ static enum trajd_status run_here(const struct trajd_resample_request *request, 
     return status;
 }
 
-static enum trajd_status run_on_gpu(struct rewrite_engine *engine, const struct trajd_resample_request *request,
-                                    const struct trajd_block_memory *memory, uint64_t size_bytes, struct trajd_error *error)
+static enum trajd_status run_on_gpu(struct rewrite_engine *engine,
+                                    const struct trajd_resample_request *request,
+                                    const struct trajd_block_memory *memory, uint64_t size_bytes,
+                                    struct trajd_error *error)
 {
     uint64_t answer_at, answer_bytes;
     void *room;
-    enum trajd_status status = engine->runner ? TRAJD_OK : trajd_runner_create(engine->backend->device, NULL, &engine->runner, error);
+    enum trajd_status status =
+        engine->runner ? TRAJD_OK
+                       : trajd_runner_create(engine->backend->device, NULL, &engine->runner, error);
 
     if (!status)
         status = trajd_runner_room(engine->runner, size_bytes, &room, error);
@@ -224,17 +254,21 @@ static enum trajd_status run_on_gpu(struct rewrite_engine *engine, const struct 
     return status;
 }
 
-static enum trajd_status run_by_daemon(struct rewrite_engine *engine, const struct trajd_resample_request *request,
-                                       const struct trajd_block_memory *memory, uint64_t size_bytes, struct trajd_error *error)
+static enum trajd_status run_by_daemon(struct rewrite_engine *engine,
+                                       const struct trajd_resample_request *request,
+                                       const struct trajd_block_memory *memory, uint64_t size_bytes,
+                                       struct trajd_error *error)
 {
     char device[TRAJD_DEVICE_NAME_SIZE];
     void *room;
     enum trajd_status status = TRAJD_OK;
 
     if (!engine->remote)
-        status = rewrite_remote_create(engine->backend->directory, engine->backend->cancel, device, sizeof device, &engine->remote, error);
+        status = rewrite_remote_create(engine->backend->directory, engine->backend->cancel, device,
+                                       sizeof device, &engine->remote, error);
     if (status == TRAJD_ERR_NOT_FOUND) /* it was there when it was chosen */
-        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s has ended", engine->backend->directory);
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s has ended",
+                               engine->backend->directory);
     if (!status)
         status = rewrite_remote_room(engine->remote, size_bytes, &room, error);
     if (status)
@@ -249,7 +283,8 @@ static enum trajd_status run_by_daemon(struct rewrite_engine *engine, const stru
 /* The first of the threads that sees it tells why. */
 static void give_up(struct rewrite_backend *backend, const struct trajd_error *why)
 {
-    enum trajd_rewrite_backend before = __atomic_exchange_n(&backend->kind, TRAJD_REWRITE_CPU, __ATOMIC_RELAXED);
+    enum trajd_rewrite_backend before =
+        __atomic_exchange_n(&backend->kind, TRAJD_REWRITE_CPU, __ATOMIC_RELAXED);
 
     if (before == TRAJD_REWRITE_CPU)
         return;
@@ -257,11 +292,15 @@ static void give_up(struct rewrite_backend *backend, const struct trajd_error *w
     __atomic_store_n(&backend->has_failed, true, __ATOMIC_RELEASE); /* behind the failure */
 }
 
-enum trajd_status rewrite_engine_run(struct rewrite_engine *engine, const struct trajd_resample_request *request,
-                                     const struct trajd_block_memory *memory, struct trajd_error *error)
+enum trajd_status rewrite_engine_run(struct rewrite_engine *engine,
+                                     const struct trajd_resample_request *request,
+                                     const struct trajd_block_memory *memory,
+                                     struct trajd_error *error)
 {
     struct rewrite_backend *backend = engine->backend;
-    const enum trajd_rewrite_backend kind = backend ? __atomic_load_n(&backend->kind, __ATOMIC_RELAXED) : TRAJD_REWRITE_CPU; /* only a hint */
+    /* only a hint */
+    const enum trajd_rewrite_backend kind =
+        backend ? __atomic_load_n(&backend->kind, __ATOMIC_RELAXED) : TRAJD_REWRITE_CPU;
     uint64_t size_bytes;
     enum trajd_status status;
 
@@ -271,13 +310,15 @@ enum trajd_status rewrite_engine_run(struct rewrite_engine *engine, const struct
         return run_here(request, error);
     status = trajd_block_measure(request, memory, &size_bytes, error);
     if (!status)
-        status = kind == TRAJD_REWRITE_CUDA ? run_on_gpu(engine, request, memory, size_bytes, error)
-                                            : run_by_daemon(engine, request, memory, size_bytes, error);
+        status = kind == TRAJD_REWRITE_CUDA
+                     ? run_on_gpu(engine, request, memory, size_bytes, error)
+                     : run_by_daemon(engine, request, memory, size_bytes, error);
     if (!status)
         return TRAJD_OK;
     if (status == TRAJD_ERR_UNSUPPORTED)
         __atomic_fetch_add(&backend->pieces_here, 1, __ATOMIC_RELAXED); /* a counter */
-    else if (!backend->may_fall_back || (backend->cancel && __atomic_load_n(backend->cancel, __ATOMIC_RELAXED)))
+    else if (!backend->may_fall_back ||
+             (backend->cancel && __atomic_load_n(backend->cancel, __ATOMIC_RELAXED)))
         return status;
     else
         give_up(backend, error);

@@ -26,13 +26,16 @@ enum trajd_status rewrite_child_start(struct rewrite_child *child)
     int sockets[2], code;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
-        return trajd_error_set(child->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s", strerror(errno));
+        return trajd_error_set(child->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s",
+                               strerror(errno));
     code = trajd_indexer_spawn(path, "write", sockets[1], &child->pid);
     close(sockets[1]);
     child->socket = sockets[0];
     if (code)
         child->pid = 0;
-    return code ? trajd_error_set(child->error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s", path, strerror(code)) : TRAJD_OK;
+    return code ? trajd_error_set(child->error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s",
+                                  path, strerror(code))
+                : TRAJD_OK;
 }
 
 void rewrite_child_end(struct rewrite_child *child)
@@ -70,22 +73,27 @@ static int wait_for_end(struct rewrite_child *child)
     return status;
 }
 
-/* Its end came without a word. A kill comes from the machine (its memory is full, or somebody), and so does a start that fails: neither speaks
- * against an input. */
+/* Its end came without a word. A kill comes from the machine (its memory is full, or somebody), and
+ * so does a start that fails: neither speaks against an input. */
 static enum trajd_status lost(struct rewrite_child *child)
 {
     const int status = child->pid ? wait_for_end(child) : 0;
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    const bool is_killed = number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT || number == SIGXCPU;
+    const bool is_killed = number == SIGKILL || number == SIGTERM || number == SIGINT ||
+                           number == SIGHUP || number == SIGQUIT || number == SIGXCPU;
     char how[TEXT_SIZE] = "ended";
 
     if (WIFSIGNALED(status))
-        snprintf(how, sizeof how, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(how, sizeof how, "was killed by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
     else if (WIFEXITED(status))
         snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(status));
-    return trajd_error_set(child->error, is_killed || !child->is_ready ? TRAJD_ERR_SYSTEM : TRAJD_ERR_DATA, 0,
+    return trajd_error_set(child->error,
+                           is_killed || !child->is_ready ? TRAJD_ERR_SYSTEM : TRAJD_ERR_DATA, 0,
                            "the process that makes the output's structure %s%s", how,
-                           is_killed ? "" : child->is_ready ? ": an input is damaged" : ": it does not start");
+                           is_killed         ? ""
+                           : child->is_ready ? ": an input is damaged"
+                                             : ": it does not start");
 }
 
 /* ---- frames ---- */
@@ -107,14 +115,16 @@ enum trajd_status rewrite_child_send(struct rewrite_child *child, uint32_t kind,
     ssize_t done;
 
     if (child->frame.failed)
-        return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for the output's structure");
+        return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0,
+                               "no memory for the output's structure");
     done = trajd_send_fd(child->socket, &header, sizeof header, fd, 0);
     if (done < 0 && (errno == EPIPE || errno == ECONNRESET))
         return TRAJD_OK; /* why it hung up is in what it said before */
     if (done != (ssize_t)sizeof header)
         return lost(child);
     while (sent < child->frame.length) {
-        done = send(child->socket, child->frame.data + sent, child->frame.length - sent, MSG_NOSIGNAL);
+        done =
+            send(child->socket, child->frame.data + sent, child->frame.length - sent, MSG_NOSIGNAL);
         if (done < 0 && errno != EINTR)
             return TRAJD_OK; /* as above */
         sent += done > 0 ? (size_t)done : 0;
@@ -122,20 +132,24 @@ enum trajd_status rewrite_child_send(struct rewrite_child *child, uint32_t kind,
     return TRAJD_OK;
 }
 
-/* Until there is something to read. Chunks take as long as they take, and there is no way back from them. */
+/* Until there is something to read. Chunks take as long as they take, and there is no way back from
+ * them. */
 static enum trajd_status wait_readable(struct rewrite_child *child)
 {
     const bool *cancel = child->is_closing ? NULL : child->plan->options->cancel;
 
-    for (int waited_ms = 0; waited_ms < ANSWER_TIMEOUT_MS; waited_ms += child->is_closing ? 0 : SLICE_MS) {
+    for (int waited_ms = 0; waited_ms < ANSWER_TIMEOUT_MS;
+         waited_ms += child->is_closing ? 0 : SLICE_MS) {
         struct pollfd poll_fd = {.fd = child->socket, .events = POLLIN};
         if (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
             return trajd_error_set(child->error, TRAJD_ERR_CLOSED, 0, "interrupted");
         if (poll(&poll_fd, 1, SLICE_MS) > 0)
             return TRAJD_OK;
     }
-    return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure has not answered for %d s",
-                           ANSWER_TIMEOUT_MS / 1000);
+    return trajd_error_set(
+        child->error, TRAJD_ERR_DATA, 0,
+        "the process that makes the output's structure has not answered for %d s",
+        ANSWER_TIMEOUT_MS / 1000);
 }
 
 static enum trajd_status receive(struct rewrite_child *child, void *data, size_t size)
@@ -164,8 +178,10 @@ static enum trajd_status failed(struct rewrite_child *child, size_t length)
         return lost(child);
     memcpy(&code, child->answer, sizeof code);
     if (code == ENOSPC || code == EDQUOT || code == EFBIG)
-        return trajd_error_set(child->error, TRAJD_ERR_IO, (int)code, "%s: %s", child->plan->options->output, strerror((int)code));
-    return trajd_error_set(child->error, code ? TRAJD_ERR_IO : TRAJD_ERR_DATA, (int)code, "%.*s", (int)(length - sizeof code), text);
+        return trajd_error_set(child->error, TRAJD_ERR_IO, (int)code, "%s: %s",
+                               child->plan->options->output, strerror((int)code));
+    return trajd_error_set(child->error, code ? TRAJD_ERR_IO : TRAJD_ERR_DATA, (int)code, "%.*s",
+                           (int)(length - sizeof code), text);
 }
 
 enum trajd_status rewrite_child_answer(struct rewrite_child *child, uint32_t kind, size_t *length)
@@ -177,11 +193,14 @@ enum trajd_status rewrite_child_answer(struct rewrite_child *child, uint32_t kin
         if ((status = receive(child, &header, sizeof header)))
             return status;
         if (header.magic != TRAJD_INDEXER_MAGIC || header.length > answer_bytes_max)
-            return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure broke the framing");
+            return trajd_error_set(
+                child->error, TRAJD_ERR_DATA, 0,
+                "the process that makes the output's structure broke the framing");
         if (header.length >= child->answer_capacity) {
             uint8_t *grown = realloc(child->answer, header.length + 1);
             if (!grown)
-                return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for an answer");
+                return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0,
+                                       "no memory for an answer");
             child->answer = grown;
             child->answer_capacity = header.length + 1;
         }
@@ -194,7 +213,9 @@ enum trajd_status rewrite_child_answer(struct rewrite_child *child, uint32_t kin
         if (header.kind == TRAJD_WRITER_FAILED)
             return failed(child, header.length);
         if (header.kind != TRAJD_WRITER_NOTE)
-            return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "the process that makes the output's structure answered what was not asked");
+            return trajd_error_set(
+                child->error, TRAJD_ERR_DATA, 0,
+                "the process that makes the output's structure answered what was not asked");
         rewrite_note(child->plan->options, "%s", (const char *)child->answer);
     }
 }

@@ -1,4 +1,5 @@
-/* The child that makes the output's structure (writer_protocol.h), seen from the parent: its process, and frames to and from it. One thread. */
+/* The child that makes the output's structure (writer_protocol.h), seen from the parent: its
+ * process, and frames to and from it. One thread. */
 #ifndef TRAJD_REWRITE_REWRITE_CHILD_H
 #define TRAJD_REWRITE_REWRITE_CHILD_H
 
@@ -13,8 +14,8 @@ struct rewrite_child {
     struct trajd_error *error;
     pid_t pid;
     int socket;
-    bool is_ready;   /* it has begun the output */
-    bool is_closing; /* it puts chunks into it */
+    bool is_ready;            /* it has begun the output */
+    bool is_closing;          /* it puts chunks into it */
     struct trajd_bytes frame; /* being made */
     uint8_t *answer;
     size_t answer_capacity;
@@ -25,14 +26,15 @@ enum trajd_status rewrite_child_start(struct rewrite_child *child);
 /* Kills it, if it was started, and frees what the struct holds. */
 void rewrite_child_end(struct rewrite_child *child);
 
-/* A frame is begun, filled with trajd_bytes_add_* and this, and sent, `fd` with it unless that is below 0. An end of the child is told by what
- * is received next. TRAJD_ERR_MEMORY where the frame did not fit, TRAJD_ERR_SYSTEM or TRAJD_ERR_DATA where the child is gone. */
+/* A frame is begun, filled with trajd_bytes_add_* and this, and sent, `fd` with it unless that is
+ * below 0. An end of the child is told by what is received next. TRAJD_ERR_MEMORY where the frame
+ * did not fit, TRAJD_ERR_SYSTEM or TRAJD_ERR_DATA where the child is gone. */
 void rewrite_child_begin(struct rewrite_child *child);
 void rewrite_child_put_u8(struct rewrite_child *child, uint8_t value);
 enum trajd_status rewrite_child_send(struct rewrite_child *child, uint32_t kind, int fd);
 
-/* The next answer, which must be of that kind, in child->answer; notes before it are passed on. TRAJD_ERR_CLOSED: cancelled; else what the
- * child says, or how it ended. */
+/* The next answer, which must be of that kind, in child->answer; notes before it are passed on.
+ * TRAJD_ERR_CLOSED: cancelled; else what the child says, or how it ended. */
 enum trajd_status rewrite_child_answer(struct rewrite_child *child, uint32_t kind, size_t *length);
 
 #endif

@@ -42,7 +42,8 @@ static bool is_slerp(enum trajd_kind kind)
 }
 
 /* "no stream is called X (did you mean Y?); there are: A, B, ..." */
-static enum trajd_status no_stream(const struct trajd_index *index, const char *what, const char *name, struct trajd_error *error)
+static enum trajd_status no_stream(const struct trajd_index *index, const char *what,
+                                   const char *name, struct trajd_error *error)
 {
     const char *names[NEAREST_MAX] = {0}, *near;
     uint32_t count = index->stream_count < NEAREST_MAX ? index->stream_count : NEAREST_MAX;
@@ -54,12 +55,14 @@ static enum trajd_status no_stream(const struct trajd_index *index, const char *
     near = trajd_yaml_nearest(name, names, count);
     for (uint32_t i = 0; i < count && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "%s: no stream is called \"%s\"%s%s%s; there are %s", what, name,
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                           "%s: no stream is called \"%s\"%s%s%s; there are %s", what, name,
                            near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", list);
 }
 
 /* Marks the streams that the patterns name. */
-static enum trajd_status choose(const struct trajd_rewrite_options *options, const struct trajd_index *index, struct choice *choices,
+static enum trajd_status choose(const struct trajd_rewrite_options *options,
+                                const struct trajd_index *index, struct choice *choices,
                                 struct trajd_error *error)
 {
     for (uint32_t i = 0; i < index->stream_count; i++)
@@ -74,21 +77,26 @@ static enum trajd_status choose(const struct trajd_rewrite_options *options, con
     }
     for (uint32_t i = 0; i < index->stream_count; i++)
         for (uint32_t k = 0; k < index->stream_count; k++)
-            if (choices[k].is_chosen && index->streams[k].dataset_index == index->streams[i].dataset_index)
+            if (choices[k].is_chosen &&
+                index->streams[k].dataset_index == index->streams[i].dataset_index)
                 choices[i].comes_along = true;
     return TRAJD_OK;
 }
 
 /* A reader by the same layout misses what it requires. */
-static void tell_missing(const struct trajd_rewrite_options *options, const struct trajd_index *index, const struct choice *choices)
+static void tell_missing(const struct trajd_rewrite_options *options,
+                         const struct trajd_index *index, const struct choice *choices)
 {
     for (uint32_t i = 0; i < index->stream_count; i++)
         if (!choices[i].comes_along && !index->streams[i].optional)
-            rewrite_note(options, "layout %s requires %s, which is not taken: the output needs a layout without it", index->layout->name,
-                         index->streams[i].name);
+            rewrite_note(
+                options,
+                "layout %s requires %s, which is not taken: the output needs a layout without it",
+                index->layout->name, index->streams[i].name);
 }
 
-static void start_choice(const struct trajd_index *index, const struct trajd_index_stream *stream, struct choice *choice)
+static void start_choice(const struct trajd_index *index, const struct trajd_index_stream *stream,
+                         struct choice *choice)
 {
     choice->made.name = stream->name;
     choice->made.clock = index->clocks[stream->clock_index].name;
@@ -98,10 +106,13 @@ static void start_choice(const struct trajd_index *index, const struct trajd_ind
     choice->max_gap_ns = stream->max_gap_ns;
 }
 
-static void apply(const struct trajd_rewrite_rule *rule, const struct trajd_index_stream *stream, struct choice *choice)
+static void apply(const struct trajd_rewrite_rule *rule, const struct trajd_index_stream *stream,
+                  struct choice *choice)
 {
     if (rule->kind != TRAJD_REWRITE_NO_KIND)
-        choice->made.kind = rule->layout_order && is_slerp(rule->kind) && is_slerp(stream->kind) ? stream->kind : rule->kind;
+        choice->made.kind = rule->layout_order && is_slerp(rule->kind) && is_slerp(stream->kind)
+                                ? stream->kind
+                                : rule->kind;
     if (rule->dtype && (rule->stream || is_floating(stream->dtype))) {
         choice->made.to = rule->dtype;
         choice->is_typed = true;
@@ -112,14 +123,17 @@ static void apply(const struct trajd_rewrite_rule *rule, const struct trajd_inde
         choice->max_gap_ns = rule->max_gap_ns;
 }
 
-static enum trajd_status apply_rules(const struct trajd_rewrite_options *options, const struct trajd_index *index,
-                                     struct choice *choices, struct trajd_error *error)
+static enum trajd_status apply_rules(const struct trajd_rewrite_options *options,
+                                     const struct trajd_index *index, struct choice *choices,
+                                     struct trajd_error *error)
 {
     for (uint32_t r = 0; r < options->rule_count; r++) {
         const struct trajd_rewrite_rule *rule = &options->rules[r];
         bool any = !rule->stream;
         for (uint32_t i = 0; i < index->stream_count; i++) {
-            if (!choices[i].comes_along || (rule->stream && !trajd_layout_match(rule->stream, index->streams[i].name, NULL, 0)))
+            if (!choices[i].comes_along ||
+                (rule->stream &&
+                 !trajd_layout_match(rule->stream, index->streams[i].name, NULL, 0)))
                 continue;
             apply(rule, &index->streams[i], &choices[i]);
             any = true;
@@ -131,17 +145,22 @@ static enum trajd_status apply_rules(const struct trajd_rewrite_options *options
 }
 
 /* Kind and types of one stream. */
-static enum trajd_status check_choice(const struct trajd_rewrite_options *options, const struct trajd_index_stream *stream,
+static enum trajd_status check_choice(const struct trajd_rewrite_options *options,
+                                      const struct trajd_index_stream *stream,
                                       struct choice *choice, struct trajd_error *error)
 {
     struct trajd_rewrite_stream *made = &choice->made;
 
     if (is_slerp(made->kind) && made->feature_count % 4)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: slerp needs a multiple of 4 features, it has %" PRIu64, made->name,
-                               made->feature_count);
-    if (blends(made->kind) && (made->from == TRAJD_BOOL || (made->from == TRAJD_U8 && stream->rank >= 2)))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: %s cannot be blended by %s: previous or nearest", made->name,
-                               made->from == TRAJD_BOOL ? "bool" : "a picture of uint8", trajd_window_kind_name(made->kind));
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: slerp needs a multiple of 4 features, it has %" PRIu64,
+                               made->name, made->feature_count);
+    if (blends(made->kind) &&
+        (made->from == TRAJD_BOOL || (made->from == TRAJD_U8 && stream->rank >= 2)))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: %s cannot be blended by %s: previous or nearest", made->name,
+                               made->from == TRAJD_BOOL ? "bool" : "a picture of uint8",
+                               trajd_window_kind_name(made->kind));
     if (made->kind == TRAJD_KIND_ANGLE)
         choice->angle_period = stream->kind == TRAJD_KIND_ANGLE               ? stream->angle_period
                                : stream->unit && !strcmp(stream->unit, "deg") ? full_turn_deg
@@ -153,29 +172,37 @@ static enum trajd_status check_choice(const struct trajd_rewrite_options *option
     if (!choice->is_typed && blends(made->kind) && !is_floating(made->from))
         made->to = TRAJD_F32;
     if (made->to != made->from && !is_floating(made->to))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: cannot be written as %s (float16, float32, or float64 where it is that)",
-                               made->name, trajd_dtype_name(made->to));
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "%s: cannot be written as %s (float16, float32, or float64 where it is that)",
+            made->name, trajd_dtype_name(made->to));
     if (made->to == TRAJD_F64 && made->from != TRAJD_F64)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: %s is not widened to float64", made->name,
-                               trajd_dtype_name(made->from));
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: %s is not widened to float64",
+                               made->name, trajd_dtype_name(made->from));
     return TRAJD_OK;
 }
 
 /* ---- datasets ---- */
 
-static struct rewrite_dataset *add_dataset(struct rewrite_plan *plan, const struct trajd_index *index, uint32_t dataset, uint32_t clock)
+static struct rewrite_dataset *add_dataset(struct rewrite_plan *plan,
+                                           const struct trajd_index *index, uint32_t dataset,
+                                           uint32_t clock)
 {
     struct rewrite_dataset *made = &plan->datasets[plan->dataset_count++];
 
-    *made = (struct rewrite_dataset){.path = index->datasets[dataset].path, .index_dataset = dataset, .clock = clock,
-                                     .stamps_column = REWRITE_NO_COLUMN, .max_gap_ns = -1};
+    *made = (struct rewrite_dataset){.path = index->datasets[dataset].path,
+                                     .index_dataset = dataset,
+                                     .clock = clock,
+                                     .stamps_column = REWRITE_NO_COLUMN,
+                                     .max_gap_ns = -1};
     return made;
 }
 
 static const struct trajd_array *first_array(const struct trajd_index *index, uint32_t dataset)
 {
     for (uint32_t e = 0; e < index->episode_count; e++)
-        if (!index->episodes[e].quarantine && index->episodes[e].arrays[dataset].storage != TRAJD_STORAGE_ABSENT &&
+        if (!index->episodes[e].quarantine &&
+            index->episodes[e].arrays[dataset].storage != TRAJD_STORAGE_ABSENT &&
             index->episodes[e].arrays[dataset].size_bytes)
             return &index->episodes[e].arrays[dataset];
     return NULL;
@@ -197,18 +224,22 @@ static void take_shape(struct rewrite_dataset *dataset, const struct trajd_array
         dataset->chunk_shape[d - 1] = array->chunk_shape[d];
 }
 
-/* Lanes of consecutive columns of one owner: plan stream numbers, UINT32_MAX where there is none. */
-static enum trajd_status add_lanes(struct rewrite_plan *plan, struct rewrite_dataset *dataset, const uint32_t *owners,
-                                   const struct choice *choices, const struct trajd_index *index, const uint32_t *numbers,
+/* Lanes of consecutive columns of one owner: plan stream numbers, UINT32_MAX where there is none.
+ */
+static enum trajd_status add_lanes(struct rewrite_plan *plan, struct rewrite_dataset *dataset,
+                                   const uint32_t *owners, const struct choice *choices,
+                                   const struct trajd_index *index, const uint32_t *numbers,
                                    struct trajd_error *error)
 {
-    dataset->lanes = trajd_arena_alloc(&plan->arena, (index->stream_count * 2 + 1) * sizeof *dataset->lanes);
+    dataset->lanes =
+        trajd_arena_alloc(&plan->arena, (index->stream_count * 2 + 1) * sizeof *dataset->lanes);
     if (!dataset->lanes)
         return no_memory(error);
     for (uint64_t c = 0, end; c < dataset->elements; c = end) {
         const uint32_t owner = owners ? owners[c] : numbers[0];
         struct rewrite_lane lane = {UINT32_MAX, TRAJD_KIND_PREVIOUS, c, 0, 0, 0};
-        for (end = owners ? c + 1 : dataset->elements; end < dataset->elements && owners[end] == owner; end++)
+        for (end = owners ? c + 1 : dataset->elements;
+             end < dataset->elements && owners[end] == owner; end++)
             ;
         lane.column_count = end - c;
         if (owner != UINT32_MAX) {
@@ -216,11 +247,15 @@ static enum trajd_status add_lanes(struct rewrite_plan *plan, struct rewrite_dat
             lane.kind = choices[owner].made.kind;
             lane.angle_period = choices[owner].angle_period;
             lane.window_ns = choices[owner].made.window_ns;
-            if (is_slerp(lane.kind) && ((c - index->streams[owner].first_column) % 4 || lane.column_count % 4))
-                return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: another stream has some columns of its quaternions",
+            if (is_slerp(lane.kind) &&
+                ((c - index->streams[owner].first_column) % 4 || lane.column_count % 4))
+                return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                       "%s: another stream has some columns of its quaternions",
                                        index->streams[owner].name);
         } else {
-            rewrite_note(plan->options, "%s: columns %" PRIu64 " to %" PRIu64 " belong to no stream of the layout: held (previous)",
+            rewrite_note(plan->options,
+                         "%s: columns %" PRIu64 " to %" PRIu64
+                         " belong to no stream of the layout: held (previous)",
                          dataset->path, c, end - 1);
         }
         dataset->lanes[dataset->lane_count++] = lane;
@@ -229,7 +264,8 @@ static enum trajd_status add_lanes(struct rewrite_plan *plan, struct rewrite_dat
 }
 
 /* Whose columns are whose: streams of some columns before those of all. */
-static enum trajd_status share_columns(struct rewrite_plan *plan, struct rewrite_dataset *dataset, const struct trajd_index *index,
+static enum trajd_status share_columns(struct rewrite_plan *plan, struct rewrite_dataset *dataset,
+                                       const struct trajd_index *index,
                                        const struct choice *choices, struct trajd_error *error)
 {
     uint32_t *owners = NULL, whole = UINT32_MAX, slices = 0;
@@ -249,7 +285,8 @@ static enum trajd_status share_columns(struct rewrite_plan *plan, struct rewrite
             owners[c] = whole;
         for (uint32_t i = 0; owners && i < index->stream_count; i++) {
             const struct trajd_index_stream *stream = &index->streams[i];
-            if (stream->dataset_index == dataset->index_dataset && stream->feature_count != dataset->elements)
+            if (stream->dataset_index == dataset->index_dataset &&
+                stream->feature_count != dataset->elements)
                 for (uint64_t c = 0; c < stream->feature_count; c++)
                     owners[stream->first_column + c] = i;
         }
@@ -262,8 +299,9 @@ static enum trajd_status share_columns(struct rewrite_plan *plan, struct rewrite
 }
 
 /* The element type: one for all streams of the dataset. */
-static enum trajd_status settle_type(struct rewrite_plan *plan, struct rewrite_dataset *dataset, const struct trajd_index *index,
-                                     struct choice *choices, struct trajd_error *error)
+static enum trajd_status settle_type(struct rewrite_plan *plan, struct rewrite_dataset *dataset,
+                                     const struct trajd_index *index, struct choice *choices,
+                                     struct trajd_error *error)
 {
     const char *by = NULL;
 
@@ -272,23 +310,29 @@ static enum trajd_status settle_type(struct rewrite_plan *plan, struct rewrite_d
         if (index->streams[i].dataset_index != dataset->index_dataset || made->to == dataset->from)
             continue;
         if (by && made->to != dataset->to)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s and %s are columns of one dataset and cannot be %s and %s", by,
-                                   made->name, trajd_dtype_name(dataset->to), trajd_dtype_name(made->to));
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "%s and %s are columns of one dataset and cannot be %s and %s",
+                                   by, made->name, trajd_dtype_name(dataset->to),
+                                   trajd_dtype_name(made->to));
         by = made->name;
         dataset->to = made->to;
     }
     if (by && dataset->stamps_column != REWRITE_NO_COLUMN && is_floating(dataset->from)) {
-        rewrite_note(plan->options, "%s: holds stamps and stays %s", dataset->path, trajd_dtype_name(dataset->from));
+        rewrite_note(plan->options, "%s: holds stamps and stays %s", dataset->path,
+                     trajd_dtype_name(dataset->from));
         dataset->to = dataset->from;
     } else if (by && dataset->stamps_column != REWRITE_NO_COLUMN) {
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: holds stamps as %s, and %s would make it %s: previous or nearest",
-                               dataset->path, trajd_dtype_name(dataset->from), by, trajd_dtype_name(dataset->to));
+        return trajd_error_set(
+            error, TRAJD_ERR_UNSUPPORTED, 0,
+            "%s: holds stamps as %s, and %s would make it %s: previous or nearest", dataset->path,
+            trajd_dtype_name(dataset->from), by, trajd_dtype_name(dataset->to));
     }
     dataset->row_bytes = dataset->elements * trajd_dtype_size(dataset->to);
     for (uint32_t i = 0; i < index->stream_count; i++)
         if (index->streams[i].dataset_index == dataset->index_dataset) {
             choices[i].made.to = dataset->to;
-            choices[i].made.row_bytes = index->streams[i].feature_count * trajd_dtype_size(dataset->to);
+            choices[i].made.row_bytes =
+                index->streams[i].feature_count * trajd_dtype_size(dataset->to);
             choices[i].made.is_compressed = dataset->is_compressed;
         }
     return TRAJD_OK;
@@ -333,7 +377,9 @@ static void add_stamps(struct rewrite_plan *plan, const struct trajd_index *inde
 }
 
 /* Whether the times of the grid can stand there, each another one. */
-static enum trajd_status check_stamps(const struct rewrite_plan *plan, const struct rewrite_dataset *dataset, struct trajd_error *error)
+static enum trajd_status check_stamps(const struct rewrite_plan *plan,
+                                      const struct rewrite_dataset *dataset,
+                                      struct trajd_error *error)
 {
     static const int64_t units_ns[] = {1, 1000, 1000000, 1000000000};
     const struct trajd_rate rate = plan->options->rate;
@@ -341,22 +387,27 @@ static enum trajd_status check_stamps(const struct rewrite_plan *plan, const str
     if (dataset->stamps_column == REWRITE_NO_COLUMN)
         return TRAJD_OK;
     if (dataset->stamps_column >= dataset->elements)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: has %" PRIu64 " columns, the stamps are to be column %" PRIu64, dataset->path,
-                               dataset->elements, dataset->stamps_column);
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "%s: has %" PRIu64 " columns, the stamps are to be column %" PRIu64,
+                               dataset->path, dataset->elements, dataset->stamps_column);
     if (dataset->from == TRAJD_F16)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: stamps as float16 are too coarse to be written", dataset->path);
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%s: stamps as float16 are too coarse to be written", dataset->path);
     if (!is_floating(dataset->from) && trajd_rate_row_ns(rate, 1) < units_ns[dataset->stamps_unit])
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: holds stamps in whole units of %" PRId64 " ns, which repeat at %.6g Hz", dataset->path,
-                               units_ns[dataset->stamps_unit], (double)rate.num / (double)rate.den);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "%s: holds stamps in whole units of %" PRId64 " ns, which repeat at %.6g Hz",
+            dataset->path, units_ns[dataset->stamps_unit], (double)rate.num / (double)rate.den);
     return TRAJD_OK;
 }
 
-static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct trajd_index *index, struct choice *choices,
-                                      struct trajd_error *error)
+static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct trajd_index *index,
+                                      struct choice *choices, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
-    plan->datasets = trajd_arena_alloc(&plan->arena, (index->stream_count + index->clock_count) * sizeof *plan->datasets);
+    plan->datasets = trajd_arena_alloc(&plan->arena, (index->stream_count + index->clock_count) *
+                                                         sizeof *plan->datasets);
     if (!plan->datasets)
         return no_memory(error);
     for (uint32_t i = 0; i < index->stream_count; i++) {
@@ -365,11 +416,14 @@ static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct tr
         if (!choices[i].comes_along || !first_array(index, stream->dataset_index))
             continue;
         if (dataset && dataset->clock != stream->clock_index)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: its columns are on two clocks, %s and %s", dataset->path,
-                                   index->clocks[dataset->clock].name, index->clocks[stream->clock_index].name);
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "%s: its columns are on two clocks, %s and %s", dataset->path,
+                                   index->clocks[dataset->clock].name,
+                                   index->clocks[stream->clock_index].name);
         if (!dataset)
             dataset = add_dataset(plan, index, stream->dataset_index, stream->clock_index);
-        if (choices[i].max_gap_ns > 0 && (dataset->max_gap_ns < 0 || choices[i].max_gap_ns < dataset->max_gap_ns))
+        if (choices[i].max_gap_ns > 0 &&
+            (dataset->max_gap_ns < 0 || choices[i].max_gap_ns < dataset->max_gap_ns))
             dataset->max_gap_ns = choices[i].max_gap_ns;
     }
     add_stamps(plan, index);
@@ -394,33 +448,41 @@ static const char *name_of(const struct trajd_index *index)
     return index->file_count ? index->files[0].path : "an input";
 }
 
-/* The other index has the chosen streams of the first, alike; and no other ones where all are taken. */
-static enum trajd_status compare(const struct rewrite_plan *plan, const struct choice *choices, const struct trajd_index *other,
-                                 struct trajd_error *error)
+/* The other index has the chosen streams of the first, alike; and no other ones where all are
+ * taken. */
+static enum trajd_status compare(const struct rewrite_plan *plan, const struct choice *choices,
+                                 const struct trajd_index *other, struct trajd_error *error)
 {
     const struct trajd_index *first = plan->options->indexes[0];
 
     if (first->layout->hash != other->layout->hash)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s is of layout %s, %s of %s", name_of(first), first->layout->name,
-                               name_of(other), other->layout->name);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s is of layout %s, %s of %s",
+                               name_of(first), first->layout->name, name_of(other),
+                               other->layout->name);
     for (uint32_t i = 0; i < first->stream_count; i++) {
         const struct trajd_index_stream *stream = &first->streams[i], *same;
-        const int64_t found = choices[i].comes_along ? trajd_index_find_stream(other, stream->name) : -1;
+        const int64_t found =
+            choices[i].comes_along ? trajd_index_find_stream(other, stream->name) : -1;
         if (!choices[i].comes_along)
             continue;
         if (found < 0)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s has a stream %s, %s has not: take others by --streams", name_of(first),
-                                   stream->name, name_of(other));
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "%s has a stream %s, %s has not: take others by --streams",
+                                   name_of(first), stream->name, name_of(other));
         same = &other->streams[found];
-        if (same->dtype != stream->dtype || same->rank != stream->rank || memcmp(same->shape, stream->shape, sizeof same->shape))
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: %s with %" PRIu64 " elements a row in %s, %s with %" PRIu64 " in %s",
-                                   stream->name, trajd_dtype_name(stream->dtype), stream->feature_count, name_of(first),
-                                   trajd_dtype_name(same->dtype), same->feature_count, name_of(other));
+        if (same->dtype != stream->dtype || same->rank != stream->rank ||
+            memcmp(same->shape, stream->shape, sizeof same->shape))
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "%s: %s with %" PRIu64 " elements a row in %s, %s with %" PRIu64 " in %s",
+                stream->name, trajd_dtype_name(stream->dtype), stream->feature_count,
+                name_of(first), trajd_dtype_name(same->dtype), same->feature_count, name_of(other));
     }
     for (uint32_t i = 0; i < other->stream_count && !plan->options->stream_count; i++)
         if (trajd_index_find_stream(first, other->streams[i].name) < 0)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s has a stream %s, %s has not: take others by --streams", name_of(other),
-                                   other->streams[i].name, name_of(first));
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "%s has a stream %s, %s has not: take others by --streams",
+                                   name_of(other), other->streams[i].name, name_of(first));
     return TRAJD_OK;
 }
 
@@ -443,8 +505,8 @@ static enum trajd_status map_datasets(struct rewrite_plan *plan, struct trajd_er
 }
 
 /* The plan's streams are those that come along; lanes name them by their place there. */
-static enum trajd_status keep_streams(struct rewrite_plan *plan, const struct trajd_index *index, const struct choice *choices,
-                                      struct trajd_error *error)
+static enum trajd_status keep_streams(struct rewrite_plan *plan, const struct trajd_index *index,
+                                      const struct choice *choices, struct trajd_error *error)
 {
     uint32_t *places = trajd_arena_alloc(&plan->arena, index->stream_count * sizeof *places);
 
@@ -493,16 +555,20 @@ enum trajd_status rewrite_choose_streams(struct rewrite_plan *plan, struct trajd
 
 enum trajd_kind trajd_rewrite_kind_parse(const char *word, struct trajd_error *error)
 {
-    static const char *const words[] = {"linear", "previous", "nearest", "slerp", "slerp_xyzw", "slerp_wxyz", "angle", "mean"};
-    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR,     TRAJD_KIND_PREVIOUS,   TRAJD_KIND_NEAREST, TRAJD_KIND_SLERP_XYZW,
-                                            TRAJD_KIND_SLERP_XYZW, TRAJD_KIND_SLERP_WXYZ, TRAJD_KIND_ANGLE,   TRAJD_KIND_MEAN};
+    static const char *const words[] = {"linear",     "previous",   "nearest", "slerp",
+                                        "slerp_xyzw", "slerp_wxyz", "angle",   "mean"};
+    static const enum trajd_kind kinds[] = {
+        TRAJD_KIND_LINEAR,     TRAJD_KIND_PREVIOUS,   TRAJD_KIND_NEAREST, TRAJD_KIND_SLERP_XYZW,
+        TRAJD_KIND_SLERP_XYZW, TRAJD_KIND_SLERP_WXYZ, TRAJD_KIND_ANGLE,   TRAJD_KIND_MEAN};
     const char *near;
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strcmp(words[i], word))
             return kinds[i];
     near = trajd_yaml_nearest(word, words, sizeof words / sizeof *words);
-    trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "\"%s\" is no kind%s%s%s; there are linear, previous, nearest, slerp (or slerp_xyzw, slerp_wxyz), angle, mean",
+    trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                    "\"%s\" is no kind%s%s%s; there are linear, previous, nearest, slerp (or "
+                    "slerp_xyzw, slerp_wxyz), angle, mean",
                     word, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
     return TRAJD_REWRITE_NO_KIND;
 }

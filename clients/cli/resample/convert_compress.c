@@ -10,12 +10,15 @@ struct rewrite_compressor {
     size_t chunk_size, packed_size;
 };
 
-enum trajd_status rewrite_compressor_create(uint32_t level, struct rewrite_compressor **out, struct trajd_error *error)
+enum trajd_status rewrite_compressor_create(uint32_t level, struct rewrite_compressor **out,
+                                            struct trajd_error *error)
 {
     *out = calloc(1, sizeof **out);
     if (*out)
         (*out)->deflate = libdeflate_alloc_compressor((int)level);
-    return *out && (*out)->deflate ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a compressor");
+    return *out && (*out)->deflate
+               ? TRAJD_OK
+               : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a compressor");
 }
 
 void rewrite_compressor_destroy(struct rewrite_compressor **out)
@@ -30,7 +33,8 @@ void rewrite_compressor_destroy(struct rewrite_compressor **out)
     *out = NULL;
 }
 
-static enum trajd_status make_room(struct rewrite_compressor *c, size_t size, struct trajd_error *error)
+static enum trajd_status make_room(struct rewrite_compressor *c, size_t size,
+                                   struct trajd_error *error)
 {
     if (size <= c->chunk_size)
         return TRAJD_OK;
@@ -42,7 +46,9 @@ static enum trajd_status make_room(struct rewrite_compressor *c, size_t size, st
     c->shuffled = malloc(size);
     c->packed = malloc(c->packed_size);
     c->chunk_size = c->chunk && c->shuffled && c->packed ? size : 0;
-    return c->chunk_size ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a chunk of %zu bytes", size);
+    return c->chunk_size ? TRAJD_OK
+                         : trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                           "no memory for a chunk of %zu bytes", size);
 }
 
 /* HDF5's shuffle: all first bytes of the elements, then all second ones, ... */
@@ -66,7 +72,8 @@ static struct tile tile_of(const struct rewrite_dataset *dataset, uint64_t numbe
     struct tile tile = {.is_whole = true};
 
     for (uint32_t d = dataset->rank; d-- > 0;) {
-        const uint64_t extent = (dataset->shape[d] + dataset->chunk_shape[d] - 1) / dataset->chunk_shape[d];
+        const uint64_t extent =
+            (dataset->shape[d] + dataset->chunk_shape[d] - 1) / dataset->chunk_shape[d];
         tile.begin[d] = number % extent * dataset->chunk_shape[d];
         tile.count[d] = dataset->shape[d] - tile.begin[d];
         if (tile.count[d] > dataset->chunk_shape[d])
@@ -78,8 +85,8 @@ static struct tile tile_of(const struct rewrite_dataset *dataset, uint64_t numbe
 }
 
 /* Dimensions from d on of one row; recursion as deep as the rank. */
-static void gather(const struct rewrite_dataset *dataset, const struct tile *tile, uint32_t d, uint32_t element_bytes, const uint8_t *row,
-                   uint8_t *chunk)
+static void gather(const struct rewrite_dataset *dataset, const struct tile *tile, uint32_t d,
+                   uint32_t element_bytes, const uint8_t *row, uint8_t *chunk)
 {
     uint64_t row_step = element_bytes, chunk_step = element_bytes;
 
@@ -96,8 +103,10 @@ static void gather(const struct rewrite_dataset *dataset, const struct tile *til
         gather(dataset, tile, d + 1, element_bytes, row + i * row_step, chunk + i * chunk_step);
 }
 
-static enum trajd_status pack(struct rewrite_compressor *c, struct rewrite_spool *spool, const char *path, const uint8_t *bytes, size_t size,
-                              uint32_t element_bytes, struct rewrite_chunk *chunk, struct trajd_error *error)
+static enum trajd_status pack(struct rewrite_compressor *c, struct rewrite_spool *spool,
+                              const char *path, const uint8_t *bytes, size_t size,
+                              uint32_t element_bytes, struct rewrite_chunk *chunk,
+                              struct trajd_error *error)
 {
     size_t packed;
 
@@ -107,17 +116,23 @@ static enum trajd_status pack(struct rewrite_compressor *c, struct rewrite_spool
     }
     packed = libdeflate_zlib_compress(c->deflate, bytes, size, c->packed, c->packed_size);
     if (!packed || packed > UINT32_MAX)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: a chunk of %zu bytes", path, size);
-    *chunk = (struct rewrite_chunk){__atomic_fetch_add(&spool->length, packed, __ATOMIC_RELAXED), (uint32_t)packed, 0};
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: a chunk of %zu bytes", path,
+                               size);
+    *chunk = (struct rewrite_chunk){__atomic_fetch_add(&spool->length, packed, __ATOMIC_RELAXED),
+                                    (uint32_t)packed, 0};
     return rewrite_pwrite(spool->fd, c->packed, packed, chunk->offset, path, error);
 }
 
-enum trajd_status rewrite_compress_rows(struct rewrite_compressor *c, struct rewrite_spool *spool, const struct rewrite_plan *plan,
-                                        const struct rewrite_dataset *dataset, struct rewrite_chunk *chunks, uint64_t episode_steps,
-                                        uint64_t step_begin, uint64_t steps, const uint8_t *rows, struct trajd_error *error)
+enum trajd_status rewrite_compress_rows(struct rewrite_compressor *c, struct rewrite_spool *spool,
+                                        const struct rewrite_plan *plan,
+                                        const struct rewrite_dataset *dataset,
+                                        struct rewrite_chunk *chunks, uint64_t episode_steps,
+                                        uint64_t step_begin, uint64_t steps, const uint8_t *rows,
+                                        struct trajd_error *error)
 {
     const uint32_t element_bytes = trajd_dtype_size(dataset->to);
-    const uint64_t chunk_rows = dataset->chunk_rows < episode_steps ? dataset->chunk_rows : episode_steps;
+    const uint64_t chunk_rows =
+        dataset->chunk_rows < episode_steps ? dataset->chunk_rows : episode_steps;
     size_t tile_bytes = element_bytes, size;
     enum trajd_status status = TRAJD_OK;
 
@@ -126,7 +141,8 @@ enum trajd_status rewrite_compress_rows(struct rewrite_compressor *c, struct rew
     size = tile_bytes * chunk_rows;
     status = make_room(c, size, error);
     for (uint64_t step = 0; step < steps && !status; step += dataset->chunk_rows) {
-        const uint64_t left = steps - step < dataset->chunk_rows ? steps - step : dataset->chunk_rows;
+        const uint64_t left =
+            steps - step < dataset->chunk_rows ? steps - step : dataset->chunk_rows;
         const uint8_t *block = rows + step * dataset->row_bytes;
         for (uint64_t number = 0; number < dataset->tile_count && !status; number++) {
             const struct tile tile = tile_of(dataset, number);
@@ -135,11 +151,14 @@ enum trajd_status rewrite_compress_rows(struct rewrite_compressor *c, struct rew
                 if (!tile.is_whole || left < chunk_rows)
                     memset(c->chunk, 0, size);
                 for (uint64_t r = 0; r < left; r++)
-                    gather(dataset, &tile, 0, element_bytes, block + r * dataset->row_bytes, c->chunk + r * tile_bytes);
+                    gather(dataset, &tile, 0, element_bytes, block + r * dataset->row_bytes,
+                           c->chunk + r * tile_bytes);
                 bytes = c->chunk;
             }
-            status = pack(c, spool, plan->options->output, bytes, size, element_bytes,
-                          &chunks[(step_begin + step) / dataset->chunk_rows * dataset->tile_count + number], error);
+            status = pack(
+                c, spool, plan->options->output, bytes, size, element_bytes,
+                &chunks[(step_begin + step) / dataset->chunk_rows * dataset->tile_count + number],
+                error);
         }
     }
     return status;

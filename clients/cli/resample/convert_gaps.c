@@ -1,5 +1,6 @@
-/* Where an episode is cut: between two rows of a stream that are further apart than it allows. A stretch between such holes begins with the
- * row behind one and ends with the row before the next, so that no value of it comes from across a hole. */
+/* Where an episode is cut: between two rows of a stream that are further apart than it allows. A
+ * stretch between such holes begins with the row behind one and ends with the row before the next,
+ * so that no value of it comes from across a hole. */
 #include "clients/cli/resample/convert_plan.h"
 
 #include <inttypes.h>
@@ -22,7 +23,9 @@ static void find_hole(const struct rewrite_cutter *cutter, uint32_t a, int64_t r
     struct rewrite_hole *hole = &cutter->holes[a];
 
     hole->row = -1;
-    for (; max_gap_ns > 0 && row + 1 < cutter->arrays[a].rows && rewrite_row_ns(clock, row) < cutter->end_ns; row++)
+    for (; max_gap_ns > 0 && row + 1 < cutter->arrays[a].rows &&
+           rewrite_row_ns(clock, row) < cutter->end_ns;
+         row++)
         if (rewrite_row_ns(clock, row + 1) - rewrite_row_ns(clock, row) > max_gap_ns) {
             hole->row = row;
             hole->from_ns = rewrite_row_ns(clock, row);
@@ -35,11 +38,13 @@ static void find_hole(const struct rewrite_cutter *cutter, uint32_t a, int64_t r
 static void begin_behind(struct rewrite_cutter *cutter, uint32_t a, int64_t behind)
 {
     for (uint32_t other = 0; other < cutter->array_count; other++)
-        if (clock_of(cutter, other) == clock_of(cutter, a) && cutter->holes[other].first_row < behind)
+        if (clock_of(cutter, other) == clock_of(cutter, a) &&
+            cutter->holes[other].first_row < behind)
             cutter->holes[other].first_row = behind;
 }
 
-/* From that row back, the one behind the last hole: what lies before the grid may be averaged into it. */
+/* From that row back, the one behind the last hole: what lies before the grid may be averaged into
+ * it. */
 static int64_t row_behind_hole(const struct rewrite_cutter *cutter, uint32_t a, int64_t row)
 {
     const int64_t max_gap_ns = cutter->plan->datasets[cutter->arrays[a].dataset].max_gap_ns;
@@ -98,7 +103,8 @@ bool rewrite_cutter_next(struct rewrite_cutter *cutter, int64_t *begin_ns, int64
 static bool is_told(const struct rewrite_plan *plan, const struct rewrite_episode *made, uint32_t a)
 {
     for (uint32_t before = 0; before < a; before++)
-        if (plan->datasets[made->arrays[before].dataset].clock == plan->datasets[made->arrays[a].dataset].clock)
+        if (plan->datasets[made->arrays[before].dataset].clock ==
+            plan->datasets[made->arrays[a].dataset].clock)
             return true;
     return false;
 }
@@ -118,8 +124,9 @@ char *rewrite_part_text(const struct rewrite_plan *plan, const struct rewrite_ep
         return NULL;
     fprintf(out, "{\"episode\": ");
     trajd_json_text(out, episode->id);
-    fprintf(out, ", \"part\": %u, \"parts\": %u, \"ns\": [%" PRId64 ", %" PRId64 "], \"rows\": {", made->part, made->part_count,
-            episode->origin_ns + made->begin_ns, episode->origin_ns + made->end_ns);
+    fprintf(out, ", \"part\": %u, \"parts\": %u, \"ns\": [%" PRId64 ", %" PRId64 "], \"rows\": {",
+            made->part, made->part_count, episode->origin_ns + made->begin_ns,
+            episode->origin_ns + made->end_ns);
     for (uint32_t a = 0; a < made->array_count; a++) {
         const uint32_t k = plan->datasets[made->arrays[a].dataset].clock;
         const struct trajd_episode_clock *clock = &episode->clocks[k];
@@ -127,7 +134,8 @@ char *rewrite_part_text(const struct rewrite_plan *plan, const struct rewrite_ep
             continue;
         fprintf(out, "%s", a ? ", " : "");
         trajd_json_text(out, index->layout->clocks[k].name);
-        fprintf(out, ": [%" PRId64 ", %" PRId64 "]", rewrite_row_at(clock, made->arrays[a].rows, made->begin_ns - 1) + 1,
+        fprintf(out, ": [%" PRId64 ", %" PRId64 "]",
+                rewrite_row_at(clock, made->arrays[a].rows, made->begin_ns - 1) + 1,
                 rewrite_row_at(clock, made->arrays[a].rows, made->end_ns) + 1);
     }
     fprintf(out, "}}");

@@ -1,5 +1,5 @@
-/* Between the stages of a rewriting: convert.c, which calls them in order; convert_resume.c, where it goes on or begins; convert_work.c, its rows;
- * convert_publish.c, the end. */
+/* Between the stages of a rewriting: convert.c, which calls them in order; convert_resume.c, where
+ * it goes on or begins; convert_work.c, its rows; convert_publish.c, the end. */
 #ifndef TRAJD_REWRITE_REWRITING_H
 #define TRAJD_REWRITE_REWRITING_H
 
@@ -18,19 +18,20 @@ struct rewriting {
     struct rewrite_plan plan;
     struct rewrite_group *groups;
     uint32_t group_count;
-    char partial[REWRITE_PATH_SIZE], journal_path[REWRITE_PATH_SIZE], spool_path[REWRITE_PATH_SIZE], folder[REWRITE_PATH_SIZE];
+    char partial[REWRITE_PATH_SIZE], journal_path[REWRITE_PATH_SIZE], spool_path[REWRITE_PATH_SIZE],
+        folder[REWRITE_PATH_SIZE];
     int fd, journal_fd, spool_fd;
-    bool has_files;   /* partial files exist, ours or of the run that is resumed */
-    bool is_empty;    /* made just now */
-    bool is_begun;    /* begun anew */
-    bool began_rows;  /* rows are in them */
-    bool is_spent;    /* nothing can go on with them */
+    bool has_files;  /* partial files exist, ours or of the run that is resumed */
+    bool is_empty;   /* made just now */
+    bool is_begun;   /* begun anew */
+    bool began_rows; /* rows are in them */
+    bool is_spent;   /* nothing can go on with them */
     struct rewrite_journal_head head;
     struct rewrite_spool spool;
     bool has_spool;
-    bool *done;            /* [episode_count] */
-    uint64_t *left;        /* [episode_count]: pieces not finished */
-    uint32_t *finished;    /* [episode_count]: in the order of finishing */
+    bool *done;         /* [episode_count] */
+    uint64_t *left;     /* [episode_count]: pieces not finished */
+    uint32_t *finished; /* [episode_count]: in the order of finishing */
     uint32_t finished_count, committed_count;
     uint64_t resumed_bytes;
     struct rewrite_counts counts;

@@ -32,7 +32,8 @@ static uint64_t take(struct reading *reading)
 
 static bool ends_well(struct reading *reading, size_t begin)
 {
-    const uint64_t digest = reading->failed ? 0 : trajd_digest_of(reading->data + begin, reading->at - begin);
+    const uint64_t digest =
+        reading->failed ? 0 : trajd_digest_of(reading->data + begin, reading->at - begin);
 
     return take(reading) == digest && !reading->failed;
 }
@@ -46,20 +47,23 @@ static uint64_t array_count(const struct rewrite_plan *plan)
     return count;
 }
 
-static enum trajd_status write_all(int fd, struct trajd_bytes *bytes, const char *path, struct trajd_error *error)
+static enum trajd_status write_all(int fd, struct trajd_bytes *bytes, const char *path,
+                                   struct trajd_error *error)
 {
     const off_t end = lseek(fd, 0, SEEK_END);
     const uint64_t digest = trajd_digest_of(bytes->data, bytes->length);
     enum trajd_status status;
 
     trajd_bytes_add_u64(bytes, digest);
-    status = bytes->failed || end < 0 ? trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the journal")
-                                      : rewrite_pwrite(fd, bytes->data, bytes->length, (uint64_t)end, path, error);
+    status = bytes->failed || end < 0
+                 ? trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the journal")
+                 : rewrite_pwrite(fd, bytes->data, bytes->length, (uint64_t)end, path, error);
     trajd_bytes_free(bytes);
     return status;
 }
 
-enum trajd_status rewrite_journal_begin(int fd, const struct rewrite_plan *plan, const struct rewrite_journal_head *head,
+enum trajd_status rewrite_journal_begin(int fd, const struct rewrite_plan *plan,
+                                        const struct rewrite_journal_head *head,
                                         struct trajd_error *error)
 {
     struct trajd_bytes bytes = {0};
@@ -75,7 +79,8 @@ enum trajd_status rewrite_journal_begin(int fd, const struct rewrite_plan *plan,
     return write_all(fd, &bytes, plan->options->output, error);
 }
 
-enum trajd_status rewrite_journal_append(int fd, const struct rewrite_plan *plan, uint32_t episode, struct rewrite_chunk *const *chunks,
+enum trajd_status rewrite_journal_append(int fd, const struct rewrite_plan *plan, uint32_t episode,
+                                         struct rewrite_chunk *const *chunks,
                                          struct trajd_error *error)
 {
     const struct rewrite_episode *made = &plan->episodes[episode];
@@ -87,7 +92,9 @@ enum trajd_status rewrite_journal_append(int fd, const struct rewrite_plan *plan
     trajd_bytes_add_u64(&bytes, episode);
     trajd_bytes_add_u64(&bytes, count);
     for (uint32_t a = 0; a < made->array_count; a++)
-        for (uint64_t c = 0; c < rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count); c++) {
+        for (uint64_t c = 0;
+             c < rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
+             c++) {
             trajd_bytes_add_u64(&bytes, chunks[a][c].offset);
             trajd_bytes_add_u32(&bytes, chunks[a][c].size);
             trajd_bytes_add_u32(&bytes, chunks[a][c].mask);
@@ -95,8 +102,8 @@ enum trajd_status rewrite_journal_append(int fd, const struct rewrite_plan *plan
     return write_all(fd, &bytes, plan->options->output, error);
 }
 
-static enum trajd_status read_head(struct reading *reading, struct rewrite_plan *plan, struct rewrite_journal_head *head,
-                                   struct trajd_error *error)
+static enum trajd_status read_head(struct reading *reading, struct rewrite_plan *plan,
+                                   struct rewrite_journal_head *head, struct trajd_error *error)
 {
     const uint64_t magic = take(reading), digest = take(reading);
     uint64_t count;
@@ -107,18 +114,24 @@ static enum trajd_status read_head(struct reading *reading, struct rewrite_plan 
     if (reading->failed || magic != journal_magic)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "there is no journal of a run");
     if (digest != plan->digest || count != array_count(plan))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "it was begun with other inputs or options, or by another version");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "it was begun with other inputs or options, or by another version");
     for (uint32_t e = 0; e < plan->episode_count; e++)
         for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
             struct rewrite_array *array = &plan->episodes[e].arrays[a];
             const struct rewrite_dataset *dataset = &plan->datasets[array->dataset];
             array->offset = take(reading);
             if (!reading->failed && !dataset->is_compressed &&
-                (array->offset > head->file_size || dataset->row_bytes * plan->episodes[e].step_count > head->file_size - array->offset))
-                return trajd_error_set(error, TRAJD_ERR_DATA, 0, "its journal has room at %" PRIu64 " in %" PRIu64 " bytes", array->offset,
-                                       head->file_size);
+                (array->offset > head->file_size ||
+                 dataset->row_bytes * plan->episodes[e].step_count >
+                     head->file_size - array->offset))
+                return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                                       "its journal has room at %" PRIu64 " in %" PRIu64 " bytes",
+                                       array->offset, head->file_size);
         }
-    return ends_well(reading, 0) ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "its journal is not whole");
+    return ends_well(reading, 0)
+               ? TRAJD_OK
+               : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "its journal is not whole");
 }
 
 /* False at the end, or at the first record that is not whole. */
@@ -127,7 +140,8 @@ static bool read_record(struct reading *reading, const struct rewrite_plan *plan
 {
     const size_t begin = reading->at;
     const uint64_t episode = take(reading), count = take(reading);
-    const struct rewrite_episode *made = &plan->episodes[episode < plan->episode_count ? episode : 0];
+    const struct rewrite_episode *made =
+        &plan->episodes[episode < plan->episode_count ? episode : 0];
     uint64_t expected = 0;
 
     if (reading->failed || episode >= plan->episode_count)
@@ -137,10 +151,13 @@ static bool read_record(struct reading *reading, const struct rewrite_plan *plan
     if (count != expected)
         return false;
     for (uint32_t a = 0; a < made->array_count; a++)
-        for (uint64_t c = 0; c < rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count); c++) {
+        for (uint64_t c = 0;
+             c < rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
+             c++) {
             const uint64_t offset = take(reading), rest = take(reading);
             const struct rewrite_chunk chunk = {offset, (uint32_t)rest, (uint32_t)(rest >> 32)};
-            if (reading->failed || !chunks || offset > spool_size || chunk.size > spool_size - offset)
+            if (reading->failed || !chunks || offset > spool_size ||
+                chunk.size > spool_size - offset)
                 return false;
             chunks[episode][a][c] = chunk;
         }
@@ -150,9 +167,10 @@ static bool read_record(struct reading *reading, const struct rewrite_plan *plan
     return true;
 }
 
-enum trajd_status rewrite_journal_read(const uint8_t *data, size_t length, struct rewrite_plan *plan, struct rewrite_journal_head *head,
-                                       bool *done, struct rewrite_chunk *const *const *chunks, uint64_t spool_size, size_t *used,
-                                       struct trajd_error *error)
+enum trajd_status rewrite_journal_read(const uint8_t *data, size_t length,
+                                       struct rewrite_plan *plan, struct rewrite_journal_head *head,
+                                       bool *done, struct rewrite_chunk *const *const *chunks,
+                                       uint64_t spool_size, size_t *used, struct trajd_error *error)
 {
     struct reading reading = {.data = data, .length = length};
     enum trajd_status status = read_head(&reading, plan, head, error);

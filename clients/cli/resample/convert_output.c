@@ -31,7 +31,8 @@ void rewrite_episode_path(const struct trajd_index *index, const char *id, char 
     snprintf(path, size, "%.*s%s", (int)length, groups, id);
 }
 
-static void put_label(struct rewrite_child *child, const struct trajd_index *index, const struct trajd_episode *episode)
+static void put_label(struct rewrite_child *child, const struct trajd_index *index,
+                      const struct trajd_episode *episode)
 {
     const char *file = index->files[episode->file_index].relative_path;
     char label[PATH_SIZE];
@@ -52,7 +53,8 @@ static void put_part(struct rewrite_child *child, const struct rewrite_episode *
     free(text);
 }
 
-/* Whether a dataset is a stream, taken or not, or times: its absence from the output is no surprise. */
+/* Whether a dataset is a stream, taken or not, or times: its absence from the output is no
+ * surprise. */
 static bool is_known(const struct trajd_index *index, uint32_t dataset)
 {
     for (uint32_t s = 0; s < index->stream_count; s++)
@@ -79,7 +81,8 @@ static void put_known(struct rewrite_child *child, const struct trajd_index *ind
             trajd_bytes_add_text(&child->frame, index->datasets[d].path);
 }
 
-static void put_row_counts(struct rewrite_child *child, const struct trajd_index *index, const struct trajd_episode *episode)
+static void put_row_counts(struct rewrite_child *child, const struct trajd_index *index,
+                           const struct trajd_episode *episode)
 {
     uint32_t count = 0;
 
@@ -91,19 +94,22 @@ static void put_row_counts(struct rewrite_child *child, const struct trajd_index
             trajd_bytes_add_u64(&child->frame, trajd_array_row_count(&episode->arrays[d]));
 }
 
-static void put_arrays(struct rewrite_child *child, const struct rewrite_episode *made, const struct trajd_episode *episode)
+static void put_arrays(struct rewrite_child *child, const struct rewrite_episode *made,
+                       const struct trajd_episode *episode)
 {
     const uint32_t *source_datasets = child->plan->source_datasets[made->source];
 
     trajd_bytes_add_u32(&child->frame, made->array_count);
     for (uint32_t a = 0; a < made->array_count; a++) {
         trajd_bytes_add_u32(&child->frame, made->arrays[a].dataset);
-        rewrite_child_put_u8(child, episode->arrays[source_datasets[made->arrays[a].dataset]].has_attributes);
+        rewrite_child_put_u8(
+            child, episode->arrays[source_datasets[made->arrays[a].dataset]].has_attributes);
     }
 }
 
 /* False where all that the source's episode holds is made: the child need not look. */
-static bool has_more(const struct trajd_index *index, const struct trajd_episode *episode, const struct rewrite_episode *made)
+static bool has_more(const struct trajd_index *index, const struct trajd_episode *episode,
+                     const struct rewrite_episode *made)
 {
     uint32_t present = 0;
 
@@ -115,8 +121,10 @@ static bool has_more(const struct trajd_index *index, const struct trajd_episode
     return !episode->is_plain || present != made->array_count;
 }
 
-/* First rows of regular clocks that say when they begin: as recorded, so without offset and latency. */
-static void put_starts(struct rewrite_child *child, const struct trajd_index *index, const struct trajd_episode *episode, int64_t begin_ns)
+/* First rows of regular clocks that say when they begin: as recorded, so without offset and
+ * latency. */
+static void put_starts(struct rewrite_child *child, const struct trajd_index *index,
+                       const struct trajd_episode *episode, int64_t begin_ns)
 {
     uint32_t count = 0;
 
@@ -128,7 +136,8 @@ static void put_starts(struct rewrite_child *child, const struct trajd_index *in
         if (!clock->start_path)
             continue;
         trajd_bytes_add_text(&child->frame, clock->start_path);
-        trajd_bytes_add_u64(&child->frame, (uint64_t)(episode->origin_ns + begin_ns - clock->offset_ns + clock->latency_ns));
+        trajd_bytes_add_u64(&child->frame, (uint64_t)(episode->origin_ns + begin_ns -
+                                                      clock->offset_ns + clock->latency_ns));
         rewrite_child_put_u8(child, (uint8_t)clock->start_unit);
     }
 }
@@ -152,7 +161,8 @@ static void put_episode(struct rewrite_child *child, const struct rewrite_episod
     put_starts(child, index, episode, made->begin_ns);
 }
 
-static enum trajd_status take_offsets(struct rewrite_child *child, struct rewrite_episode *made, uint32_t count)
+static enum trajd_status take_offsets(struct rewrite_child *child, struct rewrite_episode *made,
+                                      uint32_t count)
 {
     size_t length, arrays = 0;
     enum trajd_status status = rewrite_child_answer(child, TRAJD_WRITER_OFFSETS, &length);
@@ -161,7 +171,9 @@ static enum trajd_status take_offsets(struct rewrite_child *child, struct rewrit
     for (uint32_t e = 0; e < count; e++)
         arrays += made[e].array_count;
     if (!status && length != arrays * sizeof(uint64_t))
-        return trajd_error_set(child->error, TRAJD_ERR_DATA, 0, "%s: offsets of %zu bytes for %zu datasets", made->id, length, arrays);
+        return trajd_error_set(child->error, TRAJD_ERR_DATA, 0,
+                               "%s: offsets of %zu bytes for %zu datasets", made->id, length,
+                               arrays);
     for (uint32_t e = 0; e < count && !status; e++)
         for (uint32_t a = 0; a < made[e].array_count; a++, next += sizeof(uint64_t))
             memcpy(&made[e].arrays[a].offset, next, sizeof(uint64_t));
@@ -190,7 +202,8 @@ static enum trajd_status send_datasets(struct rewrite_child *child)
     return rewrite_child_send(child, TRAJD_WRITER_DATASETS, -1);
 }
 
-static enum trajd_status send_input(struct rewrite_child *child, const struct trajd_index *index, uint32_t file, bool is_first)
+static enum trajd_status send_input(struct rewrite_child *child, const struct trajd_index *index,
+                                    uint32_t file, bool is_first)
 {
     const char *filter = index->layout->filter_path, *path = index->files[file].path;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -218,11 +231,14 @@ static bool is_of_one_file(const struct rewrite_plan *plan, uint32_t left, uint3
     const struct rewrite_episode *a = &plan->episodes[left], *b = &plan->episodes[right];
     const struct trajd_index *index = plan->options->indexes[a->source];
 
-    return a->source == b->source && index->episodes[a->episode].file_index == index->episodes[b->episode].file_index;
+    return a->source == b->source &&
+           index->episodes[a->episode].file_index == index->episodes[b->episode].file_index;
 }
 
-/* Episodes from `first` on, and their answer before anything else: two that both wait for the other's socket to have room would wait for ever. */
-static enum trajd_status send_batch(struct rewrite_child *child, struct rewrite_plan *plan, uint32_t first, uint32_t count)
+/* Episodes from `first` on, and their answer before anything else: two that both wait for the
+ * other's socket to have room would wait for ever. */
+static enum trajd_status send_batch(struct rewrite_child *child, struct rewrite_plan *plan,
+                                    uint32_t first, uint32_t count)
 {
     enum trajd_status status;
 
@@ -234,7 +250,8 @@ static enum trajd_status send_batch(struct rewrite_child *child, struct rewrite_
     return status ? status : take_offsets(child, &plan->episodes[first], count);
 }
 
-/* In order, several at a time: a question and an answer for each would cost as much as what is asked. */
+/* In order, several at a time: a question and an answer for each would cost as much as what is
+ * asked. */
 static enum trajd_status send_episodes(struct rewrite_child *child, struct rewrite_plan *plan)
 {
     enum trajd_status status = send_datasets(child);
@@ -242,8 +259,11 @@ static enum trajd_status send_episodes(struct rewrite_child *child, struct rewri
     for (uint32_t e = 0, count; e < plan->episode_count && !status; e += count) {
         const struct trajd_index *index = plan->options->indexes[plan->episodes[e].source];
         if (!e || !is_of_one_file(plan, e - 1, e))
-            status = send_input(child, index, index->episodes[plan->episodes[e].episode].file_index, e == 0);
-        for (count = 1; count < BATCH_MAX && e + count < plan->episode_count && is_of_one_file(plan, e, e + count); count++)
+            status = send_input(child, index, index->episodes[plan->episodes[e].episode].file_index,
+                                e == 0);
+        for (count = 1; count < BATCH_MAX && e + count < plan->episode_count &&
+                        is_of_one_file(plan, e, e + count);
+             count++)
             ;
         if (!status)
             status = send_batch(child, plan, e, count);
@@ -254,12 +274,14 @@ static enum trajd_status send_episodes(struct rewrite_child *child, struct rewri
 /* ---- all of it ---- */
 
 /* What the closed file is. */
-static enum trajd_status measure(const struct rewrite_plan *plan, int fd, uint64_t *size_bytes, struct trajd_error *error)
+static enum trajd_status measure(const struct rewrite_plan *plan, int fd, uint64_t *size_bytes,
+                                 struct trajd_error *error)
 {
     struct stat status;
 
     if (fstat(fd, &status))
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", plan->options->output, strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", plan->options->output,
+                               strerror(errno));
     *size_bytes = (uint64_t)status.st_size;
     return TRAJD_OK;
 }
@@ -279,22 +301,29 @@ static enum trajd_status begin_output(struct rewrite_child *child, int fd, bool 
     return status;
 }
 
-/* Rows are written where the child says: inside the file, and nowhere twice as far as can be seen. */
-static enum trajd_status check_offsets(const struct rewrite_plan *plan, uint64_t size_bytes, struct trajd_error *error)
+/* Rows are written where the child says: inside the file, and nowhere twice as far as can be seen.
+ */
+static enum trajd_status check_offsets(const struct rewrite_plan *plan, uint64_t size_bytes,
+                                       struct trajd_error *error)
 {
     for (uint32_t e = 0; e < plan->episode_count; e++)
         for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
             const struct rewrite_array *array = &plan->episodes[e].arrays[a];
             const struct rewrite_dataset *dataset = &plan->datasets[array->dataset];
             const uint64_t bytes = dataset->row_bytes * plan->episodes[e].step_count;
-            if (!dataset->is_compressed && (array->offset < TRAJD_WRITER_SIGNATURE_SIZE || array->offset > size_bytes || bytes > size_bytes - array->offset))
-                return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: %s: room at %" PRIu64 " of a file of %" PRIu64 " bytes",
-                                       plan->episodes[e].id, dataset->path, array->offset, size_bytes);
+            if (!dataset->is_compressed &&
+                (array->offset < TRAJD_WRITER_SIGNATURE_SIZE || array->offset > size_bytes ||
+                 bytes > size_bytes - array->offset))
+                return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                                       "%s: %s: room at %" PRIu64 " of a file of %" PRIu64 " bytes",
+                                       plan->episodes[e].id, dataset->path, array->offset,
+                                       size_bytes);
         }
     return TRAJD_OK;
 }
 
-enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint64_t *size_bytes, struct trajd_error *error)
+enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint64_t *size_bytes,
+                                        struct trajd_error *error)
 {
     struct rewrite_child child = {.plan = plan, .error = error, .socket = -1};
     enum trajd_status status = begin_output(&child, fd, true);
@@ -312,12 +341,14 @@ enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint6
 }
 
 /* Where a chunk begins in the dataset. */
-static void put_place(struct rewrite_child *child, const struct rewrite_dataset *dataset, uint64_t chunk)
+static void put_place(struct rewrite_child *child, const struct rewrite_dataset *dataset,
+                      uint64_t chunk)
 {
     uint64_t place[TRAJD_ARRAY_MAX_RANK] = {0}, tile = chunk % dataset->tile_count;
 
     for (uint32_t d = dataset->rank; d-- > 0;) {
-        const uint64_t extent = (dataset->shape[d] + dataset->chunk_shape[d] - 1) / dataset->chunk_shape[d];
+        const uint64_t extent =
+            (dataset->shape[d] + dataset->chunk_shape[d] - 1) / dataset->chunk_shape[d];
         place[d] = tile % extent * dataset->chunk_shape[d];
         tile /= extent;
     }
@@ -326,13 +357,15 @@ static void put_place(struct rewrite_child *child, const struct rewrite_dataset 
         trajd_bytes_add_u64(&child->frame, place[d]);
 }
 
-static void put_chunks(struct rewrite_child *child, const struct rewrite_episode *made, uint32_t a, const struct rewrite_chunk *chunks)
+static void put_chunks(struct rewrite_child *child, const struct rewrite_episode *made, uint32_t a,
+                       const struct rewrite_chunk *chunks)
 {
     const struct rewrite_dataset *dataset = &child->plan->datasets[made->arrays[a].dataset];
     const uint64_t count = rewrite_chunk_count(dataset, made->step_count);
     char group[PATH_SIZE], path[2 * PATH_SIZE];
 
-    rewrite_episode_path(child->plan->options->indexes[made->source], made->id, group, sizeof group);
+    rewrite_episode_path(child->plan->options->indexes[made->source], made->id, group,
+                         sizeof group);
     snprintf(path, sizeof path, "%s%s%s", group, group[1] ? "/" : "", dataset->path);
     trajd_bytes_add_text(&child->frame, path);
     rewrite_child_put_u8(child, (uint8_t)(dataset->rank + 1));
@@ -345,8 +378,10 @@ static void put_chunks(struct rewrite_child *child, const struct rewrite_episode
     }
 }
 
-enum trajd_status rewrite_skeleton_add_chunks(const struct rewrite_plan *plan, struct rewrite_chunk *const *const *chunks, int fd,
-                                              int spool_fd, uint64_t *size_bytes, struct trajd_error *error)
+enum trajd_status rewrite_skeleton_add_chunks(const struct rewrite_plan *plan,
+                                              struct rewrite_chunk *const *const *chunks, int fd,
+                                              int spool_fd, uint64_t *size_bytes,
+                                              struct trajd_error *error)
 {
     struct rewrite_child child = {.plan = plan, .error = error, .socket = -1, .is_closing = true};
     enum trajd_status status = begin_output(&child, fd, false);

@@ -1,4 +1,5 @@
-/* The structure of the output, made by a child (writer_protocol.h): groups, attributes, and room for the rows of every dataset. */
+/* The structure of the output, made by a child (writer_protocol.h): groups, attributes, and room
+ * for the rows of every dataset. */
 #ifndef TRAJD_REWRITE_REWRITE_SKELETON_H
 #define TRAJD_REWRITE_REWRITE_SKELETON_H
 
@@ -11,16 +12,21 @@ struct rewrite_chunk {
     uint32_t mask; /* filters that were not applied */
 };
 
-/* Fills the file behind `fd` and the offsets of the plan's arrays; *size_bytes is what it is then. TRAJD_ERR_IO where the storage failed,
- * TRAJD_ERR_DATA where an input cannot be copied from, or kills the child; TRAJD_ERR_SYSTEM where the child does not start, or somebody kills
- * it; TRAJD_ERR_CLOSED: cancelled. */
-enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint64_t *size_bytes, struct trajd_error *error);
+/* Fills the file behind `fd` and the offsets of the plan's arrays; *size_bytes is what it is then.
+ * TRAJD_ERR_IO where the storage failed, TRAJD_ERR_DATA where an input cannot be copied from, or
+ * kills the child; TRAJD_ERR_SYSTEM where the child does not start, or somebody kills it;
+ * TRAJD_ERR_CLOSED: cancelled. */
+enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint64_t *size_bytes,
+                                        struct trajd_error *error);
 
 /* The path of an episode's group in the output; "/" for one episode a file. */
 void rewrite_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size);
 
-/* Puts the spooled chunks into the file. chunks[episode][array] has as many as the array needs; NULL for one that is not compressed. */
-enum trajd_status rewrite_skeleton_add_chunks(const struct rewrite_plan *plan, struct rewrite_chunk *const *const *chunks, int fd,
-                                              int spool_fd, uint64_t *size_bytes, struct trajd_error *error);
+/* Puts the spooled chunks into the file. chunks[episode][array] has as many as the array needs;
+ * NULL for one that is not compressed. */
+enum trajd_status rewrite_skeleton_add_chunks(const struct rewrite_plan *plan,
+                                              struct rewrite_chunk *const *const *chunks, int fd,
+                                              int spool_fd, uint64_t *size_bytes,
+                                              struct trajd_error *error);
 
 #endif

@@ -10,7 +10,13 @@
 #include "daemon/base/digest.h"
 #include "daemon/index/writer_protocol.h"
 
-enum { NOTE_SIZE = 1024, CHUNK_BYTES = 64 << 10, CHUNK_BLOCK_BYTES_MAX = 64 << 20, KEYS_MAX = 256, ARRAY_BYTES = 32 /* of an array in a frame, beside its path */ };
+enum {
+    NOTE_SIZE = 1024,
+    CHUNK_BYTES = 64 << 10,
+    CHUNK_BLOCK_BYTES_MAX = 64 << 20,
+    KEYS_MAX = 256,
+    ARRAY_BYTES = 32 /* of an array in a frame, beside its path */
+};
 
 static const size_t plan_bytes_max = (size_t)2 << 30;
 static const uint64_t steps_max = UINT64_C(1) << 40; /* of one episode */
@@ -35,7 +41,8 @@ int64_t rewrite_row_at(const struct trajd_episode_clock *clock, int64_t rows, in
     int64_t low = 0, high = rows; /* the first row behind x */
 
     if (!clock->stamps_ns) {
-        const int64_t row = x < clock->start_ns ? -1 : trajd_rate_row_at(clock->rate, x - clock->start_ns);
+        const int64_t row =
+            x < clock->start_ns ? -1 : trajd_rate_row_at(clock->rate, x - clock->start_ns);
         return row < rows ? row : rows - 1;
     }
     while (low < high) {
@@ -48,11 +55,13 @@ int64_t rewrite_row_at(const struct trajd_episode_clock *clock, int64_t rows, in
     return low - 1;
 }
 
-/* Rows of the dataset that its clock counts: where it drops some, those that are left. A clock that no stream of the episode is on counts
- * none, even if its stamps are there. */
+/* Rows of the dataset that its clock counts: where it drops some, those that are left. A clock that
+ * no stream of the episode is on counts none, even if its stamps are there. */
 static int64_t row_count(const struct trajd_episode_clock *clock, const struct trajd_array *array)
 {
-    const uint64_t rows = array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes ? 0 : trajd_array_row_count(array);
+    const uint64_t rows = array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes
+                              ? 0
+                              : trajd_array_row_count(array);
 
     if (clock->stamps_ns)
         return rows ? clock->row_count : 0;
@@ -61,8 +70,8 @@ static int64_t row_count(const struct trajd_episode_clock *clock, const struct t
 
 /* ---- one episode ---- */
 
-static enum trajd_status leave_out(struct rewrite_plan *plan, const struct trajd_index *index, const struct trajd_episode *episode,
-                                   const char *why)
+static enum trajd_status leave_out(struct rewrite_plan *plan, const struct trajd_index *index,
+                                   const struct trajd_episode *episode, const char *why)
 {
     const char *file = index->files[episode->file_index].relative_path;
 
@@ -74,10 +83,12 @@ static enum trajd_status leave_out(struct rewrite_plan *plan, const struct trajd
     return TRAJD_OK;
 }
 
-/* A stream of some columns says nothing of the others: rows are read only where all of them are as wide as the first episode's. */
+/* A stream of some columns says nothing of the others: rows are read only where all of them are as
+ * wide as the first episode's. */
 static bool has_its_rows(const struct rewrite_dataset *dataset, const struct trajd_array *array)
 {
-    bool same = !dataset->lane_count || (array->dtype == dataset->from && array->rank == dataset->rank + 1);
+    bool same =
+        !dataset->lane_count || (array->dtype == dataset->from && array->rank == dataset->rank + 1);
 
     for (uint32_t d = 0; d < dataset->rank && dataset->lane_count && same; d++)
         same = array->shape[d + 1] == dataset->shape[d];
@@ -85,7 +96,8 @@ static bool has_its_rows(const struct rewrite_dataset *dataset, const struct tra
 }
 
 /* Whether the frame that names all compressed chunks still has room for the episode's. */
-static bool add_chunks(struct rewrite_plan *plan, const struct rewrite_episode *made, const char *groups)
+static bool add_chunks(struct rewrite_plan *plan, const struct rewrite_episode *made,
+                       const char *groups)
 {
     for (uint32_t a = 0; a < made->array_count; a++) {
         const struct rewrite_dataset *dataset = &plan->datasets[made->arrays[a].dataset];
@@ -93,9 +105,12 @@ static bool add_chunks(struct rewrite_plan *plan, const struct rewrite_episode *
         uint64_t bytes;
         if (!dataset->is_compressed)
             continue;
-        if (__builtin_mul_overflow(rewrite_chunk_count(dataset, made->step_count), chunk_bytes, &bytes) || bytes > TRAJD_WRITER_FRAME_BYTES_MAX)
+        if (__builtin_mul_overflow(rewrite_chunk_count(dataset, made->step_count), chunk_bytes,
+                                   &bytes) ||
+            bytes > TRAJD_WRITER_FRAME_BYTES_MAX)
             return false;
-        plan->chunk_bytes += bytes + strlen(groups) + strlen(made->id) + strlen(dataset->path) + ARRAY_BYTES;
+        plan->chunk_bytes +=
+            bytes + strlen(groups) + strlen(made->id) + strlen(dataset->path) + ARRAY_BYTES;
         if (plan->chunk_bytes > TRAJD_WRITER_FRAME_BYTES_MAX)
             return false;
     }
@@ -107,8 +122,10 @@ static bool add_sizes(struct rewrite_plan *plan, const struct rewrite_episode *m
 {
     for (uint32_t a = 0; a < made->array_count; a++) {
         uint64_t bytes;
-        if (__builtin_mul_overflow(plan->datasets[made->arrays[a].dataset].row_bytes, made->step_count, &bytes) ||
-            __builtin_add_overflow(plan->byte_count, bytes, &plan->byte_count) || plan->byte_count > INT64_MAX)
+        if (__builtin_mul_overflow(plan->datasets[made->arrays[a].dataset].row_bytes,
+                                   made->step_count, &bytes) ||
+            __builtin_add_overflow(plan->byte_count, bytes, &plan->byte_count) ||
+            plan->byte_count > INT64_MAX)
             return false;
     }
     plan->step_count += made->step_count;
@@ -120,7 +137,8 @@ static bool add_sizes(struct rewrite_plan *plan, const struct rewrite_episode *m
 
 static struct rewrite_episode *next_episode(struct rewrite_plan *plan)
 {
-    if (plan->episode_count == plan->episode_room) { /* only where episodes are cut: the old ones stay in the arena */
+    /* only where episodes are cut: the old ones stay in the arena */
+    if (plan->episode_count == plan->episode_room) {
         const uint32_t room = plan->episode_room + plan->episode_room / 2 + 16;
         struct rewrite_episode *grown = trajd_arena_alloc(&plan->arena, room * sizeof *grown);
         if (!grown)
@@ -133,15 +151,17 @@ static struct rewrite_episode *next_episode(struct rewrite_plan *plan)
 }
 
 /* One grid, from begin to end. */
-static enum trajd_status add_episode(struct rewrite_plan *plan, const struct rewrite_episode *whole, const struct rewrite_cutter *cutter,
-                                     int64_t begin, int64_t end, uint64_t steps, struct trajd_error *error)
+static enum trajd_status add_episode(struct rewrite_plan *plan, const struct rewrite_episode *whole,
+                                     const struct rewrite_cutter *cutter, int64_t begin,
+                                     int64_t end, uint64_t steps, struct trajd_error *error)
 {
     struct rewrite_episode *made = next_episode(plan);
     const size_t size = (whole->array_count + 1) * sizeof *whole->arrays;
     const bool is_whole = begin == whole->begin_ns && end == whole->end_ns;
 
     if (!made)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of so many episodes");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "no memory for a plan of so many episodes");
     *made = *whole;
     made->begin_ns = begin;
     made->end_ns = end;
@@ -149,22 +169,27 @@ static enum trajd_status add_episode(struct rewrite_plan *plan, const struct rew
     if (!is_whole) {
         made->arrays = trajd_arena_alloc(&plan->arena, size);
         if (!made->arrays)
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of so many episodes");
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                   "no memory for a plan of so many episodes");
         memcpy(made->arrays, whole->arrays, size);
     }
     for (uint32_t a = 0; a < made->array_count; a++)
         made->arrays[a].first_row = cutter->holes[a].first_row;
     if (steps > steps_max || !add_sizes(plan, made))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: %.3g s at this rate are %" PRIu64 " rows: beyond sense", made->id,
-                               (double)(end - begin) * 1e-9, steps);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: %.3g s at this rate are %" PRIu64 " rows: beyond sense",
+                               made->id, (double)(end - begin) * 1e-9, steps);
     if (!add_chunks(plan, made, plan->options->indexes[made->source]->layout->groups))
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: the output has too many compressed chunks: --compress none, or larger chunks",
-                               made->id);
+        return trajd_error_set(
+            error, TRAJD_ERR_UNSUPPORTED, 0,
+            "%s: the output has too many compressed chunks: --compress none, or larger chunks",
+            made->id);
     plan->episode_count++;
     return TRAJD_OK;
 }
 
-static enum trajd_status leave_out_for_hole(struct rewrite_plan *plan, const struct rewrite_episode *whole, bool may_be_cut)
+static enum trajd_status leave_out_for_hole(struct rewrite_plan *plan,
+                                            const struct rewrite_episode *whole, bool may_be_cut)
 {
     const struct trajd_index *index = plan->options->indexes[whole->source];
     const struct trajd_episode *episode = &index->episodes[whole->episode];
@@ -172,34 +197,47 @@ static enum trajd_status leave_out_for_hole(struct rewrite_plan *plan, const str
     char why[400] = "";
 
     for (uint32_t a = 0; a < whole->array_count && !*why; a++) {
-        struct rewrite_cutter cutter = {.plan = plan, .episode = episode, .arrays = &whole->arrays[a], .array_count = 1, .holes = &hole};
+        struct rewrite_cutter cutter = {.plan = plan,
+                                        .episode = episode,
+                                        .arrays = &whole->arrays[a],
+                                        .array_count = 1,
+                                        .holes = &hole};
         const struct rewrite_dataset *dataset = &plan->datasets[whole->arrays[a].dataset];
         rewrite_cutter_begin(&cutter, whole->begin_ns, whole->end_ns);
         if (hole.row >= 0)
-            snprintf(why, sizeof why, "%.200s: a hole of %.6g ms after row %" PRId64 " (max_gap %.6g ms)%s", dataset->path,
-                     (double)(hole.to_ns - hole.from_ns) * 1e-6, hole.row, (double)dataset->max_gap_ns * 1e-6,
-                     may_be_cut ? ", and no two steps between holes" : ": a layout of one episode a file has no place for its parts");
+            snprintf(why, sizeof why,
+                     "%.200s: a hole of %.6g ms after row %" PRId64 " (max_gap %.6g ms)%s",
+                     dataset->path, (double)(hole.to_ns - hole.from_ns) * 1e-6, hole.row,
+                     (double)dataset->max_gap_ns * 1e-6,
+                     may_be_cut ? ", and no two steps between holes"
+                                : ": a layout of one episode a file has no place for its parts");
     }
     return leave_out(plan, index, episode, why);
 }
 
-static void tell_of_parts(const struct rewrite_plan *plan, const struct rewrite_episode *whole, uint32_t count, uint32_t dropped)
+static void tell_of_parts(const struct rewrite_plan *plan, const struct rewrite_episode *whole,
+                          uint32_t count, uint32_t dropped)
 {
     const struct trajd_index *index = plan->options->indexes[whole->source];
     char rest[80] = "";
 
     if (dropped)
         snprintf(rest, sizeof rest, ", %u of a single step left out", dropped);
-    rewrite_note(plan->options, "%s: %s: cut at holes into %u part%s%s", index->files[index->episodes[whole->episode].file_index].relative_path,
-                 whole->id, count, count == 1 ? "" : "s", rest);
+    rewrite_note(plan->options, "%s: %s: cut at holes into %u part%s%s",
+                 index->files[index->episodes[whole->episode].file_index].relative_path, whole->id,
+                 count, count == 1 ? "" : "s", rest);
 }
 
-/* As one, or where it has holes that are too long as the parts between them. A part of a single step is nobody's trajectory. */
-static enum trajd_status add_parts(struct rewrite_plan *plan, const struct rewrite_episode *whole, struct trajd_error *error)
+/* As one, or where it has holes that are too long as the parts between them. A part of a single
+ * step is nobody's trajectory. */
+static enum trajd_status add_parts(struct rewrite_plan *plan, const struct rewrite_episode *whole,
+                                   struct trajd_error *error)
 {
     const struct trajd_index *index = plan->options->indexes[whole->source];
     const bool may_be_cut = strpbrk(index->layout->groups, "*?[") != NULL;
-    struct rewrite_cutter cutter = {.plan = plan, .episode = &index->episodes[whole->episode], .arrays = whole->arrays,
+    struct rewrite_cutter cutter = {.plan = plan,
+                                    .episode = &index->episodes[whole->episode],
+                                    .arrays = whole->arrays,
                                     .array_count = whole->array_count};
     const uint32_t first = plan->episode_count;
     uint32_t dropped = 0, count;
@@ -208,7 +246,8 @@ static enum trajd_status add_parts(struct rewrite_plan *plan, const struct rewri
 
     cutter.holes = trajd_arena_alloc(&plan->arena, (whole->array_count + 1) * sizeof *cutter.holes);
     if (!cutter.holes)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of so many episodes");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "no memory for a plan of so many episodes");
     rewrite_cutter_begin(&cutter, whole->begin_ns, whole->end_ns);
     while (!status && rewrite_cutter_next(&cutter, &begin, &end)) {
         const uint64_t steps = (uint64_t)trajd_rate_row_at(plan->options->rate, end - begin) + 1;
@@ -236,18 +275,22 @@ static enum trajd_status add_parts(struct rewrite_plan *plan, const struct rewri
 }
 
 /* The episode's datasets, and the span that all of them cover. */
-static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source, uint32_t number, struct trajd_error *error)
+static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source, uint32_t number,
+                                      struct trajd_error *error)
 {
     const struct trajd_index *index = plan->options->indexes[source];
     const struct trajd_episode *episode = &index->episodes[number];
-    struct rewrite_episode whole = {.source = source, .episode = number, .id = episode->id}, *made = &whole;
+    struct rewrite_episode whole = {.source = source, .episode = number, .id = episode->id},
+                           *made = &whole;
     int64_t begin = INT64_MIN, end = INT64_MAX;
     const char *latest = "", *earliest = "";
     char why[400];
 
-    made->arrays = trajd_arena_alloc(&plan->arena, (plan->dataset_count + 1) * sizeof *made->arrays);
+    made->arrays =
+        trajd_arena_alloc(&plan->arena, (plan->dataset_count + 1) * sizeof *made->arrays);
     if (!made->arrays)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of so many episodes");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "no memory for a plan of so many episodes");
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
         const uint32_t mapped = plan->source_datasets[source][d];
         const struct trajd_episode_clock *clock = &episode->clocks[plan->datasets[d].clock];
@@ -255,9 +298,12 @@ static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source
         if (rows <= 0)
             continue;
         if (!has_its_rows(&plan->datasets[d], &episode->arrays[mapped])) {
-            snprintf(why, sizeof why, "%.200s: its rows are %" PRIu64 " x %s, and %" PRIu64 " x %s in the first episode", plan->datasets[d].path,
-                     trajd_array_row_elements(&episode->arrays[mapped]), trajd_dtype_name(episode->arrays[mapped].dtype),
-                     plan->datasets[d].elements, trajd_dtype_name(plan->datasets[d].from));
+            snprintf(why, sizeof why,
+                     "%.200s: its rows are %" PRIu64 " x %s, and %" PRIu64
+                     " x %s in the first episode",
+                     plan->datasets[d].path, trajd_array_row_elements(&episode->arrays[mapped]),
+                     trajd_dtype_name(episode->arrays[mapped].dtype), plan->datasets[d].elements,
+                     trajd_dtype_name(plan->datasets[d].from));
             return leave_out(plan, index, episode, why);
         }
         if (rewrite_row_ns(clock, 0) > begin) {
@@ -273,7 +319,8 @@ static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source
     if (!made->array_count)
         return leave_out(plan, index, episode, "it has no rows of the streams");
     if (begin > end) {
-        snprintf(why, sizeof why, "%.150s begins %.3f s after %.150s has ended", latest, (double)(begin - end) * 1e-9, earliest);
+        snprintf(why, sizeof why, "%.150s begins %.3f s after %.150s has ended", latest,
+                 (double)(begin - end) * 1e-9, earliest);
         return leave_out(plan, index, episode, why);
     }
     made->begin_ns = begin;
@@ -319,7 +366,8 @@ static bool names_episode(const char *item, const char *id)
 
     if (trajd_layout_match(item, id, NULL, 0))
         return true;
-    return parse_range(item, &first, &last) && last_number(id, &number) && number >= first && number <= last;
+    return parse_range(item, &first, &last) && last_number(id, &number) && number >= first &&
+           number <= last;
 }
 
 static bool has_key(const struct trajd_episode *episode, const char *key)
@@ -330,7 +378,8 @@ static bool has_key(const struct trajd_episode *episode, const char *key)
     return false;
 }
 
-bool rewrite_chooses_episode(const struct trajd_rewrite_options *options, const struct trajd_episode *episode)
+bool rewrite_chooses_episode(const struct trajd_rewrite_options *options,
+                             const struct trajd_episode *episode)
 {
     bool named = !options->episode_count;
 
@@ -342,7 +391,8 @@ bool rewrite_chooses_episode(const struct trajd_rewrite_options *options, const 
 }
 
 /* Every wish finds an episode somewhere. */
-static enum trajd_status check_wishes(const struct trajd_rewrite_options *options, struct trajd_error *error)
+static enum trajd_status check_wishes(const struct trajd_rewrite_options *options,
+                                      struct trajd_error *error)
 {
     const char *keys[KEYS_MAX], *near;
     size_t key_count = 0;
@@ -354,20 +404,24 @@ static enum trajd_status check_wishes(const struct trajd_rewrite_options *option
             for (uint32_t e = 0; e < options->indexes[k]->episode_count && !found; e++)
                 found = names_episode(options->episodes[i], options->indexes[k]->episodes[e].id);
         if (!found)
-            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "--episodes: there is no %s (the first is %s)", options->episodes[i],
-                                   options->indexes[0]->episodes[0].id);
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                                   "--episodes: there is no %s (the first is %s)",
+                                   options->episodes[i], options->indexes[0]->episodes[0].id);
     }
     for (uint32_t k = 0; k < options->index_count && options->filter; k++)
         for (uint32_t e = 0; e < options->indexes[k]->episode_count; e++)
-            for (const char *const *own = options->indexes[k]->episodes[e].filter_keys; own && *own; own++) {
+            for (const char *const *own = options->indexes[k]->episodes[e].filter_keys; own && *own;
+                 own++) {
                 any = any || !strcmp(*own, options->filter);
                 if (key_count < KEYS_MAX && (!key_count || strcmp(keys[key_count - 1], *own)))
                     keys[key_count++] = *own;
             }
     near = any ? NULL : trajd_yaml_nearest(options->filter, keys, key_count);
     return any ? TRAJD_OK
-               : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "--filter: no episode has the mask key \"%s\"%s%s%s", options->filter,
-                                 near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+               : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                                 "--filter: no episode has the mask key \"%s\"%s%s%s",
+                                 options->filter, near ? " (did you mean " : "", near ? near : "",
+                                 near ? "?)" : "");
 }
 
 /* ---- the output's ids ---- */
@@ -394,8 +448,9 @@ static bool ids_repeat(const struct rewrite_plan *plan)
     return repeat;
 }
 
-/* Ids stay as they are where they are one's own; else demo_0, demo_1, ... in order: readers sort by the number that ends the id, and some count
- * up to how many there are, so that a part's number does not go behind its episode's. */
+/* Ids stay as they are where they are one's own; else demo_0, demo_1, ... in order: readers sort by
+ * the number that ends the id, and some count up to how many there are, so that a part's number
+ * does not go behind its episode's. */
 static enum trajd_status name_episodes(struct rewrite_plan *plan, struct trajd_error *error)
 {
     const struct trajd_index *first = plan->options->indexes[0];
@@ -403,23 +458,27 @@ static enum trajd_status name_episodes(struct rewrite_plan *plan, struct trajd_e
 
     if (!strpbrk(first->layout->groups, "*?[")) {
         if (plan->episode_count > 1)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "layout %s has one episode a file, and here are %u: resample them one by one", first->layout->name,
-                                   plan->episode_count);
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "layout %s has one episode a file, and here are %u: resample them one by one",
+                first->layout->name, plan->episode_count);
         return TRAJD_OK;
     }
     if (!ids_repeat(plan))
         return TRAJD_OK;
     rewrite_note(plan->options, "%s: all are numbered anew, each with the attribute trajd_source",
-                 plan->cut_count ? "parts need names of their own" : "episodes of several files have the same names");
+                 plan->cut_count ? "parts need names of their own"
+                                 : "episodes of several files have the same names");
     stem = strlen(plan->episodes[0].id);
-    while (stem > 0 && plan->episodes[0].id[stem - 1] >= '0' && plan->episodes[0].id[stem - 1] <= '9')
+    while (stem > 0 && plan->episodes[0].id[stem - 1] >= '0' &&
+           plan->episodes[0].id[stem - 1] <= '9')
         stem--;
     for (uint32_t e = 0; e < plan->episode_count; e++) {
         char id[1100];
         const int length = snprintf(id, sizeof id, "%.*s%u", (int)stem, plan->episodes[0].id, e);
         if ((size_t)length >= sizeof id)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%.100s...: a name of %d bytes", plan->episodes[0].id, length);
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%.100s...: a name of %d bytes",
+                                   plan->episodes[0].id, length);
         plan->episodes[e].id = trajd_arena_copy(&plan->arena, id, (size_t)length);
         if (!plan->episodes[e].id)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for names");
@@ -438,7 +497,8 @@ static uint64_t digest_plan(const struct rewrite_plan *plan)
     trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.num);
     trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.den);
     trajd_digest_add_u64(&digest, plan->options->compress_level);
-    trajd_digest_add_u64(&digest, plan->options->indexes[0]->layout->hash); /* of all: periods of angles, units of stamps */
+    /* of all: periods of angles, units of stamps */
+    trajd_digest_add_u64(&digest, plan->options->indexes[0]->layout->hash);
     for (uint32_t k = 0; k < plan->options->index_count; k++)
         for (uint32_t f = 0; f < plan->options->indexes[k]->file_count; f++) {
             const struct trajd_index_file *file = &plan->options->indexes[k]->files[f];
@@ -494,47 +554,60 @@ static enum trajd_status make_episodes(struct rewrite_plan *plan, struct trajd_e
             }
         }
     if (!status && !plan->episode_count)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "no episode is left of %" PRIu64 " (the notes say why)", plan->left_out);
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "no episode is left of %" PRIu64 " (the notes say why)",
+                               plan->left_out);
     return status;
 }
 
-static enum trajd_status check_options(const struct trajd_rewrite_options *options, struct trajd_error *error)
+static enum trajd_status check_options(const struct trajd_rewrite_options *options,
+                                       struct trajd_error *error)
 {
     const struct trajd_rate rate = options->rate;
 
     if (!options->index_count)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "no input");
     if (rate.num <= 0 || rate.den <= 0 || rate.num / rate.den > TRAJD_REWRITE_RATE_MAX)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "the rate must be above 0 and at most %d Hz", TRAJD_REWRITE_RATE_MAX);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "the rate must be above 0 and at most %d Hz",
+                               TRAJD_REWRITE_RATE_MAX);
     for (uint32_t r = 0; r < options->rule_count; r++)
         if (options->rules[r].dtype == TRAJD_BF16)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "HDF5 has no bfloat16: float16, float32 or float64");
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "HDF5 has no bfloat16: float16, float32 or float64");
     return TRAJD_OK;
 }
 
 uint64_t rewrite_chunk_count(const struct rewrite_dataset *dataset, uint64_t step_count)
 {
-    return dataset->is_compressed ? (step_count + dataset->chunk_rows - 1) / dataset->chunk_rows * dataset->tile_count : 0;
+    return dataset->is_compressed
+               ? (step_count + dataset->chunk_rows - 1) / dataset->chunk_rows * dataset->tile_count
+               : 0;
 }
 
-/* The input's chunks where it has some, so that it packs as well (pictures are cut into tiles that hold many frames); else whole rows. */
+/* The input's chunks where it has some, so that it packs as well (pictures are cut into tiles that
+ * hold many frames); else whole rows. */
 static void choose_chunks(struct rewrite_plan *plan)
 {
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
         struct rewrite_dataset *dataset = &plan->datasets[d];
-        const bool takes = dataset->chunk_rows && dataset->chunk_rows <= CHUNK_BLOCK_BYTES_MAX / dataset->row_bytes;
+        const bool takes = dataset->chunk_rows &&
+                           dataset->chunk_rows <= CHUNK_BLOCK_BYTES_MAX / dataset->row_bytes;
         if (!takes)
-            dataset->chunk_rows = dataset->row_bytes < CHUNK_BYTES ? CHUNK_BYTES / dataset->row_bytes : 1;
+            dataset->chunk_rows =
+                dataset->row_bytes < CHUNK_BYTES ? CHUNK_BYTES / dataset->row_bytes : 1;
         dataset->tile_count = 1;
         for (uint32_t i = 0; i < dataset->rank; i++) {
             if (!takes || dataset->chunk_shape[i] > dataset->shape[i])
                 dataset->chunk_shape[i] = dataset->shape[i];
-            dataset->tile_count *= (dataset->shape[i] + dataset->chunk_shape[i] - 1) / dataset->chunk_shape[i];
+            dataset->tile_count *=
+                (dataset->shape[i] + dataset->chunk_shape[i] - 1) / dataset->chunk_shape[i];
         }
     }
 }
 
-enum trajd_status rewrite_plan_make(const struct trajd_rewrite_options *options, struct rewrite_plan *plan, struct trajd_error *error)
+enum trajd_status rewrite_plan_make(const struct trajd_rewrite_options *options,
+                                    struct rewrite_plan *plan, struct trajd_error *error)
 {
     enum trajd_status status;
 

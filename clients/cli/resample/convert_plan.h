@@ -1,4 +1,5 @@
-/* What a rewriting comes to, before any row is read: the output's datasets, its episodes and their grids. Pure: needs indexes alone. */
+/* What a rewriting comes to, before any row is read: the output's datasets, its episodes and their
+ * grids. Pure: needs indexes alone. */
 #ifndef TRAJD_REWRITE_REWRITE_PLAN_H
 #define TRAJD_REWRITE_REWRITE_PLAN_H
 
@@ -7,7 +8,8 @@
 
 #define REWRITE_NO_COLUMN UINT64_MAX
 
-/* Columns of a dataset that are resampled in one way: a stream, or what no stream of the layout names (held). */
+/* Columns of a dataset that are resampled in one way: a stream, or what no stream of the layout
+ * names (held). */
 struct rewrite_lane {
     uint32_t stream; /* of the plan's streams; UINT32_MAX: columns that no stream names */
     enum trajd_kind kind;
@@ -16,7 +18,8 @@ struct rewrite_lane {
     int64_t window_ns; /* of kind mean */
 };
 
-/* A dataset of the output. Its episodes' paths and types are one; how many rows an episode has is the grid's matter. */
+/* A dataset of the output. Its episodes' paths and types are one; how many rows an episode has is
+ * the grid's matter. */
 struct rewrite_dataset {
     const char *path;       /* relative to the episode */
     uint32_t index_dataset; /* of each index: see source_datasets */
@@ -24,16 +27,17 @@ struct rewrite_dataset {
     enum trajd_dtype from, to;
     uint32_t rank; /* of a row */
     uint64_t shape[TRAJD_ARRAY_MAX_RANK];
-    uint64_t elements;     /* of a row */
-    uint64_t row_bytes;    /* of the output */
-    uint64_t source_bytes; /* of a row as read */
+    uint64_t elements;      /* of a row */
+    uint64_t row_bytes;     /* of the output */
+    uint64_t source_bytes;  /* of a row as read */
     uint64_t stamps_column; /* which is overwritten by the grid's times; REWRITE_NO_COLUMN: none */
     enum trajd_stamp_unit stamps_unit;
     bool is_compressed;
-    uint64_t chunk_rows; /* of a compressed one: its chunks are so many rows, less where an episode has fewer, */
+    /* of a compressed one: its chunks are so many rows, less where an episode has fewer, */
+    uint64_t chunk_rows;
     uint64_t chunk_shape[TRAJD_ARRAY_MAX_RANK]; /* of so much of each, */
     uint64_t tile_count;                        /* and so many lie side by side */
-    int64_t max_gap_ns; /* the least over its streams; < 0: none */
+    int64_t max_gap_ns;                         /* the least over its streams; < 0: none */
     uint32_t lane_count;
     struct rewrite_lane *lanes;
 };
@@ -52,7 +56,8 @@ struct rewrite_episode {
     const char *id;   /* the output's */
     int64_t begin_ns; /* of the grid, from the episode's origin */
     int64_t end_ns;   /* of what its streams cover: not before the grid's last step */
-    uint32_t part, part_count; /* of the parts that an episode with holes was cut into; part_count 0: it is whole */
+    /* of the parts that an episode with holes was cut into; part_count 0: it is whole */
+    uint32_t part, part_count;
     uint64_t step_count;
     uint32_t array_count;
     struct rewrite_array *arrays;
@@ -65,21 +70,27 @@ struct rewrite_plan {
     struct trajd_rewrite_stream *streams; /* in the first index's order, the chosen alone */
     uint32_t dataset_count;
     struct rewrite_dataset *datasets;
-    uint32_t *const *source_datasets; /* [index_count][dataset_count]: the same dataset in each index; UINT32_MAX: none there */
+    /* [index_count][dataset_count]: the same dataset in each index; UINT32_MAX: none there */
+    uint32_t *const *source_datasets;
     uint32_t episode_count, episode_room;
     struct rewrite_episode *episodes;
-    uint64_t left_out, cut_count; /* of the inputs' episodes */
+    uint64_t left_out, cut_count;                 /* of the inputs' episodes */
     uint64_t step_count, byte_count, duration_ns; /* over all episodes */
     uint64_t chunk_bytes; /* of the frame that names all compressed chunks (writer_protocol.h) */
-    uint64_t digest; /* of everything that decides the output's bytes beside the rows of the inputs */
-    bool is_on_gpu;  /* the arithmetic was begun on a GPU, as the file says then: its values are not the CPU's to the bit */
+    /* of everything that decides the output's bytes beside the rows of the inputs */
+    uint64_t digest;
+    /* the arithmetic was begun on a GPU, as the file says then: its values are not the CPU's to the
+     * bit */
+    bool is_on_gpu;
 };
 
 /* Fills *plan, which owns its arena whatever the result. Notes go to options->on_note. */
-enum trajd_status rewrite_plan_make(const struct trajd_rewrite_options *options, struct rewrite_plan *plan, struct trajd_error *error);
+enum trajd_status rewrite_plan_make(const struct trajd_rewrite_options *options,
+                                    struct rewrite_plan *plan, struct trajd_error *error);
 void rewrite_plan_clear(struct rewrite_plan *plan);
 
-void rewrite_note(const struct trajd_rewrite_options *options, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void rewrite_note(const struct trajd_rewrite_options *options, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Offset of step `step` from the grid's begin. */
 static inline int64_t rewrite_step_ns(const struct rewrite_plan *plan, uint64_t step)
@@ -90,10 +101,12 @@ static inline int64_t rewrite_step_ns(const struct rewrite_plan *plan, uint64_t 
 /* The time of a source row, from the episode's origin. */
 static inline int64_t rewrite_row_ns(const struct trajd_episode_clock *clock, int64_t row)
 {
-    return clock->stamps_ns ? clock->stamps_ns[row] : clock->start_ns + trajd_rate_row_ns(clock->rate, row);
+    return clock->stamps_ns ? clock->stamps_ns[row]
+                            : clock->start_ns + trajd_rate_row_ns(clock->rate, row);
 }
 
-/* Chunks of an episode's dataset: row-major over blocks of rows and the tiles of each. 0 where it is not compressed. */
+/* Chunks of an episode's dataset: row-major over blocks of rows and the tiles of each. 0 where it
+ * is not compressed. */
 uint64_t rewrite_chunk_count(const struct rewrite_dataset *dataset, uint64_t step_count);
 
 /* The last of `rows` rows at or before x, or -1. */
@@ -101,7 +114,8 @@ int64_t rewrite_row_at(const struct trajd_episode_clock *clock, int64_t rows, in
 
 /* ---- convert_gaps.c ---- */
 
-/* The stretches of an episode between holes that are longer than its datasets allow, one after the other. */
+/* The stretches of an episode between holes that are longer than its datasets allow, one after the
+ * other. */
 struct rewrite_hole {
     int64_t row; /* the one before it; below 0: there is none any more */
     int64_t from_ns, to_ns;
@@ -120,16 +134,20 @@ struct rewrite_cutter {
 
 /* The episode's arrays between begin and end, both included. */
 void rewrite_cutter_begin(struct rewrite_cutter *cutter, int64_t begin_ns, int64_t end_ns);
-/* The next stretch, both ends included; holes[a].first_row is where array a begins to be looked at. False: there is none any more. */
+/* The next stretch, both ends included; holes[a].first_row is where array a begins to be looked at.
+ * False: there is none any more. */
 bool rewrite_cutter_next(struct rewrite_cutter *cutter, int64_t *begin_ns, int64_t *end_ns);
-/* Which part of which episode it is, with the rows of each clock, as JSON: malloc'd; "" of a whole one; NULL: no memory. */
+/* Which part of which episode it is, with the rows of each clock, as JSON: malloc'd; "" of a whole
+ * one; NULL: no memory. */
 char *rewrite_part_text(const struct rewrite_plan *plan, const struct rewrite_episode *made);
 
 /* ---- between convert_plan.c and convert_choose.c ---- */
 
-/* Streams, datasets and lanes of the plan, from the first index; the other indexes compared with it. */
+/* Streams, datasets and lanes of the plan, from the first index; the other indexes compared with
+ * it. */
 enum trajd_status rewrite_choose_streams(struct rewrite_plan *plan, struct trajd_error *error);
 /* Whether an episode is asked for. */
-bool rewrite_chooses_episode(const struct trajd_rewrite_options *options, const struct trajd_episode *episode);
+bool rewrite_chooses_episode(const struct trajd_rewrite_options *options,
+                             const struct trajd_episode *episode);
 
 #endif

@@ -21,17 +21,20 @@ static enum trajd_status sync_folder(struct rewriting *r)
 
 static enum trajd_status put_signature(struct rewriting *r)
 {
-    return rewrite_pwrite(r->fd, &r->head.signature, sizeof r->head.signature, 0, r->partial, r->error);
+    return rewrite_pwrite(r->fd, &r->head.signature, sizeof r->head.signature, 0, r->partial,
+                          r->error);
 }
 
-/* From here on the file's structure changes under a kill: rows that lie in it cannot be gone on with then. */
+/* From here on the file's structure changes under a kill: rows that lie in it cannot be gone on
+ * with then. */
 static enum trajd_status give_up_rows(struct rewriting *r)
 {
     enum trajd_status status;
 
     r->is_spent = !rewrite_is_all_chunks(r);
     if (r->is_spent)
-        return unlink(r->journal_path) && errno != ENOENT ? rewrite_io_error(r, r->journal_path) : TRAJD_OK;
+        return unlink(r->journal_path) && errno != ENOENT ? rewrite_io_error(r, r->journal_path)
+                                                          : TRAJD_OK;
     pthread_mutex_lock(&r->lock);
     status = rewrite_commit(r);
     pthread_mutex_unlock(&r->lock);
@@ -45,8 +48,9 @@ static enum trajd_status add_chunks(struct rewriting *r)
     if (!status)
         status = put_signature(r);
     if (!status)
-        status = rewrite_skeleton_add_chunks(&r->plan, (struct rewrite_chunk *const *const *)r->spool.chunks, r->fd, r->spool_fd,
-                                             &r->head.file_size, r->error);
+        status = rewrite_skeleton_add_chunks(&r->plan,
+                                             (struct rewrite_chunk *const *const *)r->spool.chunks,
+                                             r->fd, r->spool_fd, &r->head.file_size, r->error);
     return status;
 }
 
@@ -58,37 +62,47 @@ static enum trajd_status check_inputs(struct rewriting *r)
 
     for (uint32_t e = 0; e < r->plan.episode_count && !status; e++) {
         const struct trajd_index *index = r->options->indexes[r->plan.episodes[e].source];
-        const struct trajd_index_file *file = &index->files[index->episodes[r->plan.episodes[e].episode].file_index];
+        const struct trajd_index_file *file =
+            &index->files[index->episodes[r->plan.episodes[e].episode].file_index];
         struct stat now;
         if (file == checked)
             continue;
-        status = stat(file->path, &now) ? rewrite_io_error(r, file->path) : rewrite_check_input(file, &now, r->error);
+        status = stat(file->path, &now) ? rewrite_io_error(r, file->path)
+                                        : rewrite_check_input(file, &now, r->error);
         checked = file;
     }
     r->is_spent = status == TRAJD_ERR_DATA;
     return status;
 }
 
-/* Whoever takes the file away while it is written has taken it away: what bears its name by then is another's. */
+/* Whoever takes the file away while it is written has taken it away: what bears its name by then is
+ * another's. */
 static enum trajd_status check_name(struct rewriting *r)
 {
     struct stat held, named;
 
-    if (!fstat(r->fd, &held) && !lstat(r->partial, &named) && held.st_ino == named.st_ino && held.st_dev == named.st_dev)
+    if (!fstat(r->fd, &held) && !lstat(r->partial, &named) && held.st_ino == named.st_ino &&
+        held.st_dev == named.st_dev)
         return TRAJD_OK;
     r->has_files = false;
-    return trajd_error_set(r->error, TRAJD_ERR_IO, 0, "%s: somebody has removed or replaced it while it was written", r->partial);
+    return trajd_error_set(r->error, TRAJD_ERR_IO, 0,
+                           "%s: somebody has removed or replaced it while it was written",
+                           r->partial);
 }
 
 static enum trajd_status name_output(struct rewriting *r)
 {
     bool is_sure = true;
 
-    if (r->options->force ? rename(r->partial, r->options->output) : trajd_rename_new(r->partial, r->options->output, &is_sure))
+    if (r->options->force ? rename(r->partial, r->options->output)
+                          : trajd_rename_new(r->partial, r->options->output, &is_sure))
         return rewrite_io_error(r, r->options->output);
     if (!is_sure)
-        rewrite_note(r->options, "%s: its filesystem can neither rename without replacing nor link: a file of that name that appeared at this very "
-                     "moment was replaced", r->options->output);
+        rewrite_note(r->options,
+                     "%s: its filesystem can neither rename without replacing nor link: a file of "
+                     "that name that appeared at this very "
+                     "moment was replaced",
+                     r->options->output);
     return TRAJD_OK;
 }
 

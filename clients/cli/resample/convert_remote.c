@@ -17,7 +17,8 @@
 
 enum { SLICE_MS = 100, FRAME_ROOM = 2048 };
 
-static const int64_t answer_ns = INT64_C(300000000000); /* others' pieces go first, of a second or two at most */
+/* others' pieces go first, of a second or two at most */
+static const int64_t answer_ns = INT64_C(300000000000);
 static const uint64_t room_unit_bytes = UINT64_C(4) << 20;
 
 struct rewrite_remote {
@@ -28,7 +29,8 @@ struct rewrite_remote {
     uint64_t room_bytes, request;
 };
 
-static enum trajd_status gone(const struct rewrite_remote *remote, const char *why, struct trajd_error *error)
+static enum trajd_status gone(const struct rewrite_remote *remote, const char *why,
+                              struct trajd_error *error)
 {
     return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s %s", remote->path, why);
 }
@@ -38,33 +40,39 @@ static enum trajd_status connect_to(struct rewrite_remote *remote, struct trajd_
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     if (strlen(remote->path) >= sizeof address.sun_path)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG, "%s: a socket's path has at most %zu bytes", remote->path,
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+                               "%s: a socket's path has at most %zu bytes", remote->path,
                                sizeof address.sun_path - 1);
     strcpy(address.sun_path, remote->path);
     remote->connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (remote->connection < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
     if (connect(remote->connection, (struct sockaddr *)&address, sizeof address))
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, errno, "no daemon that resamples: %s: %s", remote->path, strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, errno,
+                               "no daemon that resamples: %s: %s", remote->path, strerror(errno));
     return TRAJD_OK;
 }
 
-static enum trajd_status say(struct rewrite_remote *remote, uint64_t size_bytes, struct trajd_error *error)
+static enum trajd_status say(struct rewrite_remote *remote, uint64_t size_bytes,
+                             struct trajd_error *error)
 {
-    const struct trajd_wire_message question = {.op = TRAJD_WIRE_RESAMPLE, .resample = {++remote->request, size_bytes}};
+    const struct trajd_wire_message question = {.op = TRAJD_WIRE_RESAMPLE,
+                                                .resample = {++remote->request, size_bytes}};
     uint8_t frame[FRAME_ROOM];
     size_t length;
     enum trajd_status status = trajd_wire_encode(&question, frame, sizeof frame, &length, error);
 
     if (status)
         return status;
-    return trajd_send_fd(remote->connection, frame, length, size_bytes ? remote->memory_fd : -1, 0) == (ssize_t)length
+    return trajd_send_fd(remote->connection, frame, length, size_bytes ? remote->memory_fd : -1,
+                         0) == (ssize_t)length
                ? TRAJD_OK
                : gone(remote, "has ended", error);
 }
 
 /* The frame that answers; *size. */
-static enum trajd_status await(struct rewrite_remote *remote, uint8_t frame[FRAME_ROOM], size_t *size, struct trajd_error *error)
+static enum trajd_status await(struct rewrite_remote *remote, uint8_t frame[FRAME_ROOM],
+                               size_t *size, struct trajd_error *error)
 {
     const int64_t end_ns = trajd_now_ns() + answer_ns;
 
@@ -86,7 +94,8 @@ static enum trajd_status await(struct rewrite_remote *remote, uint8_t frame[FRAM
 }
 
 /* Writes the GPU's name to `device`, which may be NULL. */
-static enum trajd_status ask(struct rewrite_remote *remote, uint64_t size_bytes, char *device, size_t device_size, struct trajd_error *error)
+static enum trajd_status ask(struct rewrite_remote *remote, uint64_t size_bytes, char *device,
+                             size_t device_size, struct trajd_error *error)
 {
     struct trajd_wire_message message;
     uint8_t frame[FRAME_ROOM];
@@ -103,18 +112,21 @@ static enum trajd_status ask(struct rewrite_remote *remote, uint64_t size_bytes,
     if (message.op == TRAJD_WIRE_ERROR) {
         char text[TRAJD_WIRE_MAX_REASON + 1];
         trajd_wire_text_copy(message.error.message, text, sizeof text);
-        return trajd_error_set(error, message.error.status ? message.error.status : TRAJD_ERR_PROTOCOL, 0, "the daemon at %s: %s",
-                               remote->path, text);
+        return trajd_error_set(error,
+                               message.error.status ? message.error.status : TRAJD_ERR_PROTOCOL, 0,
+                               "the daemon at %s: %s", remote->path, text);
     }
     if (message.op != TRAJD_WIRE_RESAMPLED || message.resampled.request != remote->request)
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "the daemon at %s answers what was not asked", remote->path);
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
+                               "the daemon at %s answers what was not asked", remote->path);
     if (device)
         trajd_wire_text_copy(message.resampled.device, device, device_size);
     return TRAJD_OK;
 }
 
-enum trajd_status rewrite_remote_create(const char *directory, const bool *cancel, char *device, size_t device_size,
-                                        struct rewrite_remote **out, struct trajd_error *error)
+enum trajd_status rewrite_remote_create(const char *directory, const bool *cancel, char *device,
+                                        size_t device_size, struct rewrite_remote **out,
+                                        struct trajd_error *error)
 {
     struct rewrite_remote *remote = calloc(1, sizeof *remote);
     bool is_cancelled;
@@ -166,7 +178,8 @@ static bool make_room(struct rewrite_remote *remote, uint64_t bytes)
     void *room;
 
     remote->memory_fd = memfd_create("trajd-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (remote->memory_fd < 0 || ftruncate(remote->memory_fd, (off_t)bytes) || fallocate(remote->memory_fd, 0, 0, (off_t)bytes) ||
+    if (remote->memory_fd < 0 || ftruncate(remote->memory_fd, (off_t)bytes) ||
+        fallocate(remote->memory_fd, 0, 0, (off_t)bytes) ||
         fcntl(remote->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         return false;
     room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, remote->memory_fd, 0);
@@ -177,7 +190,8 @@ static bool make_room(struct rewrite_remote *remote, uint64_t bytes)
     return true;
 }
 
-enum trajd_status rewrite_remote_room(struct rewrite_remote *remote, uint64_t size_bytes, void **room, struct trajd_error *error)
+enum trajd_status rewrite_remote_room(struct rewrite_remote *remote, uint64_t size_bytes,
+                                      void **room, struct trajd_error *error)
 {
     const uint64_t bytes = (size_bytes + room_unit_bytes - 1) / room_unit_bytes * room_unit_bytes;
 
@@ -186,7 +200,8 @@ enum trajd_status rewrite_remote_room(struct rewrite_remote *remote, uint64_t si
         if (!make_room(remote, bytes)) {
             const int code = errno;
             drop_room(remote);
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, code, "no memory for rows to hand over (%llu bytes): %s",
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, code,
+                                   "no memory for rows to hand over (%llu bytes): %s",
                                    (unsigned long long)bytes, strerror(code));
         }
     }
@@ -194,7 +209,8 @@ enum trajd_status rewrite_remote_room(struct rewrite_remote *remote, uint64_t si
     return TRAJD_OK;
 }
 
-enum trajd_status rewrite_remote_run(struct rewrite_remote *remote, uint64_t size_bytes, struct trajd_error *error)
+enum trajd_status rewrite_remote_run(struct rewrite_remote *remote, uint64_t size_bytes,
+                                     struct trajd_error *error)
 {
     return ask(remote, size_bytes, NULL, 0, error);
 }

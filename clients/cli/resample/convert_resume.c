@@ -37,7 +37,8 @@ static enum trajd_status take_signature(struct rewriting *r)
 {
     static const uint64_t none;
 
-    if (pread(r->fd, &r->head.signature, sizeof r->head.signature, 0) != (ssize_t)sizeof r->head.signature)
+    if (pread(r->fd, &r->head.signature, sizeof r->head.signature, 0) !=
+        (ssize_t)sizeof r->head.signature)
         return rewrite_io_error(r, r->partial);
     return rewrite_pwrite(r->fd, &none, sizeof none, 0, r->partial, r->error);
 }
@@ -45,20 +46,23 @@ static enum trajd_status take_signature(struct rewriting *r)
 /* The file with its structure, and room for rows. */
 static enum trajd_status make_file(struct rewriting *r)
 {
-    enum trajd_status status = ftruncate(r->fd, 0) ? rewrite_io_error(r, r->partial)
-                                                   : rewrite_skeleton_make(&r->plan, r->fd, &r->head.file_size, r->error);
+    enum trajd_status status =
+        ftruncate(r->fd, 0) ? rewrite_io_error(r, r->partial)
+                            : rewrite_skeleton_make(&r->plan, r->fd, &r->head.file_size, r->error);
 
     if (!status)
         status = take_signature(r);
     /* all room at once, so that a disk that is too small is known before the work */
-    if (!status && fallocate(r->fd, 0, 0, (off_t)r->head.file_size) && errno != EOPNOTSUPP && errno != ENOSYS)
+    if (!status && fallocate(r->fd, 0, 0, (off_t)r->head.file_size) && errno != EOPNOTSUPP &&
+        errno != ENOSYS)
         status = rewrite_io_error(r, r->options->output);
     if (!status && fdatasync(r->fd))
         status = rewrite_io_error(r, r->partial);
     return status;
 }
 
-/* All rows are in chunks, which lie in a file of their own until the end: nothing of the partial file is missed. */
+/* All rows are in chunks, which lie in a file of their own until the end: nothing of the partial
+ * file is missed. */
 bool rewrite_is_all_chunks(const struct rewriting *r)
 {
     for (uint32_t d = 0; d < r->plan.dataset_count; d++)
@@ -81,21 +85,24 @@ static enum trajd_status go_on_here(struct rewriting *r)
     if (r->plan.is_on_gpu || !r->backend.is_on_gpu)
         return TRAJD_OK;
     if (!r->backend.may_fall_back)
-        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "it was begun on the CPU: --backend cpu goes on with it");
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
+                               "it was begun on the CPU: --backend cpu goes on with it");
     rewrite_note(r->options, "%s was begun on the CPU, which goes on with it", r->partial);
     r->backend.kind = r->report->backend = TRAJD_REWRITE_CPU;
     r->backend.is_on_gpu = false; /* should it be begun anew after all */
     return TRAJD_OK;
 }
 
-static enum trajd_status read_journal(struct rewriting *r, const uint8_t *data, size_t length, uint64_t spool_size, size_t *used)
+static enum trajd_status read_journal(struct rewriting *r, const uint8_t *data, size_t length,
+                                      uint64_t spool_size, size_t *used)
 {
     enum trajd_status status = TRAJD_ERR_ARGUMENT;
 
     for (int other = 0; other < 2 && status == TRAJD_ERR_ARGUMENT; other++) {
         r->plan.is_on_gpu = other ? !r->backend.is_on_gpu : r->backend.is_on_gpu;
         r->plan.digest = digest_of(r, r->plan.is_on_gpu);
-        status = rewrite_journal_read(data, length, &r->plan, &r->head, r->done, (struct rewrite_chunk *const *const *)r->spool.chunks,
+        status = rewrite_journal_read(data, length, &r->plan, &r->head, r->done,
+                                      (struct rewrite_chunk *const *const *)r->spool.chunks,
                                       spool_size, used, r->error);
     }
     return status ? status : go_on_here(r);
@@ -115,23 +122,29 @@ enum trajd_status rewrite_resume(struct rewriting *r)
         status = read_journal(r, data, length, (uint64_t)spool.st_size, &used);
     free(data);
     if (!status && !rewrite_is_all_chunks(r) && (uint64_t)file.st_size != r->head.file_size)
-        status = trajd_error_set(r->error, TRAJD_ERR_NOT_FOUND, 0, "the file has not the journal's size");
+        status = trajd_error_set(r->error, TRAJD_ERR_NOT_FOUND, 0,
+                                 "the file has not the journal's size");
     if (!status && ftruncate(r->journal_fd, (off_t)used))
         status = rewrite_io_error(r, r->journal_path);
     if (status) {
         memset(r->done, 0, r->plan.episode_count);
-        return status == TRAJD_ERR_ARGUMENT ? trajd_error_prefix(r->error, "%s cannot be resumed", r->partial) : status;
+        return status == TRAJD_ERR_ARGUMENT
+                   ? trajd_error_prefix(r->error, "%s cannot be resumed", r->partial)
+                   : status;
     }
     r->spool.length = (uint64_t)spool.st_size;
     for (uint32_t e = 0; e < r->plan.episode_count; e++)
         if (r->done[e]) {
             r->report->episodes_resumed++;
             for (uint32_t a = 0; a < r->plan.episodes[e].array_count; a++)
-                r->resumed_bytes += r->plan.datasets[r->plan.episodes[e].arrays[a].dataset].row_bytes * r->plan.episodes[e].step_count;
+                r->resumed_bytes +=
+                    r->plan.datasets[r->plan.episodes[e].arrays[a].dataset].row_bytes *
+                    r->plan.episodes[e].step_count;
         }
     r->began_rows = true;
     r->is_empty = false;
-    return rewrite_is_all_chunks(r) ? make_file(r) : TRAJD_OK; /* it may have been cut while chunks went into it */
+    /* it may have been cut while chunks went into it */
+    return rewrite_is_all_chunks(r) ? make_file(r) : TRAJD_OK;
 }
 
 enum trajd_status rewrite_begin(struct rewriting *r)
@@ -143,7 +156,8 @@ enum trajd_status rewrite_begin(struct rewriting *r)
     r->plan.is_on_gpu = r->backend.is_on_gpu;
     r->plan.digest = digest_of(r, r->plan.is_on_gpu);
     /* the journal's end first, for good: it must not speak of rows that the new file has not */
-    if (ftruncate(r->journal_fd, 0) || fdatasync(r->journal_fd) || (r->has_spool && ftruncate(r->spool_fd, 0)))
+    if (ftruncate(r->journal_fd, 0) || fdatasync(r->journal_fd) ||
+        (r->has_spool && ftruncate(r->spool_fd, 0)))
         return rewrite_io_error(r, r->partial);
     status = make_file(r);
     return status ? status : rewrite_journal_begin(r->journal_fd, &r->plan, &r->head, r->error);

@@ -27,7 +27,7 @@ struct part {
     const struct rewrite_dataset *dataset;
     const struct rewrite_array *array;
     const struct trajd_array *source;
-    int64_t row_begin, row_end; /* as its clock counts them */
+    int64_t row_begin, row_end;  /* as its clock counts them */
     size_t source_at, output_at; /* in the buffers */
 };
 
@@ -64,10 +64,12 @@ static uint32_t lane_count(const struct rewrite_plan *plan)
     return count;
 }
 
-enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan, const struct rewrite_group *groups, int output_fd,
-                                        struct rewrite_spool *spool, struct rewrite_backend *backend, uint64_t *nan_steps,
-                                        struct rewrite_counts *counts,
-                                        struct rewrite_worker **out, struct trajd_error *error)
+enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan,
+                                        const struct rewrite_group *groups, int output_fd,
+                                        struct rewrite_spool *spool,
+                                        struct rewrite_backend *backend, uint64_t *nan_steps,
+                                        struct rewrite_counts *counts, struct rewrite_worker **out,
+                                        struct trajd_error *error)
 {
     struct rewrite_worker *worker = calloc(1, sizeof *worker);
     const uint32_t lanes = lane_count(plan);
@@ -94,7 +96,8 @@ enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan, const s
         status = rewrite_engine_create(backend, &worker->engine, error);
     if (!status && spool)
         status = rewrite_compressor_create(spool->level, &worker->compressor, error);
-    if (!status && (!worker->parts || !worker->brackets || !worker->row_counts || !worker->streams || !worker->stream_lanes || !worker->bases))
+    if (!status && (!worker->parts || !worker->brackets || !worker->row_counts ||
+                    !worker->streams || !worker->stream_lanes || !worker->bases))
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a worker");
     return status;
 }
@@ -146,20 +149,25 @@ static size_t align(size_t at)
 
 /* ---- reading ---- */
 
-static const struct trajd_episode *episode_of(const struct rewrite_plan *plan, const struct rewrite_episode *made)
+static const struct trajd_episode *episode_of(const struct rewrite_plan *plan,
+                                              const struct rewrite_episode *made)
 {
     return &plan->options->indexes[made->source]->episodes[made->episode];
 }
 
-enum trajd_status rewrite_check_input(const struct trajd_index_file *file, const struct stat *now, struct trajd_error *error)
+enum trajd_status rewrite_check_input(const struct trajd_index_file *file, const struct stat *now,
+                                      struct trajd_error *error)
 {
     if ((uint64_t)now->st_size == file->size_bytes && now->st_ino == file->inode &&
         now->st_mtim.tv_sec * INT64_C(1000000000) + now->st_mtim.tv_nsec == file->mtime_ns)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: has changed meanwhile (size, time or inode are not as indexed)", file->path);
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "%s: has changed meanwhile (size, time or inode are not as indexed)",
+                           file->path);
 }
 
-static enum trajd_status open_source(struct rewrite_worker *worker, const struct rewrite_episode *made, struct trajd_error *error)
+static enum trajd_status open_source(struct rewrite_worker *worker,
+                                     const struct rewrite_episode *made, struct trajd_error *error)
 {
     const struct trajd_index *index = worker->plan->options->indexes[made->source];
     const uint32_t file = index->episodes[made->episode].file_index;
@@ -173,12 +181,14 @@ static enum trajd_status open_source(struct rewrite_worker *worker, const struct
     worker->source = made->source;
     worker->file = file;
     if (worker->source_fd < 0 || fstat(worker->source_fd, &now))
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", index->files[file].path, strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", index->files[file].path,
+                               strerror(errno));
     return rewrite_check_input(&index->files[file], &now, error);
 }
 
 /* The source rows that steps from time `first` to `last` need. */
-static void find_rows(const struct rewrite_dataset *dataset, const struct trajd_episode_clock *clock, struct part *part, int64_t first,
+static void find_rows(const struct rewrite_dataset *dataset,
+                      const struct trajd_episode_clock *clock, struct part *part, int64_t first,
                       int64_t last)
 {
     const int64_t rows = part->array->rows, end = rewrite_row_at(clock, rows, last) + 2;
@@ -186,7 +196,8 @@ static void find_rows(const struct rewrite_dataset *dataset, const struct trajd_
     part->row_begin = rewrite_row_at(clock, rows, first);
     for (uint32_t l = 0; l < dataset->lane_count; l++)
         if (dataset->lanes[l].kind == TRAJD_KIND_MEAN) {
-            const int64_t row = rewrite_row_at(clock, rows, first - dataset->lanes[l].window_ns) + 1;
+            const int64_t row =
+                rewrite_row_at(clock, rows, first - dataset->lanes[l].window_ns) + 1;
             part->row_begin = row < part->row_begin ? row : part->row_begin;
         }
     if (part->row_begin < part->array->first_row)
@@ -195,7 +206,8 @@ static void find_rows(const struct rewrite_dataset *dataset, const struct trajd_
 }
 
 /* The piece's datasets and the rows that they need; *bytes of them altogether. */
-static uint32_t find_parts(struct rewrite_worker *worker, const struct rewrite_piece *piece, uint64_t *bytes)
+static uint32_t find_parts(struct rewrite_worker *worker, const struct rewrite_piece *piece,
+                           uint64_t *bytes)
 {
     const struct rewrite_plan *plan = worker->plan;
     const struct rewrite_episode *made = &plan->episodes[piece->episode];
@@ -224,21 +236,25 @@ static uint32_t find_parts(struct rewrite_worker *worker, const struct rewrite_p
 }
 
 /* Rows that the clock has dropped lie between those that it kept. */
-static enum trajd_status read_kept(struct rewrite_worker *worker, const struct part *part, const uint32_t *kept, uint8_t *rows,
-                                   struct trajd_error *error)
+static enum trajd_status read_kept(struct rewrite_worker *worker, const struct part *part,
+                                   const uint32_t *kept, uint8_t *rows, struct trajd_error *error)
 {
-    const uint64_t first = kept[part->row_begin], last = kept[part->row_end - 1], size = part->dataset->source_bytes;
+    const uint64_t first = kept[part->row_begin], last = kept[part->row_end - 1],
+                   size = part->dataset->source_bytes;
     enum trajd_status status = make_room(&worker->raw, (last - first + 1) * size, error);
 
     if (!status)
-        status = trajd_array_read(worker->reader, worker->source_fd, part->source, first, last - first + 1, worker->raw.bytes, error);
+        status = trajd_array_read(worker->reader, worker->source_fd, part->source, first,
+                                  last - first + 1, worker->raw.bytes, error);
     for (int64_t r = part->row_begin; r < part->row_end && !status; r++)
-        memcpy(rows + (uint64_t)(r - part->row_begin) * size, worker->raw.bytes + (kept[r] - first) * size, size);
+        memcpy(rows + (uint64_t)(r - part->row_begin) * size,
+               worker->raw.bytes + (kept[r] - first) * size, size);
     return status;
 }
 
-static enum trajd_status read_parts(struct rewrite_worker *worker, const struct rewrite_episode *made, uint32_t count, uint64_t bytes,
-                                    struct trajd_error *error)
+static enum trajd_status read_parts(struct rewrite_worker *worker,
+                                    const struct rewrite_episode *made, uint32_t count,
+                                    uint64_t bytes, struct trajd_error *error)
 {
     const struct trajd_index *index = worker->plan->options->indexes[made->source];
     const struct trajd_episode *episode = &index->episodes[made->episode];
@@ -255,13 +271,16 @@ static enum trajd_status read_parts(struct rewrite_worker *worker, const struct 
         if (!part->dataset->lane_count)
             continue;
         status = kept ? read_kept(worker, part, kept, worker->source_rows.bytes + at, error)
-                      : trajd_array_read(worker->reader, worker->source_fd, part->source, (uint64_t)part->row_begin, rows,
+                      : trajd_array_read(worker->reader, worker->source_fd, part->source,
+                                         (uint64_t)part->row_begin, rows,
                                          worker->source_rows.bytes + at, error);
         if (status)
-            trajd_error_prefix(error, "%s: %s: %s", index->files[episode->file_index].path, episode->id, part->dataset->path);
+            trajd_error_prefix(error, "%s: %s: %s", index->files[episode->file_index].path,
+                               episode->id, part->dataset->path);
         at = align(at + rows * part->dataset->source_bytes);
         __atomic_fetch_add(&worker->counts->rows_read, rows, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&worker->counts->bytes_read, rows * part->dataset->source_bytes, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&worker->counts->bytes_read, rows * part->dataset->source_bytes,
+                           __ATOMIC_RELAXED);
     }
     worker->source_used = at;
     return status;
@@ -269,19 +288,23 @@ static enum trajd_status read_parts(struct rewrite_worker *worker, const struct 
 
 /* ---- resampling ---- */
 
-/* Times of the targets, and of the source rows that the parts have in sight: [lowest row, highest row). */
-static enum trajd_status make_times(struct rewrite_worker *worker, const struct rewrite_piece *piece, int64_t row_begin, int64_t row_end,
-                                    struct trajd_error *error)
+/* Times of the targets, and of the source rows that the parts have in sight: [lowest row, highest
+ * row). */
+static enum trajd_status make_times(struct rewrite_worker *worker,
+                                    const struct rewrite_piece *piece, int64_t row_begin,
+                                    int64_t row_end, struct trajd_error *error)
 {
     const struct rewrite_episode *made = &worker->plan->episodes[piece->episode];
     const struct trajd_episode_clock *clock =
-        &episode_of(worker->plan, made)->clocks[worker->plan->datasets[worker->groups[piece->group].datasets[0]].clock];
+        &episode_of(worker->plan, made)
+             ->clocks[worker->plan->datasets[worker->groups[piece->group].datasets[0]].clock];
     const uint64_t steps = piece->step_end - piece->step_begin;
     enum trajd_status status = make_room(&worker->offsets, steps * sizeof(int64_t), error);
     int64_t *times;
 
     if (!status)
-        status = make_room(&worker->stamps, ((size_t)(row_end - row_begin) + 1) * sizeof(int64_t), error);
+        status = make_room(&worker->stamps, ((size_t)(row_end - row_begin) + 1) * sizeof(int64_t),
+                           error);
     if (status)
         return status;
     times = (int64_t *)worker->offsets.bytes;
@@ -293,8 +316,9 @@ static enum trajd_status make_times(struct rewrite_worker *worker, const struct 
     return TRAJD_OK;
 }
 
-static void set_stream(struct trajd_stream *stream, const struct part *part, const struct rewrite_lane *lane, uint32_t bracket,
-                       const void **base, uint8_t *output, uint8_t *mask, uint64_t steps)
+static void set_stream(struct trajd_stream *stream, const struct part *part,
+                       const struct rewrite_lane *lane, uint32_t bracket, const void **base,
+                       uint8_t *output, uint8_t *mask, uint64_t steps)
 {
     const struct rewrite_dataset *dataset = part->dataset;
 
@@ -328,20 +352,29 @@ static void count_nan(struct rewrite_worker *worker, uint32_t stream_count, uint
         for (uint64_t t = 0; t < steps; t++)
             nan_steps += worker->streams[s].mask[t] == TRAJD_MASK_NAN;
         if (nan_steps && worker->stream_lanes[s] != UINT32_MAX)
-            __atomic_fetch_add(&worker->nan_steps[worker->stream_lanes[s]], nan_steps, __ATOMIC_RELAXED);
+            __atomic_fetch_add(&worker->nan_steps[worker->stream_lanes[s]], nan_steps,
+                               __ATOMIC_RELAXED);
     }
 }
 
 /* One window: the piece. Each part sees its own rows of the one clock. */
-static enum trajd_status resample(struct rewrite_worker *worker, const struct rewrite_piece *piece, uint32_t count, struct trajd_error *error)
+static enum trajd_status resample(struct rewrite_worker *worker, const struct rewrite_piece *piece,
+                                  uint32_t count, struct trajd_error *error)
 {
     static const int64_t zero = 0;
     const uint64_t steps = piece->step_end - piece->step_begin;
-    const struct trajd_grid grid = {TRAJD_GRID_NS, (uint32_t)steps, (const int64_t *)worker->offsets.bytes, 0};
+    const struct trajd_grid grid = {TRAJD_GRID_NS, (uint32_t)steps,
+                                    (const int64_t *)worker->offsets.bytes, 0};
     const struct trajd_clock clock = {.stamps_ns = (const int64_t *)worker->stamps.bytes};
-    struct trajd_resample_request request = {.window_count = 1, .clock_count = 1, .grid_count = 1, .clocks = &clock, .grids = &grid,
-                                             .brackets = worker->brackets, .streams = worker->streams};
-    const struct trajd_block_memory memory = {worker->source_rows.bytes, worker->output_rows.bytes, worker->masks.bytes, worker->source_used,
+    struct trajd_resample_request request = {.window_count = 1,
+                                             .clock_count = 1,
+                                             .grid_count = 1,
+                                             .clocks = &clock,
+                                             .grids = &grid,
+                                             .brackets = worker->brackets,
+                                             .streams = worker->streams};
+    const struct trajd_block_memory memory = {worker->source_rows.bytes, worker->output_rows.bytes,
+                                              worker->masks.bytes,       worker->source_used,
                                               worker->output_used,       worker->masks_used};
     enum trajd_status status;
 
@@ -351,15 +384,17 @@ static enum trajd_status resample(struct rewrite_worker *worker, const struct re
         if (!part->dataset->lane_count)
             continue;
         worker->row_counts[bracket] = part->row_end - part->row_begin;
-        worker->brackets[bracket] = (struct trajd_bracket){0, 0, &zero, &worker->row_counts[bracket], &zero};
+        worker->brackets[bracket] =
+            (struct trajd_bracket){0, 0, &zero, &worker->row_counts[bracket], &zero};
         if (!bracket || worker->row_counts[bracket] != worker->row_counts[bracket - 1])
             request.bracket_count++;
         for (uint32_t l = 0; l < part->dataset->lane_count; l++) {
             const uint32_t s = request.stream_count++;
             worker->bases[s] = worker->source_rows.bytes + part->source_at;
             worker->stream_lanes[s] = part->dataset->lanes[l].stream;
-            set_stream(&worker->streams[s], part, &part->dataset->lanes[l], request.bracket_count - 1, &worker->bases[s],
-                       worker->output_rows.bytes, worker->masks.bytes + s * steps, steps);
+            set_stream(&worker->streams[s], part, &part->dataset->lanes[l],
+                       request.bracket_count - 1, &worker->bases[s], worker->output_rows.bytes,
+                       worker->masks.bytes + s * steps, steps);
         }
     }
     if (!request.stream_count)
@@ -380,28 +415,39 @@ static void put_stamp(enum trajd_dtype dtype, int64_t ns, int64_t unit_ns, uint8
     const double full = (double)number;
 
     switch (dtype) {
-    case TRAJD_F64: memcpy(out, &full, sizeof full); break;
-    case TRAJD_F32: memcpy(out, &single, sizeof single); break;
-    default: memcpy(out, &whole, trajd_dtype_size(dtype)); break; /* little endian: the low bytes */
+    case TRAJD_F64:
+        memcpy(out, &full, sizeof full);
+        break;
+    case TRAJD_F32:
+        memcpy(out, &single, sizeof single);
+        break;
+    default:
+        memcpy(out, &whole, trajd_dtype_size(dtype));
+        break; /* little endian: the low bytes */
     }
 }
 
-static void write_stamps(const struct rewrite_worker *worker, const struct rewrite_episode *made, const struct part *part, uint64_t steps)
+static void write_stamps(const struct rewrite_worker *worker, const struct rewrite_episode *made,
+                         const struct part *part, uint64_t steps)
 {
     static const int64_t units_ns[] = {1, 1000, 1000000, 1000000000};
     const struct rewrite_dataset *dataset = part->dataset;
     const struct trajd_index *index = worker->plan->options->indexes[made->source];
     const struct trajd_layout_clock *clock = &index->layout->clocks[dataset->clock];
-    const int64_t shift = index->episodes[made->episode].origin_ns - clock->offset_ns + clock->latency_ns;
-    uint8_t *out = worker->output_rows.bytes + part->output_at + dataset->stamps_column * trajd_dtype_size(dataset->to);
+    const int64_t shift =
+        index->episodes[made->episode].origin_ns - clock->offset_ns + clock->latency_ns;
+    uint8_t *out = worker->output_rows.bytes + part->output_at +
+                   dataset->stamps_column * trajd_dtype_size(dataset->to);
 
     for (uint64_t t = 0; t < steps; t++, out += dataset->row_bytes)
-        put_stamp(dataset->to, ((const int64_t *)worker->offsets.bytes)[t] + shift, units_ns[dataset->stamps_unit], out);
+        put_stamp(dataset->to, ((const int64_t *)worker->offsets.bytes)[t] + shift,
+                  units_ns[dataset->stamps_unit], out);
 }
 
 /* ---- writing ---- */
 
-enum trajd_status rewrite_pwrite(int fd, const void *data, size_t size, uint64_t offset, const char *path, struct trajd_error *error)
+enum trajd_status rewrite_pwrite(int fd, const void *data, size_t size, uint64_t offset,
+                                 const char *path, struct trajd_error *error)
 {
     const uint8_t *next = data;
 
@@ -410,7 +456,8 @@ enum trajd_status rewrite_pwrite(int fd, const void *data, size_t size, uint64_t
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
-            return trajd_error_set(error, TRAJD_ERR_IO, done < 0 ? errno : EIO, "%s: %s", path, strerror(done < 0 ? errno : EIO));
+            return trajd_error_set(error, TRAJD_ERR_IO, done < 0 ? errno : EIO, "%s: %s", path,
+                                   strerror(done < 0 ? errno : EIO));
         next += done;
         offset += (uint64_t)done;
         size -= (size_t)done;
@@ -418,7 +465,8 @@ enum trajd_status rewrite_pwrite(int fd, const void *data, size_t size, uint64_t
     return TRAJD_OK;
 }
 
-static enum trajd_status write_part(struct rewrite_worker *worker, const struct rewrite_piece *piece, const struct part *part,
+static enum trajd_status write_part(struct rewrite_worker *worker,
+                                    const struct rewrite_piece *piece, const struct part *part,
                                     struct trajd_error *error)
 {
     const uint64_t steps = piece->step_end - piece->step_begin;
@@ -426,18 +474,22 @@ static enum trajd_status write_part(struct rewrite_worker *worker, const struct 
     const struct rewrite_episode *made = &worker->plan->episodes[piece->episode];
 
     __atomic_fetch_add(&worker->counts->rows_written, steps, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&worker->counts->bytes_written, steps * part->dataset->row_bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&worker->counts->bytes_written, steps * part->dataset->row_bytes,
+                       __ATOMIC_RELAXED);
     if (part->dataset->is_compressed)
-        return rewrite_compress_rows(worker->compressor, worker->spool, worker->plan, part->dataset,
-                                     worker->spool->chunks[piece->episode][part->array - made->arrays], made->step_count, piece->step_begin,
-                                     steps, rows, error);
+        return rewrite_compress_rows(
+            worker->compressor, worker->spool, worker->plan, part->dataset,
+            worker->spool->chunks[piece->episode][part->array - made->arrays], made->step_count,
+            piece->step_begin, steps, rows, error);
     return rewrite_pwrite(worker->output_fd, rows, steps * part->dataset->row_bytes,
-                          part->array->offset + piece->step_begin * part->dataset->row_bytes, worker->plan->options->output, error);
+                          part->array->offset + piece->step_begin * part->dataset->row_bytes,
+                          worker->plan->options->output, error);
 }
 
 /* ---- a piece ---- */
 
-static enum trajd_status place_output(struct rewrite_worker *worker, uint32_t count, uint64_t steps, struct trajd_error *error)
+static enum trajd_status place_output(struct rewrite_worker *worker, uint32_t count, uint64_t steps,
+                                      struct trajd_error *error)
 {
     uint32_t lanes = 0;
     size_t at = 0;
@@ -454,8 +506,8 @@ static enum trajd_status place_output(struct rewrite_worker *worker, uint32_t co
     return make_room(&worker->output_rows, at + 1, error);
 }
 
-static enum trajd_status run(struct rewrite_worker *worker, const struct rewrite_piece *piece, uint32_t count, uint64_t bytes,
-                             struct trajd_error *error)
+static enum trajd_status run(struct rewrite_worker *worker, const struct rewrite_piece *piece,
+                             uint32_t count, uint64_t bytes, struct trajd_error *error)
 {
     const struct rewrite_episode *made = &worker->plan->episodes[piece->episode];
     const uint64_t steps = piece->step_end - piece->step_begin;
@@ -467,7 +519,10 @@ static enum trajd_status run(struct rewrite_worker *worker, const struct rewrite
         row_end = worker->parts[p].row_end > row_end ? worker->parts[p].row_end : row_end;
     }
     for (uint32_t p = 0; p < count; p++) {
-        bytes += worker->parts[p].dataset->lane_count ? (uint64_t)(worker->parts[p].row_begin - row_begin) * worker->parts[p].dataset->source_bytes : 0;
+        bytes += worker->parts[p].dataset->lane_count
+                     ? (uint64_t)(worker->parts[p].row_begin - row_begin) *
+                           worker->parts[p].dataset->source_bytes
+                     : 0;
         worker->parts[p].row_begin = row_begin;
     }
     if (!status)
@@ -484,8 +539,10 @@ static enum trajd_status run(struct rewrite_worker *worker, const struct rewrite
     return status;
 }
 
-/* Where many source rows lie between few targets the piece is halved until they fit, in whole chunks. */
-enum trajd_status rewrite_worker_run(struct rewrite_worker *worker, const struct rewrite_piece *piece, struct trajd_error *error)
+/* Where many source rows lie between few targets the piece is halved until they fit, in whole
+ * chunks. */
+enum trajd_status rewrite_worker_run(struct rewrite_worker *worker,
+                                     const struct rewrite_piece *piece, struct trajd_error *error)
 {
     struct rewrite_piece part = *piece;
 
@@ -493,7 +550,8 @@ enum trajd_status rewrite_worker_run(struct rewrite_worker *worker, const struct
         uint64_t bytes;
         uint32_t count = find_parts(worker, &part, &bytes);
         const struct rewrite_dataset *dataset = worker->parts[0].dataset;
-        const uint64_t steps = part.step_end - part.step_begin, unit = dataset->is_compressed ? dataset->chunk_rows : 1;
+        const uint64_t steps = part.step_end - part.step_begin,
+                       unit = dataset->is_compressed ? dataset->chunk_rows : 1;
         enum trajd_status status;
         if (bytes > source_bytes_goal && steps > unit) {
             part.step_end = part.step_begin + (steps / 2 + unit - 1) / unit * unit;
@@ -502,7 +560,9 @@ enum trajd_status rewrite_worker_run(struct rewrite_worker *worker, const struct
             continue;
         }
         if (bytes > source_bytes_max)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: one step averages %" PRIu64 " MiB of rows, at most %" PRIu64,
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "%s: one step averages %" PRIu64
+                                   " MiB of rows, at most %" PRIu64,
                                    dataset->path, bytes >> 20, source_bytes_max >> 20);
         status = run(worker, &part, count, bytes, error);
         if (status)

@@ -1,4 +1,5 @@
-/* The rows of the output, in pieces: some steps of some datasets of one episode, read, resampled and written by one thread. */
+/* The rows of the output, in pieces: some steps of some datasets of one episode, read, resampled
+ * and written by one thread. */
 #ifndef TRAJD_REWRITE_REWRITE_ROWS_H
 #define TRAJD_REWRITE_REWRITE_ROWS_H
 
@@ -8,7 +9,8 @@
 #include "clients/cli/resample/convert_plan.h"
 #include "clients/cli/resample/convert_output.h"
 
-/* Datasets that are worked on together: small ones on one clock, which is searched once for all; else one alone. */
+/* Datasets that are worked on together: small ones on one clock, which is searched once for all;
+ * else one alone. */
 struct rewrite_group {
     uint32_t dataset_count;
     uint32_t *datasets; /* of the plan, ascending */
@@ -29,16 +31,19 @@ struct rewrite_cursor {
     uint64_t step;
 };
 
-enum trajd_status rewrite_groups_make(struct rewrite_plan *plan, struct rewrite_group **groups, uint32_t *count, struct trajd_error *error);
+enum trajd_status rewrite_groups_make(struct rewrite_plan *plan, struct rewrite_group **groups,
+                                      uint32_t *count, struct trajd_error *error);
 bool rewrite_cursor_next(struct rewrite_cursor *cursor, struct rewrite_piece *piece);
 /* How many pieces an episode has. */
-uint64_t rewrite_piece_count(const struct rewrite_plan *plan, const struct rewrite_group *groups, uint32_t group_count, uint32_t episode);
+uint64_t rewrite_piece_count(const struct rewrite_plan *plan, const struct rewrite_group *groups,
+                             uint32_t group_count, uint32_t episode);
 
 /* Where compressed chunks are collected. */
 struct rewrite_spool {
     int fd;
-    uint64_t length;                       /* atomic: where the next chunk goes */
-    struct rewrite_chunk ***chunks;        /* [episode][array][chunk]; NULL arrays are not compressed */
+    uint64_t length; /* atomic: where the next chunk goes */
+    /* [episode][array][chunk]; NULL arrays are not compressed */
+    struct rewrite_chunk ***chunks;
     uint32_t level;
 };
 
@@ -48,18 +53,24 @@ struct rewrite_counts {
 
 struct rewrite_worker;
 
-/* One a thread. `spool` may be NULL where nothing is compressed, `backend` for the CPU. nan_steps[stream_count] and *counts are added to atomically. */
-enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan, const struct rewrite_group *groups, int output_fd,
-                                        struct rewrite_spool *spool, struct rewrite_backend *backend, uint64_t *nan_steps,
+/* One a thread. `spool` may be NULL where nothing is compressed, `backend` for the CPU.
+ * nan_steps[stream_count] and *counts are added to atomically. */
+enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan,
+                                        const struct rewrite_group *groups, int output_fd,
+                                        struct rewrite_spool *spool,
+                                        struct rewrite_backend *backend, uint64_t *nan_steps,
                                         struct rewrite_counts *counts,
                                         struct rewrite_worker **worker, struct trajd_error *error);
 void rewrite_worker_destroy(struct rewrite_worker **worker);
-enum trajd_status rewrite_worker_run(struct rewrite_worker *worker, const struct rewrite_piece *piece, struct trajd_error *error);
+enum trajd_status rewrite_worker_run(struct rewrite_worker *worker,
+                                     const struct rewrite_piece *piece, struct trajd_error *error);
 
 /* TRAJD_ERR_DATA: the file is not the one that was indexed any more. */
-enum trajd_status rewrite_check_input(const struct trajd_index_file *file, const struct stat *now, struct trajd_error *error);
+enum trajd_status rewrite_check_input(const struct trajd_index_file *file, const struct stat *now,
+                                      struct trajd_error *error);
 
 /* Writes all of it; TRAJD_ERR_IO with errno. */
-enum trajd_status rewrite_pwrite(int fd, const void *data, size_t size, uint64_t offset, const char *path, struct trajd_error *error);
+enum trajd_status rewrite_pwrite(int fd, const void *data, size_t size, uint64_t offset,
+                                 const char *path, struct trajd_error *error);
 
 #endif

@@ -9,10 +9,12 @@ static const uint64_t piece_bytes = UINT64_C(4) << 20; /* of the output's rows *
 
 static bool is_small(const struct rewrite_dataset *dataset)
 {
-    return !dataset->is_compressed && dataset->row_bytes <= SMALL_ROW_BYTES && dataset->source_bytes <= SMALL_ROW_BYTES;
+    return !dataset->is_compressed && dataset->row_bytes <= SMALL_ROW_BYTES &&
+           dataset->source_bytes <= SMALL_ROW_BYTES;
 }
 
-enum trajd_status rewrite_groups_make(struct rewrite_plan *plan, struct rewrite_group **groups, uint32_t *count, struct trajd_error *error)
+enum trajd_status rewrite_groups_make(struct rewrite_plan *plan, struct rewrite_group **groups,
+                                      uint32_t *count, struct trajd_error *error)
 {
     bool *taken = trajd_arena_alloc(&plan->arena, plan->dataset_count + 1);
 
@@ -22,12 +24,14 @@ enum trajd_status rewrite_groups_make(struct rewrite_plan *plan, struct rewrite_
         struct rewrite_group *group = &(*groups)[*count];
         if (taken[d])
             continue;
-        group->datasets = trajd_arena_alloc(&plan->arena, plan->dataset_count * sizeof *group->datasets);
+        group->datasets =
+            trajd_arena_alloc(&plan->arena, plan->dataset_count * sizeof *group->datasets);
         if (!group->datasets)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
         for (uint32_t other = d; other < plan->dataset_count; other++) {
-            const bool joins = other == d || (is_small(&plan->datasets[d]) && is_small(&plan->datasets[other]) &&
-                                              plan->datasets[other].clock == plan->datasets[d].clock);
+            const bool joins =
+                other == d || (is_small(&plan->datasets[d]) && is_small(&plan->datasets[other]) &&
+                               plan->datasets[other].clock == plan->datasets[d].clock);
             if (!joins || taken[other])
                 continue;
             group->datasets[group->dataset_count++] = other;
@@ -35,7 +39,8 @@ enum trajd_status rewrite_groups_make(struct rewrite_plan *plan, struct rewrite_
         }
         (*count)++;
     }
-    return taken && *groups ? TRAJD_OK : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
+    return taken && *groups ? TRAJD_OK
+                            : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
 }
 
 /* Steps of a piece: constant for a group, whole chunks where there are some. */
@@ -48,7 +53,9 @@ static uint64_t piece_steps(const struct rewrite_plan *plan, const struct rewrit
         row_bytes += plan->datasets[group->datasets[i]].row_bytes;
     steps = piece_bytes / row_bytes;
     steps = steps > PIECE_STEPS_MAX ? PIECE_STEPS_MAX : steps < 1 ? 1 : steps;
-    return first->is_compressed ? (steps + first->chunk_rows - 1) / first->chunk_rows * first->chunk_rows : steps;
+    return first->is_compressed
+               ? (steps + first->chunk_rows - 1) / first->chunk_rows * first->chunk_rows
+               : steps;
 }
 
 static bool has_any(const struct rewrite_episode *episode, const struct rewrite_group *group)
@@ -60,7 +67,8 @@ static bool has_any(const struct rewrite_episode *episode, const struct rewrite_
     return false;
 }
 
-uint64_t rewrite_piece_count(const struct rewrite_plan *plan, const struct rewrite_group *groups, uint32_t group_count, uint32_t episode)
+uint64_t rewrite_piece_count(const struct rewrite_plan *plan, const struct rewrite_group *groups,
+                             uint32_t group_count, uint32_t episode)
 {
     uint64_t count = 0;
 
@@ -83,12 +91,15 @@ bool rewrite_cursor_next(struct rewrite_cursor *cursor, struct rewrite_piece *pi
             cursor->episode++;
             cursor->group = 0;
             cursor->step = 0;
-        } else if (cursor->step == episode->step_count || !has_any(episode, &cursor->groups[cursor->group])) {
+        } else if (cursor->step == episode->step_count ||
+                   !has_any(episode, &cursor->groups[cursor->group])) {
             cursor->group++;
             cursor->step = 0;
         } else {
-            const uint64_t steps = piece_steps(plan, &cursor->groups[cursor->group]), left = episode->step_count - cursor->step;
-            *piece = (struct rewrite_piece){cursor->episode, cursor->group, cursor->step, cursor->step + (steps < left ? steps : left)};
+            const uint64_t steps = piece_steps(plan, &cursor->groups[cursor->group]),
+                           left = episode->step_count - cursor->step;
+            *piece = (struct rewrite_piece){cursor->episode, cursor->group, cursor->step,
+                                            cursor->step + (steps < left ? steps : left)};
             cursor->step = piece->step_end;
             return true;
         }

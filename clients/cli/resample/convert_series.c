@@ -13,8 +13,8 @@
 
 enum { RATE_DEFAULT_HZ = 20 };
 
-static const uint64_t values_max = UINT64_C(8) << 20;      /* of rows or steps that are looked at */
-static const uint64_t bytes_max = UINT64_C(512) << 20;     /* of the rows that they are part of */
+static const uint64_t values_max = UINT64_C(8) << 20;  /* of rows or steps that are looked at */
+static const uint64_t bytes_max = UINT64_C(512) << 20; /* of the rows that they are part of */
 
 /* A rewriting of one episode into memory. */
 struct making {
@@ -42,14 +42,17 @@ void rewrite_series_destroy(struct rewrite_series **series)
 }
 
 /* Columns of the stream out of whole rows. */
-static enum trajd_status take_columns(struct making *m, enum trajd_dtype dtype, const uint8_t *rows, uint64_t count, double *values)
+static enum trajd_status take_columns(struct making *m, enum trajd_dtype dtype, const uint8_t *rows,
+                                      uint64_t count, double *values)
 {
     const uint64_t size = trajd_dtype_size(dtype), row_bytes = size * m->dataset->elements;
 
     for (uint64_t r = 0; r < count; r++)
-        if (!trajd_array_to_f64(dtype, rows + r * row_bytes + m->stream->first_column * size, m->series->feature_count,
-                                values + r * m->series->feature_count))
-            return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0, "%s: %s is no number to draw", m->options->stream, trajd_dtype_name(dtype));
+        if (!trajd_array_to_f64(dtype, rows + r * row_bytes + m->stream->first_column * size,
+                                m->series->feature_count, values + r * m->series->feature_count))
+            return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "%s: %s is no number to draw", m->options->stream,
+                                   trajd_dtype_name(dtype));
     return TRAJD_OK;
 }
 
@@ -64,18 +67,29 @@ static enum trajd_status find_span(struct making *m)
 
     m->row_begin = from == INT64_MIN ? 0 : rewrite_row_at(clock, m->array->rows, from - 1) + 1;
     m->row_end = rewrite_row_at(clock, m->array->rows, to) + 1;
-    m->step_begin = from <= made->begin_ns ? 0 : (uint64_t)trajd_rate_row_at(m->plan.options->rate, from - made->begin_ns - 1) + 1;
-    m->step_end = to < made->begin_ns ? 0 : to >= grid_end ? made->step_count : (uint64_t)trajd_rate_row_at(m->plan.options->rate, to - made->begin_ns) + 1;
+    m->step_begin =
+        from <= made->begin_ns
+            ? 0
+            : (uint64_t)trajd_rate_row_at(m->plan.options->rate, from - made->begin_ns - 1) + 1;
+    m->step_end = to < made->begin_ns ? 0
+                  : to >= grid_end
+                      ? made->step_count
+                      : (uint64_t)trajd_rate_row_at(m->plan.options->rate, to - made->begin_ns) + 1;
     if (m->row_begin >= m->row_end && m->step_begin >= m->step_end)
-        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0, "%s has no rows in that span: it lasts from %.3f s to %.3f s", m->options->stream,
-                               (double)rewrite_row_ns(clock, 0) * 1e-9, (double)rewrite_row_ns(clock, m->array->rows - 1) * 1e-9);
+        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
+                               "%s has no rows in that span: it lasts from %.3f s to %.3f s",
+                               m->options->stream, (double)rewrite_row_ns(clock, 0) * 1e-9,
+                               (double)rewrite_row_ns(clock, m->array->rows - 1) * 1e-9);
     if (m->step_begin > m->step_end)
         m->step_begin = m->step_end;
     m->series->row_count = m->row_end > m->row_begin ? (uint64_t)(m->row_end - m->row_begin) : 0;
     m->series->step_count = m->step_end - m->step_begin;
     if ((m->series->row_count + m->series->step_count) > values_max / m->series->feature_count ||
-        (m->series->row_count + m->series->step_count) > bytes_max / (m->dataset->source_bytes + m->dataset->row_bytes))
-        return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0, "%" PRIu64 " rows and %" PRIu64 " steps are too many to look at: a shorter span by --from and --to",
+        (m->series->row_count + m->series->step_count) >
+            bytes_max / (m->dataset->source_bytes + m->dataset->row_bytes))
+        return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%" PRIu64 " rows and %" PRIu64
+                               " steps are too many to look at: a shorter span by --from and --to",
                                m->series->row_count, m->series->step_count);
     return TRAJD_OK;
 }
@@ -106,16 +120,20 @@ static enum trajd_status read_rows(struct making *m)
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     uint8_t *row = malloc(m->dataset->source_bytes * (m->series->row_count + 1));
     struct trajd_array_reader *reader = NULL;
-    enum trajd_status status = fd < 0 ? trajd_error_set(m->error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno))
-                                      : trajd_array_reader_create(&reader, m->error);
+    enum trajd_status status =
+        fd < 0 ? trajd_error_set(m->error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno))
+               : trajd_array_reader_create(&reader, m->error);
 
     if (!status && !row)
         status = trajd_error_set(m->error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
     if (!status && !clock->kept_rows)
-        status = trajd_array_read(reader, fd, array, (uint64_t)m->row_begin, m->series->row_count, row, m->error);
+        status = trajd_array_read(reader, fd, array, (uint64_t)m->row_begin, m->series->row_count,
+                                  row, m->error);
     for (uint64_t r = 0; r < m->series->row_count && !status; r++) {
         if (clock->kept_rows)
-            status = trajd_array_read(reader, fd, array, clock->kept_rows[m->row_begin + (int64_t)r], 1, row + r * m->dataset->source_bytes, m->error);
+            status =
+                trajd_array_read(reader, fd, array, clock->kept_rows[m->row_begin + (int64_t)r], 1,
+                                 row + r * m->dataset->source_bytes, m->error);
         m->series->row_times_s[r] = (double)rewrite_row_ns(clock, m->row_begin + (int64_t)r) * 1e-9;
     }
     if (!status)
@@ -138,13 +156,18 @@ static enum trajd_status run_pieces(struct making *m, int fd)
     enum trajd_status status = rewrite_groups_make(&m->plan, &groups, &group_count, m->error);
 
     if (!status)
-        status = rewrite_worker_create(&m->plan, groups, fd, NULL, NULL, nan ? nan : nan_steps, &counts, &worker, m->error);
+        status = rewrite_worker_create(&m->plan, groups, fd, NULL, NULL, nan ? nan : nan_steps,
+                                       &counts, &worker, m->error);
     for (uint32_t g = 0; g < group_count && !status && nan; g++)
         for (uint32_t i = 0; i < groups[g].dataset_count; i++)
-            if (&m->plan.datasets[groups[g].datasets[i]] == m->dataset && m->series->step_count && !status)
-                for (uint64_t step = m->step_begin; step < m->step_end && !status; step += UINT16_MAX) {
-                    const uint64_t end = m->step_end - step < UINT16_MAX ? m->step_end : step + UINT16_MAX;
-                    status = rewrite_worker_run(worker, &(struct rewrite_piece){0, g, step, end}, m->error);
+            if (&m->plan.datasets[groups[g].datasets[i]] == m->dataset && m->series->step_count &&
+                !status)
+                for (uint64_t step = m->step_begin; step < m->step_end && !status;
+                     step += UINT16_MAX) {
+                    const uint64_t end =
+                        m->step_end - step < UINT16_MAX ? m->step_end : step + UINT16_MAX;
+                    status = rewrite_worker_run(worker, &(struct rewrite_piece){0, g, step, end},
+                                                m->error);
                 }
     rewrite_worker_destroy(&worker);
     free(nan);
@@ -153,24 +176,33 @@ static enum trajd_status run_pieces(struct making *m, int fd)
 
 static enum trajd_status make_steps(struct making *m)
 {
-    const uint64_t begin = m->step_begin * m->dataset->row_bytes, bytes = m->series->step_count * m->dataset->row_bytes;
+    const uint64_t begin = m->step_begin * m->dataset->row_bytes,
+                   bytes = m->series->step_count * m->dataset->row_bytes;
     const int fd = memfd_create("trajd-series", MFD_CLOEXEC);
     uint8_t *rows = malloc(bytes + 1);
-    enum trajd_status status = fd < 0 ? trajd_error_set(m->error, TRAJD_ERR_SYSTEM, errno, "memfd_create: %s", strerror(errno)) : TRAJD_OK;
+    enum trajd_status status = fd < 0 ? trajd_error_set(m->error, TRAJD_ERR_SYSTEM, errno,
+                                                        "memfd_create: %s", strerror(errno))
+                                      : TRAJD_OK;
     uint64_t offset = 0;
 
-    for (uint32_t a = 0; a < m->plan.episodes[0].array_count; a++) { /* far from each other: the file is sparse */
+    /* far from each other: the file is sparse */
+    for (uint32_t a = 0; a < m->plan.episodes[0].array_count; a++) {
         m->plan.episodes[0].arrays[a].offset = offset;
-        offset += m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].row_bytes * m->plan.episodes[0].step_count;
+        offset += m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].row_bytes *
+                  m->plan.episodes[0].step_count;
     }
     if (!status)
-        status = rows ? run_pieces(m, fd) : trajd_error_set(m->error, TRAJD_ERR_MEMORY, 0, "no memory for steps");
+        status = rows ? run_pieces(m, fd)
+                      : trajd_error_set(m->error, TRAJD_ERR_MEMORY, 0, "no memory for steps");
     if (!status && pread(fd, rows, bytes, (off_t)(m->array->offset + begin)) != (ssize_t)bytes)
-        status = trajd_error_set(m->error, TRAJD_ERR_SYSTEM, errno, "the steps cannot be read back");
+        status =
+            trajd_error_set(m->error, TRAJD_ERR_SYSTEM, errno, "the steps cannot be read back");
     if (!status)
         status = take_columns(m, m->dataset->to, rows, m->series->step_count, m->series->steps);
     for (uint64_t t = 0; t < m->series->step_count; t++)
-        m->series->step_times_s[t] = (double)(m->plan.episodes[0].begin_ns + rewrite_step_ns(&m->plan, m->step_begin + t)) * 1e-9;
+        m->series->step_times_s[t] =
+            (double)(m->plan.episodes[0].begin_ns + rewrite_step_ns(&m->plan, m->step_begin + t)) *
+            1e-9;
     free(rows);
     if (fd >= 0)
         close(fd);
@@ -196,21 +228,26 @@ static enum trajd_status find_parts(struct making *m)
     uint64_t features;
 
     if (found < 0)
-        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0, "%s: one stream is looked at, not a pattern", m->options->stream);
+        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
+                               "%s: one stream is looked at, not a pattern", m->options->stream);
     if (!find_episode(m))
-        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0, "%s: a resampling leaves it out", m->options->episode->id);
+        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0, "%s: a resampling leaves it out",
+                               m->options->episode->id);
     m->stream = &m->options->index->streams[found];
     for (uint32_t a = 0; a < m->plan.episodes[0].array_count; a++)
-        if (m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].index_dataset == m->stream->dataset_index)
+        if (m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].index_dataset ==
+            m->stream->dataset_index)
             m->array = &m->plan.episodes[0].arrays[a];
     if (!m->array)
-        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0, "%s: the episode has no rows of it", m->options->stream);
+        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
+                               "%s: the episode has no rows of it", m->options->stream);
     m->dataset = &m->plan.datasets[m->array->dataset];
     m->series = calloc(1, sizeof *m->series);
     if (!m->series)
         return trajd_error_set(m->error, TRAJD_ERR_MEMORY, 0, "no memory for a series");
     features = m->stream->feature_count;
-    m->series->feature_count = (uint32_t)(features < m->options->features_max ? features : m->options->features_max);
+    m->series->feature_count =
+        (uint32_t)(features < m->options->features_max ? features : m->options->features_max);
     m->series->features_left_out = features - m->series->feature_count;
     m->series->rate = m->plan.options->rate;
     for (uint32_t s = 0; s < m->plan.stream_count; s++)
@@ -219,13 +256,21 @@ static enum trajd_status find_parts(struct making *m)
     return TRAJD_OK;
 }
 
-enum trajd_status rewrite_series_read(const struct rewrite_series_options *options, struct rewrite_series **series, struct trajd_error *error)
+enum trajd_status rewrite_series_read(const struct rewrite_series_options *options,
+                                      struct rewrite_series **series, struct trajd_error *error)
 {
     const struct trajd_rate usual = {RATE_DEFAULT_HZ, 1};
     struct trajd_rewrite_rule rule = options->rule;
-    const struct trajd_rewrite_options rewrite = {.indexes = &options->index, .index_count = 1, .rate = options->rate.num ? options->rate : usual,
-                                                  .streams = &options->stream, .stream_count = 1, .rules = &rule, .rule_count = 1,
-                                                  .episodes = &options->episode->id, .episode_count = 1, .compress = TRAJD_REWRITE_NONE};
+    const struct trajd_rewrite_options rewrite = {.indexes = &options->index,
+                                                  .index_count = 1,
+                                                  .rate = options->rate.num ? options->rate : usual,
+                                                  .streams = &options->stream,
+                                                  .stream_count = 1,
+                                                  .rules = &rule,
+                                                  .rule_count = 1,
+                                                  .episodes = &options->episode->id,
+                                                  .episode_count = 1,
+                                                  .compress = TRAJD_REWRITE_NONE};
     struct making m = {.options = options, .error = error};
     enum trajd_status status;
 

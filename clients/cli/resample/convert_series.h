@@ -1,4 +1,5 @@
-/* One stream of one episode as numbers in memory, as it was recorded and as a rewriting makes it: for looking at it. */
+/* One stream of one episode as numbers in memory, as it was recorded and as a rewriting makes it:
+ * for looking at it. */
 #ifndef TRAJD_REWRITE_REWRITE_SERIES_H
 #define TRAJD_REWRITE_REWRITE_SERIES_H
 
@@ -24,8 +25,10 @@ struct rewrite_series {
     double *row_times_s, *rows, *step_times_s, *steps;
 };
 
-/* TRAJD_ERR_NOT_FOUND: no such stream, or no rows in that span; TRAJD_ERR_UNSUPPORTED: more than some million values: a shorter span is needed. */
-enum trajd_status rewrite_series_read(const struct rewrite_series_options *options, struct rewrite_series **series, struct trajd_error *error);
+/* TRAJD_ERR_NOT_FOUND: no such stream, or no rows in that span; TRAJD_ERR_UNSUPPORTED: more than
+ * some million values: a shorter span is needed. */
+enum trajd_status rewrite_series_read(const struct rewrite_series_options *options,
+                                      struct rewrite_series **series, struct trajd_error *error);
 void rewrite_series_destroy(struct rewrite_series **series);
 
 #endif

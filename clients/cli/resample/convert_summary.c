@@ -84,7 +84,8 @@ static bool rate_number(struct trajd_rate rate, char *text, size_t size)
 
     for (size_t i = 0; i < sizeof digits / sizeof *digits; i++) {
         snprintf(text, size, "%.*g", digits[i], (double)rate.num / (double)rate.den);
-        if (!strchr(text, 'e') && trajd_parse_rate(text, &back) && back.num == rate.num && back.den == rate.den)
+        if (!strchr(text, 'e') && trajd_parse_rate(text, &back) && back.num == rate.num &&
+            back.den == rate.den)
             return true;
     }
     return false;
@@ -99,7 +100,8 @@ static bool clock_is_used(const struct rewrite_plan *plan, uint32_t clock)
 }
 
 /* The clock's rate where its attribute is, which may be each episode's own. */
-static uint32_t put_rate(struct rewrite_child *child, const struct trajd_layout_clock *clock, const char *number)
+static uint32_t put_rate(struct rewrite_child *child, const struct trajd_layout_clock *clock,
+                         const char *number)
 {
     const struct rewrite_plan *plan = child->plan;
     const bool is_one = *clock->rate_attribute == '/';
@@ -109,8 +111,10 @@ static uint32_t put_rate(struct rewrite_child *child, const struct trajd_layout_
 
     for (uint32_t e = 0; e < count; e++) {
         char where[2 * PATH_SIZE], group[PATH_SIZE];
-        rewrite_episode_path(plan->options->indexes[plan->episodes[e].source], plan->episodes[e].id, group, sizeof group);
-        snprintf(where, sizeof where, "%s%s%.*s", is_one ? "" : group, is_one || !length ? "" : "/", length, clock->rate_attribute);
+        rewrite_episode_path(plan->options->indexes[plan->episodes[e].source], plan->episodes[e].id,
+                             group, sizeof group);
+        snprintf(where, sizeof where, "%s%s%.*s", is_one ? "" : group, is_one || !length ? "" : "/",
+                 length, clock->rate_attribute);
         trajd_bytes_add_text(&child->frame, where);
         trajd_bytes_add_text(&child->frame, at + 1);
         trajd_bytes_add_text(&child->frame, clock->rate_json);
@@ -138,11 +142,16 @@ static void put_rates(struct rewrite_child *child)
         if (clock->rate_attribute) {
             count += put_rate(child, clock, number);
             if (!exact)
-                rewrite_note(plan->options, "clock %s: no number is %" PRId64 "/%" PRId64 " Hz exactly, %s stands in %s", clock->name, rate.num,
-                             rate.den, number, clock->rate_attribute);
+                rewrite_note(plan->options,
+                             "clock %s: no number is %" PRId64 "/%" PRId64
+                             " Hz exactly, %s stands in %s",
+                             clock->name, rate.num, rate.den, number, clock->rate_attribute);
         } else if (clock->rate.num != rate.num || clock->rate.den != rate.den) {
-            rewrite_note(plan->options, "layout %s says itself that clock %s is at %.6g Hz: the output needs a copy of it with `rate: %s`",
-                         layout->name, clock->name, (double)clock->rate.num / (double)clock->rate.den, number);
+            rewrite_note(plan->options,
+                         "layout %s says itself that clock %s is at %.6g Hz: the output needs a "
+                         "copy of it with `rate: %s`",
+                         layout->name, clock->name,
+                         (double)clock->rate.num / (double)clock->rate.den, number);
         }
     }
     if (!child->frame.failed)
@@ -161,8 +170,8 @@ static char *provenance(const struct rewrite_plan *plan)
         return NULL;
     fprintf(out, "{\"by\": \"trajd %s\", \"layout\": ", TRAJD_VERSION);
     trajd_json_text(out, options->indexes[0]->layout->name);
-    fprintf(out, ", \"rate\": \"%" PRId64 "/%" PRId64 "\"%s, \"sources\": [", options->rate.num, options->rate.den,
-            plan->is_on_gpu ? ", \"arithmetic\": \"gpu\"" : "");
+    fprintf(out, ", \"rate\": \"%" PRId64 "/%" PRId64 "\"%s, \"sources\": [", options->rate.num,
+            options->rate.den, plan->is_on_gpu ? ", \"arithmetic\": \"gpu\"" : "");
     for (uint32_t k = 0; k < options->index_count; k++)
         for (uint32_t f = 0; f < options->indexes[k]->file_count && files < 1000; f++, files++) {
             fprintf(out, files ? ", " : "");
@@ -173,8 +182,9 @@ static char *provenance(const struct rewrite_plan *plan)
         const struct trajd_rewrite_stream *stream = &plan->streams[s];
         fprintf(out, s ? ", " : "");
         trajd_json_text(out, stream->name);
-        fprintf(out, ": {\"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\"", trajd_window_kind_name(stream->kind),
-                trajd_dtype_name(stream->from), trajd_dtype_name(stream->to));
+        fprintf(out, ": {\"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\"",
+                trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from),
+                trajd_dtype_name(stream->to));
         if (stream->window_ns)
             fprintf(out, ", \"window_ns\": %" PRId64, stream->window_ns);
         fprintf(out, "}");

@@ -4,7 +4,8 @@
 
 #include "clients/cli/resample/convert_child.h"
 
-/* The lists of episodes by filter key, where the layout has some. Both fail as convert_child.h says. */
+/* The lists of episodes by filter key, where the layout has some. Both fail as convert_child.h
+ * says. */
 enum trajd_status rewrite_summary_send_masks(struct rewrite_child *child);
 /* Rates, counts and provenance; the child then ends the file. */
 enum trajd_status rewrite_summary_send(struct rewrite_child *child);

@@ -1,4 +1,5 @@
-/* Threads that make rows, and the one that watches them: progress, the journal, the wish to stop. */
+/* Threads that make rows, and the one that watches them: progress, the journal, the wish to stop.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -38,8 +39,9 @@ static void *work(void *context)
     struct rewrite_worker *worker = NULL;
     struct rewrite_piece piece;
     struct trajd_error error;
-    enum trajd_status status = rewrite_worker_create(&r->plan, r->groups, r->fd, r->has_spool ? &r->spool : NULL, &r->backend,
-                                                     r->nan_steps, &r->counts, &worker, &error);
+    enum trajd_status status =
+        rewrite_worker_create(&r->plan, r->groups, r->fd, r->has_spool ? &r->spool : NULL,
+                              &r->backend, r->nan_steps, &r->counts, &worker, &error);
 
     pthread_mutex_lock(&r->lock);
     while (!status && !r->stop && rewrite_cursor_next(&r->cursor, &piece)) {
@@ -61,7 +63,8 @@ static void *work(void *context)
     return NULL;
 }
 
-/* Episodes whose rows are on the disk are finished for good. Called with the lock held, which it drops for the disk. */
+/* Episodes whose rows are on the disk are finished for good. Called with the lock held, which it
+ * drops for the disk. */
 enum trajd_status rewrite_commit(struct rewriting *r)
 {
     const uint32_t until = r->finished_count;
@@ -71,8 +74,9 @@ enum trajd_status rewrite_commit(struct rewriting *r)
     if (fdatasync(r->fd) || (r->has_spool && fdatasync(r->spool_fd)))
         status = rewrite_io_error(r, r->partial);
     for (uint32_t i = r->committed_count; i < until && !status; i++)
-        status = rewrite_journal_append(r->journal_fd, &r->plan, r->finished[i],
-                                        r->has_spool ? r->spool.chunks[r->finished[i]] : NULL, r->error);
+        status =
+            rewrite_journal_append(r->journal_fd, &r->plan, r->finished[i],
+                                   r->has_spool ? r->spool.chunks[r->finished[i]] : NULL, r->error);
     if (!status && fdatasync(r->journal_fd))
         status = rewrite_io_error(r, r->journal_path);
     pthread_mutex_lock(&r->lock);
@@ -84,7 +88,8 @@ enum trajd_status rewrite_commit(struct rewriting *r)
 /* Notes are this thread's to tell. */
 static void tell_of_backend(struct rewriting *r)
 {
-    if (r->told_of_backend || !__atomic_load_n(&r->backend.has_failed, __ATOMIC_ACQUIRE)) /* the failure was filled before */
+    /* the failure was filled before */
+    if (r->told_of_backend || !__atomic_load_n(&r->backend.has_failed, __ATOMIC_ACQUIRE))
         return;
     r->told_of_backend = true;
     rewrite_note(r->options, "%s: the CPU goes on", r->backend.failure.message);
@@ -129,7 +134,8 @@ static enum trajd_status watch(struct rewriting *r)
         status = r->status;
         *r->error = r->worker_error;
     }
-    if (r->finished_count > r->committed_count && (status == TRAJD_ERR_CLOSED || status == TRAJD_ERR_DATA || status == TRAJD_ERR_DEVICE)) {
+    if (r->finished_count > r->committed_count &&
+        (status == TRAJD_ERR_CLOSED || status == TRAJD_ERR_DATA || status == TRAJD_ERR_DEVICE)) {
         struct trajd_error kept = *r->error;
         rewrite_commit(r);
         *r->error = kept;
@@ -141,7 +147,9 @@ static enum trajd_status watch(struct rewriting *r)
 uint32_t rewrite_thread_count(const struct rewriting *r)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint32_t count = r->options->thread_count ? r->options->thread_count : processors > 0 ? (uint32_t)processors : 1;
+    const uint32_t count = r->options->thread_count ? r->options->thread_count
+                           : processors > 0         ? (uint32_t)processors
+                                                    : 1;
 
     return count > THREADS_MAX ? THREADS_MAX : count;
 }
@@ -155,7 +163,8 @@ enum trajd_status rewrite_write_rows(struct rewriting *r)
 
     for (uint32_t e = 0; e < r->plan.episode_count; e++)
         r->left[e] = rewrite_piece_count(&r->plan, r->groups, r->group_count, e);
-    r->cursor = (struct rewrite_cursor){.plan = &r->plan, .group_count = r->group_count, .groups = r->groups, .done = r->done};
+    r->cursor = (struct rewrite_cursor){
+        .plan = &r->plan, .group_count = r->group_count, .groups = r->groups, .done = r->done};
     r->began_rows = true;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);

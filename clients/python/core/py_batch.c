@@ -2,15 +2,13 @@
 #include "proto/ring_layout.h"
 
 struct batch_object {
-    PyObject_HEAD
-    struct trajd_lease *lease; /* NULL: released */
+    PyObject_HEAD struct trajd_lease *lease; /* NULL: released */
     struct trajd_batch_info info;
     bool writable;
 };
 
 struct ring_object {
-    PyObject_HEAD
-    struct trajd_ring *ring;
+    PyObject_HEAD struct trajd_ring *ring;
     struct trajd_ring_info info;
 };
 
@@ -19,8 +17,8 @@ static PyTypeObject *batch_type, *ring_type;
 PyObject *trajd_py_batch_create(struct trajd_batch *batch)
 {
     struct batch_object *self = (struct batch_object *)PyType_GenericAlloc(batch_type, 0);
-    struct trajd_lease *lease = self != NULL ? trajd_lease_create(batch) : NULL;
-    if (lease == NULL) {
+    struct trajd_lease *lease = self ? trajd_lease_create(batch) : NULL;
+    if (!lease) {
         Py_XDECREF(self);
         trajd_batch_release(&batch);
         return PyErr_NoMemory();
@@ -43,7 +41,7 @@ static void batch_dealloc(PyObject *object)
 static struct trajd_batch *batch_of(PyObject *object)
 {
     struct batch_object *self = (struct batch_object *)object;
-    if (self->lease != NULL)
+    if (self->lease)
         return trajd_lease_batch(self->lease);
     PyErr_SetString(PyExc_ValueError, "this batch is released");
     return NULL;
@@ -55,21 +53,21 @@ static PyObject *batch_schema(PyObject *object, PyObject *unused)
 {
     const struct trajd_batch *batch = batch_of(object);
     (void)unused;
-    const uint32_t count = batch != NULL ? trajd_batch_tensor_count(batch) : 0;
-    PyObject *list = batch != NULL ? PyList_New(0) : NULL;
-    for (uint32_t i = 0; list != NULL && i < count; i++) {
+    const uint32_t count = batch ? trajd_batch_tensor_count(batch) : 0;
+    PyObject *list = batch ? PyList_New(0) : NULL;
+    for (uint32_t i = 0; list && i < count; i++) {
         const struct trajd_tensor *tensor = trajd_batch_tensor(batch, i);
         PyObject *shape = PyList_New(0);
-        for (uint32_t k = 1; shape != NULL && k < tensor->rank; k++) {
+        for (uint32_t k = 1; shape && k < tensor->rank; k++) {
             PyObject *extent = PyLong_FromUnsignedLongLong(tensor->shape[k]);
-            if (extent == NULL || PyList_Append(shape, extent) != 0)
+            if (!extent || PyList_Append(shape, extent) != 0)
                 Py_CLEAR(shape);
             Py_XDECREF(extent);
         }
-        PyObject *entry = shape == NULL ? NULL
-                                        : Py_BuildValue("(sszsN)", tensor->name, tensor->role, tensor->of,
-                                                        trajd_dtype_name(tensor->dtype), shape);
-        if (entry == NULL || PyList_Append(list, entry) != 0)
+        PyObject *entry = !shape ? NULL
+                                 : Py_BuildValue("(sszsN)", tensor->name, tensor->role, tensor->of,
+                                                 trajd_dtype_name(tensor->dtype), shape);
+        if (!entry || PyList_Append(list, entry) != 0)
             Py_CLEAR(list);
         Py_XDECREF(entry);
     }
@@ -80,11 +78,12 @@ static PyObject *batch_tensor(PyObject *object, PyObject *argument)
 {
     struct batch_object *self = (struct batch_object *)object;
     const struct trajd_batch *batch = batch_of(object);
-    const unsigned long index = batch != NULL ? PyLong_AsUnsignedLong(argument) : 0;
-    if (batch == NULL || PyErr_Occurred())
+    const unsigned long index = batch ? PyLong_AsUnsignedLong(argument) : 0;
+    if (!batch || PyErr_Occurred())
         return NULL;
-    const struct trajd_tensor *tensor = index < UINT32_MAX ? trajd_batch_tensor(batch, (uint32_t)index) : NULL;
-    if (tensor == NULL) {
+    const struct trajd_tensor *tensor =
+        index < UINT32_MAX ? trajd_batch_tensor(batch, (uint32_t)index) : NULL;
+    if (!tensor) {
         PyErr_Format(PyExc_IndexError, "tensor %lu of %u", index, trajd_batch_tensor_count(batch));
         return NULL;
     }
@@ -106,7 +105,7 @@ static PyObject *batch_slab(PyObject *object, PyObject *unused)
     struct batch_object *self = (struct batch_object *)object;
     const struct trajd_batch *batch = batch_of(object);
     (void)unused;
-    if (batch == NULL)
+    if (!batch)
         return NULL;
     uintptr_t begin = UINTPTR_MAX, end = 0;
     for (uint32_t i = 0; i < trajd_batch_tensor_count(batch); i++) {
@@ -132,13 +131,13 @@ static PyObject *batch_ring(PyObject *object, PyObject *unused)
     const struct trajd_batch *batch = batch_of(object);
     struct trajd_ring_info info;
     (void)unused;
-    if (batch == NULL)
+    if (!batch)
         return NULL;
     struct trajd_ring *ring = trajd_batch_hold_ring(batch, &info);
-    if (ring == NULL)
+    if (!ring)
         Py_RETURN_NONE;
     struct ring_object *self = (struct ring_object *)PyType_GenericAlloc(ring_type, 0);
-    if (self == NULL) {
+    if (!self) {
         trajd_ring_drop(&ring);
         return NULL;
     }
@@ -153,10 +152,10 @@ static PyObject *batch_use_stream(PyObject *object, PyObject *argument)
 {
     struct trajd_batch *batch = batch_of(object);
     struct trajd_error error = {0};
-    const unsigned long long stream = batch != NULL ? PyLong_AsUnsignedLongLong(argument) : 0;
-    if (batch == NULL || PyErr_Occurred())
+    const unsigned long long stream = batch ? PyLong_AsUnsignedLongLong(argument) : 0;
+    if (!batch || PyErr_Occurred())
         return NULL;
-    if (trajd_batch_use_stream(batch, (uintptr_t)stream, &error) != TRAJD_OK)
+    if (trajd_batch_use_stream(batch, (uintptr_t)stream, &error))
         return trajd_py_raise(&error);
     Py_RETURN_NONE;
 }
@@ -165,14 +164,14 @@ static PyObject *batch_gpu(PyObject *object, void *unused)
 {
     const struct trajd_batch *batch = batch_of(object);
     (void)unused;
-    return batch != NULL ? PyLong_FromLong(trajd_batch_gpu(batch)) : NULL;
+    return batch ? PyLong_FromLong(trajd_batch_gpu(batch)) : NULL;
 }
 
 static PyObject *batch_done(PyObject *object, PyObject *unused)
 {
     struct trajd_batch *batch = batch_of(object);
     (void)unused;
-    if (batch == NULL)
+    if (!batch)
         return NULL;
     trajd_batch_done(batch);
     Py_RETURN_NONE;
@@ -182,10 +181,11 @@ static PyObject *batch_release(PyObject *object, PyObject *unused)
 {
     struct batch_object *self = (struct batch_object *)object;
     (void)unused;
-    const int64_t others = self->lease != NULL ? trajd_lease_count(self->lease) - 1 : 0;
+    const int64_t others = self->lease ? trajd_lease_count(self->lease) - 1 : 0;
     if (others > 0) {
         PyErr_Format(PyExc_BufferError,
-                     "release: %lld of this batch's tensors live; drop them first (the memory is released with the last)",
+                     "release: %lld of this batch's tensors live; drop them first (the memory is "
+                     "released with the last)",
                      (long long)others);
         return NULL;
     }
@@ -198,7 +198,7 @@ static PyObject *batch_abandon(PyObject *object, PyObject *unused)
 {
     struct batch_object *self = (struct batch_object *)object;
     (void)unused;
-    if (self->lease != NULL)
+    if (self->lease)
         trajd_lease_abandon(self->lease);
     self->lease = NULL;
     Py_RETURN_NONE;
@@ -208,13 +208,13 @@ static PyObject *batch_live(PyObject *object, void *unused)
 {
     const struct batch_object *self = (const struct batch_object *)object;
     (void)unused;
-    return PyLong_FromLongLong(self->lease != NULL ? trajd_lease_count(self->lease) - 1 : 0);
+    return PyLong_FromLongLong(self->lease ? trajd_lease_count(self->lease) - 1 : 0);
 }
 
 static PyObject *batch_released(PyObject *object, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(((struct batch_object *)object)->lease == NULL);
+    return PyBool_FromLong(!((struct batch_object *)object)->lease);
 }
 
 static PyObject *batch_writable(PyObject *object, void *unused)
@@ -223,11 +223,11 @@ static PyObject *batch_writable(PyObject *object, void *unused)
     return PyBool_FromLong(((struct batch_object *)object)->writable);
 }
 
-#define INFO(field)                                                                                          \
-    static PyObject *batch_##field(PyObject *object, void *unused)                                           \
-    {                                                                                                        \
-        (void)unused;                                                                                        \
-        return PyLong_FromUnsignedLongLong(((struct batch_object *)object)->info.field);                     \
+#define INFO(field)                                                                                \
+    static PyObject *batch_##field(PyObject *object, void *unused)                                 \
+    {                                                                                              \
+        (void)unused;                                                                              \
+        return PyLong_FromUnsignedLongLong(((struct batch_object *)object)->info.field);           \
     }
 INFO(epoch)
 INFO(position)
@@ -237,13 +237,16 @@ INFO(ready_ns)
 INFO(sequence)
 
 static PyMethodDef batch_methods[] = {
-    {"schema", batch_schema, METH_NOARGS, "[(name, role, of or None, dtype, [extent behind the rows...])...]"},
+    {"schema", batch_schema, METH_NOARGS,
+     "[(name, role, of or None, dtype, [extent behind the rows...])...]"},
     {"tensor", batch_tensor, METH_O, "The Tensor of that index in the schema."},
     {"slab", batch_slab, METH_NOARGS, "All tensors as one Tensor of bytes."},
     {"ring", batch_ring, METH_NOARGS, "The Ring that the batch lies in, or None."},
-    {"use_stream", batch_use_stream, METH_O, "On a GPU: work given to this stream until the last reference is dropped reads it."},
+    {"use_stream", batch_use_stream, METH_O,
+     "On a GPU: work given to this stream until the last reference is dropped reads it."},
     {"done", batch_done, METH_NOARGS, "Counts it as worked on; the memory stays leased."},
-    {"release", batch_release, METH_NOARGS, "Gives the memory back. BufferError while tensors of it live."},
+    {"release", batch_release, METH_NOARGS,
+     "Gives the memory back. BufferError while tensors of it live."},
     {"abandon", batch_abandon, METH_NOARGS, "Right before close: it goes back as not worked on."},
     {NULL, NULL, 0, NULL},
 };
@@ -268,10 +271,12 @@ PyObject *trajd_py_batch_type(void)
         {Py_tp_dealloc, batch_dealloc},
         {Py_tp_methods, batch_methods},
         {Py_tp_getset, batch_properties},
-        {Py_tp_doc, "A lease: rows of one global batch in shared memory, until it and all its tensors are gone."},
+        {Py_tp_doc, "A lease: rows of one global batch in shared memory, until it and all its "
+                    "tensors are gone."},
         {0, NULL},
     };
-    static PyType_Spec spec = {"trajd._core.Batch", sizeof(struct batch_object), 0, Py_TPFLAGS_DEFAULT, slots};
+    static PyType_Spec spec = {"trajd._core.Batch", sizeof(struct batch_object), 0,
+                               Py_TPFLAGS_DEFAULT, slots};
     batch_type = (PyTypeObject *)PyType_FromSpec(&spec);
     return (PyObject *)batch_type;
 }
@@ -319,7 +324,8 @@ PyObject *trajd_py_ring_type(void)
         {Py_tp_doc, "A mapped ring; it stays mapped while this lives, which holds no batch."},
         {0, NULL},
     };
-    static PyType_Spec spec = {"trajd._core.Ring", sizeof(struct ring_object), 0, Py_TPFLAGS_DEFAULT, slots};
+    static PyType_Spec spec = {"trajd._core.Ring", sizeof(struct ring_object), 0,
+                               Py_TPFLAGS_DEFAULT, slots};
     ring_type = (PyTypeObject *)PyType_FromSpec(&spec);
     return (PyObject *)ring_type;
 }

@@ -5,15 +5,15 @@
 #include "clients/python/core/py_core.h"
 
 struct client_object {
-    PyObject_HEAD
-    struct trajd_client *client; /* NULL: closed */
+    PyObject_HEAD struct trajd_client *client; /* NULL: closed */
     pid_t pid;
     bool in_use; /* by a thread that is in a call; guarded by the GIL */
 };
 
 static PyTypeObject *client_type;
 
-/* Signals are Python's: its handlers run in here, in the waiting thread, and an exception ends the wait. */
+/* Signals are Python's: its handlers run in here, in the waiting thread, and an exception ends the
+ * wait. */
 static bool run_signal_handlers(void *context)
 {
     (void)context;
@@ -28,27 +28,30 @@ static bool run_signal_handlers(void *context)
 static struct trajd_client *enter(PyObject *object)
 {
     struct client_object *self = (struct client_object *)object;
-    if (self->client == NULL)
-        return trajd_py_raise(&(struct trajd_error){TRAJD_ERR_CLOSED, 0, "this client is closed"}), NULL;
+    if (!self->client)
+        return trajd_py_raise(&(struct trajd_error){TRAJD_ERR_CLOSED, 0, "this client is closed"}),
+               NULL;
     if (self->pid != getpid()) {
         trajd_py_raise_fork();
         return NULL;
     }
     if (self->in_use) {
-        PyErr_SetString(PyExc_RuntimeError, "another thread is in a call of this client: one at a time");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "another thread is in a call of this client: one at a time");
         return NULL;
     }
     self->in_use = true;
     return self->client;
 }
 
-/* True if the call succeeded; else the exception is set: that of a signal handler, or the daemon's. */
+/* True if the call succeeded; else the exception is set: that of a signal handler, or the daemon's.
+ */
 static bool leave(PyObject *object, enum trajd_status status, const struct trajd_error *error)
 {
     ((struct client_object *)object)->in_use = false;
     if (PyErr_Occurred())
         return false;
-    if (status == TRAJD_OK || status == TRAJD_END_OF_EPOCH)
+    if (!status || status == TRAJD_END_OF_EPOCH)
         return true;
     trajd_py_raise(error);
     return false;
@@ -56,18 +59,18 @@ static bool leave(PyObject *object, enum trajd_status status, const struct trajd
 
 static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"endpoint", "name", "timeout_ms", "reconnect", "explicit_done",
-                            "key_file", "server_key", NULL};
+    static char *names[] = {"endpoint",      "name",     "timeout_ms", "reconnect",
+                            "explicit_done", "key_file", "server_key", NULL};
     struct client_object *self = (struct client_object *)object;
     struct trajd_connect_options options = {.interrupted = run_signal_handlers};
     struct trajd_error error = {0};
     unsigned timeout_ms = 0;
     int reconnect = 0, explicit_done = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzIppzz", names, &options.endpoint, &options.client_name,
-                                     &timeout_ms, &reconnect, &explicit_done, &options.key_file,
-                                     &options.server_key))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzIppzz", names, &options.endpoint,
+                                     &options.client_name, &timeout_ms, &reconnect, &explicit_done,
+                                     &options.key_file, &options.server_key))
         return -1;
-    if (self->client != NULL || self->in_use) {
+    if (self->client || self->in_use) {
         PyErr_SetString(PyExc_RuntimeError, "a client connects once");
         return -1;
     }
@@ -89,7 +92,7 @@ static void end(struct client_object *self)
 {
     struct trajd_client *client = self->client;
     self->client = NULL;
-    if (client == NULL)
+    if (!client)
         return;
     Py_BEGIN_ALLOW_THREADS;
     trajd_client_close(&client);
@@ -108,7 +111,7 @@ static PyObject *client_close(PyObject *object, PyObject *unused)
 {
     struct client_object *self = (struct client_object *)object;
     (void)unused;
-    if (self->client != NULL && self->pid == getpid() && enter(object) == NULL)
+    if (self->client && self->pid == getpid() && !enter(object))
         return NULL;
     self->in_use = false;
     end(self);
@@ -119,13 +122,14 @@ static PyObject *client_close(PyObject *object, PyObject *unused)
 
 static PyObject *tell_feed(const struct trajd_feed_info *info)
 {
-    return Py_BuildValue("{s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "global_batch", info->global_batch,
-                         "row_begin", info->row_begin, "row_count", info->row_count, "credit", info->credit,
-                         "epoch", (unsigned long long)info->epoch, "next", (unsigned long long)info->next,
-                         "epoch_length", (unsigned long long)info->epoch_length, "window_count",
-                         (unsigned long long)info->window_count, "dropped_count",
-                         (unsigned long long)info->dropped_count, "fingerprint",
-                         (unsigned long long)info->fingerprint, "seed", (unsigned long long)info->seed);
+    return Py_BuildValue(
+        "{s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "global_batch", info->global_batch,
+        "row_begin", info->row_begin, "row_count", info->row_count, "credit", info->credit, "epoch",
+        (unsigned long long)info->epoch, "next", (unsigned long long)info->next, "epoch_length",
+        (unsigned long long)info->epoch_length, "window_count",
+        (unsigned long long)info->window_count, "dropped_count",
+        (unsigned long long)info->dropped_count, "fingerprint",
+        (unsigned long long)info->fingerprint, "seed", (unsigned long long)info->seed);
 }
 
 #define MAX_LOCAL_RANKS 512
@@ -138,10 +142,11 @@ static bool read_ranks(PyObject *sequence, const char *name, uint32_t *ranks, ui
         return true;
     const Py_ssize_t count = PySequence_Size(sequence);
     if (count > MAX_LOCAL_RANKS)
-        PyErr_Format(PyExc_ValueError, "%s: %zd of them (at most %d)", name, count, MAX_LOCAL_RANKS);
+        PyErr_Format(PyExc_ValueError, "%s: %zd of them (at most %d)", name, count,
+                     MAX_LOCAL_RANKS);
     for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
         PyObject *item = PySequence_GetItem(sequence, i);
-        const unsigned long rank = item != NULL ? PyLong_AsUnsignedLong(item) : 0;
+        const unsigned long rank = item ? PyLong_AsUnsignedLong(item) : 0;
         Py_XDECREF(item);
         ranks[i] = rank <= UINT32_MAX ? (uint32_t)rank : UINT32_MAX;
     }
@@ -151,8 +156,9 @@ static bool read_ranks(PyObject *sequence, const char *name, uint32_t *ranks, ui
 
 static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"feed", "spec",        "job",    "shard",      "rank", "world", "credit", "epoch",
-                            "next", "local_ranks", "resume", "timeout_ms", "gpu", "gpu_ranks", NULL};
+    static char *names[] = {"feed",   "spec",       "job",   "shard",     "rank",
+                            "world",  "credit",     "epoch", "next",      "local_ranks",
+                            "resume", "timeout_ms", "gpu",   "gpu_ranks", NULL};
     uint32_t local_ranks[MAX_LOCAL_RANKS], gpu_ranks[MAX_LOCAL_RANKS];
     PyObject *ranks = Py_None, *ranks_there = Py_None;
     Py_ssize_t resume_size = 0;
@@ -161,20 +167,23 @@ static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keyword
     int shard = 0;
     unsigned rank = 0, world = 0, credit = 0, timeout_ms = 0;
     unsigned long long epoch = 0, next = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKOz#IzO", names, &options.feed, &options.spec,
-                                     &options.job, &shard, &rank, &world, &credit, &epoch, &next, &ranks,
-                                     (const char **)&options.resume, &resume_size, &timeout_ms, &options.gpu, &ranks_there) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKOz#IzO", names, &options.feed,
+                                     &options.spec, &options.job, &shard, &rank, &world, &credit,
+                                     &epoch, &next, &ranks, (const char **)&options.resume,
+                                     &resume_size, &timeout_ms, &options.gpu, &ranks_there) ||
         !read_ranks(ranks, "local_ranks", local_ranks, &options.local_rank_count) ||
         !read_ranks(ranks_there, "gpu_ranks", gpu_ranks, &options.gpu_rank_count))
         return NULL;
     options.mode = shard ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE;
-    options.rank = rank, options.world = world, options.credit = credit, options.timeout_ms = timeout_ms;
+    options.rank = rank, options.world = world, options.credit = credit,
+    options.timeout_ms = timeout_ms;
     options.epoch = epoch, options.next = next, options.resume_size_bytes = (size_t)resume_size;
     options.local_ranks = local_ranks;
     options.gpu_ranks = gpu_ranks;
-    options.gpu_rank_count = options.gpu != NULL ? options.gpu_rank_count : 0; /* of a feed on a GPU alone */
+    /* of a feed on a GPU alone */
+    options.gpu_rank_count = options.gpu ? options.gpu_rank_count : 0;
     struct trajd_client *client = enter(object);
-    if (client == NULL)
+    if (!client)
         return NULL;
     enum trajd_status status;
     Py_BEGIN_ALLOW_THREADS;
@@ -195,9 +204,11 @@ static PyObject *client_next(PyObject *object, PyObject *argument)
     if (timeout_ms == -1 && PyErr_Occurred())
         return NULL;
     struct trajd_client *client = enter(object);
-    if (client == NULL)
+    if (!client)
         return NULL;
-    const int bounded_ms = timeout_ms < 0 ? -1 : timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+    const int bounded_ms = timeout_ms < 0           ? -1
+                           : timeout_ms > INT32_MAX ? INT32_MAX
+                                                    : (int)timeout_ms;
     enum trajd_status status;
     Py_BEGIN_ALLOW_THREADS;
     status = trajd_client_next(client, bounded_ms, &batch, &error);
@@ -227,7 +238,7 @@ static PyObject *client_status(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "|I", &timeout_ms))
         return NULL;
     struct trajd_client *client = enter(object);
-    if (client == NULL)
+    if (!client)
         return NULL;
     enum trajd_status status;
     Py_BEGIN_ALLOW_THREADS;
@@ -244,12 +255,12 @@ static PyObject *client_ask(PyObject *object, PyObject *args, PyObject *keywords
     unsigned count = 0, timeout_ms = 0;
     unsigned long long window = 0, first = 0;
     char *json = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|$zKKII", names, &question.what, &question.name, &window,
-                                     &first, &count, &timeout_ms))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|$zKKII", names, &question.what,
+                                     &question.name, &window, &first, &count, &timeout_ms))
         return NULL;
     question.window = window, question.first = first, question.count = count;
     struct trajd_client *client = enter(object);
-    if (client == NULL)
+    if (!client)
         return NULL;
     enum trajd_status status;
     Py_BEGIN_ALLOW_THREADS;
@@ -267,14 +278,15 @@ static PyObject *client_checkpoint(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "|I", &timeout_ms))
         return NULL;
     struct trajd_client *client = enter(object);
-    if (client == NULL)
+    if (!client)
         return NULL;
     enum trajd_status status;
     Py_BEGIN_ALLOW_THREADS;
     status = trajd_client_checkpoint(client, timeout_ms, &token, &size_bytes, &error);
     Py_END_ALLOW_THREADS;
-    PyObject *bytes =
-        leave(object, status, &error) ? PyBytes_FromStringAndSize(token, (Py_ssize_t)size_bytes) : NULL;
+    PyObject *bytes = leave(object, status, &error)
+                          ? PyBytes_FromStringAndSize(token, (Py_ssize_t)size_bytes)
+                          : NULL;
     free(token);
     return bytes;
 }
@@ -284,7 +296,7 @@ static PyObject *client_connected(PyObject *object, PyObject *unused)
     struct trajd_error error = {0};
     (void)unused;
     struct trajd_client *client = enter(object);
-    if (client == NULL)
+    if (!client)
         return NULL;
     bool connected;
     Py_BEGIN_ALLOW_THREADS;
@@ -296,33 +308,37 @@ static PyObject *client_connected(PyObject *object, PyObject *unused)
 static PyObject *client_gpu_refusal(PyObject *object, void *unused)
 {
     const struct trajd_client *client = ((struct client_object *)object)->client;
-    const struct trajd_feed_info *info = client != NULL ? trajd_client_feed_info(client) : NULL;
+    const struct trajd_feed_info *info = client ? trajd_client_feed_info(client) : NULL;
     (void)unused;
-    return Py_BuildValue("z", info != NULL ? info->gpu_refusal : NULL);
+    return Py_BuildValue("z", info ? info->gpu_refusal : NULL);
 }
 
 static PyObject *client_closed(PyObject *object, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(((struct client_object *)object)->client == NULL);
+    return PyBool_FromLong(!((struct client_object *)object)->client);
 }
 
 static PyMethodDef methods[] = {
     {"open", (PyCFunction)(void (*)(void))client_open, METH_VARARGS | METH_KEYWORDS,
      "Opens a feed, or another epoch of it; a dict of what the daemon said."},
-    {"next", client_next, METH_O, "next(timeout_ms): a Batch, or None at the epoch's end. Below 0: for ever."},
+    {"next", client_next, METH_O,
+     "next(timeout_ms): a Batch, or None at the epoch's end. Below 0: for ever."},
     {"status", client_status, METH_VARARGS, "The daemon's status, JSON text."},
     {"ask", (PyCFunction)(void (*)(void))client_ask, METH_VARARGS | METH_KEYWORDS,
      "A question about the open feed, answered by JSON text."},
-    {"checkpoint", client_checkpoint, METH_VARARGS, "What of a share job's epoch is DONE, as bytes."},
-    {"connected", client_connected, METH_NOARGS, "Whether a session stands now, as far as this end has heard."},
+    {"checkpoint", client_checkpoint, METH_VARARGS,
+     "What of a share job's epoch is DONE, as bytes."},
+    {"connected", client_connected, METH_NOARGS,
+     "Whether a session stands now, as far as this end has heard."},
     {"close", client_close, METH_NOARGS, "Ends the session; batches that are held stay readable."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef properties[] = {
     {"closed", client_closed, NULL, NULL, NULL},
-    {"gpu_refusal", client_gpu_refusal, NULL, "Why batches do not lie on the GPU that was asked for, or None.", NULL},
+    {"gpu_refusal", client_gpu_refusal, NULL,
+     "Why batches do not lie on the GPU that was asked for, or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -337,7 +353,8 @@ PyObject *trajd_py_client_type(void)
         {Py_tp_doc, "A connection to a daemon. Used by one thread at a time."},
         {0, NULL},
     };
-    static PyType_Spec spec = {"trajd._core.Client", sizeof(struct client_object), 0, Py_TPFLAGS_DEFAULT, slots};
+    static PyType_Spec spec = {"trajd._core.Client", sizeof(struct client_object), 0,
+                               Py_TPFLAGS_DEFAULT, slots};
     client_type = (PyTypeObject *)PyType_FromSpec(&spec);
     return (PyObject *)client_type;
 }

@@ -6,7 +6,8 @@
 #include "clients/python/core/py_core.h"
 
 /* What a capsule owns: one block, freed by the consumer's thread, with or without the GIL. */
-struct export {
+struct export
+{
     union {
         struct dlpack_managed managed;
         struct dlpack_versioned versioned;
@@ -64,11 +65,11 @@ static size_t size_of(const struct trajd_view *view)
 
 static struct export *create(struct trajd_lease *lease, const struct trajd_view *view, bool copy)
 {
-    struct export *export = calloc(1, sizeof(*export));
+    struct export *export = calloc(1, sizeof *export);
     const size_t size_bytes = size_of(view);
-    if (export != NULL && copy)
+    if (export && copy)
         export->copy = aligned_alloc(64, (size_bytes + 63) / 64 * 64 + 64);
-    if (export == NULL || (copy && export->copy == NULL)) {
+    if (!export || (copy && !export->copy)) {
         free(export);
         return NULL;
     }
@@ -83,17 +84,19 @@ static struct export *create(struct trajd_lease *lease, const struct trajd_view 
     return export;
 }
 
-PyObject *trajd_py_dlpack(struct trajd_lease *lease, const struct trajd_view *view, bool versioned, bool copy)
+PyObject *trajd_py_dlpack(struct trajd_lease *lease, const struct trajd_view *view, bool versioned,
+                          bool copy)
 {
     struct export *export = create(lease, view, copy);
-    if (export == NULL)
+    if (!export)
         return PyErr_NoMemory();
-    const struct dlpack_tensor tensor = {.data = copy ? export->copy : view->data,
-                                         .device = {view->gpu < 0 ? DLPACK_CPU : DLPACK_CUDA, view->gpu < 0 ? 0 : view->gpu},
-                                         .rank = view->rank,
-                                         .dtype = describe(view->dtype),
-                                         .shape = export->shape,
-                                         .strides = export->strides};
+    const struct dlpack_tensor tensor = {
+        .data = copy ? export->copy : view->data,
+        .device = {view->gpu < 0 ? DLPACK_CPU : DLPACK_CUDA, view->gpu < 0 ? 0 : view->gpu},
+        .rank = view->rank,
+        .dtype = describe(view->dtype),
+        .shape = export->shape,
+        .strides = export->strides};
     if (versioned)
         export->versioned = (struct dlpack_versioned){
             .major = 1,
@@ -104,8 +107,9 @@ PyObject *trajd_py_dlpack(struct trajd_lease *lease, const struct trajd_view *vi
     else
         export->managed =
             (struct dlpack_managed){.tensor = tensor, .context = export, .deleter = delete_managed};
-    PyObject *capsule = PyCapsule_New(export, versioned ? "dltensor_versioned" : "dltensor", destroy_capsule);
-    if (capsule == NULL)
+    PyObject *capsule =
+        PyCapsule_New(export, versioned ? "dltensor_versioned" : "dltensor", destroy_capsule);
+    if (!capsule)
         drop(export);
     return capsule;
 }

@@ -1,4 +1,5 @@
-/* The structs of DLPack 1.0 (https://dmlc.github.io/dlpack/latest/c_api.html), as far as host memory needs them. */
+/* The structs of DLPack 1.0 (https://dmlc.github.io/dlpack/latest/c_api.html), as far as host
+ * memory needs them. */
 #ifndef TRAJD_PY_DLPACK_H
 #define TRAJD_PY_DLPACK_H
 
@@ -9,7 +10,13 @@
 #define DLPACK_READ_ONLY UINT64_C(1)
 #define DLPACK_IS_COPIED UINT64_C(2)
 
-enum dlpack_code { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLPACK_BOOL = 6 };
+enum dlpack_code {
+    DLPACK_INT = 0,
+    DLPACK_UINT = 1,
+    DLPACK_FLOAT = 2,
+    DLPACK_BFLOAT = 4,
+    DLPACK_BOOL = 6
+};
 
 struct dlpack_device {
     int32_t type, id;

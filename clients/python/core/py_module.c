@@ -1,15 +1,18 @@
 #include "clients/python/core/py_core.h"
 
-/* The package's exception classes by status, and the one for forks behind them: given once, by errors.py. */
+/* The package's exception classes by status, and the one for forks behind them: given once, by
+ * errors.py. */
 static PyObject *error_classes;
 
 PyObject *trajd_py_raise(const struct trajd_error *error)
 {
-    PyObject *class = error_classes != NULL ? PyList_GetItem(error_classes, error->status) : NULL;
-    if (class == NULL)
-        return PyErr_Format(PyExc_RuntimeError, "%s: %s", trajd_status_name(error->status), error->message);
-    PyObject *message = PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)strlen(error->message), "replace");
-    if (message == NULL)
+    PyObject *class = error_classes ? PyList_GetItem(error_classes, error->status) : NULL;
+    if (!class)
+        return PyErr_Format(PyExc_RuntimeError, "%s: %s", trajd_status_name(error->status),
+                            error->message);
+    PyObject *message =
+        PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)strlen(error->message), "replace");
+    if (!message)
         return NULL;
     PyErr_SetObject(class, message);
     Py_DECREF(message);
@@ -18,9 +21,10 @@ PyObject *trajd_py_raise(const struct trajd_error *error)
 
 void trajd_py_raise_fork(void)
 {
-    PyObject *class = error_classes != NULL ? PyList_GetItem(error_classes, TRAJD_END_OF_EPOCH + 1) : NULL;
-    PyErr_SetString(class != NULL ? class : PyExc_RuntimeError,
-                    "this process was forked after its parent connected, and a connection belongs to one process: "
+    PyObject *class = error_classes ? PyList_GetItem(error_classes, TRAJD_END_OF_EPOCH + 1) : NULL;
+    PyErr_SetString(class ? class : PyExc_RuntimeError,
+                    "this process was forked after its parent connected, and a connection belongs "
+                    "to one process: "
                     "connect again here, or start processes by spawn");
 }
 
@@ -43,7 +47,7 @@ static PyObject *gpu_uuid(PyObject *module, PyObject *argument)
     (void)module;
     if (PyErr_Occurred())
         return NULL;
-    if (trajd_gpu_uuid(ordinal >= 0 && ordinal < INT16_MAX ? (int)ordinal : -1, uuid, &error) != TRAJD_OK)
+    if (trajd_gpu_uuid(ordinal >= 0 && ordinal < INT16_MAX ? (int)ordinal : -1, uuid, &error))
         return trajd_py_raise(&error);
     return PyUnicode_FromString(uuid);
 }
@@ -54,8 +58,9 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "trajd._core", .m_doc = "libtrajd for Python.", .m_size = -1, .m_methods = functions};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "trajd._core",
+                                        .m_doc = "libtrajd for Python.", .m_size = -1,
+                                        .m_methods = functions};
 
 PyMODINIT_FUNC PyInit__core(void);
 
@@ -69,15 +74,15 @@ PyMODINIT_FUNC PyInit__core(void)
                  {"Tensor", trajd_py_tensor_type},
                  {"Ring", trajd_py_ring_type}};
     PyObject *module = PyModule_Create(&definition);
-    for (size_t i = 0; module != NULL && i < sizeof(types) / sizeof(*types); i++) {
+    for (size_t i = 0; module && i < sizeof types / sizeof *types; i++) {
         PyObject *type = types[i].create(); /* the module's reference beside the static one */
         Py_XINCREF(type);
-        if (type == NULL || PyModule_AddObject(module, types[i].name, type) != 0) {
+        if (!type || PyModule_AddObject(module, types[i].name, type) != 0) {
             Py_XDECREF(type);
             Py_CLEAR(module);
         }
     }
-    if (module != NULL && PyModule_AddStringConstant(module, "version", TRAJD_VERSION) != 0)
+    if (module && PyModule_AddStringConstant(module, "version", TRAJD_VERSION) != 0)
         Py_CLEAR(module);
     return module;
 }

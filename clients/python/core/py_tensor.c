@@ -3,7 +3,8 @@
 #include "clients/python/core/py_core.h"
 #include "clients/python/core/py_dlpack.h"
 
-/* numpy's array interface, C side (https://numpy.org/doc/stable/reference/arrays.interface.html). */
+/* numpy's array interface, C side (https://numpy.org/doc/stable/reference/arrays.interface.html).
+ */
 struct array_struct {
     int two;
     int rank;
@@ -15,11 +16,15 @@ struct array_struct {
     PyObject *description;
 };
 
-enum { ARRAY_C_CONTIGUOUS = 0x1, ARRAY_ALIGNED = 0x100, ARRAY_NOT_SWAPPED = 0x200, ARRAY_WRITEABLE = 0x400 };
+enum {
+    ARRAY_C_CONTIGUOUS = 0x1,
+    ARRAY_ALIGNED = 0x100,
+    ARRAY_NOT_SWAPPED = 0x200,
+    ARRAY_WRITEABLE = 0x400
+};
 
 struct tensor_object {
-    PyObject_HEAD
-    struct trajd_lease *lease;
+    PyObject_HEAD struct trajd_lease *lease;
     struct trajd_view view;
     struct array_struct array;
 };
@@ -48,19 +53,20 @@ static char kind_of(enum trajd_dtype dtype)
 PyObject *trajd_py_tensor_create(struct trajd_lease *lease, const struct trajd_view *view)
 {
     struct tensor_object *self = (struct tensor_object *)PyType_GenericAlloc(tensor_type, 0);
-    if (self == NULL)
+    if (!self)
         return NULL;
     self->lease = trajd_lease_hold(lease);
     self->view = *view;
-    self->array = (struct array_struct){
-        .two = 2,
-        .rank = view->rank,
-        .kind = kind_of(view->dtype),
-        .item_size = (int)trajd_dtype_size(view->dtype),
-        .flags = ARRAY_C_CONTIGUOUS | ARRAY_ALIGNED | ARRAY_NOT_SWAPPED | (view->read_only ? 0 : ARRAY_WRITEABLE),
-        .shape = self->view.shape,
-        .strides_bytes = self->view.strides_bytes,
-        .data = view->data};
+    self->array =
+        (struct array_struct){.two = 2,
+                              .rank = view->rank,
+                              .kind = kind_of(view->dtype),
+                              .item_size = (int)trajd_dtype_size(view->dtype),
+                              .flags = ARRAY_C_CONTIGUOUS | ARRAY_ALIGNED | ARRAY_NOT_SWAPPED |
+                                       (view->read_only ? 0 : ARRAY_WRITEABLE),
+                              .shape = self->view.shape,
+                              .strides_bytes = self->view.strides_bytes,
+                              .data = view->data};
     return (PyObject *)self;
 }
 
@@ -85,8 +91,9 @@ static int is_here(PyObject *device, const struct trajd_view *view)
     return view->gpu < 0 ? type == DLPACK_CPU && id == 0 : type == DLPACK_CUDA && id == view->gpu;
 }
 
-/* The stream that the consumer reads on. Nothing is to be waited for: a batch is announced when the GPU has made it. None is the legacy default
- * stream; -1 says that the consumer looks after its streams itself, by Batch.use_stream. False with an exception. */
+/* The stream that the consumer reads on. Nothing is to be waited for: a batch is announced when the
+ * GPU has made it. None is the legacy default stream; -1 says that the consumer looks after its
+ * streams itself, by Batch.use_stream. False with an exception. */
 static bool note_stream(const struct tensor_object *self, PyObject *stream)
 {
     struct trajd_error error = {0};
@@ -103,7 +110,7 @@ static bool note_stream(const struct tensor_object *self, PyObject *stream)
     }
     if (self->view.gpu < 0 || number == -1)
         return true;
-    if (trajd_batch_use_stream(trajd_lease_batch(self->lease), (uintptr_t)number, &error) == TRAJD_OK)
+    if (!trajd_batch_use_stream(trajd_lease_batch(self->lease), (uintptr_t)number, &error))
         return true;
     trajd_py_raise(&error);
     return false;
@@ -122,7 +129,8 @@ static int wants_versioned(PyObject *max_version)
 static PyObject *refuse_read_only(void)
 {
     PyErr_SetString(PyExc_BufferError,
-                    "this memory is shared with other jobs and read-only, which the old DLPack capsule cannot say: "
+                    "this memory is shared with other jobs and read-only, which the old DLPack "
+                    "capsule cannot say: "
                     "copy=True, or a consumer that asks with max_version=(1, 0)");
     return NULL;
 }
@@ -132,15 +140,18 @@ static PyObject *tensor_dlpack(PyObject *object, PyObject *args, PyObject *keywo
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     struct tensor_object *self = (struct tensor_object *)object;
     PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &max_version, &device, &copy))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &max_version,
+                                     &device, &copy))
         return NULL;
     const int here = is_here(device, &self->view), versioned = wants_versioned(max_version);
     const int copies = copy == Py_None ? 0 : PyObject_IsTrue(copy);
     if (here < 0 || versioned < 0 || copies < 0)
         return NULL;
     if (!here || (copies && self->view.gpu >= 0)) {
-        PyErr_SetString(PyExc_BufferError, self->view.gpu < 0 ? "dl_device: this batch lies in host memory, device (1, 0)"
-                                                              : "dl_device, copy: this batch lies on a GPU, and is read there");
+        PyErr_SetString(PyExc_BufferError,
+                        self->view.gpu < 0
+                            ? "dl_device: this batch lies in host memory, device (1, 0)"
+                            : "dl_device, copy: this batch lies on a GPU, and is read there");
         return NULL;
     }
     if (!note_stream(self, stream))
@@ -169,11 +180,12 @@ static PyObject *tensor_array_struct(PyObject *object, void *unused)
     struct tensor_object *self = (struct tensor_object *)object;
     (void)unused;
     if (self->view.gpu >= 0) {
-        PyErr_SetString(PyExc_AttributeError, "this batch lies on a GPU, where numpy cannot read it");
+        PyErr_SetString(PyExc_AttributeError,
+                        "this batch lies on a GPU, where numpy cannot read it");
         return NULL;
     }
     PyObject *capsule = PyCapsule_New(&self->array, NULL, drop_array_capsule);
-    if (capsule == NULL)
+    if (!capsule)
         return NULL;
     Py_INCREF(object);
     PyCapsule_SetContext(capsule, object);
@@ -185,9 +197,9 @@ static PyObject *tensor_shape(PyObject *object, void *unused)
     const struct tensor_object *self = (const struct tensor_object *)object;
     (void)unused;
     PyObject *shape = PyTuple_New(self->view.rank);
-    for (int i = 0; shape != NULL && i < self->view.rank; i++) {
+    for (int i = 0; shape && i < self->view.rank; i++) {
         PyObject *extent = PyLong_FromSsize_t(self->view.shape[i]);
-        if (extent == NULL || PyTuple_SetItem(shape, i, extent) != 0)
+        if (!extent || PyTuple_SetItem(shape, i, extent) != 0)
             Py_CLEAR(shape);
     }
     return shape;
@@ -213,13 +225,15 @@ static PyObject *tensor_read_only(PyObject *object, void *unused)
 
 static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_VARARGS | METH_KEYWORDS,
-     "A DLPack capsule, versioned if max_version says so. The memory stays leased until its consumer frees it."},
+     "A DLPack capsule, versioned if max_version says so. The memory stays leased until its "
+     "consumer frees it."},
     {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, "(1, 0): host memory; (2, N): GPU N."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef properties[] = {
-    {"__array_struct__", tensor_array_struct, NULL, "numpy's array interface; bf16 is seen as uint16.", NULL},
+    {"__array_struct__", tensor_array_struct, NULL,
+     "numpy's array interface; bf16 is seen as uint16.", NULL},
     {"shape", tensor_shape, NULL, "Rows of this worker's part first.", NULL},
     {"dtype", tensor_dtype, NULL, "trajd's word: f32, bf16, i64, u8, ...", NULL},
     {"address", tensor_address, NULL, "Of the first element.", NULL},
@@ -236,7 +250,8 @@ PyObject *trajd_py_tensor_type(void)
         {Py_tp_doc, "A view of a batch in shared memory; holds its lease."},
         {0, NULL},
     };
-    static PyType_Spec spec = {"trajd._core.Tensor", sizeof(struct tensor_object), 0, Py_TPFLAGS_DEFAULT, slots};
+    static PyType_Spec spec = {"trajd._core.Tensor", sizeof(struct tensor_object), 0,
+                               Py_TPFLAGS_DEFAULT, slots};
     tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
     return (PyObject *)tensor_type;
 }

@@ -43,8 +43,8 @@ static void name_stream(int fd, char *out, size_t size, const char *tail)
     struct stat status;
 
     assert_int_equal(fstat(fd, &status), 0);
-    snprintf(out, size, "%llu:%llu%s", (unsigned long long)status.st_dev, (unsigned long long)status.st_ino,
-             tail);
+    snprintf(out, size, "%llu:%llu%s", (unsigned long long)status.st_dev,
+             (unsigned long long)status.st_ino, tail);
 }
 
 static void test_plain_lines(void **state)

@@ -13,7 +13,8 @@ static void test_figures_are_there_and_the_smaller_one_counts(void **state)
 
     (void)state;
     trajd_memory_read(&memory);
-    assert_true(memory.machine_bytes > UINT64_C(1) << 20 && memory.machine_bytes < UINT64_C(1) << 50);
+    assert_true(memory.machine_bytes > UINT64_C(1) << 20 && memory.machine_bytes < UINT64_C(1)
+                                                                                       << 50);
     assert_true(trajd_memory_available(&memory) <= memory.machine_bytes);
     memory = (struct trajd_memory){.machine_bytes = 5, .cgroup_bytes = 3};
     assert_int_equal(trajd_memory_available(&memory), 3);
@@ -23,6 +24,7 @@ static void test_figures_are_there_and_the_smaller_one_counts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_figures_are_there_and_the_smaller_one_counts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_figures_are_there_and_the_smaller_one_counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

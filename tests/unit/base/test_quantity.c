@@ -7,7 +7,7 @@
 
 #include "daemon/base/quantity.h"
 
-#define ARRAY_LEN(array) (sizeof(array) / sizeof(array)[0])
+#define ARRAY_LEN(array) (sizeof array / sizeof array[0])
 
 static void test_sizes(void **state)
 {

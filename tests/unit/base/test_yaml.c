@@ -26,7 +26,8 @@ static void expect_refused(const char *text, const char *message)
     struct trajd_error error = {0};
     struct trajd_yaml *yaml = NULL;
 
-    assert_int_equal(trajd_yaml_parse("t.yaml", text, strlen(text), &yaml, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_yaml_parse("t.yaml", text, strlen(text), &yaml, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_null(yaml);
     assert_int_equal(error.status, TRAJD_ERR_ARGUMENT);
     assert_string_equal(error.message, message);
@@ -121,8 +122,9 @@ static void test_json(void **state)
 
     (void)state;
     assert_string_equal(trajd_yaml_get(root, "dataset")->value, "square");
-    assert_int_equal(trajd_yaml_int(yaml, trajd_yaml_get(root, "global_batch"), 1, 999, &batch, &error),
-                     TRAJD_OK);
+    assert_int_equal(
+        trajd_yaml_int(yaml, trajd_yaml_get(root, "global_batch"), 1, 999, &batch, &error),
+        TRAJD_OK);
     assert_int_equal(batch, 256);
     assert_string_equal(trajd_yaml_get(root, "outputs")->children->key, "a/b");
     item = trajd_yaml_get(root, "list")->children;
@@ -135,7 +137,8 @@ static void test_refused(void **state)
     (void)state;
     expect_refused("", "t.yaml:1: the document is empty");
     expect_refused("# nothing\n", "t.yaml:2: the document is empty");
-    expect_refused("a: 1\nb: {c: 1,\n  d: 2, c: 3}\n", "t.yaml:3: b.c: given twice (first in line 2)");
+    expect_refused("a: 1\nb: {c: 1,\n  d: 2, c: 3}\n",
+                   "t.yaml:3: b.c: given twice (first in line 2)");
     expect_refused("a: &x 1\n", "t.yaml:1: anchors are not supported: &x");
     expect_refused("a: &x {b: 1}\n", "t.yaml:1: anchors are not supported: &x");
     expect_refused("a: 1\nb: *x\n", "t.yaml:2: aliases are not supported: *x");
@@ -149,8 +152,9 @@ static void test_refused(void **state)
     expect_refused("\"\": 1\n", "t.yaml:1: an empty key");
     expect_refused("a: \"x\\0y\"\n", "t.yaml:1: a text with a zero byte");
     expect_refused("\"x\\0y\": 1\n", "t.yaml:1: a text with a zero byte");
-    expect_refused("a: [1\nb: 2\n",
-                   "t.yaml:2: did not find expected ',' or ']' while parsing a flow sequence (line 1)");
+    expect_refused(
+        "a: [1\nb: 2\n",
+        "t.yaml:2: did not find expected ',' or ']' while parsing a flow sequence (line 1)");
     expect_refused("a: 1\n b: 2\n", "t.yaml:2: mapping values are not allowed in this context");
     expect_refused("a:\n\tb: 2\n",
                    "t.yaml:2: found character that cannot start any token while scanning for the "
@@ -202,7 +206,8 @@ static void test_sizes(void **state)
     expect_refused(over, "t.yaml:1: more than 65536 values in one document");
     yaml = parse(long_text);
     trajd_yaml_destroy(&yaml);
-    assert_int_equal(trajd_yaml_parse("t", too_long, strlen(too_long), &yaml, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_yaml_parse("t", too_long, strlen(too_long), &yaml, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_string_equal(error.message, "t: longer than 1048576 bytes");
     yaml = parse(key);
     trajd_yaml_destroy(&yaml);

@@ -47,13 +47,15 @@ static void test_int(void **state)
     out = 42;
     i = 0;
     for (const struct trajd_yaml_node *n = child(yaml, "bad")->children; n; n = n->next, i++)
-        assert_int_equal(trajd_yaml_int(yaml, n, INT64_MIN, INT64_MAX, &out, &error), TRAJD_ERR_ARGUMENT);
+        assert_int_equal(trajd_yaml_int(yaml, n, INT64_MIN, INT64_MAX, &out, &error),
+                         TRAJD_ERR_ARGUMENT);
     assert_int_equal(i, 15);
     assert_int_equal(out, 42);
     assert_int_equal(trajd_yaml_int(yaml, child(yaml, "good")->children->next, 0, 10, &out, &error),
                      TRAJD_ERR_ARGUMENT);
     assert_string_equal(error.message, "t.yaml:1: good[1]: -5 is out of range (0 to 10)");
-    assert_int_equal(trajd_yaml_int(yaml, child(yaml, "bad"), 0, 10, &out, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_yaml_int(yaml, child(yaml, "bad"), 0, 10, &out, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_string_equal(error.message, "t.yaml:2: bad: a whole number is expected, not a list");
     trajd_yaml_destroy(&yaml);
 }
@@ -76,18 +78,21 @@ static void test_double(void **state)
     assert_int_equal(i, 6);
     out = 42;
     for (const struct trajd_yaml_node *n = child(yaml, "bad")->children; n; n = n->next)
-        assert_int_equal(trajd_yaml_double(yaml, n, -1e300, 1e300, &out, &error), TRAJD_ERR_ARGUMENT);
+        assert_int_equal(trajd_yaml_double(yaml, n, -1e300, 1e300, &out, &error),
+                         TRAJD_ERR_ARGUMENT);
     assert_true(out == 42);
-    assert_int_equal(trajd_yaml_double(yaml, child(yaml, "good")->children->next, 0, 1, &out, &error),
-                     TRAJD_ERR_ARGUMENT);
+    assert_int_equal(
+        trajd_yaml_double(yaml, child(yaml, "good")->children->next, 0, 1, &out, &error),
+        TRAJD_ERR_ARGUMENT);
     assert_string_equal(error.message, "t.yaml:1: good[1]: -1.5 is out of range (0 to 1)");
     trajd_yaml_destroy(&yaml);
 }
 
 static void test_bool_and_string(void **state)
 {
-    struct trajd_yaml *yaml = parse("t: true\nf: false\nq: 'true'\ny: yes\nnull_text: 'null'\nnothing: null\n"
-                                    "empty: ''\nnone:\n");
+    struct trajd_yaml *yaml =
+        parse("t: true\nf: false\nq: 'true'\ny: yes\nnull_text: 'null'\nnothing: null\n"
+              "empty: ''\nnone:\n");
     struct trajd_error error;
     const char *text = NULL;
     bool out = false;
@@ -105,17 +110,21 @@ static void test_bool_and_string(void **state)
     assert_string_equal(text, "null");
     assert_int_equal(trajd_yaml_string(yaml, child(yaml, "empty"), &text, &error), TRAJD_OK);
     assert_string_equal(text, "");
-    assert_int_equal(trajd_yaml_string(yaml, child(yaml, "nothing"), &text, &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_yaml_string(yaml, child(yaml, "none"), &text, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_yaml_string(yaml, child(yaml, "nothing"), &text, &error),
+                     TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_yaml_string(yaml, child(yaml, "none"), &text, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_string_equal(error.message, "t.yaml:8: none: a text is expected, not nothing");
-    assert_int_equal(trajd_yaml_string(yaml, trajd_yaml_root(yaml), &text, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_yaml_string(yaml, trajd_yaml_root(yaml), &text, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_string_equal(error.message, "t.yaml:1: a text is expected, not a mapping");
     trajd_yaml_destroy(&yaml);
 }
 
 static void test_quantities(void **state)
 {
-    struct trajd_yaml *yaml = parse("size: 64 MiB\nduration: '38ms'\nrate: 29.97\nbare: 38\nword: 20fps\n");
+    struct trajd_yaml *yaml =
+        parse("size: 64 MiB\nduration: '38ms'\nrate: 29.97\nbare: 38\nword: 20fps\n");
     struct trajd_error error;
     struct trajd_rate rate = {0};
     uint64_t size = 0;
@@ -129,13 +138,15 @@ static void test_quantities(void **state)
     assert_int_equal(trajd_yaml_rate(yaml, child(yaml, "rate"), &rate, &error), TRAJD_OK);
     assert_int_equal(rate.num, 30000);
     assert_int_equal(rate.den, 1001);
-    assert_int_equal(trajd_yaml_duration(yaml, child(yaml, "bare"), &ns, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_yaml_duration(yaml, child(yaml, "bare"), &ns, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_string_equal(error.message,
                         "t.yaml:4: bare: 38 is not a duration in whole nanoseconds with its unit "
                         "(such as 38ms, 1.5s, 20us)");
     assert_int_equal(trajd_yaml_rate(yaml, child(yaml, "word"), &rate, &error), TRAJD_ERR_ARGUMENT);
     assert_int_equal(trajd_yaml_size(yaml, child(yaml, "word"), &size, &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_yaml_size(yaml, trajd_yaml_root(yaml), &size, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_yaml_size(yaml, trajd_yaml_root(yaml), &size, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_int_equal(size, 64 << 20);
     assert_int_equal(ns, 38000000);
     trajd_yaml_destroy(&yaml);
@@ -151,10 +162,12 @@ static void test_choice_and_keys(void **state)
     int choice = -1;
 
     (void)state;
-    assert_int_equal(trajd_yaml_choice(yaml, child(yaml, "kind"), words, &choice, &error), TRAJD_OK);
+    assert_int_equal(trajd_yaml_choice(yaml, child(yaml, "kind"), words, &choice, &error),
+                     TRAJD_OK);
     assert_int_equal(choice, 1);
-    assert_int_equal(trajd_yaml_choice(yaml, child(yaml, "agentview_image"), words, &choice, &error),
-                     TRAJD_ERR_ARGUMENT);
+    assert_int_equal(
+        trajd_yaml_choice(yaml, child(yaml, "agentview_image"), words, &choice, &error),
+        TRAJD_ERR_ARGUMENT);
     assert_string_equal(
         error.message,
         "t.yaml:2: agentview_image: neerest is not one of the choices (did you mean nearest?)");
@@ -165,12 +178,16 @@ static void test_choice_and_keys(void **state)
         "t.yaml:3: other: spline is not one of the choices (known: linear, nearest, previous)");
     assert_int_equal(choice, 1);
     assert_int_equal(trajd_yaml_check_keys(yaml, trajd_yaml_root(yaml), keys, &error), TRAJD_OK);
-    assert_int_equal(trajd_yaml_check_keys(wrong, trajd_yaml_root(wrong), keys, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_yaml_check_keys(wrong, trajd_yaml_root(wrong), keys, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_string_equal(error.message,
                         "t.yaml:2: agentveiw_image: no such key (did you mean agentview_image?)");
-    assert_int_equal(trajd_yaml_check_keys(far, trajd_yaml_root(far), keys, &error), TRAJD_ERR_ARGUMENT);
-    assert_string_equal(error.message, "t.yaml:1: xyzzy: no such key (known: kind, agentview_image, other)");
-    assert_int_equal(trajd_yaml_check_keys(yaml, child(yaml, "kind"), keys, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_yaml_check_keys(far, trajd_yaml_root(far), keys, &error),
+                     TRAJD_ERR_ARGUMENT);
+    assert_string_equal(error.message,
+                        "t.yaml:1: xyzzy: no such key (known: kind, agentview_image, other)");
+    assert_int_equal(trajd_yaml_check_keys(yaml, child(yaml, "kind"), keys, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_string_equal(error.message, "t.yaml:1: kind: a mapping is expected, not a single value");
     trajd_yaml_destroy(&yaml);
     trajd_yaml_destroy(&wrong);

@@ -1,5 +1,5 @@
-/* store*.c on files that this test writes itself, with an index made by hand: every byte of every row is
- * known. */
+/* store*.c on files that this test writes itself, with an index made by hand: every byte of every
+ * row is known. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +23,8 @@
 #define WIDE 16u /* bytes of a row of dataset 1 */
 #define FILE_ROOM 8192u
 
-/* Episode e lies in file e % 3. Dataset 0: contiguous u32 per row; 1: chunks of 7 rows, unfiltered, the third
- * one missing; 2: like 0, on a clock that keeps every third row. */
+/* Episode e lies in file e % 3. Dataset 0: contiguous u32 per row; 1: chunks of 7 rows, unfiltered,
+ * the third one missing; 2: like 0, on a clock that keeps every third row. */
 struct world {
     char folder[64];
     char paths[3][96];
@@ -59,7 +59,8 @@ static bool is_missing(uint32_t row)
     return row / 7 == 2;
 }
 
-/* An episode's bytes in its file: dataset 0, dataset 2, then the chunks of dataset 1 in turned order. */
+/* An episode's bytes in its file: dataset 0, dataset 2, then the chunks of dataset 1 in turned
+ * order. */
 static void write_episode(struct world *world, uint32_t e, int fd)
 {
     uint64_t base = (uint64_t)(e / 3) * FILE_ROOM;
@@ -101,12 +102,12 @@ static void describe_file(struct world *world, uint32_t f)
     struct stat file_stat;
 
     assert_int_equal(stat(world->paths[f], &file_stat), 0);
-    world->files[f] = (struct trajd_index_file){.path = world->paths[f],
-                                                .relative_path = world->paths[f],
-                                                .size_bytes = (uint64_t)file_stat.st_size,
-                                                .mtime_ns = file_stat.st_mtim.tv_sec * INT64_C(1000000000) +
-                                                            file_stat.st_mtim.tv_nsec,
-                                                .inode = file_stat.st_ino};
+    world->files[f] = (struct trajd_index_file){
+        .path = world->paths[f],
+        .relative_path = world->paths[f],
+        .size_bytes = (uint64_t)file_stat.st_size,
+        .mtime_ns = file_stat.st_mtim.tv_sec * INT64_C(1000000000) + file_stat.st_mtim.tv_nsec,
+        .inode = file_stat.st_ino};
 }
 
 static int make_world(void **state)
@@ -179,7 +180,7 @@ static struct trajd_store *new_store(const struct world *world, uint64_t budget,
     struct trajd_store *store;
     struct trajd_error error;
 
-    if (trajd_store_create(&options, &store, &error) != TRAJD_OK)
+    if (trajd_store_create(&options, &store, &error))
         fail_msg("%s", error.message);
     return store;
 }
@@ -194,7 +195,8 @@ static unsigned wrong_bytes(uint32_t episode, const void *const *rows)
     for (uint32_t row = 0; row < ROWS; row++) {
         wrong += q[row] != value_at(episode, 0, row);
         for (uint32_t column = 0; column < WIDE; column++)
-            wrong += image[row * WIDE + column] != (is_missing(row) ? 0x5A : wide_at(episode, row, column));
+            wrong += image[row * WIDE + column] !=
+                     (is_missing(row) ? 0x5A : wide_at(episode, row, column));
     }
     for (uint32_t i = 0; i < 17; i++)
         wrong += force[i] != value_at(episode, 2, 3 * i);
@@ -257,7 +259,8 @@ static void fill_stops_at_the_budget(void **state)
     assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
     assert_false(complete);
     trajd_store_get_stats(store, &stats);
-    assert_true(stats.resident_bytes <= stats.budget_bytes && stats.resident_bytes > 4 * EPISODE_BYTES);
+    assert_true(stats.resident_bytes <= stats.budget_bytes &&
+                stats.resident_bytes > 4 * EPISODE_BYTES);
     assert_int_equal(stats.pieces_evicted, 0);
     assert_int_equal(trajd_store_fill(store, &everything, some, 3, &complete, NULL), TRAJD_OK);
     assert_true(complete); /* what was there stayed */
@@ -277,7 +280,8 @@ static void who_is_to_end_does_not_wait(void **state)
     trajd_watch_begin(&watch);
     trajd_watch_cancel(&watch);
     assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_ERR_CLOSED);
-    assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, &error), TRAJD_ERR_CLOSED);
+    assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, &error),
+                     TRAJD_ERR_CLOSED);
     assert_false(complete);
     trajd_watch_begin(NULL);
     trajd_store_get_stats(store, &stats);
@@ -347,7 +351,8 @@ static void a_full_budget_is_an_error_with_figures(void **state)
                      TRAJD_OK); /* the same once more costs nothing */
     assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
     assert_int_equal(trajd_store_pin(store, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
-    assert_non_null(strstr(error.message, "demo_2 needs 1216 bytes, the store has 2432 of which 2432"));
+    assert_non_null(
+        strstr(error.message, "demo_2 needs 1216 bytes, the store has 2432 of which 2432"));
     trajd_store_unpin(store, &everything, 0);
     assert_int_equal(trajd_store_pin(store, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
     trajd_store_unpin(store, &everything, 0);
@@ -390,7 +395,8 @@ static void announced_pieces_are_read_ahead(void **state)
     trajd_store_destroy(&store);
 }
 
-/* Room for three: of 0, 1, 2 the one needed last goes, and without announcements the one used longest ago. */
+/* Room for three: of 0, 1, 2 the one needed last goes, and without announcements the one used
+ * longest ago. */
 static void the_latest_next_use_is_evicted_first(void **state)
 {
     struct trajd_store *store = new_store(*state, 3 * EPISODE_BYTES, 1);
@@ -400,7 +406,8 @@ static void the_latest_next_use_is_evicted_first(void **state)
     for (uint32_t e = 0; e < 3; e++)
         trajd_store_announce(store, &everything, &e, 1, e == 1 ? 30 : 10 + e);
     wait_until_loaded(store, 3 * DATASETS);
-    assert_int_equal(trajd_store_pin(store, &everything, 7, rows, NULL), TRAJD_OK); /* evicts 1, due at 30 */
+    /* evicts 1, due at 30 */
+    assert_int_equal(trajd_store_pin(store, &everything, 7, rows, NULL), TRAJD_OK);
     for (uint32_t e = 0; e < 3; e += 2) {
         assert_int_equal(trajd_store_pin(store, &everything, e, rows, NULL), TRAJD_OK);
         assert_int_equal(wrong_bytes(e, rows), 0);
@@ -410,7 +417,8 @@ static void the_latest_next_use_is_evicted_first(void **state)
     assert_int_equal(stats.pieces_evicted, DATASETS);
     trajd_store_unpin(store, &everything, 2);
     wait_until_loaded(store,
-                      5 * DATASETS); /* 1 comes back ahead of its use, for 2, which nobody announced again */
+                      /* 1 comes back ahead of its use, for 2, which nobody announced again */
+                      5 * DATASETS);
     assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(1, rows), 0);
     for (uint32_t e = 0; e < 2; e++)
@@ -461,7 +469,8 @@ static void a_changed_file_is_named(void **state)
     assert_int_equal(truncate(world->paths[1], 100), 0);
     assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
     assert_false(complete);
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK); /* another file */
+    /* another file */
+    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK);
     assert_int_equal(trajd_store_pin(store, &everything, 1, rows, &error), TRAJD_ERR_IO);
     assert_non_null(strstr(error.message, "changed while in use"));
     assert_non_null(strstr(error.message, world->paths[1]));
@@ -513,13 +522,14 @@ static void bad_options_are_refused(void **state)
     assert_int_equal(trajd_store_create(&options, &store, &error), TRAJD_ERR_ARGUMENT);
     assert_null(store);
     options.reader_count = 1;
-    world->streams[0].dataset_index = 2; /* two streams of one dataset, whose clocks keep different rows */
+    /* two streams of one dataset, whose clocks keep different rows */
+    world->streams[0].dataset_index = 2;
     assert_int_equal(trajd_store_create(&options, &store, &error), TRAJD_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "force"));
 }
 
-/* File 1 becomes a pipe without a writer on another filesystem: whoever opens it hangs, as on a dead mount.
- */
+/* File 1 becomes a pipe without a writer on another filesystem: whoever opens it hangs, as on a
+ * dead mount. */
 static void a_hanging_filesystem_stops_nobody_else(void **state)
 {
     static const uint32_t hanging[] = {1, 4, 7, 10};
@@ -544,8 +554,9 @@ static void a_hanging_filesystem_stops_nobody_else(void **state)
             assert_int_equal(wrong_bytes(e, rows), 0);
             trajd_store_unpin(store, &everything, e);
         }
-    release =
-        open(path, O_RDWR); /* a writer at last: opening goes on, and finds another file than was indexed */
+    release = open(
+        path,
+        O_RDWR); /* a writer at last: opening goes on, and finds another file than was indexed */
     assert_true(release >= 0);
     assert_int_equal(trajd_store_pin(store, &everything, 1, rows, &error), TRAJD_ERR_IO);
     assert_non_null(strstr(error.message, path));
@@ -570,7 +581,7 @@ static void *hammer_store(void *context)
         random = random * 1664525u + 1013904223u;
         uint32_t episode = (random >> 16) % EPISODES, next = (random >> 8) % EPISODES;
         trajd_store_announce(hammer->store, &everything, &next, 1, (uint64_t)i);
-        if (trajd_store_pin(hammer->store, &everything, episode, rows, NULL) != TRAJD_OK) {
+        if (trajd_store_pin(hammer->store, &everything, episode, rows, NULL)) {
             hammer->failed++;
             continue;
         }
@@ -580,8 +591,8 @@ static void *hammer_store(void *context)
     return NULL;
 }
 
-/* Four threads that hold one episode each, on a budget of a third: all is evicted and read again and again,
- * and nobody waits for ever. */
+/* Four threads that hold one episode each, on a budget of a third: all is evicted and read again
+ * and again, and nobody waits for ever. */
 static void many_threads_share_a_third_of_the_memory(void **state)
 {
     struct trajd_store *store = new_store(*state, EPISODES / 3 * EPISODE_BYTES, 3);

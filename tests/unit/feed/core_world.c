@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void on_send(void *context, uint64_t session, void *user, const struct trajd_wire_message *message)
+static void on_send(void *context, uint64_t session, void *user,
+                    const struct trajd_wire_message *message)
 {
     struct world *world = context;
     struct sent *sent = &world->sent[world->sent_count++];
@@ -71,7 +72,8 @@ uint64_t greet(struct world *world)
     bool resumed;
 
     assert_int_equal(
-        trajd_core_hello(world->core, &hello, token, NULL, 0, &session, &resumed, &replaced, NULL), TRAJD_OK);
+        trajd_core_hello(world->core, &hello, token, NULL, 0, &session, &resumed, &replaced, NULL),
+        TRAJD_OK);
     trajd_core_welcome(world->core, session, &hello, 0);
     assert_int_equal(trajd_core_find_token(world->core, token), session);
     return session;
@@ -121,7 +123,8 @@ uint32_t count_sent(const struct world *world, enum trajd_wire_op op)
 
 void release(struct world *world, uint64_t session, struct trajd_wire_batch batch)
 {
-    struct trajd_wire_ack ack = {.released = {1, {{batch.ring, batch.slot, batch.generation, batch.part}}}};
+    struct trajd_wire_ack ack = {
+        .released = {1, {{batch.ring, batch.slot, batch.generation, batch.part}}}};
 
     trajd_core_ack(world->core, session, &ack, world->now_ns);
 }

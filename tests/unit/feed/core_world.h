@@ -16,7 +16,7 @@
 struct sent {
     uint64_t session;
     struct trajd_wire_message message;
-    char text[TRAJD_WIRE_MAX_REASON + 1]; /* of ERROR and BATCH, which is gone after the call */
+    char text[TRAJD_WIRE_MAX_REASON + 1];     /* of ERROR and BATCH, which is gone after the call */
     uint8_t token[TRAJD_WIRE_MAX_CHECKPOINT]; /* the same of CHECKPOINTED */
 };
 
@@ -36,7 +36,8 @@ void destroy(struct world *world);
 uint64_t greet(struct world *world);
 struct trajd_wire_open ask(struct world *world, uint64_t epoch);
 struct trajd_wire_open ask_as(struct world *world, const char *job, uint64_t epoch);
-uint64_t open_as(struct world *world, const char *job, uint64_t epoch); /* a new session, which is granted it */
+/* a new session, which is granted it */
+uint64_t open_as(struct world *world, const char *job, uint64_t epoch);
 /* Forgets what was sent before. */
 enum trajd_status open_with(struct world *world, uint64_t session, struct trajd_wire_open open);
 struct trajd_core_fill take(struct world *world);
@@ -44,7 +45,8 @@ bool publish(struct world *world, struct trajd_core_fill fill);
 const struct trajd_wire_message *last_sent(const struct world *world, enum trajd_wire_op op);
 uint32_t count_sent(const struct world *world, enum trajd_wire_op op);
 void release(struct world *world, uint64_t session, struct trajd_wire_batch batch);
-/* Gives back all that was sent to the session since the count was reset, and what comes for it; how many. */
+/* Gives back all that was sent to the session since the count was reset, and what comes for it; how
+ * many. */
 uint32_t give_back(struct world *world, uint64_t session);
 void fill_all(struct world *world);
 struct trajd_core_stats stats_of(const struct world *world);

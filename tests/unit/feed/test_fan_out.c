@@ -41,7 +41,8 @@ static void test_one_production_for_both(void **state)
     for (int i = 0; i < 2; i++)
         publish(world, take(world));
     assert_int_equal(give_back(world, first), 3);
-    assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT); /* the second job has them all yet */
+    /* the second job has them all yet */
+    assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
     assert_string_equal(job_info(world, 1).name, "b");
     assert_int_equal(job_info(world, 0).batches_left, 7);
     assert_int_equal(job_info(world, 1).batches_left, 10);
@@ -156,7 +157,8 @@ static void test_a_slow_job_blocks_or_leaves(void **state)
         }
         trajd_core_end_session(world->core, second, 31 * SECOND); /* leases come back in any case */
         world->now_ns = 60 * SECOND;
-        trajd_core_tick(world->core, 60 * SECOND); /* and nobody waits longer for who is away than rank_timeout */
+        /* and nobody waits longer for who is away than rank_timeout */
+        trajd_core_tick(world->core, 60 * SECOND);
         assert_int_equal(take(world).position, 12);
         destroy(world);
     }
@@ -200,7 +202,8 @@ static void test_the_next_epoch_is_kept_for_both(void **state)
     give_back(world, first);
     assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
     fill_all(world);
-    assert_int_equal(open_with(world, first, ask_as(world, "a", 2)), TRAJD_OK); /* further than the second */
+    /* further than the second */
+    assert_int_equal(open_with(world, first, ask_as(world, "a", 2)), TRAJD_OK);
     assert_int_equal(give_back(world, first), 1);
     assert_int_equal(open_with(world, second, ask_as(world, "b", 1)), TRAJD_OK);
     assert_int_equal(give_back(world, second), 2);

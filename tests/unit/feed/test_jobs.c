@@ -37,7 +37,8 @@ static struct token checkpoint(struct world *world, uint64_t session)
     return token;
 }
 
-static struct trajd_wire_open ask_from(struct world *world, uint64_t epoch, const struct token *token)
+static struct trajd_wire_open ask_from(struct world *world, uint64_t epoch,
+                                       const struct token *token)
 {
     struct trajd_wire_open open = ask(world, epoch);
 
@@ -45,7 +46,8 @@ static struct trajd_wire_open ask_from(struct world *world, uint64_t epoch, cons
     return open;
 }
 
-/* Takes, publishes and gives back until the epoch is over; the positions in the order of their takes. */
+/* Takes, publishes and gives back until the epoch is over; the positions in the order of their
+ * takes. */
 static uint32_t finish(struct world *world, uint64_t session, uint64_t positions[64])
 {
     struct trajd_core_fill fill;
@@ -147,7 +149,8 @@ static void test_resume_with_another_batch(void **state)
     world = make(&options);
     session = greet(world);
     assert_int_equal(open_with(world, session, ask_from(world, 3, &token)), TRAJD_OK);
-    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 4); /* the first window that is not DONE */
+    /* the first window that is not DONE */
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 4);
     assert_int_equal(finish(world, session, positions), 6);
     assert_int_equal(positions[0], 4);
     assert_int_equal(positions[5], 34);
@@ -172,7 +175,8 @@ static void test_checkpoint_beats_the_journal(void **state)
     session = greet(world);
     open = ask(world, 3);
     open.fresh = false;
-    assert_int_equal(open_with(world, session, open), TRAJD_OK); /* goes on where it stood, to the end */
+    /* goes on where it stood, to the end */
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
     for (uint32_t i = world->sent_count; i-- > 0;)
         if (world->sent[i].message.op == TRAJD_WIRE_BATCH)
             release(world, session, world->sent[i].message.batch);
@@ -213,7 +217,8 @@ static void test_resume_is_a_whole_jobs(void **state)
     later = checkpoint(world, first);
     second = greet(world);
     assert_int_not_equal(open_with(world, second, ask_from(world, 3, &token)), TRAJD_OK);
-    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY); /* until the first has left */
+    /* until the first has left */
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY);
     assert_int_equal(open_with(world, first, ask_from(world, 3, &token)), TRAJD_OK);
     assert_int_equal(open_with(world, second, ask_from(world, 3, &later)), TRAJD_ERR_BUSY);
     assert_int_equal(open_with(world, second, ask_from(world, 3, &token)), TRAJD_OK);
@@ -231,10 +236,12 @@ static void test_tokens_are_input(void **state)
     (void)state;
     world = halfway(&options, &session);
     token = checkpoint(world, session);
-    for (uint32_t size = 0; size < token.size; size++) { /* cut anywhere; without a byte there is none */
+    /* cut anywhere; without a byte there is none */
+    for (uint32_t size = 0; size < token.size; size++) {
         bad = token;
         bad.size = size;
-        assert_int_equal(open_with(world, session, ask_from(world, 3, &bad)), size ? TRAJD_ERR_ARGUMENT : TRAJD_OK);
+        assert_int_equal(open_with(world, session, ask_from(world, 3, &bad)),
+                         size ? TRAJD_ERR_ARGUMENT : TRAJD_OK);
     }
     for (uint32_t bit = 0; bit < 8 * token.size; bit++) {
         bad = token;
@@ -247,13 +254,16 @@ static void test_tokens_are_input(void **state)
     destroy(world);
     other.fingerprint = 9;
     world = make(&other);
-    assert_int_equal(open_with(world, greet(world), ask_from(world, 3, &token)), TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error_text(world), "fingerprint: the checkpoint is of 0000000000000007"));
+    assert_int_equal(open_with(world, greet(world), ask_from(world, 3, &token)),
+                     TRAJD_ERR_ARGUMENT);
+    assert_non_null(
+        strstr(error_text(world), "fingerprint: the checkpoint is of 0000000000000007"));
     destroy(world);
     other = options;
     other.seed = 1;
     world = make(&other);
-    assert_int_equal(open_with(world, greet(world), ask_from(world, 3, &token)), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(open_with(world, greet(world), ask_from(world, 3, &token)),
+                     TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error_text(world), "seed: the checkpoint is of 8"));
     destroy(world);
 }
@@ -261,12 +271,14 @@ static void test_tokens_are_input(void **state)
 /* A sound checksum does not make a state sound. */
 static void test_tokens_that_cannot_be(void **state)
 {
-    const struct trajd_journal_state good = {.key = {.batch = 4, .length = 40}, .high = 4, .undone_count = 2, .undone = {1, 3}};
+    const struct trajd_journal_state good = {
+        .key = {.batch = 4, .length = 40}, .high = 4, .undone_count = 2, .undone = {1, 3}};
     struct trajd_journal_state cases[] = {good, good, good, good, good, good}, decoded;
     uint8_t bytes[TRAJD_TOKEN_MAX_BYTES];
 
     (void)state;
-    assert_int_equal(trajd_token_decode(bytes, trajd_token_encode(&good, bytes), &decoded, NULL), TRAJD_OK);
+    assert_int_equal(trajd_token_decode(bytes, trajd_token_encode(&good, bytes), &decoded, NULL),
+                     TRAJD_OK);
     cases[0].key.batch = 0;
     cases[1].key.begin = 41;
     cases[2].high = 11;
@@ -274,15 +286,23 @@ static void test_tokens_that_cannot_be(void **state)
     cases[4].undone[1] = 4;
     cases[5].key.length = UINT64_MAX;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_int_equal(trajd_token_decode(bytes, trajd_token_encode(&cases[i], bytes), &decoded, NULL),
-                         TRAJD_ERR_ARGUMENT);
+        assert_int_equal(
+            trajd_token_decode(bytes, trajd_token_encode(&cases[i], bytes), &decoded, NULL),
+            TRAJD_ERR_ARGUMENT);
 }
 
-/* Made by a feed whose epochs end with a short batch (or by nobody): those behind the end are nobody's. */
+/* Made by a feed whose epochs end with a short batch (or by nobody): those behind the end are
+ * nobody's. */
 static void test_tokens_that_go_past_the_end(void **state)
 {
-    struct trajd_journal_state past = {
-        .key = {.fingerprint = 7, .seed = 8, .epoch = 3, .asked = 1, .begin = 1, .length = 40, .batch = 4}, .high = 10};
+    struct trajd_journal_state past = {.key = {.fingerprint = 7,
+                                               .seed = 8,
+                                               .epoch = 3,
+                                               .asked = 1,
+                                               .begin = 1,
+                                               .length = 40,
+                                               .batch = 4},
+                                       .high = 10};
     struct trajd_core_feed_options options = some_options(); /* from position 1 on nine batches */
     uint64_t session, positions[64];
 
@@ -343,7 +363,8 @@ static void test_local_ranks(void **state)
     assert_non_null(strstr(error_text(world), "local: "));
     assert_int_equal(open_with(world, second, ask_local(world, 3)), TRAJD_OK);
     third = greet(world);
-    assert_int_not_equal(open_with(world, third, ask_local(world, 3)), TRAJD_OK); /* one session a rank */
+    /* one session a rank */
+    assert_int_not_equal(open_with(world, third, ask_local(world, 3)), TRAJD_OK);
     fill = take(world); /* ranks 0 and 2 are awaited by nobody, and their rows made for nobody */
     assert_int_equal(fill.row_count, 9);
     assert_int_equal(fill.range_count, 2);
@@ -418,12 +439,14 @@ static void test_rank_that_never_comes(void **state)
     trajd_core_tick(world->core, 111 * SECOND);
     assert_non_null(last_sent(world, TRAJD_WIRE_ERROR));
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_TIMEOUT);
-    assert_non_null(strstr(error_text(world), "rank 0 of 4 of job \"\" and 2 others did not come for 11 s"));
+    assert_non_null(
+        strstr(error_text(world), "rank 0 of 4 of job \"\" and 2 others did not come for 11 s"));
     assert_int_equal(stats_of(world).rank_timeouts, 1);
     /* the feed is as good as before */
     world->now_ns = 112 * SECOND;
     for (uint32_t r = 0; r < 4; r++)
-        assert_int_equal(open_with(world, r ? greet(world) : session, ask_rank(world, r, 4)), TRAJD_OK);
+        assert_int_equal(open_with(world, r ? greet(world) : session, ask_rank(world, r, 4)),
+                         TRAJD_OK);
     publish(world, take(world));
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 4);
     destroy(world);

@@ -1,4 +1,5 @@
-/* The journal: what it says after the death of its writer, and what it says of files that cannot be believed. */
+/* The journal: what it says after the death of its writer, and what it says of files that cannot be
+ * believed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,10 +112,12 @@ static void test_one_at_a_time(void **state)
     bool damaged;
 
     (void)state;
-    assert_int_equal(trajd_journal_open(directory, "train", "job", &second, &damaged, &error), TRAJD_ERR_BUSY);
+    assert_int_equal(trajd_journal_open(directory, "train", "job", &second, &damaged, &error),
+                     TRAJD_ERR_BUSY);
     assert_null(second);
     trajd_journal_close(&journal);
-    assert_int_equal(trajd_journal_open("/nonexistent", "train", "job", &second, &damaged, &error), TRAJD_ERR_IO);
+    assert_int_equal(trajd_journal_open("/nonexistent", "train", "job", &second, &damaged, &error),
+                     TRAJD_ERR_IO);
     assert_non_null(strstr(error.message, "/nonexistent"));
 }
 
@@ -126,7 +129,9 @@ static void test_names_are_harmless(void **state)
     bool damaged;
 
     (void)state;
-    assert_int_equal(trajd_journal_open(directory, "spec:1/2", "../../etc\nx", &journal, &damaged, &error), TRAJD_OK);
+    assert_int_equal(
+        trajd_journal_open(directory, "spec:1/2", "../../etc\nx", &journal, &damaged, &error),
+        TRAJD_OK);
     trajd_journal_close(&journal);
     path_of_journal(path, sizeof path);
     assert_null(strchr(path + strlen(directory) + 1, '/'));
@@ -156,7 +161,8 @@ static void test_damage(void **state)
         uint8_t bad = good[at] ^ 0x40;
         bool damaged = false;
         assert_int_equal(pwrite(fd, &bad, 1, at), 1);
-        assert_int_equal(trajd_journal_open(directory, "train", "job", &journal, &damaged, NULL), TRAJD_OK);
+        assert_int_equal(trajd_journal_open(directory, "train", "job", &journal, &damaged, NULL),
+                         TRAJD_OK);
         noticed += damaged;
         if (damaged) {
             assert_false(trajd_journal_load(journal, &found));
@@ -177,7 +183,8 @@ static void test_damage(void **state)
     free(good);
 }
 
-/* A host's death: the switch-over is on the disk, what it switched to is not, but what stood there two runs before. */
+/* A host's death: the switch-over is on the disk, what it switched to is not, but what stood there
+ * two runs before. */
 static void test_pages_of_different_ages(void **state)
 {
     struct trajd_journal *journal = reopen(false);
@@ -272,12 +279,14 @@ static struct trajd_journal *open_of(const char *job)
 /* Whatever lies in the folder was touched `days` ago. */
 static void age(int days)
 {
-    const struct timespec times[2] = {{time(NULL) - days * 86400, 0}, {time(NULL) - days * 86400, 0}};
+    const struct timespec times[2] = {{time(NULL) - days * 86400, 0},
+                                      {time(NULL) - days * 86400, 0}};
     DIR *folder = opendir(directory);
 
     for (struct dirent *entry; (entry = readdir(folder));)
         if (entry->d_name[0] != '.')
-            assert_int_equal(utimensat(dirfd(folder), entry->d_name, times, AT_SYMLINK_NOFOLLOW), 0);
+            assert_int_equal(utimensat(dirfd(folder), entry->d_name, times, AT_SYMLINK_NOFOLLOW),
+                             0);
     closedir(folder);
 }
 
@@ -308,7 +317,8 @@ static void test_old_ones_go(void **state)
 {
     struct trajd_journal *open = open_of("open"), *gone = open_of("gone"), *late;
     struct trajd_error error;
-    static const char *const others[] = {"notes.txt", "short.journal", "other.journal", "link.journal"};
+    static const char *const others[] = {"notes.txt", "short.journal", "other.journal",
+                                         "link.journal"};
     char path[128];
     uint32_t removed;
 
@@ -362,7 +372,8 @@ static void test_opened_while_old_ones_go(void **state)
         struct trajd_error error;
         char path[512];
         bool damaged;
-        enum trajd_status status = trajd_journal_open(directory, "train", "job", &journal, &damaged, &error);
+        enum trajd_status status =
+            trajd_journal_open(directory, "train", "job", &journal, &damaged, &error);
         if (status == TRAJD_ERR_BUSY) /* it is being removed */
             continue;
         assert_int_equal(status, TRAJD_OK);

@@ -1,4 +1,5 @@
-/* Jobs that come, go and move while others are there: what schedules of the model have found, one by one. */
+/* Jobs that come, go and move while others are there: what schedules of the model have found, one
+ * by one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +9,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-static struct trajd_wire_open ask_rank_as(struct world *world, const char *job, uint64_t epoch, uint32_t rank,
-                                          uint32_t ranks)
+static struct trajd_wire_open ask_rank_as(struct world *world, const char *job, uint64_t epoch,
+                                          uint32_t rank, uint32_t ranks)
 {
     struct trajd_wire_open open = ask_as(world, job, epoch);
 
@@ -39,11 +40,13 @@ static void test_an_open_that_is_repeated_stays_where_it_is(void **state)
     assert_non_null(last_sent(world, TRAJD_WIRE_OPENED));
     assert_null(last_sent(world, TRAJD_WIRE_BATCH)); /* nothing but the answer */
     open.request++;
-    assert_null(trajd_core_choose(world->core, session, &open, world->feed)); /* another one begins anew, elsewhere */
+    /* another one begins anew, elsewhere */
+    assert_null(trajd_core_choose(world->core, session, &open, world->feed));
     destroy(world);
 }
 
-/* A share job dies, ranks of another take its entry, and it returns on another instance, with its journal. */
+/* A share job dies, ranks of another take its entry, and it returns on another instance, with its
+ * journal. */
 static void test_a_journal_goes_where_its_job_goes(void **state)
 {
     char directory[] = "/tmp/trajd-rivals-XXXXXX", command[64];
@@ -63,7 +66,8 @@ static void test_a_journal_goes_where_its_job_goes(void **state)
     fill_all(world);
     give_back(world, session);
     trajd_core_end_session(world->core, session, 0);
-    assert_int_equal(open_with(world, greet(world), ask_rank_as(world, "ranks", 0, 0, 1)), TRAJD_OK);
+    assert_int_equal(open_with(world, greet(world), ask_rank_as(world, "ranks", 0, 0, 1)),
+                     TRAJD_OK);
     assert_int_equal(trajd_core_add_feed(world->core, &other, &second, NULL), TRAJD_OK);
     open = ask_as(world, "shared", 0);
     open.fresh = false;
@@ -78,8 +82,8 @@ static void test_a_journal_goes_where_its_job_goes(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* Ranks that begin the next epoch between the batches which were produced ahead: they do not keep those, so that whoever
- * comes meanwhile cannot pin them there. */
+/* Ranks that begin the next epoch between the batches which were produced ahead: they do not keep
+ * those, so that whoever comes meanwhile cannot pin them there. */
 static void test_ranks_that_begin_off_the_grid(void **state)
 {
     struct trajd_core_feed_options options = some_options();
@@ -93,7 +97,8 @@ static void test_ranks_that_begin_off_the_grid(void **state)
     world = make(&options);
     for (uint32_t r = 0; r < 2; r++) {
         ranks[r] = greet(world);
-        assert_int_equal(open_with(world, ranks[r], ask_rank_as(world, "ranks", 0, r, 2)), TRAJD_OK);
+        assert_int_equal(open_with(world, ranks[r], ask_rank_as(world, "ranks", 0, r, 2)),
+                         TRAJD_OK);
     }
     fill_all(world); /* and the next epoch */
     for (uint32_t r = 0; r < 2; r++)
@@ -124,13 +129,15 @@ static void test_production_moves_for_one_job_and_the_other_returns(void **state
     trajd_core_end_session(world->core, first, 0);
     second = greet(world);
     open = ask_rank_as(world, "b", 0, 0, 2);
-    open.fresh = false; /* after a daemon's death, say: it gathers before it knows where it begins */
+    /* after a daemon's death, say: it gathers before it knows where it begins */
+    open.fresh = false;
     open.next = 8;
     assert_int_equal(open_with(world, second, open), TRAJD_OK);
     first = greet(world);
     open = ask_as(world, "a", 0);
     open.fresh = false;
-    assert_null(trajd_core_choose(world->core, first, &open, world->feed)); /* what it claimed is gone */
+    /* what it claimed is gone */
+    assert_null(trajd_core_choose(world->core, first, &open, world->feed));
     assert_int_equal(open_with(world, first, open), TRAJD_ERR_BUSY);
     destroy(world);
 }
@@ -153,7 +160,8 @@ static void test_who_is_sent_away_hears_it_when_it_is_back(void **state)
     trajd_core_tick(world->core, 3 * SECOND);
     for (int again = 0; again < 2; again++) {
         world->sent_count = 0;
-        assert_int_equal(trajd_core_hello(world->core, &hello, hello.token, world, 0, &session, &resumed, &replaced, NULL),
+        assert_int_equal(trajd_core_hello(world->core, &hello, hello.token, world, 0, &session,
+                                          &resumed, &replaced, NULL),
                          TRAJD_OK);
         assert_true(resumed);
         trajd_core_welcome(world->core, session, &hello, 0);
@@ -193,13 +201,15 @@ static void test_a_rank_does_not_fall_behind_what_it_says(void **state)
     release(world, ranks[1], held);
     world->sent_count = 0;
     publish(world, take(world));
-    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2); /* of position 4: what it has done does not come again */
+    /* of position 4: what it has done does not come again */
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);
     assert_int_equal(world->sent[0].message.batch.position, 4);
     assert_int_equal(world->sent[1].message.batch.position, 4);
     destroy(world);
 }
 
-/* After the daemon's death ranks stand far apart; one of them returns once more, further on than production has come. */
+/* After the daemon's death ranks stand far apart; one of them returns once more, further on than
+ * production has come. */
 static void test_a_rank_that_stands_far_ahead_goes_on(void **state)
 {
     struct trajd_core_feed_options options = some_options();

@@ -16,7 +16,8 @@ static void test_order_of_publishing(void **state)
     struct trajd_core_fill first, second, none;
 
     (void)state;
-    assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT); /* nobody wants it */
+    /* nobody wants it */
+    assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
     assert_int_equal(open_with(world, session, ask(world, 0)), TRAJD_OK);
     assert_true(world->wakes > 0);
     first = take(world);
@@ -50,8 +51,10 @@ static void test_credit_and_release(void **state)
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.credit, 2);
     for (int i = 0; i < 3; i++)
         publish(world, take(world));
-    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);                    /* no more credit */
-    assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT); /* no slot is FREE */
+    /* no more credit */
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);
+    /* no slot is FREE */
+    assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
     held = last_sent(world, TRAJD_WIRE_BATCH)->batch;
     done.done.list[0] = (struct trajd_wire_lease){held.ring, held.slot, held.generation, held.part};
     trajd_core_ack(world->core, session, &done, 0);
@@ -290,7 +293,8 @@ static void remove_journals(const char *path)
     rmdir(path);
 }
 
-/* The daemon dies with batch 0 leased and batch 1 DONE; it comes back with the same G, then with another. */
+/* The daemon dies with batch 0 leased and batch 1 DONE; it comes back with the same G, then with
+ * another. */
 static void test_return_of_the_daemon(void **state)
 {
     struct trajd_core_feed_options options = some_options();
@@ -348,28 +352,29 @@ static void test_resuming(void **state)
     publish(world, take(world));
     publish(world, take(world));
     world->sent_count = 0;
-    assert_int_equal(
-        trajd_core_hello(world->core, &hello, hello.token, world, 0, &again, &resumed, &replaced, NULL),
-        TRAJD_OK);
+    assert_int_equal(trajd_core_hello(world->core, &hello, hello.token, world, 0, &again, &resumed,
+                                      &replaced, NULL),
+                     TRAJD_OK);
     assert_true(resumed);
     assert_int_equal(again, session);
     trajd_core_welcome(world->core, again, &hello, 0);
     assert_true(world->sent[0].message.welcome.resumed);
     assert_int_equal(stats_of(world).batches_done, 1); /* the first was received and is not held */
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1);
-    assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.seq, 2); /* the second never arrived */
-    hello.instance = 4;                                                 /* of an earlier life */
-    assert_int_equal(
-        trajd_core_hello(world->core, &hello, (uint8_t[16]){9}, world, 0, &again, &resumed, &replaced, NULL),
-        TRAJD_OK);
+    /* the second never arrived */
+    assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.seq, 2);
+    hello.instance = 4; /* of an earlier life */
+    assert_int_equal(trajd_core_hello(world->core, &hello, (uint8_t[16]){9}, world, 0, &again,
+                                      &resumed, &replaced, NULL),
+                     TRAJD_OK);
     assert_false(resumed);
     assert_int_not_equal(again, session);
     greet(world);
     greet(world);
     hello.has_token = false;
-    assert_int_equal(
-        trajd_core_hello(world->core, &hello, (uint8_t[16]){8}, world, 0, &again, &resumed, &replaced, NULL),
-        TRAJD_ERR_BUSY); /* max_sessions */
+    assert_int_equal(trajd_core_hello(world->core, &hello, (uint8_t[16]){8}, world, 0, &again,
+                                      &resumed, &replaced, NULL),
+                     TRAJD_ERR_BUSY); /* max_sessions */
     destroy(world);
 }
 
@@ -381,7 +386,8 @@ static void test_removed_feed(void **state)
     struct trajd_wire_batch batch;
 
     (void)state;
-    assert_int_equal(trajd_core_add_feed(world->core, &options, &world->feed, NULL), TRAJD_ERR_BUSY);
+    assert_int_equal(trajd_core_add_feed(world->core, &options, &world->feed, NULL),
+                     TRAJD_ERR_BUSY);
     open_with(world, session, ask(world, 0));
     publish(world, take(world));
     batch = last_sent(world, TRAJD_WIRE_BATCH)->batch;
@@ -392,7 +398,8 @@ static void test_removed_feed(void **state)
     release(world, session, batch);
     assert_int_equal(stats_of(world).late_acks, 1);
     options.slot_count = 2;
-    assert_int_equal(trajd_core_add_feed(world->core, &options, &world->feed, NULL), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_core_add_feed(world->core, &options, &world->feed, NULL),
+                     TRAJD_ERR_ARGUMENT);
     destroy(world);
 }
 

@@ -1,5 +1,5 @@
-/* array.c, array_read.c and inflate.c: by hand-made bytes, and byte-equal to h5py over every storage form
- * that it writes. */
+/* array.c, array_read.c and inflate.c: by hand-made bytes, and byte-equal to h5py over every
+ * storage form that it writes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,8 +42,8 @@ static struct trajd_array small_chunked(const struct trajd_chunk *chunks)
                                 .fill = {9}};
 }
 
-static const struct trajd_chunk six_chunks[6] = {{0, 6, 0},  {6, 6, 0},  {TRAJD_ARRAY_MISSING_CHUNK, 0, 0},
-                                                 {12, 6, 0}, {18, 6, 0}, {24, 6, 0}};
+static const struct trajd_chunk six_chunks[6] = {
+    {0, 6, 0}, {6, 6, 0}, {TRAJD_ARRAY_MISSING_CHUNK, 0, 0}, {12, 6, 0}, {18, 6, 0}, {24, 6, 0}};
 
 static struct trajd_array_reader *new_reader(void)
 {
@@ -55,7 +55,8 @@ static struct trajd_array_reader *new_reader(void)
 
 static void unfiltered_chunks_are_placed_and_missing_ones_filled(void **state)
 {
-    static const uint8_t expected[20] = {0, 1, 2, 6, 3, 4, 5, 9, 9, 9, 9, 12, 9, 9, 9, 15, 18, 19, 20, 24};
+    static const uint8_t expected[20] = {0, 1,  2, 6, 3, 4,  5,  9,  9,  9,
+                                         9, 12, 9, 9, 9, 15, 18, 19, 20, 24};
     struct trajd_array array = small_chunked(six_chunks);
     struct trajd_array_reader *reader = new_reader();
     uint8_t stored[30], rows[20];
@@ -69,7 +70,8 @@ static void unfiltered_chunks_are_placed_and_missing_ones_filled(void **state)
     for (uint64_t begin = 0; begin <= 5; begin++)
         for (uint64_t count = 0; begin + count <= 5; count++) {
             memset(rows, 0xEE, sizeof rows);
-            assert_int_equal(trajd_array_read(reader, fd, &array, begin, count, rows, NULL), TRAJD_OK);
+            assert_int_equal(trajd_array_read(reader, fd, &array, begin, count, rows, NULL),
+                             TRAJD_OK);
             assert_memory_equal(rows, expected + begin * 4, count * 4);
             for (uint64_t i = count * 4; i < sizeof rows; i++)
                 assert_int_equal(rows[i], 0xEE);
@@ -87,8 +89,10 @@ static void rows_outside_are_refused(void **state)
 
     (void)state;
     assert_int_equal(trajd_array_read(reader, -1, &array, 4, 2, rows, &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_array_read(reader, -1, &array, UINT64_MAX, 2, rows, &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_array_read(reader, -1, &array, 0, UINT64_MAX, rows, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_array_read(reader, -1, &array, UINT64_MAX, 2, rows, &error),
+                     TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_array_read(reader, -1, &array, 0, UINT64_MAX, rows, &error),
+                     TRAJD_ERR_ARGUMENT);
     array.storage = TRAJD_STORAGE_ABSENT;
     assert_int_equal(trajd_array_read(reader, -1, &array, 0, 1, rows, &error), TRAJD_ERR_ARGUMENT);
     trajd_array_reader_destroy(&reader);
@@ -115,8 +119,8 @@ static void failing_reads_are_named(void **state)
     trajd_array_reader_destroy(&reader);
 }
 
-/* Stored chunks that are wrong in length, content or checksum are errors that name chunk and rows, never
- * zeros. */
+/* Stored chunks that are wrong in length, content or checksum are errors that name chunk and rows,
+ * never zeros. */
 static void broken_chunks_are_data_errors(void **state)
 {
     struct trajd_chunk chunks[6];
@@ -130,8 +134,8 @@ static void broken_chunks_are_data_errors(void **state)
     memset(stored, 0x41, sizeof stored);
     fd = file_with(stored, sizeof stored);
     for (uint16_t f = 0; f < 4; f++) {
-        static const uint16_t filters[] = {TRAJD_FILTER_DEFLATE, TRAJD_FILTER_LZF, TRAJD_FILTER_FLETCHER32,
-                                           0};
+        static const uint16_t filters[] = {TRAJD_FILTER_DEFLATE, TRAJD_FILTER_LZF,
+                                           TRAJD_FILTER_FLETCHER32, 0};
         memcpy(chunks, six_chunks, sizeof chunks);
         array.filter_count = filters[f] != 0;
         array.filters[0] = filters[f];
@@ -239,7 +243,8 @@ static void unshuffle_is_exact_at_every_size(void **state)
 
 static void lzf_is_bounded(void **state)
 {
-    static const uint8_t good[] = {1, 'a', 'b', 0x40, 1, 0xE0, 0, 2}; /* "ab", 4 from 2 back, 9 from 3 back */
+    /* "ab", 4 from 2 back, 9 from 3 back */
+    static const uint8_t good[] = {1, 'a', 'b', 0x40, 1, 0xE0, 0, 2};
     static const uint8_t plain[] = "ababab"
                                    "babbabbab";
     uint8_t out[32];
@@ -251,7 +256,8 @@ static void lzf_is_bounded(void **state)
     assert_false(trajd_lzf_decode(good, sizeof good, out, 16));
     for (size_t cut = 1; cut < sizeof good; cut++)
         assert_false(trajd_lzf_decode(good, cut, out, 15));
-    assert_false(trajd_lzf_decode((const uint8_t[]){0, 'a', 0x20, 1}, 4, out, 4)); /* two back of one */
+    /* two back of one */
+    assert_false(trajd_lzf_decode((const uint8_t[]){0, 'a', 0x20, 1}, 4, out, 4));
     assert_false(trajd_lzf_decode((const uint8_t[]){31, 'a'}, 2, out, 32));
 }
 
@@ -265,8 +271,8 @@ static void numbers_convert(void **state)
 
     (void)state;
     assert_true(trajd_array_to_f64(TRAJD_F16, halves, 6, out));
-    assert_true(out[0] == 1 && out[1] == -2 && out[2] == 0x1p-24 && out[3] == 65504 && isinf(out[4]) &&
-                isnan(out[5]));
+    assert_true(out[0] == 1 && out[1] == -2 && out[2] == 0x1p-24 && out[3] == 65504 &&
+                isinf(out[4]) && isnan(out[5]));
     assert_true(trajd_array_to_f64(TRAJD_BF16, (const uint16_t[]){0x3F80, 0xC040}, 2, out));
     assert_true(out[0] == 1 && out[1] == -3);
     assert_true(trajd_array_to_f64(TRAJD_U64, naturals, 2, out));
@@ -289,13 +295,16 @@ static void numbers_convert(void **state)
 }
 
 /* Reads the whole array, and some row ranges with odd ends, against the bytes that h5py read. */
-static void compare_with_h5py(struct trajd_array_reader *reader, const struct listed_array *listed, int fd,
-                              int truth_fd)
+static void compare_with_h5py(struct trajd_array_reader *reader, const struct listed_array *listed,
+                              int fd, int truth_fd)
 {
-    uint64_t rows = trajd_array_row_count(&listed->array), row_bytes = trajd_array_row_bytes(&listed->array);
+    uint64_t rows = trajd_array_row_count(&listed->array),
+             row_bytes = trajd_array_row_bytes(&listed->array);
     uint64_t size = rows * row_bytes;
-    const uint64_t ranges[][2] = {
-        {0, rows}, {rows / 3, rows / 2}, {rows / 2, rows - rows / 2}, {rows - (rows > 0), rows > 0}};
+    const uint64_t ranges[][2] = {{0, rows},
+                                  {rows / 3, rows / 2},
+                                  {rows / 2, rows - rows / 2},
+                                  {rows - (rows > 0), rows > 0}};
     uint8_t *truth = malloc(size + 1), *read = malloc(size + 1);
     struct trajd_error error = {0};
 
@@ -303,8 +312,7 @@ static void compare_with_h5py(struct trajd_array_reader *reader, const struct li
     for (size_t r = 0; r < sizeof ranges / sizeof ranges[0]; r++) {
         uint64_t bytes = ranges[r][1] * row_bytes;
         memset(read, 0xEE, size + 1);
-        if (trajd_array_read(reader, fd, &listed->array, ranges[r][0], ranges[r][1], read, &error) !=
-            TRAJD_OK)
+        if (trajd_array_read(reader, fd, &listed->array, ranges[r][0], ranges[r][1], read, &error))
             fail_msg("%s: %s", listed->label, error.message);
         if (memcmp(read, truth + ranges[r][0] * row_bytes, bytes) != 0 || read[bytes] != 0xEE)
             fail_msg("%s: rows from %" PRIu64 " differ from h5py's", listed->label, ranges[r][0]);
@@ -334,7 +342,7 @@ static void every_storage_form_reads_as_h5py_does(void **state)
     assert_true(truth_fd >= 0 && fd >= 0 && list && fstat(fd, &file_stat) == 0);
     while (listed_next(list, &listed)) {
         struct trajd_error error = {0};
-        if (trajd_array_check(&listed.array, (uint64_t)file_stat.st_size, 0, &error) != TRAJD_OK)
+        if (trajd_array_check(&listed.array, (uint64_t)file_stat.st_size, 0, &error))
             fail_msg("%s: %s", listed.label, error.message);
         compare_with_h5py(reader, &listed, fd, truth_fd);
         free(listed.chunks);

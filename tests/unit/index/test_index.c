@@ -1,5 +1,5 @@
-/* The index over files that h5py writes: what is kept, quarantined and refused, children that die, and the
- * cache. */
+/* The index over files that h5py writes: what is kept, quarantined and refused, children that die,
+ * and the cache. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -230,7 +230,8 @@ static void bad_episodes_are_quarantined_with_the_reason(void **state)
 {
     static const struct verdict verdicts[] = {
         {"missing_dataset", "robomimic", 1, 2, "demo_0: actions: missing"},
-        {"other_shape", "robomimic", 1, 3, "demo_1: obs/robot0_eef_pos: its rows have another shape"},
+        {"other_shape", "robomimic", 1, 3,
+         "demo_1: obs/robot0_eef_pos: its rows have another shape"},
         {"odd_quat", "robomimic", 1, 2, "obs/bad_quat: slerp needs a multiple of 4"},
         {"type_big_endian", "robomimic", 1, 2, "actions: a big-endian type"},
         {"type_compound", "robomimic", 1, 2, "actions: a compound type"},
@@ -246,8 +247,10 @@ static void bad_episodes_are_quarantined_with_the_reason(void **state)
         {"external_storage", "robomimic", 1, 2, "actions: external storage"},
         {"external_link", "robomimic", 1, 2, "actions: an external link"},
         {"virtual", "robomimic", 1, 2, "actions: a virtual dataset"},
-        {"huge_row", "robomimic", 1, 2, "actions: 1600000000 bytes of it would have to be looked at"},
-        {"raw_many", "robosuite_raw", 1, 2, "states: has 268435456 stamps, and there is no room for them"},
+        {"huge_row", "robomimic", 1, 2,
+         "actions: 1600000000 bytes of it would have to be looked at"},
+        {"raw_many", "robosuite_raw", 1, 2,
+         "states: has 268435456 stamps, and there is no room for them"},
         {"dangling_link", "robomimic", 1, 2, "actions: cannot be opened"},
         {"offset_beyond", "robomimic", 1, 2, "actions: 2240 bytes at offset 1099511627776"},
         {"bad_chunk", "robomimic", 1, 2, "demo_0: actions: "},
@@ -282,7 +285,8 @@ static void what_cannot_be_used_at_all_is_an_error(void **state)
         {"empty.hdf5", "robomimic", "empty"},
         {"text.hdf5", "robomimic", "not readable as HDF5"},
         {"no_demos.hdf5", "robomimic", "no group matches"},
-        {"only_linked_groups.hdf5", "robomimic", "no group matches /data/demo_*; data/demo_0: left out: an external link"},
+        {"only_linked_groups.hdf5", "robomimic",
+         "no group matches /data/demo_*; data/demo_0: left out: an external link"},
         {"bad_rate.hdf5", "robomimic", "\"fast\""},
         {"user_block_chunks.hdf5", "robomimic", "user block"},
         {"good.hdf5", "robosuite_raw", "states: missing"},
@@ -311,7 +315,8 @@ static void left_out_datasets_are_noted(void **state)
     (void)state;
     assert_int_equal(index->kept_count, 1);
     assert_int_equal(index->note_count, 1);
-    assert_non_null(strstr(index->notes[0], "demo_0/obs/language: left out: a variable-length string"));
+    assert_non_null(
+        strstr(index->notes[0], "demo_0/obs/language: left out: a variable-length string"));
     trajd_index_destroy(&index);
     index = open_named("states_group.hdf5", "robomimic");
     assert_int_equal(index->kept_count, 1);
@@ -323,7 +328,8 @@ static void left_out_datasets_are_noted(void **state)
     assert_non_null(strstr(index->notes[0], "data/demo_1: left out: an external link is refused"));
     assert_non_null(strstr(index->notes[1], "data/demo_2: left out: a link that leads nowhere"));
     trajd_index_destroy(&index);
-    index = open_named("user_block_contiguous.hdf5", "robomimic"); /* offsets below a user block are right */
+    /* offsets below a user block are right */
+    index = open_named("user_block_contiguous.hdf5", "robomimic");
     assert_int_equal(index->kept_count, 1);
     trajd_index_destroy(&index);
     index = open_named("soft_link.hdf5", "robomimic"); /* stays in the file */
@@ -353,21 +359,23 @@ static void stamps_begin_at_the_origin(void **state)
     index = open_named("raw_longer.hdf5", "robosuite_raw"); /* T+1 actions: the first T */
     assert_int_equal(index->kept_count, 2);
     assert_int_equal(index->trimmed_row_count, 1);
-    assert_int_equal(index->episodes[0].arrays[stream_of(index, "actions")->dataset_index].shape[0], 40);
+    assert_int_equal(index->episodes[0].arrays[stream_of(index, "actions")->dataset_index].shape[0],
+                     40);
     trajd_index_destroy(&index);
 }
 
 /* Columns 0:6 and 7:8 of q; others may be there. */
 static void write_lab_layout(char layout[512], const char *offset)
 {
-    static const char text[] = "layout: lab\nepisodes: {files: \"*.hdf5\", groups: /ep_*}\nclocks:\n"
-                               "  arm: {path: t/arm, unit: ns}\n"
-                               "  wrist: {path: t/wrist, unit: us, latency: 30us}\n"
-                               "  force: {rate: 1000, start: {path: t/force0, unit: ns}, offset: %s}\n"
-                               "streams:\n  q: {clock: arm, kind: linear, columns: \"0:6\"}\n"
-                               "  grip: {path: q, clock: arm, kind: previous, columns: \"7:8\"}\n"
-                               "  rgb: {clock: wrist, kind: previous, optional: true}\n"
-                               "  wrench: {clock: force, kind: mean, optional: true}\n";
+    static const char text[] =
+        "layout: lab\nepisodes: {files: \"*.hdf5\", groups: /ep_*}\nclocks:\n"
+        "  arm: {path: t/arm, unit: ns}\n"
+        "  wrist: {path: t/wrist, unit: us, latency: 30us}\n"
+        "  force: {rate: 1000, start: {path: t/force0, unit: ns}, offset: %s}\n"
+        "streams:\n  q: {clock: arm, kind: linear, columns: \"0:6\"}\n"
+        "  grip: {path: q, clock: arm, kind: previous, columns: \"7:8\"}\n"
+        "  rgb: {clock: wrist, kind: previous, optional: true}\n"
+        "  wrench: {clock: force, kind: mean, optional: true}\n";
     FILE *file;
 
     snprintf(layout, 512, "%s/lab.yaml", folder);
@@ -375,7 +383,8 @@ static void write_lab_layout(char layout[512], const char *offset)
     assert_true(file && fprintf(file, text, offset) > 0 && !fclose(file));
 }
 
-/* Rows lie equally far apart in all episodes: where columns of a dataset are taken, its other columns count, too. */
+/* Rows lie equally far apart in all episodes: where columns of a dataset are taken, its other
+ * columns count, too. */
 static void columns_of_datasets_of_other_widths(void **state)
 {
     char layout[512];
@@ -385,8 +394,10 @@ static void columns_of_datasets_of_other_widths(void **state)
     write_lab_layout(layout, "1us");
     index = open_named("wide_columns.hdf5", layout);
     assert_int_equal(index->kept_count, 2);
-    assert_non_null(strstr(index->episodes[2].quarantine, "ep_2: q: has 8 columns, in earlier episodes 9"));
-    assert_non_null(strstr(index->episodes[3].quarantine, "ep_3: q: has 12 columns, in earlier episodes 9"));
+    assert_non_null(
+        strstr(index->episodes[2].quarantine, "ep_2: q: has 8 columns, in earlier episodes 9"));
+    assert_non_null(
+        strstr(index->episodes[3].quarantine, "ep_3: q: has 12 columns, in earlier episodes 9"));
     trajd_index_destroy(&index);
 }
 
@@ -401,7 +412,8 @@ static void clocks_share_one_origin(void **state)
     index = open_named("lab.hdf5", layout);
     episode = &index->episodes[0];
     assert_null(episode->quarantine);
-    assert_int_equal(episode->origin_ns, INT64_C(1699999999999980000)); /* wrist: ...010 us - 30 us */
+    /* wrist: ...010 us - 30 us */
+    assert_int_equal(episode->origin_ns, INT64_C(1699999999999980000));
     assert_int_equal(episode->clocks[0].stamps_ns[0], 20000);
     assert_int_equal(episode->clocks[0].stamps_ns[1], 2020000);
     assert_int_equal(episode->clocks[1].stamps_ns[0], 0);
@@ -415,7 +427,8 @@ static void clocks_share_one_origin(void **state)
     trajd_index_destroy(&index);
 }
 
-/* Times of an episode can be added and doubled: a clock that stands far from the others is no clock of that recording. */
+/* Times of an episode can be added and doubled: a clock that stands far from the others is no clock
+ * of that recording. */
 static void clocks_that_lie_far_apart(void **state)
 {
     char layout[512];
@@ -449,7 +462,8 @@ static void one_file_can_be_one_episode(void **state)
 }
 
 static const char *const text_layout =
-    "layout: texts\nepisodes: {files: \"*.hdf5\", groups: /data/demo_*}\nclocks: {a: {rate: 20}}\nstreams: {actions: {kind: previous}}\n"
+    "layout: texts\nepisodes: {files: \"*.hdf5\", groups: /data/demo_*}\nclocks: {a: {rate: "
+    "20}}\nstreams: {actions: {kind: previous}}\n"
     "meta:\n"
     "  language: {attribute: /data@problem_info, json: language_instruction}\n"
     "  above:    {attribute: ../@problem_info, json: count}\n"
@@ -484,11 +498,15 @@ static struct trajd_index *open_texts(const char *text, struct trajd_error *erro
 static void texts_of_episodes(void **state)
 {
     static const char *const wanted[2][TRAJD_LAYOUT_METAS_MAX] = {
-        {"put \"the\" bl\xc3\xa4""ck\tbowl\n\xf0\x9f\x98\x80 there\\/", "12", NULL, NULL, "\\u00e4", "a b", "lift", "-3", "0.1", NULL,
-         NULL, "a dataset of one text", "kitchen", "a robot", "a robot",
+        {"put \"the\" bl\xc3\xa4"
+         "ck\tbowl\n\xf0\x9f\x98\x80 there\\/",
+         "12", NULL, NULL, "\\u00e4", "a b", "lift", "-3", "0.1", NULL, NULL,
+         "a dataset of one text", "kitchen", "a robot", "a robot",
          "?12, \xf0\x9f\x98\x80 \xef\xbf\xbd \xef\xbf\xbd q ?"},
-        {"put \"the\" bl\xc3\xa4""ck\tbowl\n\xf0\x9f\x98\x80 there\\/", "12", NULL, NULL, "\\u00e4", "a b", NULL, "", NULL, "one", NULL,
-         NULL, "kitchen", "a robot", "a robot", NULL},
+        {"put \"the\" bl\xc3\xa4"
+         "ck\tbowl\n\xf0\x9f\x98\x80 there\\/",
+         "12", NULL, NULL, "\\u00e4", "a b", NULL, "", NULL, "one", NULL, NULL, "kitchen",
+         "a robot", "a robot", NULL},
     };
     struct trajd_index *index;
     struct trajd_error error;
@@ -504,21 +522,27 @@ static void texts_of_episodes(void **state)
         for (int m = 0; m < TRAJD_LAYOUT_METAS_MAX; m++) {
             const char *text = index->episodes[e].metas[m];
             if (!text != !wanted[e][m] || (text && strcmp(text, wanted[e][m])))
-                fail_msg("%s of demo_%d is %s", index->layout->metas[m].name, e, text ? text : "absent");
+                fail_msg("%s of demo_%d is %s", index->layout->metas[m].name, e,
+                         text ? text : "absent");
         }
     assert_int_equal(index->note_count, 3);
     assert_string_equal(index->notes[0], "texts.hdf5: demo_0/list: left out: it is not one value");
-    assert_string_equal(index->notes[1], "texts.hdf5: demo_0/yes: left out: it is neither a text nor a number");
-    assert_string_equal(index->notes[2], "texts.hdf5: demo_1/task: left out: it is longer than 4096 bytes");
+    assert_string_equal(index->notes[1],
+                        "texts.hdf5: demo_0/yes: left out: it is neither a text nor a number");
+    assert_string_equal(index->notes[2],
+                        "texts.hdf5: demo_1/task: left out: it is longer than 4096 bytes");
     fingerprint = index->fingerprint;
     trajd_index_destroy(&index);
-    index = open_texts("layout: texts\nepisodes: {files: \"*.hdf5\", groups: /data/demo_*}\nclocks: {a: {rate: 20}}\n"
-                       "streams: {actions: {kind: previous}}\nmeta: {fraction: {attribute: \"@fraction\", required: true}}\n",
+    index = open_texts("layout: texts\nepisodes: {files: \"*.hdf5\", groups: "
+                       "/data/demo_*}\nclocks: {a: {rate: 20}}\n"
+                       "streams: {actions: {kind: previous}}\nmeta: {fraction: {attribute: "
+                       "\"@fraction\", required: true}}\n",
                        &error);
     if (!index)
         fail_msg("%s", error.message);
     assert_int_equal(index->kept_count, 1);
-    assert_string_equal(index->episodes[1].quarantine, "texts.hdf5: demo_1: meta fraction: missing (@fraction)");
+    assert_string_equal(index->episodes[1].quarantine,
+                        "texts.hdf5: demo_1: meta fraction: missing (@fraction)");
     assert_true(index->fingerprint != fingerprint);
     trajd_index_destroy(&index);
 }
@@ -555,8 +579,8 @@ static void published_recordings_are_kept(void **state)
 /* Copies a file into a fresh folder below, its mtime in the past, so that the cache may keep it. */
 static void make_folder(const char *name, const char *files)
 {
-    shell("mkdir %s/%s && cd %s && cp %s %s/ && touch -d '1 hour ago' %s/*", folder, name, folder, files,
-          name, name);
+    shell("mkdir %s/%s && cd %s && cp %s %s/ && touch -d '1 hour ago' %s/*", folder, name, folder,
+          files, name, name);
 }
 
 static void the_fingerprint_is_of_the_content(void **state)
@@ -628,7 +652,8 @@ static void the_cache_gives_the_same_index(void **state)
     trajd_index_destroy(&second);
 }
 
-/* By whatever kind of link, in whatever folder; the name that comes first counts, and equal files that are two stay two. */
+/* By whatever kind of link, in whatever folder; the name that comes first counts, and equal files
+ * that are two stay two. */
 static void files_of_several_names_are_taken_once(void **state)
 {
     char path[512];
@@ -639,13 +664,18 @@ static void files_of_several_names_are_taken_once(void **state)
 
     (void)state;
     snprintf(path, sizeof path, "%s/twins/*/*.hdf5", folder);
-    shell("mkdir -p %s/twins/b && cd %s/twins && cp ../good.hdf5 b/2.hdf5 && cp -p b/2.hdf5 b/3.hdf5", folder, folder);
+    shell(
+        "mkdir -p %s/twins/b && cd %s/twins && cp ../good.hdf5 b/2.hdf5 && cp -p b/2.hdf5 b/3.hdf5",
+        folder, folder);
     plain = must_open(&options);
     assert_int_equal(plain->kept_count, 12);
     assert_int_equal(plain->twin_count + plain->note_count, 0);
-    shell("cd %s/twins/b && ln -s 2.hdf5 10.hdf5 && ln 3.hdf5 4.hdf5 && ln -s 10.hdf5 11.hdf5 && ln -s b ../c", folder);
+    shell("cd %s/twins/b && ln -s 2.hdf5 10.hdf5 && ln 3.hdf5 4.hdf5 && ln -s 10.hdf5 11.hdf5 && "
+          "ln -s b ../c",
+          folder);
     assert_int_equal(trajd_index_look_again(&options, plain, &news, &error), TRAJD_OK);
-    assert_false(trajd_index_is_news(&news)); /* but for the time that a hard link is made, which is not looked at */
+    /* but for the time that a hard link is made, which is not looked at */
+    assert_false(trajd_index_is_news(&news));
     index = must_open(&options);
     assert_int_equal(index->file_count, 2);
     assert_true(index->fingerprint == plain->fingerprint);
@@ -699,7 +729,8 @@ static void changed_files_and_damaged_caches_are_indexed_anew(void **state)
     trajd_index_destroy(&index);
 }
 
-static struct trajd_index_news look_again(const struct trajd_index_options *options, const struct trajd_index *index)
+static struct trajd_index_news look_again(const struct trajd_index_options *options,
+                                          const struct trajd_index *index)
 {
     struct trajd_index_news news;
     struct trajd_error error;
@@ -723,7 +754,8 @@ static void what_has_become_of_the_files_is_counted(void **state)
     index = must_open(&options);
     news = look_again(&options, index);
     assert_false(trajd_index_is_news(&news));
-    shell("cp %s/good.hdf5 %s/news/a.hdf5; cp %s/good.hdf5 %s/news/z.hdf5", folder, folder, folder, folder);
+    shell("cp %s/good.hdf5 %s/news/a.hdf5; cp %s/good.hdf5 %s/news/z.hdf5", folder, folder, folder,
+          folder);
     shell("touch -d @5 %s/news/storage.hdf5; rm %s/news/zero_width.hdf5", folder, folder);
     news = look_again(&options, index);
     assert_true(news.added == 2 && news.gone == 1 && news.changed == 1 && !news.layout_changed);
@@ -775,7 +807,7 @@ static void forged_caches_are_indexed_anew(void **state)
 /* Kills or stops the child that has `slow.hdf5` open. */
 struct assassin {
     int signal;
-    int times; /* 0: as often as there is one */
+    int times;         /* 0: as often as there is one */
     int oom_score_adj; /* of the one it hit last */
     atomic_bool done;
 };
@@ -821,7 +853,8 @@ static void *hunt(void *context)
     struct assassin *assassin = context;
     struct timespec pause = {0, 1000000};
 
-    for (int hits = 0; (!assassin->times || hits < assassin->times) && !assassin->done; nanosleep(&pause, NULL)) {
+    for (int hits = 0; (!assassin->times || hits < assassin->times) && !assassin->done;
+         nanosleep(&pause, NULL)) {
         char list[128];
         FILE *children;
         bool hit = false;
@@ -842,7 +875,8 @@ static void *hunt(void *context)
     return NULL;
 }
 
-static void a_lost_child_costs_its_file_only(int signal_number, uint32_t timeout_ms, const char *reason)
+static void a_lost_child_costs_its_file_only(int signal_number, uint32_t timeout_ms,
+                                             const char *reason)
 {
     char path[512];
     struct trajd_index_options options = options_for(path, "robomimic");
@@ -865,7 +899,8 @@ static void a_lost_child_costs_its_file_only(int signal_number, uint32_t timeout
         if (!index->files[i].refusal)
             continue;
         refused++;
-        if (strncmp(index->files[i].refusal, "slow.hdf5: ", 11) || !strstr(index->files[i].refusal, reason))
+        if (strncmp(index->files[i].refusal, "slow.hdf5: ", 11) ||
+            !strstr(index->files[i].refusal, reason))
             fail_msg("%s", index->files[i].refusal);
     }
     assert_int_equal(refused, 1);
@@ -876,11 +911,13 @@ static void crashed_stopped_and_slow_children_are_replaced(void **state)
 {
     (void)state;
     make_folder("deadly", "good.hdf5 slow.hdf5 storage.hdf5 zero_width.hdf5");
-    a_lost_child_costs_its_file_only(SIGABRT, 60000, "killed by signal 6"); /* no sanitizer takes it for itself */
+    /* no sanitizer takes it for itself */
+    a_lost_child_costs_its_file_only(SIGABRT, 60000, "killed by signal 6");
     a_lost_child_costs_its_file_only(SIGSTOP, 3000, "took longer than ");
 }
 
-static enum trajd_status open_hunted(struct assassin *assassin, struct trajd_index **index, struct trajd_error *error)
+static enum trajd_status open_hunted(struct assassin *assassin, struct trajd_index **index,
+                                     struct trajd_error *error)
 {
     char path[512];
     const struct trajd_index_options options = options_for(path, "robomimic");
@@ -895,7 +932,8 @@ static enum trajd_status open_hunted(struct assassin *assassin, struct trajd_ind
     return status;
 }
 
-/* A kill by somebody else says nothing about the file: it is tried again, and if it is killed each time nothing is known. */
+/* A kill by somebody else says nothing about the file: it is tried again, and if it is killed each
+ * time nothing is known. */
 static void killed_children_condemn_no_file(void **state)
 {
     static const int signals[] = {SIGINT, SIGKILL};
@@ -908,7 +946,8 @@ static void killed_children_condemn_no_file(void **state)
         struct assassin assassin = {.signal = signals[i]};
         assert_int_equal(open_hunted(&assassin, &index, &error), TRAJD_ERR_SYSTEM);
         assert_null(index);
-        assert_non_null(strstr(error.message, "slow.hdf5: the indexing child was killed by signal "));
+        assert_non_null(
+            strstr(error.message, "slow.hdf5: the indexing child was killed by signal "));
         assert_non_null(strstr(error.message, " from outside, 3 times: is memory full?"));
         assert_true(assassin.oom_score_adj >= 800); /* the kernel takes it before its parent */
     }
@@ -924,11 +963,13 @@ static void killed_children_condemn_no_file(void **state)
     }
 }
 
-/* A child that says READY, does `body`, and sends a record that refuses the file. What the index says of it. */
+/* A child that says READY, does `body`, and sends a record that refuses the file. What the index
+ * says of it. */
 static void be_indexed_by(const char *body, uint32_t timeout_ms, struct trajd_error *error)
 {
     const struct trajd_record record = {.refusal = "seen at last"};
-    struct trajd_indexer_header ready = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_READY, 0}, header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_RECORD, 0};
+    struct trajd_indexer_header ready = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_READY, 0},
+                                header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_RECORD, 0};
     struct trajd_bytes bytes = {0};
     char path[512];
     struct trajd_index_options options = options_for(path, "robomimic");
@@ -947,7 +988,8 @@ static void be_indexed_by(const char *body, uint32_t timeout_ms, struct trajd_er
     trajd_bytes_free(&bytes);
     snprintf(indexer, sizeof indexer, "%s/patience", folder);
     file = fopen(indexer, "w");
-    fprintf(file, "#!/bin/sh\nhead -c %zu %s >&3\n%s\ntail -c +%zu %s >&3\nexec sleep 60\n", sizeof ready, path, body, sizeof ready + 1, path);
+    fprintf(file, "#!/bin/sh\nhead -c %zu %s >&3\n%s\ntail -c +%zu %s >&3\nexec sleep 60\n",
+            sizeof ready, path, body, sizeof ready + 1, path);
     fclose(file);
     chmod(indexer, 0755);
     snprintf(path, sizeof path, "%s/good.hdf5", folder);
@@ -956,7 +998,8 @@ static void be_indexed_by(const char *body, uint32_t timeout_ms, struct trajd_er
     assert_int_equal(trajd_index_open(&options, &index, error), TRAJD_ERR_DATA);
 }
 
-/* Slow storage makes a child wait and read, wait and read: that may take longer, but not for ever; nor may what only waits, or only works. */
+/* Slow storage makes a child wait and read, wait and read: that may take longer, but not for ever;
+ * nor may what only waits, or only works. */
 static void a_child_that_goes_on_reading_may(void **state)
 {
     char line[512], body[1024];
@@ -983,7 +1026,8 @@ static void a_child_that_goes_on_reading_may(void **state)
 
 static void an_indexer_that_is_none_is_told(void **state)
 {
-    static const char *const bodies[] = {"exit 3", "printf 'no frame at all, but some bytes' >&3; sleep 1"};
+    static const char *const bodies[] = {"exit 3",
+                                         "printf 'no frame at all, but some bytes' >&3; sleep 1"};
     char indexer[512], path[512];
     struct trajd_index_options options = options_for(path, "robomimic");
     struct trajd_index *index;
@@ -1019,7 +1063,8 @@ static void storage_that_fails_is_fatal_and_odd_files_are_refused(void **state)
     assert_non_null(strstr(index->files[0].refusal, "fifo.hdf5: not a regular file"));
     assert_int_equal(index->kept_count, 6);
     trajd_index_destroy(&index);
-    shell("ln -s /nonexistent %s/odd/gone.hdf5", folder); /* as a file that vanishes after it was listed */
+    /* as a file that vanishes after it was listed */
+    shell("ln -s /nonexistent %s/odd/gone.hdf5", folder);
     assert_int_equal(try_open("odd", "robomimic", &index, &error), TRAJD_ERR_IO);
     assert_non_null(strstr(error.message, "odd/gone.hdf5: cannot be read after 3 attempts"));
     assert_int_equal(error.foreign_code, ENOENT);
@@ -1077,7 +1122,8 @@ int main(void)
         return SKIPPED;
     if (!mkdtemp(folder))
         return 1;
-    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_index_files.py %s", folder);
+    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_index_files.py %s",
+             folder);
     if (run_python(arguments) != 0)
         return 1;
     failed = cmocka_run_group_tests(tests, NULL, NULL);

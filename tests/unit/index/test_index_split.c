@@ -31,16 +31,17 @@ static int shell(const char *format, ...)
     return system(command);
 }
 
-static enum trajd_status try_open(const char *size, const char *name, uint32_t child_count, struct trajd_index **index,
-                                  struct trajd_error *error)
+static enum trajd_status try_open(const char *size, const char *name, uint32_t child_count,
+                                  struct trajd_index **index, struct trajd_error *error)
 {
     char path[512];
-    const struct trajd_index_options options = {.path = path,
-                                                .layout = "robomimic",
-                                                .layout_directory = TRAJD_SOURCE_DIR "/configs/layouts",
-                                                .indexer_path = TRAJD_BINARY_DIR "/daemon/hdf5/trajd-indexer",
-                                                .child_count = child_count,
-                                                .file_timeout_ms = 60000};
+    const struct trajd_index_options options = {
+        .path = path,
+        .layout = "robomimic",
+        .layout_directory = TRAJD_SOURCE_DIR "/configs/layouts",
+        .indexer_path = TRAJD_BINARY_DIR "/daemon/hdf5/trajd-indexer",
+        .child_count = child_count,
+        .file_timeout_ms = 60000};
 
     snprintf(path, sizeof path, "%s/%s/%s.hdf5", folder, size, name);
     return trajd_index_open(&options, index, error);
@@ -88,7 +89,8 @@ static void compare(const struct trajd_index *a, const struct trajd_index *b)
 /* Names of the same, so that fingerprints and messages are. */
 static void parts_make_the_same_index(void **state)
 {
-    static const char *const names[] = {"good", "storage", "linked_groups", "family_vlen", "missing_dataset"};
+    static const char *const names[] = {"good", "storage", "linked_groups", "family_vlen",
+                                        "missing_dataset"};
     static const uint32_t child_counts[] = {2, 3, 64}; /* at last more parts than episodes */
 
     (void)state;
@@ -129,8 +131,11 @@ static void a_folder_keeps_its_order(void **state)
     struct trajd_index *few, *many;
 
     (void)state;
-    assert_int_equal(shell("cd %s && mkdir plain/all large/all && cp plain/storage.hdf5 plain/good.hdf5 plain/all && "
-                           "cp large/storage.hdf5 plain/good.hdf5 large/all", folder), 0);
+    assert_int_equal(shell("cd %s && mkdir plain/all large/all && cp plain/storage.hdf5 "
+                           "plain/good.hdf5 plain/all && "
+                           "cp large/storage.hdf5 plain/good.hdf5 large/all",
+                           folder),
+                     0);
     few = must_open("plain/all", "*", 1);
     many = must_open("large/all", "*", 6);
     compare(few, many);
@@ -153,9 +158,11 @@ int main(void)
         return SKIPPED;
     if (!mkdtemp(folder) || shell("mkdir %s/plain", folder))
         return 1;
-    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_index_files.py %s/plain", folder);
+    snprintf(arguments, sizeof arguments,
+             TRAJD_SOURCE_DIR "/tests/tools/make_index_files.py %s/plain", folder);
     if (run_python(arguments) != 0 ||
-        shell("cp -r %s/plain %s/large && truncate -s %dM %s/large/*.hdf5", folder, folder, LARGE_MIB, folder))
+        shell("cp -r %s/plain %s/large && truncate -s %dM %s/large/*.hdf5", folder, folder,
+              LARGE_MIB, folder))
         return 1;
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return shell("rm -r %s", folder) || failed;

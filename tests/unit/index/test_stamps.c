@@ -20,8 +20,8 @@ static void seconds_round_to_the_nearest_ns(void **state)
     assert_int_equal(ns, 50000000);
     assert_true(trajd_stamp_from_f64(-0.05, TRAJD_UNIT_S, &ns));
     assert_int_equal(ns, -50000000);
-    assert_true(
-        trajd_stamp_from_f64(0.5e-9, TRAJD_UNIT_S, &ns)); /* 0.5e-9 is stored a little above one half */
+    assert_true(trajd_stamp_from_f64(0.5e-9, TRAJD_UNIT_S,
+                                     &ns)); /* 0.5e-9 is stored a little above one half */
     assert_int_equal(ns, 1);
     assert_true(trajd_stamp_from_f64(0.5, TRAJD_UNIT_NS, &ns)); /* an exact tie: away from zero */
     assert_int_equal(ns, 1);
@@ -74,10 +74,12 @@ static void a_column_is_converted_with_its_stride(void **state)
     int64_t ns[3];
 
     (void)state;
-    assert_int_equal(trajd_stamps_convert(TRAJD_F64, states, 3, 2, TRAJD_UNIT_S, ns, NULL), TRAJD_OK);
+    assert_int_equal(trajd_stamps_convert(TRAJD_F64, states, 3, 2, TRAJD_UNIT_S, ns, NULL),
+                     TRAJD_OK);
     assert_int_equal(ns[0], 100000000);
     assert_int_equal(ns[2], 300000000);
-    assert_int_equal(trajd_stamps_convert(TRAJD_U32, micros, 3, 1, TRAJD_UNIT_US, ns, NULL), TRAJD_OK);
+    assert_int_equal(trajd_stamps_convert(TRAJD_U32, micros, 3, 1, TRAJD_UNIT_US, ns, NULL),
+                     TRAJD_OK);
     assert_int_equal(ns[2], INT64_C(4000000000000));
 }
 
@@ -129,7 +131,8 @@ static void policies_keep_what_they_say(void **state)
         enum trajd_status status;
 
         memcpy(copy, stamps, sizeof copy);
-        status = trajd_stamps_filter(copy, rows, 8, cases[i].repeated, cases[i].backward, &kept, &error);
+        status =
+            trajd_stamps_filter(copy, rows, 8, cases[i].repeated, cases[i].backward, &kept, &error);
         snprintf(named, sizeof named, "row %u:", cases[i].rows[0]);
         assert_int_equal(status, cases[i].kept ? TRAJD_OK : TRAJD_ERR_DATA);
         assert_int_equal(kept, cases[i].kept);
@@ -154,11 +157,13 @@ static void one_constant_stamp_is_told_apart(void **state)
         trajd_stamps_filter(stamps, rows, 3, TRAJD_STAMPS_ERROR, TRAJD_STAMPS_ERROR, &kept, &error),
         TRAJD_ERR_DATA);
     assert_non_null(strstr(error.message, "too coarse"));
-    assert_int_equal(trajd_stamps_filter(one, rows, 1, TRAJD_STAMPS_ERROR, TRAJD_STAMPS_ERROR, &kept, &error),
-                     TRAJD_OK);
+    assert_int_equal(
+        trajd_stamps_filter(one, rows, 1, TRAJD_STAMPS_ERROR, TRAJD_STAMPS_ERROR, &kept, &error),
+        TRAJD_OK);
     assert_int_equal(kept, 1);
     assert_int_equal(
-        trajd_stamps_filter(stamps, rows, 3, TRAJD_STAMPS_DROP, TRAJD_STAMPS_ERROR, &kept, &error), TRAJD_OK);
+        trajd_stamps_filter(stamps, rows, 3, TRAJD_STAMPS_DROP, TRAJD_STAMPS_ERROR, &kept, &error),
+        TRAJD_OK);
     assert_int_equal(kept, 1);
     assert_int_equal(
         trajd_stamps_filter(stamps, rows, 0, TRAJD_STAMPS_ERROR, TRAJD_STAMPS_ERROR, &kept, &error),

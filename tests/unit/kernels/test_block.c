@@ -1,4 +1,5 @@
-/* block.c, runner.c: a request as bytes gives what it gives as it is; bytes that lie are refused before anything is read by them. */
+/* block.c, runner.c: a request as bytes gives what it gives as it is; bytes that lie are refused
+ * before anything is read by them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,16 +29,30 @@ struct sample {
     struct trajd_block_memory memory;
 };
 
-static void set_stream(struct sample *sample, uint32_t s, enum trajd_kind kind, enum trajd_dtype from, enum trajd_dtype to, uint32_t column,
+static void set_stream(struct sample *sample, uint32_t s, enum trajd_kind kind,
+                       enum trajd_dtype from, enum trajd_dtype to, uint32_t column,
                        uint32_t features, size_t at, uint32_t bracket)
 {
     const uint64_t step = (uint64_t)features * trajd_dtype_size(to);
 
-    sample->streams[s] = (struct trajd_stream){
-        .bracket_index = bracket, .kind = kind, .source_type = from, .feature_count = features, .first_column = column,
-        .row_stride_bytes = ROW_BYTES, .bases = &sample->base, .max_gap_ns = -1, .max_age_ns = -1, .mean_width = 35, .angle_period = 6.28,
-        .angle_low = NAN, .output_type = to, .output = sample->output + at, .window_stride_bytes = STEPS * step, .step_stride_bytes = step,
-        .mask = sample->mask + s * STEPS, .mask_window_stride_bytes = STEPS};
+    sample->streams[s] = (struct trajd_stream){.bracket_index = bracket,
+                                               .kind = kind,
+                                               .source_type = from,
+                                               .feature_count = features,
+                                               .first_column = column,
+                                               .row_stride_bytes = ROW_BYTES,
+                                               .bases = &sample->base,
+                                               .max_gap_ns = -1,
+                                               .max_age_ns = -1,
+                                               .mean_width = 35,
+                                               .angle_period = 6.28,
+                                               .angle_low = NAN,
+                                               .output_type = to,
+                                               .output = sample->output + at,
+                                               .window_stride_bytes = STEPS * step,
+                                               .step_stride_bytes = step,
+                                               .mask = sample->mask + s * STEPS,
+                                               .mask_window_stride_bytes = STEPS};
 }
 
 static void make(struct sample *sample)
@@ -57,23 +72,34 @@ static void make(struct sample *sample)
         sample->stamps[r] = 1000 + 10 * (int64_t)r + rand() % 4;
     }
     for (uint32_t t = 0; t < STEPS; t++)
-        sample->targets[t] = 990 + 17 * (int64_t)t; /* from before the first row to behind the last */
+        sample->targets[t] =
+            990 + 17 * (int64_t)t; /* from before the first row to behind the last */
     sample->counts[0] = ROWS;
     sample->counts[1] = ROWS - 3;
     sample->base = sample->rows;
     sample->clock = (struct trajd_clock){.stamps_ns = sample->stamps};
     sample->grid = (struct trajd_grid){TRAJD_GRID_NS, STEPS, sample->targets, 0};
     for (uint32_t b = 0; b < 2; b++)
-        sample->brackets[b] = (struct trajd_bracket){0, 0, &sample->zero, &sample->counts[b], &sample->zero};
+        sample->brackets[b] =
+            (struct trajd_bracket){0, 0, &sample->zero, &sample->counts[b], &sample->zero};
     set_stream(sample, 0, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, 0, 3, 0, 0);
     set_stream(sample, 1, TRAJD_KIND_PREVIOUS, TRAJD_U8, TRAJD_U8, 12, 1, 512, 0);
     set_stream(sample, 2, TRAJD_KIND_SLERP_XYZW, TRAJD_F64, TRAJD_F64, 2, 4, 1024, 1);
     set_stream(sample, 3, TRAJD_KIND_MEAN, TRAJD_F64, TRAJD_F32, 6, 4, 2048, 1);
-    sample->request = (struct trajd_resample_request){.window_count = 1, .clock_count = 1, .grid_count = 1, .bracket_count = 2, .stream_count = 4,
-                                                      .clocks = &sample->clock, .grids = &sample->grid, .brackets = sample->brackets,
+    sample->request = (struct trajd_resample_request){.window_count = 1,
+                                                      .clock_count = 1,
+                                                      .grid_count = 1,
+                                                      .bracket_count = 2,
+                                                      .stream_count = 4,
+                                                      .clocks = &sample->clock,
+                                                      .grids = &sample->grid,
+                                                      .brackets = sample->brackets,
                                                       .streams = sample->streams};
-    sample->memory = (struct trajd_block_memory){.rows = sample->rows, .output = sample->output, .mask = sample->mask,
-                                                 .rows_bytes = sizeof sample->rows, .output_bytes = sizeof sample->output,
+    sample->memory = (struct trajd_block_memory){.rows = sample->rows,
+                                                 .output = sample->output,
+                                                 .mask = sample->mask,
+                                                 .rows_bytes = sizeof sample->rows,
+                                                 .output_bytes = sizeof sample->output,
                                                  .mask_bytes = sizeof sample->mask};
 }
 
@@ -82,7 +108,8 @@ static uint8_t *block_of(const struct sample *sample, uint64_t *size)
     struct trajd_error error;
     uint8_t *bytes;
 
-    assert_int_equal(trajd_block_measure(&sample->request, &sample->memory, size, &error), TRAJD_OK);
+    assert_int_equal(trajd_block_measure(&sample->request, &sample->memory, size, &error),
+                     TRAJD_OK);
     bytes = aligned_alloc(64, *size);
     assert_non_null(bytes);
     memset(bytes, 0xee, *size);
@@ -105,12 +132,14 @@ static void a_block_gives_what_the_request_gives(void **state)
     trajd_resample_reference(&here.request, 0, 1);
     bytes = block_of(&there, &size);
     assert_int_equal(trajd_runner_create(NULL, NULL, &runner, &error), TRAJD_OK);
-    for (int round = 0; round < 2; round++) { /* the second time in the same room, and after it was given back */
+    /* the second time in the same room, and after it was given back */
+    for (int round = 0; round < 2; round++) {
         assert_int_equal(trajd_runner_room(runner, size, &room, &error), TRAJD_OK);
         memcpy(room, bytes, size);
         memset(there.output, 0, sizeof there.output);
         memset(there.mask, 0xcc, sizeof there.mask);
-        assert_int_equal(trajd_runner_run(runner, size, &answer_at, &answer_bytes, &error), TRAJD_OK);
+        assert_int_equal(trajd_runner_run(runner, size, &answer_at, &answer_bytes, &error),
+                         TRAJD_OK);
         assert_int_equal(answer_at + answer_bytes, size);
         trajd_block_read_answer(&there.request, room, &there.memory);
         assert_memory_equal(here.mask, there.mask, sizeof here.mask);
@@ -124,8 +153,11 @@ static void a_block_gives_what_the_request_gives(void **state)
         assert_memory_equal(here.output + 2048, there.output + 2048, STEPS * 16);
         trajd_runner_trim(runner);
     }
-    assert_int_equal(trajd_runner_run(runner, size, &answer_at, &answer_bytes, &error), TRAJD_ERR_ARGUMENT); /* without room */
-    assert_int_equal(trajd_runner_room(runner, TRAJD_BLOCK_MAX_BYTES + 1, &room, &error), TRAJD_ERR_UNSUPPORTED);
+    /* without room */
+    assert_int_equal(trajd_runner_run(runner, size, &answer_at, &answer_bytes, &error),
+                     TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_runner_room(runner, TRAJD_BLOCK_MAX_BYTES + 1, &room, &error),
+                     TRAJD_ERR_UNSUPPORTED);
     trajd_runner_destroy(&runner);
     free(bytes);
 }
@@ -144,8 +176,10 @@ static void it_opens_for_memory_that_is_not_here(void **state)
     make(&sample);
     bytes = block_of(&sample, &size);
     assert_int_equal(trajd_block_open(bytes, size, there, &block, &error), TRAJD_OK);
-    assert_true((uint8_t *)block.streams[3].output > there && (uint8_t *)block.streams[3].output < there + size);
-    assert_true((const uint8_t *)block.brackets[1].row_count > there && (const uint8_t *)block.clock.stamps_ns > there);
+    assert_true((uint8_t *)block.streams[3].output > there &&
+                (uint8_t *)block.streams[3].output < there + size);
+    assert_true((const uint8_t *)block.brackets[1].row_count > there &&
+                (const uint8_t *)block.clock.stamps_ns > there);
     assert_int_equal(block.request.stream_count, 4);
     free(bytes);
 }
@@ -153,8 +187,21 @@ static void it_opens_for_memory_that_is_not_here(void **state)
 /* Wherever a word lies: refused, or done without leaving the block (the sanitizers look on). */
 static void words_that_lie_do_no_harm(void **state)
 {
-    static const uint64_t lies[] = {0, 1, 2, 63, 255, 257, UINT32_MAX, UINT64_C(1) << 32, UINT64_C(1) << 33, INT64_MAX, UINT64_C(1) << 63,
-                                    UINT64_MAX - 7, UINT64_MAX, UINT64_C(0x7ff8000000000000), UINT64_C(0xfff0000000000000)};
+    static const uint64_t lies[] = {0,
+                                    1,
+                                    2,
+                                    63,
+                                    255,
+                                    257,
+                                    UINT32_MAX,
+                                    UINT64_C(1) << 32,
+                                    UINT64_C(1) << 33,
+                                    INT64_MAX,
+                                    UINT64_C(1) << 63,
+                                    UINT64_MAX - 7,
+                                    UINT64_MAX,
+                                    UINT64_C(0x7ff8000000000000),
+                                    UINT64_C(0xfff0000000000000)};
     static struct sample sample;
     struct trajd_runner *runner;
     struct trajd_error error;
@@ -171,12 +218,14 @@ static void words_that_lie_do_no_harm(void **state)
         for (size_t l = 0; l < sizeof lies / sizeof *lies; l++) {
             memcpy(room, bytes, size);
             memcpy((uint8_t *)room + at, &lies[l], at % 8 ? 4 : 8);
-            refused += trajd_runner_run(runner, size, &answer_at, &answer_bytes, &error) != TRAJD_OK;
+            refused +=
+                trajd_runner_run(runner, size, &answer_at, &answer_bytes, &error) != TRAJD_OK;
         }
     assert_true(refused > 1000);
     for (uint64_t cut = 0; cut < size; cut += cut < 256 ? 1 : 64) {
         memcpy(room, bytes, size);
-        assert_int_not_equal(trajd_runner_run(runner, cut, &answer_at, &answer_bytes, &error), TRAJD_OK);
+        assert_int_not_equal(trajd_runner_run(runner, cut, &answer_at, &answer_bytes, &error),
+                             TRAJD_OK);
     }
     trajd_runner_destroy(&runner);
     free(bytes);
@@ -192,19 +241,24 @@ static void what_does_not_fit_is_no_block(void **state)
     (void)state;
     make(&sample);
     sample.request.window_count = 2;
-    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error),
+                     TRAJD_ERR_UNSUPPORTED);
     make(&sample);
     sample.brackets[1].anchor = &other;
-    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error),
+                     TRAJD_ERR_UNSUPPORTED);
     make(&sample);
     sample.memory.output_bytes = 100;
-    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error),
+                     TRAJD_ERR_UNSUPPORTED);
     make(&sample);
     sample.memory.rows_bytes = TRAJD_BLOCK_MAX_BYTES;
-    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error),
+                     TRAJD_ERR_UNSUPPORTED);
     make(&sample);
     sample.base = NULL;
-    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error),
+                     TRAJD_ERR_UNSUPPORTED);
 }
 
 /* Two streams into the same bytes, and means that would never end. */
@@ -241,12 +295,14 @@ static void work_is_bounded(void **state)
     sample.streams[0].row_stride_bytes = sizeof(float);
     sample.streams[0].output = output;
     sample.streams[0].mask = mask;
-    sample.memory = (struct trajd_block_memory){rows, output, mask, sizeof rows, sizeof output, sizeof mask};
+    sample.memory =
+        (struct trajd_block_memory){rows, output, mask, sizeof rows, sizeof output, sizeof mask};
     sample.request.stream_count = sample.request.bracket_count = 1;
     sample.streams[0].mean_width = MANY / 8; /* of 2^13 rows each: 2^29 */
     assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error), TRAJD_OK);
     sample.streams[0].mean_width = MANY;
-    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_int_equal(trajd_block_measure(&sample.request, &sample.memory, &size, &error),
+                     TRAJD_ERR_UNSUPPORTED);
     sample.streams[0].mean_width = 1;
     bytes = block_of(&sample, &size);
     assert_int_equal(trajd_block_open(bytes, size, bytes, &block, &error), TRAJD_OK);
@@ -293,19 +349,24 @@ static void threads_share_a_block(void **state)
             sample.streams[s].mask = mask + s * MANY;
             sample.streams[s].mask_window_stride_bytes = steps;
         }
-        sample.memory = (struct trajd_block_memory){sample.rows, output, mask, sizeof sample.rows, sizeof output, sizeof mask};
+        sample.memory = (struct trajd_block_memory){sample.rows,        output,        mask,
+                                                    sizeof sample.rows, sizeof output, sizeof mask};
         bytes = block_of(&sample, &size);
         for (int i = 0; i < 2; i++) {
             struct trajd_runner *runner = i ? shared : alone;
             assert_int_equal(trajd_runner_room(runner, size, &rooms[i], &error), TRAJD_OK);
             memcpy(rooms[i], bytes, size);
-            assert_int_equal(trajd_runner_run(runner, size, &answer_at[i], &answer_bytes, &error), TRAJD_OK);
+            assert_int_equal(trajd_runner_run(runner, size, &answer_at[i], &answer_bytes, &error),
+                             TRAJD_OK);
         }
         assert_int_equal(answer_at[0], answer_at[1]);
         assert_memory_equal(rooms[0], rooms[1], size);
         trajd_block_read_answer(&sample.request, rooms[1], &sample.memory);
-        trajd_resample_reference(&sample.request, 0, 1); /* masks, and the bytes of linear and previous */
-        assert_memory_equal((uint8_t *)rooms[0] + answer_at[0] + (answer_bytes - (sizeof mask + 63) / 64 * 64), mask, sizeof mask);
+        /* masks, and the bytes of linear and previous */
+        trajd_resample_reference(&sample.request, 0, 1);
+        assert_memory_equal((uint8_t *)rooms[0] + answer_at[0] +
+                                (answer_bytes - (sizeof mask + 63) / 64 * 64),
+                            mask, sizeof mask);
         assert_memory_equal((uint8_t *)rooms[0] + answer_at[0], output, steps * 12);
         assert_memory_equal((uint8_t *)rooms[0] + answer_at[0] + at[1], output + at[1], steps);
         free(bytes);

@@ -1,4 +1,5 @@
-/* The reference and cpu_rows against values that numpy and scipy computed (tests/tools/resample_vectors.py). */
+/* The reference and cpu_rows against values that numpy and scipy computed
+ * (tests/tools/resample_vectors.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +79,8 @@ static bool read_case(FILE *file, struct golden *golden)
 
     memset(golden, 0, sizeof *golden);
     if (fscanf(file,
-               " case %63s kind %d rate %ld %ld rows %u features %u steps %u period %lf low %31s width %ld "
+               " case %63s kind %d rate %ld %ld rows %u features %u steps %u period %lf low %31s "
+               "width %ld "
                "slopes %u",
                golden->name, &golden->kind, &golden->rate.num, &golden->rate.den, &golden->rows,
                &golden->features, &golden->steps, &golden->period, low, &golden->width,
@@ -122,14 +124,16 @@ static void run(struct golden *golden, const char *variant, const uint32_t *row)
                                   .mask = golden->out_mask[0],
                                   .mask_window_stride_bytes = NUMBER_LIMIT,
                                   .derivative = golden->slopes ? golden->out_derivative[0] : NULL,
-                                  .derivative_window_stride_bytes = sizeof golden->out_derivative[0],
+                                  .derivative_window_stride_bytes =
+                                      sizeof golden->out_derivative[0],
                                   .derivative_step_stride_bytes = golden->slopes * sizeof(float)};
-    struct trajd_resample_request request = {1, 1, 1, 1, 1, &clock, &grid, &bracket, &stream, row, 2};
+    struct trajd_resample_request request = {1,     1,        1,       1,   1, &clock,
+                                             &grid, &bracket, &stream, row, 2};
     struct trajd_error error = {0};
     struct trajd_plan *plan;
 
-    if (trajd_plan_create(&request, &facts, variant, &plan, &error) != TRAJD_OK ||
-        trajd_plan_run(plan, &request, NULL, &error) != TRAJD_OK)
+    if (trajd_plan_create(&request, &facts, variant, &plan, &error) ||
+        trajd_plan_run(plan, &request, NULL, &error))
         fail_msg("%s: %s", golden->name, error.message);
     trajd_plan_destroy(&plan);
 }
@@ -137,7 +141,8 @@ static void run(struct golden *golden, const char *variant, const uint32_t *row)
 /* q and -q are one rotation: takes the sign of the output. */
 static void align_signs(struct golden *golden, const double *out)
 {
-    for (uint32_t i = 0; trajd_kind_is_slerp((enum trajd_kind)golden->kind) && i < golden->steps * 4; i += 4)
+    for (uint32_t i = 0;
+         trajd_kind_is_slerp((enum trajd_kind)golden->kind) && i < golden->steps * 4; i += 4)
         if (trajd_quaternion_dot(golden->values + i, out + i) < 0)
             for (int k = 0; k < 4; k++)
                 golden->values[i + k] = -golden->values[i + k];
@@ -223,8 +228,8 @@ static void test_halves(void **state)
     (void)state;
     for (; fscanf(file, "%lf %u %u", &value, &f16, &bf16) == 3; count++) {
         if (trajd_f16_from_double(value) != f16 || trajd_bf16_from_double(value) != bf16)
-            fail_msg("%.17g: f16 %u, expected %u; bf16 %u, expected %u", value, trajd_f16_from_double(value),
-                     f16, trajd_bf16_from_double(value), bf16);
+            fail_msg("%.17g: f16 %u, expected %u; bf16 %u, expected %u", value,
+                     trajd_f16_from_double(value), f16, trajd_bf16_from_double(value), bf16);
     }
     assert_true(feof(file) && count > 200);
     fclose(file);

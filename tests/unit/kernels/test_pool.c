@@ -101,7 +101,8 @@ static void test_threads_are_there_and_take_no_signals(void **state)
     struct trajd_pool *pool;
 
     (void)state;
-    assert_int_equal(trajd_pool_create(2, "a name longer than the kernel's", &pool, NULL), TRAJD_OK);
+    assert_int_equal(trajd_pool_create(2, "a name longer than the kernel's", &pool, NULL),
+                     TRAJD_OK);
     pthread_barrier_init(&meeting.barrier, NULL, 2);
     for (int round = 0; round < 50; round++)
         trajd_pool_run(pool, 2, meet, &meeting);

@@ -1,4 +1,5 @@
-/* The reference by hand: every edge and mask once, on requests small enough to check by eye. cpu_rows runs them too. */
+/* The reference by hand: every edge and mask once, on requests small enough to check by eye.
+ * cpu_rows runs them too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 #include "kernels/dispatch/plan.h"
 
 #define STEP_LIMIT 8
-#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 
 /* One window onto rows at 0, 10, 20, 40 ns. */
 struct one {
@@ -33,12 +34,24 @@ static void set_up(struct one *one, enum trajd_kind kind, uint32_t features, con
     one->clock.stamps_ns = one->stamps;
     one->grid = (struct trajd_grid){TRAJD_GRID_NS, 0, one->offsets, 0};
     one->bracket = (struct trajd_bracket){0, 0, &one->begin, &one->count, &one->anchor};
-    one->stream = (struct trajd_stream){
-        .kind = kind, .source_type = TRAJD_F64, .feature_count = features, .row_stride_bytes = 8 * features,
-        .base = one->rows, .max_gap_ns = -1, .max_age_ns = -1, .mean_width = 15, .angle_period = 360, .angle_low = NAN,
-        .output_type = TRAJD_F64, .output = one->out, .window_stride_bytes = 8 * features * STEP_LIMIT,
-        .step_stride_bytes = 8 * features, .mask = one->mask, .mask_window_stride_bytes = STEP_LIMIT};
-    one->request = (struct trajd_resample_request){1, 1, 1, 1, 1, &one->clock, &one->grid, &one->bracket, &one->stream, NULL, 0};
+    one->stream = (struct trajd_stream){.kind = kind,
+                                        .source_type = TRAJD_F64,
+                                        .feature_count = features,
+                                        .row_stride_bytes = 8 * features,
+                                        .base = one->rows,
+                                        .max_gap_ns = -1,
+                                        .max_age_ns = -1,
+                                        .mean_width = 15,
+                                        .angle_period = 360,
+                                        .angle_low = NAN,
+                                        .output_type = TRAJD_F64,
+                                        .output = one->out,
+                                        .window_stride_bytes = 8 * features * STEP_LIMIT,
+                                        .step_stride_bytes = 8 * features,
+                                        .mask = one->mask,
+                                        .mask_window_stride_bytes = STEP_LIMIT};
+    one->request = (struct trajd_resample_request){
+        1, 1, 1, 1, 1, &one->clock, &one->grid, &one->bracket, &one->stream, NULL, 0};
 }
 
 static void want_derivative(struct one *one)
@@ -48,7 +61,8 @@ static void want_derivative(struct one *one)
     one->stream.derivative_step_stride_bytes = 16;
 }
 
-static void expect_values(const struct one *one, const double *values, const uint8_t *mask, uint32_t steps, double slack)
+static void expect_values(const struct one *one, const double *values, const uint8_t *mask,
+                          uint32_t steps, double slack)
 {
     for (uint32_t i = 0; i < steps * one->stream.feature_count; i++)
         if (!(isnan(values[i]) && isnan(one->out[i])) && !(fabs(values[i] - one->out[i]) <= slack))
@@ -59,8 +73,8 @@ static void expect_values(const struct one *one, const double *values, const uin
 }
 
 /* Runs at `steps` targets by both variants. */
-static void expect(struct one *one, const int64_t *targets, uint32_t steps, const double *values, const uint8_t *mask,
-                   double slack)
+static void expect(struct one *one, const int64_t *targets, uint32_t steps, const double *values,
+                   const uint8_t *mask, double slack)
 {
     static const char *const variants[] = {"reference", "cpu_rows"};
     const struct trajd_device_facts facts = {.cpu_threads = 1};
@@ -73,8 +87,8 @@ static void expect(struct one *one, const int64_t *targets, uint32_t steps, cons
         memset(one->out, 0x77, sizeof one->out);
         memset(one->mask, 0x77, sizeof one->mask);
         memset(one->derivative, 0x77, sizeof one->derivative);
-        if (trajd_plan_create(&one->request, &facts, variants[i], &plan, &error) != TRAJD_OK ||
-            trajd_plan_run(plan, &one->request, NULL, &error) != TRAJD_OK)
+        if (trajd_plan_create(&one->request, &facts, variants[i], &plan, &error) ||
+            trajd_plan_run(plan, &one->request, NULL, &error))
             fail_msg("%s", error.message);
         trajd_plan_destroy(&plan);
         expect_values(one, values, mask, steps, slack);
@@ -242,19 +256,42 @@ static void test_angle(void **state)
 static void test_quaternions(void **state)
 {
     const double h = 0.70710678118654752;
-    const double rows[] = {0, 0, 0, 1, /* then 90 degrees about z, twice as long, with the other sign */
-                           0, 0, -2 * h, -2 * h, 0, 0, 0, 0, 0, 0, 0, 1 + 1e-6};
+    /* then 90 degrees about z, twice as long, with the other sign */
+    const double rows[] = {0, 0, 0, 1, 0, 0, -2 * h, -2 * h, 0, 0, 0, 0, 0, 0, 0, 1 + 1e-6};
     const int64_t targets[] = {0, 5, 10, 15, 20, 40};
     const uint8_t mask[] = {0, 0, 0, 5, 5, 0};
-    const double values[] = {0, 0, 0, 1, 0, 0, 0.38268343236508978, 0.92387953251128674, 0, 0, -h, -h,
-                             NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, 0, 0, 0, 1 + 1e-6};
+    const double values[] = {0,
+                             0,
+                             0,
+                             1,
+                             0,
+                             0,
+                             0.38268343236508978,
+                             0.92387953251128674,
+                             0,
+                             0,
+                             -h,
+                             -h,
+                             NAN,
+                             NAN,
+                             NAN,
+                             NAN,
+                             NAN,
+                             NAN,
+                             NAN,
+                             NAN,
+                             0,
+                             0,
+                             0,
+                             1 + 1e-6};
     struct one one;
 
     (void)state;
     set_up(&one, TRAJD_KIND_SLERP_XYZW, 4, rows);
     want_derivative(&one);
     expect(&one, targets, 6, values, mask, 1e-15);
-    assert_true(fabsf(one.derivative[2] - 1.5707963e8f) < 20 && fabsf(one.derivative[0]) < 1e-3f); /* 90 degrees in 10 ns */
+    /* 90 degrees in 10 ns */
+    assert_true(fabsf(one.derivative[2] - 1.5707963e8f) < 20 && fabsf(one.derivative[0]) < 1e-3f);
 }
 
 static void test_slopes(void **state)
@@ -316,37 +353,130 @@ struct bad {
     void (*spoil)(struct one *one);
 };
 
-static void spoil_kind(struct one *one) { one->stream.kind = (enum trajd_kind)7; }
-static void spoil_edge(struct one *one) { one->stream.edge = (enum trajd_edge)-1; }
-static void spoil_source(struct one *one) { one->stream.source_type = TRAJD_DTYPE_NONE; }
-static void spoil_pair(struct one *one) { one->stream.source_type = TRAJD_F32; }
-static void spoil_integer(struct one *one) { one->stream.source_type = one->stream.output_type = TRAJD_I64; }
-static void spoil_features(struct one *one) { one->stream.feature_count = 0; }
-static void spoil_quaternion(struct one *one) { one->stream.kind = TRAJD_KIND_SLERP_XYZW; }
-static void spoil_width(struct one *one) { one->stream.kind = TRAJD_KIND_MEAN, one->stream.mean_width = 0; }
-static void spoil_period(struct one *one) { one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_period = NAN; }
-static void spoil_low(struct one *one) { one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_low = INFINITY; }
-static void spoil_row_stride(struct one *one) { one->stream.first_column = 1; }
-static void spoil_alignment(struct one *one) { one->stream.base = (char *)one->rows + 4; }
-static void spoil_base(struct one *one) { one->stream.base = NULL; }
-static void spoil_output(struct one *one) { one->stream.output = NULL; }
-static void spoil_step_stride(struct one *one) { one->stream.step_stride_bytes = 0; }
-static void spoil_size(struct one *one) { one->stream.step_stride_bytes = INT64_MAX / 8 * 8; }
-static void spoil_scale(struct one *one) { one->stream.scale = one->derivative; }
-static void spoil_derivative(struct one *one) { want_derivative(one), one->stream.kind = TRAJD_KIND_NEAREST; }
-static void spoil_join(struct one *one) { one->stream.mask_joins_previous = 1; }
-static void spoil_bracket(struct one *one) { one->stream.bracket_index = 1; }
-static void spoil_clock_index(struct one *one) { one->bracket.clock_index = 1; }
-static void spoil_grid_index(struct one *one) { one->bracket.grid_index = UINT32_MAX; }
-static void spoil_anchor(struct one *one) { one->bracket.anchor = NULL; }
-static void spoil_clock(struct one *one) { one->clock.stamps_ns = NULL; }
-static void spoil_rate(struct one *one) { one->clock.stamps_ns = NULL, one->clock.rate = (struct trajd_rate){-1, 1}; }
-static void spoil_both(struct one *one) { one->clock.rate = (struct trajd_rate){1, 1}; }
-static void spoil_steps(struct one *one) { one->grid.step_count = 0; }
-static void spoil_offsets(struct one *one) { one->grid.offsets = NULL; }
-static void spoil_per_window(struct one *one) { one->grid.offsets_per_window = 5; }
-static void spoil_unit(struct one *one) { one->grid.unit = (enum trajd_grid_unit)2; }
-static void spoil_list(struct one *one) { one->request.streams = NULL; }
+static void spoil_kind(struct one *one)
+{
+    one->stream.kind = (enum trajd_kind)7;
+}
+static void spoil_edge(struct one *one)
+{
+    one->stream.edge = (enum trajd_edge) - 1;
+}
+static void spoil_source(struct one *one)
+{
+    one->stream.source_type = TRAJD_DTYPE_NONE;
+}
+static void spoil_pair(struct one *one)
+{
+    one->stream.source_type = TRAJD_F32;
+}
+static void spoil_integer(struct one *one)
+{
+    one->stream.source_type = one->stream.output_type = TRAJD_I64;
+}
+static void spoil_features(struct one *one)
+{
+    one->stream.feature_count = 0;
+}
+static void spoil_quaternion(struct one *one)
+{
+    one->stream.kind = TRAJD_KIND_SLERP_XYZW;
+}
+static void spoil_width(struct one *one)
+{
+    one->stream.kind = TRAJD_KIND_MEAN, one->stream.mean_width = 0;
+}
+static void spoil_period(struct one *one)
+{
+    one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_period = NAN;
+}
+static void spoil_low(struct one *one)
+{
+    one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_low = INFINITY;
+}
+static void spoil_row_stride(struct one *one)
+{
+    one->stream.first_column = 1;
+}
+static void spoil_alignment(struct one *one)
+{
+    one->stream.base = (char *)one->rows + 4;
+}
+static void spoil_base(struct one *one)
+{
+    one->stream.base = NULL;
+}
+static void spoil_output(struct one *one)
+{
+    one->stream.output = NULL;
+}
+static void spoil_step_stride(struct one *one)
+{
+    one->stream.step_stride_bytes = 0;
+}
+static void spoil_size(struct one *one)
+{
+    one->stream.step_stride_bytes = INT64_MAX / 8 * 8;
+}
+static void spoil_scale(struct one *one)
+{
+    one->stream.scale = one->derivative;
+}
+static void spoil_derivative(struct one *one)
+{
+    want_derivative(one), one->stream.kind = TRAJD_KIND_NEAREST;
+}
+static void spoil_join(struct one *one)
+{
+    one->stream.mask_joins_previous = 1;
+}
+static void spoil_bracket(struct one *one)
+{
+    one->stream.bracket_index = 1;
+}
+static void spoil_clock_index(struct one *one)
+{
+    one->bracket.clock_index = 1;
+}
+static void spoil_grid_index(struct one *one)
+{
+    one->bracket.grid_index = UINT32_MAX;
+}
+static void spoil_anchor(struct one *one)
+{
+    one->bracket.anchor = NULL;
+}
+static void spoil_clock(struct one *one)
+{
+    one->clock.stamps_ns = NULL;
+}
+static void spoil_rate(struct one *one)
+{
+    one->clock.stamps_ns = NULL, one->clock.rate = (struct trajd_rate){-1, 1};
+}
+static void spoil_both(struct one *one)
+{
+    one->clock.rate = (struct trajd_rate){1, 1};
+}
+static void spoil_steps(struct one *one)
+{
+    one->grid.step_count = 0;
+}
+static void spoil_offsets(struct one *one)
+{
+    one->grid.offsets = NULL;
+}
+static void spoil_per_window(struct one *one)
+{
+    one->grid.offsets_per_window = 5;
+}
+static void spoil_unit(struct one *one)
+{
+    one->grid.unit = (enum trajd_grid_unit)2;
+}
+static void spoil_list(struct one *one)
+{
+    one->request.streams = NULL;
+}
 
 static const struct bad bads[] = {
     {"streams[0]: kind", TRAJD_ERR_ARGUMENT, spoil_kind},
@@ -405,7 +535,8 @@ static void test_bad_rows(void **state)
         assert_non_null(strstr(error.message, "window_rows[1]"));
     }
     one.request.window_rows = good;
-    one.request.output_row_count = UINT32_MAX; /* the rows that nothing is written to must exist, too */
+    /* the rows that nothing is written to must exist, too */
+    one.request.output_row_count = UINT32_MAX;
     one.stream.window_stride_bytes = UINT64_MAX / 8;
     assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "size"));
@@ -437,7 +568,8 @@ static void test_halves_round_trip(void **state)
 {
     (void)state;
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
-        double f16 = trajd_f16_to_double((uint16_t)bits), bf16 = (double)trajd_bf16_to_float((uint16_t)bits);
+        double f16 = trajd_f16_to_double((uint16_t)bits),
+               bf16 = (double)trajd_bf16_to_float((uint16_t)bits);
         assert_true(isnan(f16) ? isnan(trajd_f16_to_double(trajd_f16_from_double(f16)))
                                : trajd_f16_from_double(f16) == bits);
         assert_true(isnan(bf16) ? isnan(trajd_bf16_to_float(trajd_bf16_from_double(bf16)))

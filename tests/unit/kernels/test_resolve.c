@@ -22,7 +22,8 @@ static double load(const struct problem *problem, uint32_t window, int64_t row, 
 }
 
 /* Of linear, previous and nearest. */
-static double rebuild(const struct problem *problem, uint32_t window, uint32_t feature, const struct trajd_resample_step *step)
+static double rebuild(const struct problem *problem, uint32_t window, uint32_t feature,
+                      const struct trajd_resample_step *step)
 {
     const struct trajd_stream *stream = &problem->stream;
     double value = stream->edge == TRAJD_EDGE_NAN ? NAN : 0;
@@ -30,8 +31,10 @@ static double rebuild(const struct problem *problem, uint32_t window, uint32_t f
     if (step->has_row)
         value = load(problem, window, step->row, feature);
     if (step->blends)
-        value += (double)step->past_ns / (double)step->width_ns * (load(problem, window, step->row + 1, feature) - value);
-    return stream->scale ? value * (double)stream->scale[feature] + (double)stream->offset[feature] : value;
+        value += (double)step->past_ns / (double)step->width_ns *
+                 (load(problem, window, step->row + 1, feature) - value);
+    return stream->scale ? value * (double)stream->scale[feature] + (double)stream->offset[feature]
+                         : value;
 }
 
 static void check_step(const struct problem *problem, uint32_t window, uint32_t t)
@@ -46,17 +49,20 @@ static void check_step(const struct problem *problem, uint32_t window, uint32_t 
     if (mask < TRAJD_MASK_NAN && trajd_resample_find_nan(&problem->request, 0, window, &step) >= 0)
         mask = TRAJD_MASK_NAN;
     if (mask != stream->mask[window * stream->mask_window_stride_bytes + t])
-        fail_msg("%s: window %u, step %u: mask %d is told, %d was made", problem_name(problem, name, sizeof name), window, t, mask,
+        fail_msg("%s: window %u, step %u: mask %d is told, %d was made",
+                 problem_name(problem, name, sizeof name), window, t, mask,
                  stream->mask[window * stream->mask_window_stride_bytes + t]);
     if (stream->kind > TRAJD_KIND_NEAREST)
         return;
     for (uint32_t d = 0; d < stream->feature_count; d++) {
-        const char *out = (const char *)stream->output + window * stream->window_stride_bytes + t * stream->step_stride_bytes;
-        const double made = trajd_element_load(stream->output_type, out + (uint64_t)d * trajd_dtype_size(stream->output_type));
+        const char *out = (const char *)stream->output + window * stream->window_stride_bytes +
+                          t * stream->step_stride_bytes;
+        const double made = trajd_element_load(
+            stream->output_type, out + (uint64_t)d * trajd_dtype_size(stream->output_type));
         const double told = rebuild(problem, window, d, &step);
         if (!(isnan(made) && isnan(told)) && made != told)
-            fail_msg("%s: window %u, step %u: %.17g is told, %.17g was made", problem_name(problem, name, sizeof name), window, t, told,
-                     made);
+            fail_msg("%s: window %u, step %u: %.17g is told, %.17g was made",
+                     problem_name(problem, name, sizeof name), window, t, told, made);
     }
 }
 

@@ -12,20 +12,24 @@
 #define HEAD "trajd-tuning 1\n# a remark\norigin compute 90 NVIDIA H200, by hand\n"
 #define SHAPE " tile 16 threads 128 tiles 1 stage 100 prefetch 1 vectors 2 producers 0 stages 0\n"
 #define ROW "row path bf16 kind 0 search 1 B 32 S 100 T 256 D 128 us 3.04 style direct" SHAPE
-#define LONG_ROW                                                                                             \
-    "row path bf16 kind 0 search 1 B 64 S 4096 T 1024 D 32 us 6.8 style steps tile 64 threads 128 tiles 1 stage 0 " \
-    "prefetch 2 "                                                                                            \
+#define LONG_ROW                                                                                   \
+    "row path bf16 kind 0 search 1 B 64 S 4096 T 1024 D 32 us 6.8 style steps tile 64 threads "    \
+    "128 tiles 1 stage 0 "                                                                         \
+    "prefetch 2 "                                                                                  \
     "vectors 1 producers 0 stages 0\n"
 
-static const struct trajd_device_facts h200 = {.cpu_threads = 1, .sm_count = 132, .compute_capability = 90};
+static const struct trajd_device_facts h200 = {
+    .cpu_threads = 1, .sm_count = 132, .compute_capability = 90};
 static char memory[64] __attribute__((aligned(64)));
 
-static enum trajd_status parse(const char *text, struct trajd_tuning **tuning, struct trajd_error *error)
+static enum trajd_status parse(const char *text, struct trajd_tuning **tuning,
+                               struct trajd_error *error)
 {
     return trajd_tuning_parse("t", text, strlen(text), tuning, error);
 }
 
-static void fill(struct trajd_cuda_problem *problem, uint32_t windows, uint32_t steps, uint32_t features)
+static void fill(struct trajd_cuda_problem *problem, uint32_t windows, uint32_t steps,
+                 uint32_t features)
 {
     static const int64_t numbers[1];
     struct trajd_clock clock = {.stamps_ns = numbers};
@@ -87,9 +91,10 @@ static void test_the_nearest_row_is_found(void **state)
     assert_null(tuning);
 }
 
-#define FULL_ROW(kind, search)                                                                                \
-    "row path full kind " kind " search " search                                                             \
-    " B 32 S 100 T 256 D 128 us 9 style tile tile 16 threads 128 tiles 1 stage 0 prefetch 0 vectors 1 "      \
+#define FULL_ROW(kind, search)                                                                     \
+    "row path full kind " kind " search " search                                                   \
+    " B 32 S 100 T 256 D 128 us 9 style tile tile 16 threads 128 tiles 1 stage 0 prefetch 0 "      \
+    "vectors 1 "                                                                                   \
     "producers 0 stages 0\n"
 
 /* What costs differently has rows of its own, where the same row would be the nearest. */
@@ -101,7 +106,9 @@ static void test_kinds_and_clocks_are_told_apart(void **state)
     struct trajd_error error;
 
     (void)state;
-    assert_int_equal(parse(HEAD FULL_ROW("3", "1") FULL_ROW("6", "0") FULL_ROW("6", "2"), &tuning, &error), TRAJD_OK);
+    assert_int_equal(
+        parse(HEAD FULL_ROW("3", "1") FULL_ROW("6", "0") FULL_ROW("6", "2"), &tuning, &error),
+        TRAJD_OK);
     fill(&problem, 32, 256, 128);
     problem.lean = 0;
     problem.streams[0].kind = TRAJD_KIND_SLERP_WXYZ;
@@ -127,7 +134,9 @@ static void test_the_table_for_h200_is_read(void **state)
     struct trajd_error error;
 
     (void)state;
-    assert_int_equal(trajd_tuning_load(TRAJD_SOURCE_DIR "/configs/tuning/nvidia-h200.tuning", &tuning, &error), TRAJD_OK);
+    assert_int_equal(
+        trajd_tuning_load(TRAJD_SOURCE_DIR "/configs/tuning/nvidia-h200.tuning", &tuning, &error),
+        TRAJD_OK);
     assert_int_equal(trajd_tuning_row_count(tuning), 299);
     trajd_tuning_destroy(&tuning);
 }
@@ -145,7 +154,8 @@ static void test_shapes_of_any_row_fit(void **state)
     (void)state;
     for (uint32_t style = 0; style < TRAJD_CUDA_STYLE_COUNT; style++) {
         snprintf(text, sizeof text,
-                 HEAD "row path bf16 kind 0 search 1 B 1 S 9 T 1 D 1 us 1 style %s tile 4096 threads 256 tiles 4096 "
+                 HEAD "row path bf16 kind 0 search 1 B 1 S 9 T 1 D 1 us 1 style %s tile 4096 "
+                      "threads 256 tiles 4096 "
                       "stage 4096 prefetch 15 "
                       "vectors 4 producers 4 stages 4\n",
                  trajd_cuda_style_name(style));
@@ -206,16 +216,20 @@ static void test_bad_tables(void **state)
         {HEAD "row path bf16 kind 0 search 1 B 0\n", "t:4: B: 0"},
         {HEAD "row path bf16 kind 0 search 1 B 99999999999\n", "t:4: B: 99999999999"},
         {HEAD "row path bf16 kind 0 search 1 B -1\n", "t:4: B: -1"},
-        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us nan style direct" SHAPE, "t:4: us: nan"},
-        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us 1 style fast" SHAPE, "t:4: style: fast"},
+        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us nan style direct" SHAPE,
+         "t:4: us: nan"},
+        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us 1 style fast" SHAPE,
+         "t:4: style: fast"},
         {HEAD "row path bf16 kind 0 search 1 B\n", "t:4: no value of B"},
         {HEAD "row path bf16 kind 0 B 1\n", "t:4: a row goes on with search"},
         {HEAD "row path bf16 kind 7\n", "t:4: kind: 7"},
-        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us 1 style steps tile 1 threads 33 tiles 1 stage 0 "
+        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us 1 style steps tile 1 threads 33 "
+              "tiles 1 stage 0 "
               "prefetch 0 vectors 1 "
               "producers 0 stages 0\n",
          "t:4: threads"},
-        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us 1 style steps tile 1 threads 32 tiles 1 stage 0 "
+        {HEAD "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us 1 style steps tile 1 threads 32 "
+              "tiles 1 stage 0 "
               "prefetch 0 vectors 1 "
               "producers 0 stages 0 more\n",
          "t:4: more than a row has"},

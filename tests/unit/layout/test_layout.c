@@ -171,9 +171,11 @@ static void mistakes_are_told_with_their_line(void **state)
         assert_non_null(place);
         snprintf(text, sizeof text, "%.*s%s%s", (int)(place - good), good, mistakes[i].to,
                  place + strlen(mistakes[i].from));
-        assert_int_equal(trajd_layout_parse("lab", text, strlen(text), &layout, &error), TRAJD_ERR_ARGUMENT);
+        assert_int_equal(trajd_layout_parse("lab", text, strlen(text), &layout, &error),
+                         TRAJD_ERR_ARGUMENT);
         if (strncmp(error.message, "lab:", 4) || !strstr(error.message, mistakes[i].told))
-            fail_msg("\"%s\" for \"%s\" is answered: %s", mistakes[i].to, mistakes[i].from, error.message);
+            fail_msg("\"%s\" for \"%s\" is answered: %s", mistakes[i].to, mistakes[i].from,
+                     error.message);
     }
 }
 
@@ -186,7 +188,8 @@ static void unknown_names_list_what_there_is(void **state)
     assert_int_equal(trajd_layout_load("robomimik", LAYOUTS, &layout, &error), TRAJD_ERR_NOT_FOUND);
     assert_non_null(strstr(error.message, "robomimic"));
     assert_non_null(strstr(error.message, "aloha"));
-    assert_int_equal(trajd_layout_load("./none.yaml", LAYOUTS, &layout, &error), TRAJD_ERR_NOT_FOUND);
+    assert_int_equal(trajd_layout_load("./none.yaml", LAYOUTS, &layout, &error),
+                     TRAJD_ERR_NOT_FOUND);
     assert_null(layout);
     assert_int_equal(trajd_layout_load(LAYOUTS "/aloha.yaml", NULL, &layout, &error), TRAJD_OK);
     trajd_layout_destroy(&layout);

@@ -1,5 +1,5 @@
-/* Files of keys: what is written is read again, what is not one is refused with the line, and a secret that
- * others could read is none. */
+/* Files of keys: what is written is read again, what is not one is refused with the line, and a
+ * secret that others could read is none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,8 @@ static char directory[64], path[128];
 static const struct trajd_key_file pair = {
     .name = "alice-1", .public_key = PUBLIC, .secret_key = SECRET, .server_key = PUBLIC};
 
-static enum trajd_status parse(const char *text, struct trajd_key_file *keys, struct trajd_error *error)
+static enum trajd_status parse(const char *text, struct trajd_key_file *keys,
+                               struct trajd_error *error)
 {
     return trajd_key_parse("some.key", text, strlen(text), keys, error);
 }
@@ -37,10 +38,10 @@ static void test_what_is_written_is_read(void **state)
     assert_int_equal(stat(path, &file), 0);
     assert_int_equal(file.st_mode & 07777, 0600);
     assert_int_equal(trajd_key_read_secret(path, &keys, &error), TRAJD_OK);
-    assert_memory_equal(&keys, &pair, sizeof(keys));
+    assert_memory_equal(&keys, &pair, sizeof keys);
     assert_int_equal(trajd_key_write(path, &pair, &error), TRAJD_ERR_BUSY); /* never over another */
     struct trajd_key_file shown = pair;
-    memset(shown.secret_key, 0, sizeof(shown.secret_key));
+    memset(shown.secret_key, 0, sizeof shown.secret_key);
     unlink(path);
     assert_int_equal(trajd_key_write(path, &shown, &error), TRAJD_OK);
     assert_int_equal(stat(path, &file), 0);
@@ -55,11 +56,12 @@ static void test_certificates_of_others_are_read(void **state)
     (void)state;
     struct trajd_key_file keys;
     struct trajd_error error;
-    assert_int_equal(parse("#   ****  Generated on 2026-01-01 by CZMQ  ****\n\nmetadata\n    name = 'bob'\n"
-                           "    email = \"bob@example.org\"\ncurve\n    public-key = \"" PUBLIC
-                           "\"\r\n    secret-key = \"" SECRET "\"",
-                           &keys, &error),
-                     TRAJD_OK);
+    assert_int_equal(
+        parse("#   ****  Generated on 2026-01-01 by CZMQ  ****\n\nmetadata\n    name = 'bob'\n"
+              "    email = \"bob@example.org\"\ncurve\n    public-key = \"" PUBLIC
+              "\"\r\n    secret-key = \"" SECRET "\"",
+              &keys, &error),
+        TRAJD_OK);
     assert_string_equal(keys.name, "bob");
     assert_string_equal(keys.public_key, PUBLIC);
     assert_string_equal(keys.secret_key, SECRET);
@@ -77,20 +79,22 @@ static void test_what_is_no_file_of_keys_is_refused(void **state)
         {"# x\npublic-key = \"short\"\n", "some.key:2: public-key"},
         {"public-key = \"" PUBLIC "0\"\n", "some.key:1: public-key"},
         {"public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{h~~\"\n", "some.key:1: public-key"},
-        {"public-key = \"" PUBLIC "\"\npublic-key = \"" PUBLIC "\"\n", "some.key:2: a second public-key"},
+        {"public-key = \"" PUBLIC "\"\npublic-key = \"" PUBLIC "\"\n",
+         "some.key:2: a second public-key"},
         {"public-key = \"" PUBLIC "\"\nname = \"../x\"\n", "some.key:2: name"},
         {"public-key = \"" PUBLIC "\"\nsecret-key = \n", "some.key:2: secret-key"},
     };
     struct trajd_key_file keys;
     struct trajd_error error;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(parse(bad[i].text, &keys, &error), TRAJD_ERR_ARGUMENT);
         assert_non_null(strstr(error.message, bad[i].part));
         assert_null(strstr(error.message, SECRET));
     }
     char line[400];
-    memset(line, 'x', sizeof(line));
-    assert_int_equal(trajd_key_parse("some.key", line, sizeof(line), &keys, &error), TRAJD_ERR_ARGUMENT);
+    memset(line, 'x', sizeof line);
+    assert_int_equal(trajd_key_parse("some.key", line, sizeof line, &keys, &error),
+                     TRAJD_ERR_ARGUMENT);
     assert_int_equal(trajd_key_parse("some.key", "a\0b", 3, &keys, &error), TRAJD_ERR_ARGUMENT);
 }
 
@@ -102,7 +106,7 @@ static void test_a_secret_must_be_one(void **state)
     assert_int_equal(trajd_key_read_secret(path, &keys, &error), TRAJD_ERR_NOT_FOUND);
     assert_int_equal(trajd_key_write(path, &pair, &error), TRAJD_OK);
     static const mode_t modes[] = {0644, 0640, 0604, 0660, 0610};
-    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         assert_int_equal(chmod(path, modes[i]), 0);
         assert_int_equal(trajd_key_read_secret(path, &keys, &error), TRAJD_ERR_ARGUMENT);
         assert_non_null(strstr(error.message, "chmod 600"));
@@ -124,7 +128,7 @@ static void test_a_secret_is_an_ordinary_file_with_a_secret(void **state)
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(trajd_key_read_secret(path, &keys, &error), TRAJD_ERR_ARGUMENT);
     unlink(path);
-    memset(shown.secret_key, 0, sizeof(shown.secret_key));
+    memset(shown.secret_key, 0, sizeof shown.secret_key);
     assert_int_equal(trajd_key_write(path, &shown, &error), TRAJD_OK);
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(trajd_key_read_secret(path, &keys, &error), TRAJD_ERR_ARGUMENT);
@@ -134,10 +138,10 @@ static void test_a_secret_is_an_ordinary_file_with_a_secret(void **state)
 static int make_directory(void **state)
 {
     (void)state;
-    snprintf(directory, sizeof(directory), "/tmp/trajd-keys-XXXXXX");
-    if (mkdtemp(directory) == NULL)
+    snprintf(directory, sizeof directory, "/tmp/trajd-keys-XXXXXX");
+    if (!mkdtemp(directory))
         return -1;
-    snprintf(path, sizeof(path), "%s/some.key", directory);
+    snprintf(path, sizeof path, "%s/some.key", directory);
     return 0;
 }
 
@@ -151,12 +155,14 @@ static int remove_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_is_written_is_read, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_what_is_written_is_read, make_directory,
+                                        remove_directory),
         cmocka_unit_test(test_certificates_of_others_are_read),
         cmocka_unit_test(test_what_is_no_file_of_keys_is_refused),
-        cmocka_unit_test_setup_teardown(test_a_secret_must_be_one, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_a_secret_is_an_ordinary_file_with_a_secret, make_directory,
+        cmocka_unit_test_setup_teardown(test_a_secret_must_be_one, make_directory,
                                         remove_directory),
+        cmocka_unit_test_setup_teardown(test_a_secret_is_an_ordinary_file_with_a_secret,
+                                        make_directory, remove_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,11 +21,13 @@ static void vectors_of_big_integers_hold(void **state)
 
     (void)state;
     assert_non_null(file);
-    while (fscanf(file, "%15s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, word, &rate.num, &rate.den, &in,
-                  &expected) == 5) {
-        int64_t got = strcmp(word, "row_ns") == 0 ? trajd_rate_row_ns(rate, in) : trajd_rate_row_at(rate, in);
+    while (fscanf(file, "%15s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, word, &rate.num,
+                  &rate.den, &in, &expected) == 5) {
+        int64_t got =
+            strcmp(word, "row_ns") == 0 ? trajd_rate_row_ns(rate, in) : trajd_rate_row_at(rate, in);
         if (got != expected)
-            fail_msg("%s of %" PRId64 " at %" PRId64 "/%" PRId64 " Hz is %" PRId64 ", expected %" PRId64,
+            fail_msg("%s of %" PRId64 " at %" PRId64 "/%" PRId64 " Hz is %" PRId64
+                     ", expected %" PRId64,
                      word, in, rate.num, rate.den, got, expected);
         lines++;
     }
@@ -37,12 +39,14 @@ static void vectors_of_big_integers_hold(void **state)
 /* Every time between two rows belongs to the earlier one, and rows never coincide below 1 GHz. */
 static void a_row_is_found_by_its_own_time(void **state)
 {
-    static const struct trajd_rate rates[] = {{15, 1}, {30, 1}, {30000, 1001}, {60, 1}, {1000, 1}, {1, 7}};
+    static const struct trajd_rate rates[] = {{15, 1}, {30, 1},   {30000, 1001},
+                                              {60, 1}, {1000, 1}, {1, 7}};
 
     (void)state;
     for (size_t r = 0; r < sizeof rates / sizeof rates[0]; r++)
         for (int64_t row = -20000; row < 20000; row++) {
-            int64_t here = trajd_rate_row_ns(rates[r], row), next = trajd_rate_row_ns(rates[r], row + 1);
+            int64_t here = trajd_rate_row_ns(rates[r], row),
+                    next = trajd_rate_row_ns(rates[r], row + 1);
             assert_true(here < next);
             assert_true(trajd_rate_row_at(rates[r], here) == row);
             assert_true(trajd_rate_row_at(rates[r], next - 1) == row);

@@ -30,7 +30,7 @@ static enum trajd_status decode_body(uint8_t op, const char *body, size_t size)
     return decode(frame, 8 + size);
 }
 
-#define BODY(op, string) decode_body(op, string, sizeof(string) - 1)
+#define BODY(op, string) decode_body(op, string, sizeof string - 1)
 
 static size_t read_golden(const char *name, uint8_t *bytes, size_t room)
 {
@@ -55,7 +55,9 @@ static void test_golden_frames(void **state)
     (void)state;
     for (size_t i = 0; i < wire_vector_count; i++) {
         size_t size, golden_size = read_golden(wire_vectors[i].name, golden, sizeof golden);
-        assert_int_equal(trajd_wire_encode(&wire_vectors[i].message, frame, sizeof frame, &size, NULL), TRAJD_OK);
+        assert_int_equal(
+            trajd_wire_encode(&wire_vectors[i].message, frame, sizeof frame, &size, NULL),
+            TRAJD_OK);
         assert_int_equal(size, golden_size);
         assert_memory_equal(frame, golden, size);
         assert_int_equal(decode(golden, golden_size), TRAJD_OK);
@@ -91,7 +93,8 @@ static void test_fields_arrive(void **state)
     assert_int_equal(message.error.status, TRAJD_ERR_NOT_FOUND);
 }
 
-/* Every frame cut at every length, and every byte of it changed in turn, is refused or decodes to something within the limits. */
+/* Every frame cut at every length, and every byte of it changed in turn, is refused or decodes to
+ * something within the limits. */
 static void test_cut_and_changed_frames(void **state)
 {
     static uint8_t golden[TRAJD_WIRE_MAX_FRAME];
@@ -101,7 +104,8 @@ static void test_cut_and_changed_frames(void **state)
     for (size_t i = 0; i < wire_vector_count; i++) {
         size_t golden_size = read_golden(wire_vectors[i].name, golden, sizeof golden);
         for (size_t cut = 0; cut < golden_size; cut++) {
-            uint8_t *copy = malloc(cut ? cut : 1); /* of that size, so that a sanitizer sees the byte behind */
+            /* of that size, so that a sanitizer sees the byte behind */
+            uint8_t *copy = malloc(cut ? cut : 1);
             assert_non_null(copy);
             memcpy(copy, golden, cut);
             assert_int_equal(decode(copy, cut), TRAJD_ERR_DATA);
@@ -113,7 +117,8 @@ static void test_cut_and_changed_frames(void **state)
                 if (decode(golden, golden_size))
                     refused++;
                 else
-                    assert_int_equal(trajd_wire_encode(&message, frame, sizeof frame, &size, NULL), TRAJD_OK);
+                    assert_int_equal(trajd_wire_encode(&message, frame, sizeof frame, &size, NULL),
+                                     TRAJD_OK);
                 golden[at] ^= (uint8_t)(1u << bit);
             }
     }
@@ -131,7 +136,8 @@ static void test_header(void **state)
     assert_int_equal(decode("TRJD\x01\x05\x01\x00\x80", 9), TRAJD_ERR_DATA);
     assert_int_equal(decode("TRJD\x01\x63\x00\x00\x80", 9), TRAJD_ERR_PROTOCOL);
     assert_int_equal(decode("", 0), TRAJD_ERR_DATA);
-    assert_int_equal(trajd_wire_decode(frame, sizeof frame + 1, NULL, &message, &request, NULL), TRAJD_ERR_DATA);
+    assert_int_equal(trajd_wire_decode(frame, sizeof frame + 1, NULL, &message, &request, NULL),
+                     TRAJD_ERR_DATA);
 }
 
 static void test_scan(void **state)
@@ -140,18 +146,22 @@ static void test_scan(void **state)
 
     (void)state;
     assert_true(trajd_wire_scan("\x80", 1, 16));
-    assert_false(trajd_wire_scan("\x80\x80", 2, 16));                         /* something behind the map */
-    assert_false(trajd_wire_scan("\x90", 1, 16));                             /* no map */
+    /* something behind the map */
+    assert_false(trajd_wire_scan("\x80\x80", 2, 16));
+    assert_false(trajd_wire_scan("\x90", 1, 16)); /* no map */
     assert_false(trajd_wire_scan("\xc0", 1, 16));
-    assert_true(trajd_wire_scan("\x81\xa1x\x91\x91\x91\xc0", 7, 16));         /* depth 4 */
-    assert_false(trajd_wire_scan("\x81\xa1x\x91\x91\x91\x91\xc0", 8, 16));    /* depth 5 */
-    assert_false(trajd_wire_scan("\x81\xa1x\xd4\x01\x00", 6, 16));            /* extension */
+    assert_true(trajd_wire_scan("\x81\xa1x\x91\x91\x91\xc0", 7, 16));      /* depth 4 */
+    assert_false(trajd_wire_scan("\x81\xa1x\x91\x91\x91\x91\xc0", 8, 16)); /* depth 5 */
+    assert_false(trajd_wire_scan("\x81\xa1x\xd4\x01\x00", 6, 16));         /* extension */
     assert_false(trajd_wire_scan("\x81\xa1x\xc7\x00\x01", 6, 16));
-    assert_false(trajd_wire_scan("\x81\xa1x\xc1", 4, 16));                    /* never used */
-    assert_false(trajd_wire_scan("\x81\xa1x\xdb\xff\xff\xff\xff", 8, 16));    /* a string of 4 GiB */
-    assert_false(trajd_wire_scan("\x81\xa1x\xdd\xff\xff\xff\xff", 8, 16));    /* an array of 4 G elements */
+    assert_false(trajd_wire_scan("\x81\xa1x\xc1", 4, 16)); /* never used */
+    /* a string of 4 GiB */
+    assert_false(trajd_wire_scan("\x81\xa1x\xdb\xff\xff\xff\xff", 8, 16));
+    /* an array of 4 G elements */
+    assert_false(trajd_wire_scan("\x81\xa1x\xdd\xff\xff\xff\xff", 8, 16));
     assert_false(trajd_wire_scan("\xdf\xff\xff\xff\xff", 5, 16));
-    assert_false(trajd_wire_scan("\xdf\x80\x00\x00\x00", 5, 16));             /* a count that overflows when doubled */
+    /* a count that overflows when doubled */
+    assert_false(trajd_wire_scan("\xdf\x80\x00\x00\x00", 5, 16));
     assert_true(trajd_wire_scan("\x81\xa1x\xcb\x00\x00\x00\x00\x00\x00\x00\x00", 12, 16));
     assert_true(trajd_wire_scan("\x81\xa1x\x90", 4, 3));
     assert_false(trajd_wire_scan("\x81\xa1x\x91\xc0", 5, 3)); /* four items */
@@ -165,23 +175,39 @@ static void test_values(void **state)
     (void)state;
     assert_int_equal(BODY(TRAJD_WIRE_PING, "\x81\xa4time\x05"), TRAJD_OK);
     assert_int_equal(message.ping.time, 5);
-    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x81\xa4time\xd3\x00\x00\x00\x00\x00\x00\x00\x07"), TRAJD_OK);
+    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x81\xa4time\xd3\x00\x00\x00\x00\x00\x00\x00\x07"),
+                     TRAJD_OK);
     assert_int_equal(message.ping.time, 7);
-    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x81\xa4time\xff"), TRAJD_ERR_PROTOCOL);             /* -1 */
-    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x81\xa4time\xd0\x80"), TRAJD_ERR_PROTOCOL);         /* -128 */
+    /* -1 */
+    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x81\xa4time\xff"), TRAJD_ERR_PROTOCOL);
+    /* -128 */
+    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x81\xa4time\xd0\x80"), TRAJD_ERR_PROTOCOL);
     assert_int_equal(BODY(TRAJD_WIRE_PING, "\x81\xa4time\xca\x00\x00\x00\x00"), TRAJD_ERR_PROTOCOL);
-    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x81\xa4time\xa1" "5"), TRAJD_ERR_PROTOCOL);
-    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x80"), TRAJD_ERR_PROTOCOL);                         /* missing */
-    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x82\xa4time\x05\xa4time\x05"), TRAJD_ERR_PROTOCOL); /* twice */
-    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x82\xa4time\x05\x07\x05"), TRAJD_ERR_PROTOCOL);     /* a number as key */
-    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x82\xa4time\x05\xa3new\x92\x81\xa1x\xc3\xc0"), TRAJD_OK); /* ignored */
-    assert_int_equal(BODY(TRAJD_WIRE_STATUS, "\x81\xa7request\x00"), TRAJD_ERR_PROTOCOL); /* numbered from 1 */
+    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x81\xa4time\xa1"
+                                           "5"),
+                     TRAJD_ERR_PROTOCOL);
+    /* missing */
+    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x80"), TRAJD_ERR_PROTOCOL);
+    /* twice */
+    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x82\xa4time\x05\xa4time\x05"), TRAJD_ERR_PROTOCOL);
+    /* a number as key */
+    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x82\xa4time\x05\x07\x05"), TRAJD_ERR_PROTOCOL);
+    /* ignored */
+    assert_int_equal(BODY(TRAJD_WIRE_PING, "\x82\xa4time\x05\xa3new\x92\x81\xa1x\xc3\xc0"),
+                     TRAJD_OK);
+    /* numbered from 1 */
+    assert_int_equal(BODY(TRAJD_WIRE_STATUS, "\x81\xa7request\x00"), TRAJD_ERR_PROTOCOL);
 }
 
 static void test_open_rules(void **state)
 {
-    struct trajd_wire_message open = {TRAJD_WIRE_OPEN, {.open = {.request = 9, .mode = TRAJD_WIRE_SHARD, .world = 2,
-                                                                 .rank = 1, .credit = 2, .feed = {"f", 1}}}};
+    struct trajd_wire_message open = {TRAJD_WIRE_OPEN,
+                                      {.open = {.request = 9,
+                                                .mode = TRAJD_WIRE_SHARD,
+                                                .world = 2,
+                                                .rank = 1,
+                                                .credit = 2,
+                                                .feed = {"f", 1}}}};
     size_t size;
 
     (void)state;
@@ -223,14 +249,17 @@ static void test_open_rules(void **state)
     assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL);
     open.open.resume.size = 0;
     open.open.credit = 1;
-    assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL),
+                     TRAJD_ERR_ARGUMENT);
 }
 
 static void test_texts(void **state)
 {
     static char long_spec[TRAJD_WIRE_MAX_SPEC + 1];
-    struct trajd_wire_message error = {TRAJD_WIRE_ERROR, {.error = {0, TRAJD_ERR_DATA, {"bad \xff\xc3 name", 11}}}};
-    struct trajd_wire_message open = {TRAJD_WIRE_OPEN, {.open = {.request = 1, .world = 1, .credit = 2}}};
+    struct trajd_wire_message error = {TRAJD_WIRE_ERROR,
+                                       {.error = {0, TRAJD_ERR_DATA, {"bad \xff\xc3 name", 11}}}};
+    struct trajd_wire_message open = {TRAJD_WIRE_OPEN,
+                                      {.open = {.request = 1, .world = 1, .credit = 2}}};
     char copy[4];
     size_t size;
 
@@ -239,7 +268,8 @@ static void test_texts(void **state)
     assert_int_equal(decode(frame, size), TRAJD_OK);
     assert_true(trajd_wire_text_equals(message.error.message, "bad ?? name"));
     open.open.feed = (struct trajd_wire_text){"bad \xff", 5};
-    assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL),
+                     TRAJD_ERR_ARGUMENT);
     open.open.feed.size = 0;
     memset(long_spec, 'a', sizeof long_spec);
     open.open.spec = (struct trajd_wire_text){long_spec, TRAJD_WIRE_MAX_SPEC};
@@ -247,10 +277,13 @@ static void test_texts(void **state)
     assert_int_equal(decode(frame, size), TRAJD_OK);
     assert_int_equal(trajd_wire_encode(&open, frame, 1000, &size, NULL), TRAJD_ERR_MEMORY);
     open.open.spec.size++;
-    assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(BODY(TRAJD_WIRE_GOAWAY, "\x81\xa6reason\xa2\xc0\x80"), TRAJD_ERR_PROTOCOL); /* overlong NUL */
+    assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL),
+                     TRAJD_ERR_ARGUMENT);
+    /* overlong NUL */
+    assert_int_equal(BODY(TRAJD_WIRE_GOAWAY, "\x81\xa6reason\xa2\xc0\x80"), TRAJD_ERR_PROTOCOL);
     assert_int_equal(BODY(TRAJD_WIRE_GOAWAY, "\x81\xa6reason\xa1\x00"), TRAJD_ERR_PROTOCOL);
-    assert_int_equal(BODY(TRAJD_WIRE_GOAWAY, "\x81\xa6reason\xa3\xed\xa0\x80"), TRAJD_ERR_PROTOCOL); /* a surrogate */
+    /* a surrogate */
+    assert_int_equal(BODY(TRAJD_WIRE_GOAWAY, "\x81\xa6reason\xa3\xed\xa0\x80"), TRAJD_ERR_PROTOCOL);
     trajd_wire_text_copy(trajd_wire_text("ab\xc3\xbc"), copy, sizeof copy);
     assert_string_equal(copy, "ab"); /* never half a character */
 }
@@ -270,20 +303,29 @@ static void test_lists(void **state)
     assert_int_equal(message.ack.released.list[63].part, UINT32_MAX - 63);
     ack.ack.done.count++;
     assert_int_equal(trajd_wire_encode(&ack, frame, sizeof frame, &size, NULL), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(BODY(TRAJD_WIRE_ACK, "\x81\xa4" "done\x91\x93\x01\x02\x03"), TRAJD_ERR_PROTOCOL);
-    assert_int_equal(BODY(TRAJD_WIRE_ACK, "\x81\xa4" "done\x91\x94\x01\x02\x03\xcf\x00\x00\x00\x01\x00\x00\x00\x00"),
+    assert_int_equal(BODY(TRAJD_WIRE_ACK, "\x81\xa4"
+                                          "done\x91\x93\x01\x02\x03"),
+                     TRAJD_ERR_PROTOCOL);
+    assert_int_equal(BODY(TRAJD_WIRE_ACK,
+                          "\x81\xa4"
+                          "done\x91\x94\x01\x02\x03\xcf\x00\x00\x00\x01\x00\x00\x00\x00"),
                      TRAJD_ERR_PROTOCOL); /* a part beyond 32 bits */
     assert_int_equal(decode_body(TRAJD_WIRE_OPENED, "\x80", 1), TRAJD_ERR_PROTOCOL);
-    assert_int_equal(trajd_wire_decode(frame, 9, NULL, &message, &request, NULL), TRAJD_ERR_PROTOCOL);
+    assert_int_equal(trajd_wire_decode(frame, 9, NULL, &message, &request, NULL),
+                     TRAJD_ERR_PROTOCOL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_frames), cmocka_unit_test(test_fields_arrive),
-        cmocka_unit_test(test_cut_and_changed_frames), cmocka_unit_test(test_header),
-        cmocka_unit_test(test_scan), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_open_rules), cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_golden_frames),
+        cmocka_unit_test(test_fields_arrive),
+        cmocka_unit_test(test_cut_and_changed_frames),
+        cmocka_unit_test(test_header),
+        cmocka_unit_test(test_scan),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_open_rules),
+        cmocka_unit_test(test_texts),
         cmocka_unit_test(test_lists),
     };
 

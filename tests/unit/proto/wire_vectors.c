@@ -1,6 +1,9 @@
 #include "wire_vectors.h"
 
-#define TEXT(string) {(string), sizeof(string) - 1}
+#define TEXT(string)                                                                               \
+    {                                                                                              \
+        (string), sizeof string - 1                                                                \
+    }
 
 static const struct trajd_wire_tensor tensors[] = {
     {TEXT("obs/joints"), TEXT("obs"), {NULL, 0}, TRAJD_F32, 3, {256, 2, 7}, 64},
@@ -9,7 +12,8 @@ static const struct trajd_wire_tensor tensors[] = {
 };
 
 const struct wire_vector wire_vectors[] = {
-    {"hello_new", {TRAJD_WIRE_HELLO, {.hello = {.minor = 0, .client = TEXT("train.py"), .pid = 4242}}}},
+    {"hello_new",
+     {TRAJD_WIRE_HELLO, {.hello = {.minor = 0, .client = TEXT("train.py"), .pid = 4242}}}},
     {"hello_resumed",
      {TRAJD_WIRE_HELLO,
       {.hello = {.minor = 0,
@@ -71,7 +75,9 @@ const struct wire_vector wire_vectors[] = {
                 .credit = 4,
                 .fresh = true,
                 .gpu = TEXT("GPU-00112233-4455-6677-8899-aabbccddeeff")}}}},
-    {"ack", {TRAJD_WIRE_ACK, {.ack = {.done = {1, {{1, 2, 3, 0}}}, .released = {2, {{1, 1, 3, 0}, {1, 0, 4, 0}}}}}}},
+    {"ack",
+     {TRAJD_WIRE_ACK,
+      {.ack = {.done = {1, {{1, 2, 3, 0}}}, .released = {2, {{1, 1, 3, 0}, {1, 0, 4, 0}}}}}}},
     {"ping", {TRAJD_WIRE_PING, {.ping = {UINT64_C(123456789012345)}}}},
     {"bye", {.op = TRAJD_WIRE_BYE}},
     {"status", {TRAJD_WIRE_STATUS, {.status = {17}}}},
@@ -147,7 +153,8 @@ const struct wire_vector wire_vectors[] = {
                   .tensor_count = 3,
                   .tensors = tensors,
                   .gpu = TEXT("GPU-00112233-4455-6677-8899-aabbccddeeff"),
-                  .handle = {"an opaque handle that a driver made, and that another opens: 64b", 64},
+                  .handle = {"an opaque handle that a driver made, and that another opens: 64b",
+                             64},
                   .handle_offset_bytes = 2097152}}}},
     {"batch",
      {TRAJD_WIRE_BATCH,
@@ -177,12 +184,14 @@ const struct wire_vector wire_vectors[] = {
                  .ready_ns = 1,
                  .error = TEXT("demo.hdf5: data/demo_3/actions: row 17: NaN")}}}},
     {"epoch_end",
-     {TRAJD_WIRE_EPOCH_END, {.epoch_end = {.feed_id = 1, .epoch = 2, .batches = 39, .windows = 9984, .dropped = 17}}}},
+     {TRAJD_WIRE_EPOCH_END,
+      {.epoch_end = {.feed_id = 1, .epoch = 2, .batches = 39, .windows = 9984, .dropped = 17}}}},
     {"pong", {TRAJD_WIRE_PONG, {.pong = {UINT64_C(123456789012345)}}}},
     {"goaway", {TRAJD_WIRE_GOAWAY, {.goaway = {TEXT("the daemon was told to stop")}}}},
     {"state", {TRAJD_WIRE_STATE, {.state = {17, TEXT("{\"sessions\":[]}")}}}},
     {"error",
-     {TRAJD_WIRE_ERROR, {.error = {1, TRAJD_ERR_NOT_FOUND, TEXT("feed: no feed \"trian\" (did you mean train?)")}}}},
+     {TRAJD_WIRE_ERROR,
+      {.error = {1, TRAJD_ERR_NOT_FOUND, TEXT("feed: no feed \"trian\" (did you mean train?)")}}}},
     {"resampled", {TRAJD_WIRE_RESAMPLED, {.resampled = {20, TEXT("NVIDIA H200")}}}},
     {"resampled_cpu", {TRAJD_WIRE_RESAMPLED, {.resampled = {.request = 1}}}},
     {"checkpointed", {TRAJD_WIRE_CHECKPOINTED, {.checkpointed = {18, {"TRJTOKN1 and more", 17}}}}},

@@ -1,5 +1,5 @@
-/* libtrajd against a daemon that lies: an error at every point, and never a crash or a read outside the ring.
- */
+/* libtrajd against a daemon that lies: an error at every point, and never a crash or a read outside
+ * the ring. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -36,7 +36,8 @@ struct lie {
     enum trajd_status status; /* and how */
     enum trajd_wire_op op;    /* of the message that is bent; 0: none */
     void (*bend)(struct trajd_wire_message *message);
-    const char *key; /* whose one-byte value is replaced by `value`: what the encoder would refuse */
+    /* whose one-byte value is replaced by `value`: what the encoder would refuse */
+    const char *key;
     uint8_t value;
     uint32_t copies;                                      /* of that message; 0: one */
     void (*greet)(int fd);                                /* instead of one byte of 0 */
@@ -45,8 +46,8 @@ struct lie {
 
 struct daemon {
     const struct lie *lie;
-    bool noisy; /* before each message: what is to be passed over */
-    uint8_t major; /* of its protocol; 0: ours */
+    bool noisy;                 /* before each message: what is to be passed over */
+    uint8_t major;              /* of its protocol; 0: ours */
     enum trajd_status farewell; /* to what was open before, as an OPEN comes; OK: none */
     void *context, *router;
     int listener, connection;
@@ -77,8 +78,8 @@ static void make_noise(struct daemon *daemon, size_t size)
         send_frame(daemon, daemon->frame, cut);
     memcpy(other, "TRJD\x01\x6f\0\0\x80", 9);
     send_frame(daemon, other, 9);
-    memset(other + 8, 0xdf, sizeof(other) - 8);
-    send_frame(daemon, other, sizeof(other));
+    memset(other + 8, 0xdf, sizeof other - 8);
+    send_frame(daemon, other, sizeof other);
     zmq_send(daemon->router, daemon->route, (size_t)daemon->route_size, ZMQ_SNDMORE);
     zmq_send(daemon->router, daemon->frame, size, ZMQ_SNDMORE);
     zmq_send(daemon->router, daemon->frame, size, 0);
@@ -87,15 +88,15 @@ static void make_noise(struct daemon *daemon, size_t size)
 static void say(struct daemon *daemon, struct trajd_wire_message *message)
 {
     const struct lie *lie = daemon->lie;
-    const bool bent = lie != NULL && lie->op == message->op;
+    const bool bent = lie && lie->op == message->op;
     size_t size = 0;
-    if (bent && lie->bend != NULL)
+    if (bent && lie->bend)
         lie->bend(message);
-    if (trajd_wire_encode(message, daemon->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK)
+    if (trajd_wire_encode(message, daemon->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL))
         abort();
     unsigned char *key =
-        bent && lie->key != NULL ? memmem(daemon->frame, size, lie->key, strlen(lie->key)) : NULL;
-    if (key != NULL)
+        bent && lie->key ? memmem(daemon->frame, size, lie->key, strlen(lie->key)) : NULL;
+    if (key)
         key[strlen(lie->key)] = lie->value;
     if (daemon->major != 0)
         daemon->frame[4] = daemon->major;
@@ -156,10 +157,10 @@ static void answer_open(struct daemon *daemon, uint64_t request)
                                                    .tensors = &tensor}};
     say(daemon, &opened);
     const uint64_t words[2] = {RING, daemon->ring.size_bytes};
-    if (lie != NULL && lie->hand_over != NULL)
+    if (lie && lie->hand_over)
         lie->hand_over(daemon->connection, &daemon->ring);
     else
-        hand_over(daemon->connection, words, sizeof(words), &daemon->ring.fd, 1);
+        hand_over(daemon->connection, words, sizeof words, &daemon->ring.fd, 1);
     struct trajd_wire_message batch = {.op = TRAJD_WIRE_BATCH,
                                        .batch = {.seq = ++daemon->sequence,
                                                  .feed_id = RING,
@@ -174,18 +175,20 @@ static void hear(struct daemon *daemon)
 {
     struct trajd_wire_message message,
         welcome = {.op = TRAJD_WIRE_WELCOME, .welcome = {.instance = INSTANCE, .session = 1}},
-        farewell = {.op = TRAJD_WIRE_ERROR, .error = {.status = daemon->farewell, .message = trajd_wire_text("it is closed")}};
+        farewell = {
+            .op = TRAJD_WIRE_ERROR,
+            .error = {.status = daemon->farewell, .message = trajd_wire_text("it is closed")}};
     uint64_t request;
-    int size = zmq_recv(daemon->router, daemon->route, sizeof(daemon->route), ZMQ_DONTWAIT);
+    int size = zmq_recv(daemon->router, daemon->route, sizeof daemon->route, ZMQ_DONTWAIT);
     if (size < 0)
         return;
     daemon->route_size = size;
-    size = zmq_recv(daemon->router, daemon->frame, sizeof(daemon->frame), 0);
-    if (trajd_wire_decode(daemon->frame, (size_t)size, NULL, &message, &request, NULL) != TRAJD_OK)
+    size = zmq_recv(daemon->router, daemon->frame, sizeof daemon->frame, 0);
+    if (trajd_wire_decode(daemon->frame, (size_t)size, NULL, &message, &request, NULL))
         abort();
     if (message.op == TRAJD_WIRE_HELLO)
         say(daemon, &welcome);
-    if (message.op == TRAJD_WIRE_OPEN && daemon->farewell != TRAJD_OK)
+    if (message.op == TRAJD_WIRE_OPEN && daemon->farewell)
         say(daemon, &farewell);
     if (message.op == TRAJD_WIRE_OPEN)
         answer_open(daemon, message.open.request);
@@ -199,9 +202,9 @@ static void accept_worker(struct daemon *daemon)
     if (daemon->connection >= 0)
         close(daemon->connection);
     daemon->connection = accept(daemon->listener, NULL, NULL);
-    if (recv(daemon->connection, token, sizeof(token), 0) < 0)
+    if (recv(daemon->connection, token, sizeof token, 0) < 0)
         return;
-    if (daemon->lie != NULL && daemon->lie->greet != NULL)
+    if (daemon->lie && daemon->lie->greet)
         daemon->lie->greet(daemon->connection);
     else
         send(daemon->connection, "", 1, MSG_NOSIGNAL);
@@ -228,18 +231,19 @@ static void daemon_start(struct daemon *daemon)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char endpoint[96];
     const int no_linger = 0;
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s/fd.sock", directory);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/fd.sock", directory);
     unlink(address.sun_path);
     daemon->connection = -1;
     daemon->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(daemon->listener, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(bind(daemon->listener, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(daemon->listener, 8), 0);
     daemon->context = zmq_ctx_new();
     daemon->router = zmq_socket(daemon->context, ZMQ_ROUTER);
-    zmq_setsockopt(daemon->router, ZMQ_LINGER, &no_linger, sizeof(no_linger));
-    snprintf(endpoint, sizeof(endpoint), "ipc://%s/feed.sock", directory);
+    zmq_setsockopt(daemon->router, ZMQ_LINGER, &no_linger, sizeof no_linger);
+    snprintf(endpoint, sizeof endpoint, "ipc://%s/feed.sock", directory);
     assert_int_equal(zmq_bind(daemon->router, endpoint), 0);
-    assert_int_equal(trajd_ring_create(&daemon->ring, SLOTS, TRAJD_RING_ALIGNMENT, true, &error), TRAJD_OK);
+    assert_int_equal(trajd_ring_create(&daemon->ring, SLOTS, TRAJD_RING_ALIGNMENT, true, &error),
+                     TRAJD_OK);
     trajd_ring_name(&daemon->ring, RING, INSTANCE);
     for (uint32_t slot = 0; slot < SLOTS; slot++)
         trajd_ring_stamp(&daemon->ring, slot,
@@ -390,7 +394,7 @@ static int make_memfd(uint64_t size, int seals)
 static void hand_file(int fd, int file, uint64_t size)
 {
     const uint64_t words[2] = {RING, size};
-    hand_over(fd, words, sizeof(words), &file, 1);
+    hand_over(fd, words, sizeof words, &file, 1);
     close(file);
 }
 
@@ -413,7 +417,7 @@ static void hand_device(int fd, const struct trajd_ring *ring)
 static void hand_nothing(int fd, const struct trajd_ring *ring)
 {
     const uint64_t words[2] = {RING, ring->size_bytes};
-    hand_over(fd, words, sizeof(words), NULL, 0);
+    hand_over(fd, words, sizeof words, NULL, 0);
 }
 static void hand_cut(int fd, const struct trajd_ring *ring)
 {
@@ -421,13 +425,15 @@ static void hand_cut(int fd, const struct trajd_ring *ring)
 }
 static void hand_many(int fd, const struct trajd_ring *ring)
 {
-    const int fds[8] = {ring->fd, ring->fd, ring->fd, ring->fd, ring->fd, ring->fd, ring->fd, ring->fd};
+    const int fds[8] = {ring->fd, ring->fd, ring->fd, ring->fd,
+                        ring->fd, ring->fd, ring->fd, ring->fd};
     hand_over(fd, "short", 5, fds, 8);
 }
 
 static struct lie patched(const char *name, const char *key, uint8_t value)
 {
-    return (struct lie){name, STEP_OPEN, TRAJD_ERR_TIMEOUT, TRAJD_WIRE_OPENED, .key = key, .value = value};
+    return (struct lie){name,       STEP_OPEN,     TRAJD_ERR_TIMEOUT, TRAJD_WIRE_OPENED,
+                        .key = key, .value = value};
 }
 
 /* A lie in OPENED, in BATCH, on fd.sock. */
@@ -449,7 +455,8 @@ static struct lie ring(const char *name, enum trajd_status status,
 
 static struct lie greeting(const char *name, void (*greet)(int fd))
 {
-    return (struct lie){name, STEP_CONNECT, TRAJD_ERR_TIMEOUT, (enum trajd_wire_op)0, .greet = greet};
+    return (struct lie){name, STEP_CONNECT, TRAJD_ERR_TIMEOUT, (enum trajd_wire_op)0,
+                        .greet = greet};
 }
 
 /* ---- tests ---- */
@@ -461,20 +468,20 @@ static enum step work(const struct lie *lie, enum trajd_status *status)
     struct trajd_batch *batch = NULL;
     struct trajd_error error;
     enum step step = STEP_CONNECT;
-    const uint32_t wait_ms = lie != NULL && lie->status == TRAJD_ERR_TIMEOUT ? 200 : 10000;
+    const uint32_t wait_ms = lie && lie->status == TRAJD_ERR_TIMEOUT ? 200 : 10000;
     const struct trajd_connect_options connect = {
-        .endpoint = directory, .timeout_ms = lie != NULL && lie->step == STEP_CONNECT ? wait_ms : 10000};
+        .endpoint = directory, .timeout_ms = lie && lie->step == STEP_CONNECT ? wait_ms : 10000};
     *status = trajd_client_connect(&connect, &client, &error);
-    if (*status != TRAJD_OK)
+    if (*status)
         return step;
     const struct trajd_open_options open = {.feed = "train", .credit = 4, .timeout_ms = wait_ms};
     *status = trajd_client_open(client, &open, &error);
     step = STEP_OPEN;
-    if (*status == TRAJD_OK) {
+    if (!*status) {
         *status = trajd_client_next(client, (int)wait_ms, &batch, &error);
         step = STEP_NEXT;
     }
-    if (*status == TRAJD_OK) {
+    if (!*status) {
         volatile int64_t sum = 0;
         for (uint32_t i = 0; i < ROWS; i++)
             sum += ((const int64_t *)trajd_batch_tensor(batch, 0)->data)[i];
@@ -487,7 +494,7 @@ static enum step work(const struct lie *lie, enum trajd_status *status)
 
 static void try_lie(const struct lie *lie, bool noisy)
 {
-    struct daemon *daemon = calloc(1, sizeof(*daemon));
+    struct daemon *daemon = calloc(1, sizeof *daemon);
     enum trajd_status status;
     daemon->lie = lie;
     daemon->noisy = noisy;
@@ -495,10 +502,10 @@ static void try_lie(const struct lie *lie, bool noisy)
     enum step step = work(lie, &status);
     daemon_stop(daemon);
     free(daemon);
-    const enum step expected_step = lie != NULL ? lie->step : STEP_NONE;
-    const enum trajd_status expected = lie != NULL ? lie->status : TRAJD_OK;
+    const enum step expected_step = lie ? lie->step : STEP_NONE;
+    const enum trajd_status expected = lie ? lie->status : TRAJD_OK;
     if (step > expected_step || status != expected)
-        fail_msg("%s: step %d, %s; expected step %d, %s", lie != NULL ? lie->name : "no lie", (int)step,
+        fail_msg("%s: step %d, %s; expected step %d, %s", lie ? lie->name : "no lie", (int)step,
                  trajd_status_name(status), (int)expected_step, trajd_status_name(expected));
 }
 
@@ -557,10 +564,11 @@ static void test_lies_in_messages_are_found_out(void **state)
         batch("rows behind the batch", bend_batch_begin),
         batch("one row too many", bend_batch_rows),
         batch("rows that wrap around", bend_rows_huge),
-        {"an answer to another OPEN", STEP_OPEN, TRAJD_ERR_TIMEOUT, TRAJD_WIRE_OPENED, .bend = bend_request},
+        {"an answer to another OPEN", STEP_OPEN, TRAJD_ERR_TIMEOUT, TRAJD_WIRE_OPENED,
+         .bend = bend_request},
         opened("a ring that never comes", bend_ring_id),
     };
-    for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++)
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
         try_lie(&lies[i], false);
 }
 
@@ -579,22 +587,24 @@ static void test_lies_on_fd_sock_are_found_out(void **state)
         ring("a cut message", TRAJD_ERR_CLOSED, hand_cut),
         ring("many descriptors", TRAJD_ERR_CLOSED, hand_many),
     };
-    for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++)
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
         try_lie(&lies[i], false);
 }
 
 static void test_another_version_is_told(void **state)
 {
     (void)state;
-    struct daemon *daemon = calloc(1, sizeof(*daemon));
+    struct daemon *daemon = calloc(1, sizeof *daemon);
     struct trajd_client *client;
     struct trajd_error error;
     daemon->major = TRAJD_WIRE_MAJOR + 1;
     daemon_start(daemon);
-    assert_int_equal(
-        trajd_client_connect(&(struct trajd_connect_options){.endpoint = directory}, &client, &error),
-        TRAJD_ERR_UNSUPPORTED);
-    assert_string_equal(error.message, "protocol version 2, this side speaks 1: daemon and workers have to be of one release");
+    assert_int_equal(trajd_client_connect(&(struct trajd_connect_options){.endpoint = directory},
+                                          &client, &error),
+                     TRAJD_ERR_UNSUPPORTED);
+    assert_string_equal(
+        error.message,
+        "protocol version 2, this side speaks 1: daemon and workers have to be of one release");
     daemon_stop(daemon);
     free(daemon);
 }
@@ -604,8 +614,8 @@ static void test_what_is_said_of_a_feed_that_is_left(void **state)
 {
     const enum trajd_status farewells[] = {TRAJD_ERR_DEVICE, TRAJD_ERR_CLOSED, TRAJD_ERR_TIMEOUT};
     (void)state;
-    for (size_t i = 0; i < sizeof(farewells) / sizeof(*farewells); i++) {
-        struct daemon *daemon = calloc(1, sizeof(*daemon));
+    for (size_t i = 0; i < sizeof farewells / sizeof *farewells; i++) {
+        struct daemon *daemon = calloc(1, sizeof *daemon);
         enum trajd_status status;
         daemon->farewell = farewells[i];
         daemon_start(daemon);
@@ -620,8 +630,9 @@ static void test_what_is_said_of_a_feed_that_is_left(void **state)
 static void test_a_flood_of_batches_is_found_out(void **state)
 {
     (void)state;
-    const struct lie lie = {"flood", STEP_NEXT, TRAJD_ERR_PROTOCOL, TRAJD_WIRE_BATCH, .copies = 200};
-    struct daemon *daemon = calloc(1, sizeof(*daemon));
+    const struct lie lie = {"flood", STEP_NEXT, TRAJD_ERR_PROTOCOL, TRAJD_WIRE_BATCH,
+                            .copies = 200};
+    struct daemon *daemon = calloc(1, sizeof *daemon);
     struct trajd_client *client;
     struct trajd_batch *held[256];
     struct trajd_error error;
@@ -629,12 +640,13 @@ static void test_a_flood_of_batches_is_found_out(void **state)
     uint32_t count = 0;
     daemon->lie = &lie;
     daemon_start(daemon);
-    assert_int_equal(
-        trajd_client_connect(&(struct trajd_connect_options){.endpoint = directory}, &client, &error),
-        TRAJD_OK);
-    status = trajd_client_open(client, &(struct trajd_open_options){.feed = "train", .credit = 4}, &error);
-    while (status == TRAJD_OK && count < 256)
-        if ((status = trajd_client_next(client, 10000, &held[count], &error)) == TRAJD_OK)
+    assert_int_equal(trajd_client_connect(&(struct trajd_connect_options){.endpoint = directory},
+                                          &client, &error),
+                     TRAJD_OK);
+    status = trajd_client_open(client, &(struct trajd_open_options){.feed = "train", .credit = 4},
+                               &error);
+    while (!status && count < 256)
+        if (!(status = trajd_client_next(client, 10000, &held[count], &error)))
             count++;
     assert_int_equal(status, TRAJD_ERR_PROTOCOL);
     assert_true(count <= TRAJD_WIRE_MAX_LEASES);
@@ -648,15 +660,15 @@ static void test_a_flood_of_batches_is_found_out(void **state)
 static int make_directory(void **state)
 {
     (void)state;
-    snprintf(directory, sizeof(directory), "/tmp/trajd-hostile-XXXXXX");
-    return mkdtemp(directory) != NULL ? 0 : -1;
+    snprintf(directory, sizeof directory, "/tmp/trajd-hostile-XXXXXX");
+    return mkdtemp(directory) ? 0 : -1;
 }
 
 static int remove_directory(void **state)
 {
     char command[128];
     (void)state;
-    snprintf(command, sizeof(command), "rm -r %s", directory);
+    snprintf(command, sizeof command, "rm -r %s", directory);
     return system(command);
 }
 

@@ -1,5 +1,5 @@
-/* Remote workers against a real server: the same batches as local ones, keys, and peers that break every rule.
- */
+/* Remote workers against a real server: the same batches as local ones, keys, and peers that break
+ * every rule. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -36,23 +36,24 @@
 static char directory[32], keys[64], alice[96], mallory[96];
 static struct producer *producer;
 static const char *endpoint;
-static uint64_t payload_bytes = PAYLOAD, length = LENGTH; /* of a row, and of the epoch, as the feed has them */
+/* of a row, and of the epoch, as the feed has them */
+static uint64_t payload_bytes = PAYLOAD, length = LENGTH;
 
 /* ---- a server ---- */
 
-static void write_pair(const char *folder, const char *name, const char *secret_path, const char *server_key,
-                       char public_key[TRAJD_KEY_SIZE])
+static void write_pair(const char *folder, const char *name, const char *secret_path,
+                       const char *server_key, char public_key[TRAJD_KEY_SIZE])
 {
     struct trajd_key_file pair = {.name = ""};
     struct trajd_error error;
     char path[160];
-    snprintf(pair.name, sizeof(pair.name), "%s", name);
-    snprintf(pair.server_key, sizeof(pair.server_key), "%s", server_key);
+    snprintf(pair.name, sizeof pair.name, "%s", name);
+    snprintf(pair.server_key, sizeof pair.server_key, "%s", server_key);
     assert_int_equal(zmq_curve_keypair(pair.public_key, pair.secret_key), 0);
     memcpy(public_key, pair.public_key, TRAJD_KEY_SIZE);
     assert_int_equal(trajd_key_write(secret_path, &pair, &error), TRAJD_OK);
-    memset(pair.secret_key, 0, sizeof(pair.secret_key));
-    snprintf(path, sizeof(path), "%s/%s.key", folder, name);
+    memset(pair.secret_key, 0, sizeof pair.secret_key);
+    snprintf(path, sizeof path, "%s/%s.key", folder, name);
     if (folder[0] != '\0')
         assert_int_equal(trajd_key_write(path, &pair, &error), TRAJD_OK);
 }
@@ -60,22 +61,22 @@ static void write_pair(const char *folder, const char *name, const char *secret_
 static void make_keys(void)
 {
     char clients[96], path[96], server_key[TRAJD_KEY_SIZE], other[TRAJD_KEY_SIZE];
-    snprintf(keys, sizeof(keys), "%s/keys", directory);
-    snprintf(clients, sizeof(clients), "%s/clients", keys);
+    snprintf(keys, sizeof keys, "%s/keys", directory);
+    snprintf(clients, sizeof clients, "%s/clients", keys);
     assert_int_equal(mkdir(keys, 0700), 0);
     assert_int_equal(mkdir(clients, 0700), 0);
-    snprintf(path, sizeof(path), "%s/server.key_secret", keys);
+    snprintf(path, sizeof path, "%s/server.key_secret", keys);
     write_pair("", "server", path, "", server_key);
-    snprintf(alice, sizeof(alice), "%s/alice.key_secret", keys);
+    snprintf(alice, sizeof alice, "%s/alice.key_secret", keys);
     write_pair(clients, "alice", alice, server_key, other);
-    snprintf(mallory, sizeof(mallory), "%s/mallory.key_secret", keys);
+    snprintf(mallory, sizeof mallory, "%s/mallory.key_secret", keys);
     write_pair("", "mallory", mallory, server_key, other);
 }
 
 static int make_directory(void)
 {
-    snprintf(directory, sizeof(directory), "/tmp/trajd-remote-XXXXXX");
-    if (mkdtemp(directory) == NULL)
+    snprintf(directory, sizeof directory, "/tmp/trajd-remote-XXXXXX");
+    if (!mkdtemp(directory))
         return -1;
     make_keys();
     return 0;
@@ -89,7 +90,7 @@ static int start_with(struct producer_options options)
     options.length = length;
     options.payload_bytes = payload_bytes;
     options.silence_ms = options.silence_ms > 0 ? options.silence_ms : SILENCE_MS;
-    if (producer_start(&options, &producer, &error) != TRAJD_OK) {
+    if (producer_start(&options, &producer, &error)) {
         print_error("%s\n", error.message);
         return -1;
     }
@@ -106,8 +107,7 @@ static int start(void **state)
 static int start_insecurely(void **state)
 {
     (void)state;
-    return make_directory() != 0 ? -1
-                                 : start_with((struct producer_options){.sessions = 3});
+    return make_directory() != 0 ? -1 : start_with((struct producer_options){.sessions = 3});
 }
 
 static int stop(void **state)
@@ -117,7 +117,7 @@ static int stop(void **state)
     producer_stop(&producer);
     payload_bytes = PAYLOAD;
     length = LENGTH;
-    snprintf(command, sizeof(command), "rm -r %s", directory);
+    snprintf(command, sizeof command, "rm -r %s", directory);
     return system(command);
 }
 
@@ -128,7 +128,7 @@ static struct trajd_client *connect_to(const char *where, const char *key_file)
     struct trajd_client *client = NULL;
     struct trajd_error error;
     const struct trajd_connect_options options = {.endpoint = where, .key_file = key_file};
-    if (trajd_client_connect(&options, &client, &error) != TRAJD_OK)
+    if (trajd_client_connect(&options, &client, &error))
         fail_msg("%s", error.message);
     return client;
 }
@@ -137,7 +137,7 @@ static void open_feed(struct trajd_client *client, struct trajd_open_options opt
 {
     struct trajd_error error;
     options.feed = "train";
-    if (trajd_client_open(client, &options, &error) != TRAJD_OK)
+    if (trajd_client_open(client, &options, &error))
         fail_msg("%s", error.message);
 }
 
@@ -154,13 +154,15 @@ static void check_values(const struct trajd_batch *batch)
     if (info.row_begin == 0)
         assert_int_equal((uintptr_t)payload->data % 64 + (uintptr_t)actions->data % 64, 0);
     for (uint32_t row = 0; row < info.row_count; row++) {
-        const uint64_t window = producer_window(info.epoch, info.position + info.row_begin + row, length);
+        const uint64_t window =
+            producer_window(info.epoch, info.position + info.row_begin + row, length);
         assert_int_equal(((const int64_t *)ids->data)[row], window);
         for (uint32_t column = 0; column < PRODUCER_COLUMNS; column++)
             assert_true(((const float *)actions->data)[row * PRODUCER_COLUMNS + column] ==
                         producer_value(info.epoch, window, column));
     }
-    memset(payload->data, 1, info.row_count * payload_bytes); /* the worker's own memory, all of it */
+    /* the worker's own memory, all of it */
+    memset(payload->data, 1, info.row_count * payload_bytes);
 }
 
 static uint32_t read_epoch(struct trajd_client *client)
@@ -169,7 +171,7 @@ static uint32_t read_epoch(struct trajd_client *client)
     struct trajd_error error;
     enum trajd_status status;
     uint32_t rows = 0;
-    while ((status = trajd_client_next(client, 20000, &batch, &error)) == TRAJD_OK) {
+    while (!(status = trajd_client_next(client, 20000, &batch, &error))) {
         struct trajd_batch_info info;
         trajd_batch_get_info(batch, &info);
         check_values(batch);
@@ -186,9 +188,9 @@ static uint64_t status_number(const char *name)
     struct trajd_client *client = connect_to(directory, NULL);
     char *json, pattern[64];
     struct trajd_error error;
-    if (trajd_client_status(client, 10000, &json, &error) != TRAJD_OK)
+    if (trajd_client_status(client, 10000, &json, &error))
         fail_msg("%s", error.message);
-    snprintf(pattern, sizeof(pattern), "\"%s\":", name);
+    snprintf(pattern, sizeof pattern, "\"%s\":", name);
     const char *found = strstr(json, pattern);
     assert_non_null(found);
     uint64_t value = strtoull(found + strlen(pattern), NULL, 10);
@@ -215,7 +217,8 @@ static void test_a_remote_worker_reads_what_a_local_one_does(void **state)
         assert_int_equal(read_epoch(client), LENGTH);
     }
     trajd_client_close(&client);
-    assert_int_equal(status_number("windows_done"), 2 * LENGTH); /* BYE was heard with all before it */
+    /* BYE was heard with all before it */
+    assert_int_equal(status_number("windows_done"), 2 * LENGTH);
     assert_int_equal(status_number("dead_sessions"), 0);
 }
 
@@ -228,7 +231,8 @@ static void test_ranks_here_and_there(void **state)
     uint32_t rows = 0;
     for (uint32_t r = 0; r < 3; r++) {
         ranks[r] = r == 1 ? connect_to(directory, NULL) : connect_to(endpoint, alice);
-        open_feed(ranks[r], (struct trajd_open_options){.mode = TRAJD_MODE_SHARD, .rank = r, .world = 3});
+        open_feed(ranks[r],
+                  (struct trajd_open_options){.mode = TRAJD_MODE_SHARD, .rank = r, .world = 3});
     }
     for (uint64_t position = 0; position < LENGTH; position += BATCH)
         for (uint32_t r = 0; r < 3; r++) {
@@ -248,7 +252,8 @@ static void test_ranks_here_and_there(void **state)
     }
 }
 
-static enum trajd_status try_connect(const char *key_file, const char *server_key, struct trajd_error *error)
+static enum trajd_status try_connect(const char *key_file, const char *server_key,
+                                     struct trajd_error *error)
 {
     struct trajd_client *client = NULL;
     const struct trajd_connect_options options = {
@@ -270,12 +275,13 @@ static void test_only_known_keys_come_in(void **state)
     assert_non_null(strstr(error.message, "does not know the key"));
     assert_true(status_number("refused_keys") >= 1);
     assert_int_equal(trajd_key_read(mallory, &pair, &error), TRAJD_OK);
-    assert_int_equal(try_connect(alice, pair.public_key, &error), TRAJD_ERR_TIMEOUT); /* another server's */
+    /* another server's */
+    assert_int_equal(try_connect(alice, pair.public_key, &error), TRAJD_ERR_TIMEOUT);
     assert_non_null(strstr(error.message, "handshake"));
     /* let in without a restart, and shut out again */
-    memset(pair.secret_key, 0, sizeof(pair.secret_key));
-    snprintf(to, sizeof(to), "%s/clients/mallory.key", keys);
-    snprintf(from, sizeof(from), "%s/clients/broken.key", keys);
+    memset(pair.secret_key, 0, sizeof pair.secret_key);
+    snprintf(to, sizeof to, "%s/clients/mallory.key", keys);
+    snprintf(from, sizeof from, "%s/clients/broken.key", keys);
     FILE *broken = fopen(from, "w");
     assert_non_null(broken);
     fclose(broken);
@@ -289,17 +295,24 @@ static void test_only_known_keys_come_in(void **state)
 static void test_bad_endpoints_and_keys_are_refused(void **state)
 {
     (void)state;
-    static const char *const endpoints[] = {"tcp://", "tcp://localhost", "tcp://:7878", "tcp://localhost:0",
-                                            "tcp://localhost:70000", "tcp://localhost:http",
-                                            "tcp://127.0.0.1;10.0.0.1:7878", "tcp://*:7878"};
+    static const char *const endpoints[] = {"tcp://",
+                                            "tcp://localhost",
+                                            "tcp://:7878",
+                                            "tcp://localhost:0",
+                                            "tcp://localhost:70000",
+                                            "tcp://localhost:http",
+                                            "tcp://127.0.0.1;10.0.0.1:7878",
+                                            "tcp://*:7878"};
     struct trajd_client *client = NULL;
     struct trajd_error error;
-    for (size_t i = 0; i < sizeof(endpoints) / sizeof(*endpoints); i++)
+    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++)
         assert_int_equal(
-            trajd_client_connect(&(struct trajd_connect_options){.endpoint = endpoints[i]}, &client, &error),
+            trajd_client_connect(&(struct trajd_connect_options){.endpoint = endpoints[i]}, &client,
+                                 &error),
             TRAJD_ERR_ARGUMENT);
     assert_int_equal(
-        trajd_client_connect(&(struct trajd_connect_options){.endpoint = "tcp://10.0.0.1:7878"}, &client, &error),
+        trajd_client_connect(&(struct trajd_connect_options){.endpoint = "tcp://10.0.0.1:7878"},
+                             &client, &error),
         TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "keygen"));
     assert_int_equal(try_connect("/nonexistent", NULL, &error), TRAJD_ERR_NOT_FOUND);
@@ -317,9 +330,10 @@ static void refuse_server(const char *address, const char *from, bool insecure, 
         .runtime_directory = directory,
         .max_sessions = 4,
         .instance_id = 1,
-        .remote = {.address = address, .keys = from, .insecure_loopback = insecure, .silence_ms = 1000}};
+        .remote = {
+            .address = address, .keys = from, .insecure_loopback = insecure, .silence_ms = 1000}};
     assert_int_not_equal(trajd_server_create(&options, &server, &error), TRAJD_OK);
-    if (strstr(error.message, part) == NULL)
+    if (!strstr(error.message, part))
         fail_msg("%s", error.message);
 }
 
@@ -333,7 +347,7 @@ static int remove_directory_only(void **state)
 {
     char command[96];
     (void)state;
-    snprintf(command, sizeof(command), "rm -r %s", directory);
+    snprintf(command, sizeof command, "rm -r %s", directory);
     return system(command);
 }
 
@@ -350,13 +364,13 @@ static void test_servers_that_must_not_start(void **state)
     refuse_server("127.0.0.1:66666", keys, false, "ADDRESS:PORT");
     refuse_server("::1:7878", keys, false, "ADDRESS:PORT");
     refuse_server("127.0.0.1:0", "/nonexistent", false, "/nonexistent/server.key_secret");
-    snprintf(path, sizeof(path), "%s/clients/bob.key", keys);
+    snprintf(path, sizeof path, "%s/clients/bob.key", keys);
     FILE *file = fopen(path, "w");
     fputs("nonsense\n", file);
     fclose(file);
     refuse_server("127.0.0.1:0", keys, false, "clients/bob.key");
     unlink(path);
-    snprintf(path, sizeof(path), "%s/server.key_secret", keys);
+    snprintf(path, sizeof path, "%s/server.key_secret", keys);
     chmod(path, 0640);
     refuse_server("127.0.0.1:0", keys, false, "chmod 600");
 }
@@ -375,11 +389,11 @@ struct peer {
 static struct peer *peer_connect(void)
 {
     const int no_linger = 0, patience_ms = 20000;
-    struct peer *peer = calloc(1, sizeof(*peer));
+    struct peer *peer = calloc(1, sizeof *peer);
     peer->context = zmq_ctx_new();
     peer->dealer = zmq_socket(peer->context, ZMQ_DEALER);
-    zmq_setsockopt(peer->dealer, ZMQ_LINGER, &no_linger, sizeof(no_linger));
-    zmq_setsockopt(peer->dealer, ZMQ_RCVTIMEO, &patience_ms, sizeof(patience_ms));
+    zmq_setsockopt(peer->dealer, ZMQ_LINGER, &no_linger, sizeof no_linger);
+    zmq_setsockopt(peer->dealer, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
     assert_int_equal(zmq_connect(peer->dealer, endpoint), 0);
     return peer;
 }
@@ -390,8 +404,8 @@ static struct peer *peer_connect_slowly(void)
     const int one = 1, small = 65536;
     struct peer *peer = peer_connect();
     zmq_disconnect(peer->dealer, endpoint);
-    zmq_setsockopt(peer->dealer, ZMQ_RCVHWM, &one, sizeof(one));
-    zmq_setsockopt(peer->dealer, ZMQ_RCVBUF, &small, sizeof(small));
+    zmq_setsockopt(peer->dealer, ZMQ_RCVHWM, &one, sizeof one);
+    zmq_setsockopt(peer->dealer, ZMQ_RCVBUF, &small, sizeof small);
     assert_int_equal(zmq_connect(peer->dealer, endpoint), 0);
     return peer;
 }
@@ -406,7 +420,8 @@ static void peer_close(struct peer *peer)
 static void peer_say(struct peer *peer, const struct trajd_wire_message *message)
 {
     size_t size;
-    assert_int_equal(trajd_wire_encode(message, peer->frame, sizeof(peer->frame), &size, NULL), TRAJD_OK);
+    assert_int_equal(trajd_wire_encode(message, peer->frame, sizeof peer->frame, &size, NULL),
+                     TRAJD_OK);
     assert_int_equal(zmq_send(peer->dealer, peer->frame, size, 0), size);
 }
 
@@ -415,21 +430,23 @@ static void peer_take(struct peer *peer, size_t frame_size)
 {
     uint64_t request;
     int more = 1, size;
-    size_t more_size = sizeof(more);
-    assert_int_equal(trajd_wire_decode(peer->frame, frame_size, peer->tensors, &peer->heard, &request, NULL),
-                     TRAJD_OK);
+    size_t more_size = sizeof more;
+    assert_int_equal(
+        trajd_wire_decode(peer->frame, frame_size, peer->tensors, &peer->heard, &request, NULL),
+        TRAJD_OK);
     peer->part_bytes = 0;
     while (zmq_getsockopt(peer->dealer, ZMQ_RCVMORE, &more, &more_size) == 0 && more) {
-        size = zmq_recv(peer->dealer, peer->part + peer->part_bytes, sizeof(peer->part) - peer->part_bytes, 0);
+        size = zmq_recv(peer->dealer, peer->part + peer->part_bytes,
+                        sizeof peer->part - peer->part_bytes, 0);
         assert_in_range(size, 1, TRAJD_WIRE_MAX_PART_FRAME);
         peer->part_bytes += (size_t)size;
-        assert_in_range(peer->part_bytes, 1, sizeof(peer->part));
+        assert_in_range(peer->part_bytes, 1, sizeof peer->part);
     }
 }
 
 static void peer_hear(struct peer *peer, enum trajd_wire_op op)
 {
-    int size = zmq_recv(peer->dealer, peer->frame, sizeof(peer->frame), 0);
+    int size = zmq_recv(peer->dealer, peer->frame, sizeof peer->frame, 0);
     assert_true(size > 0);
     peer_take(peer, (size_t)size);
     assert_int_equal(peer->heard.op, op);
@@ -460,7 +477,7 @@ static void check_part(const struct peer *peer)
     assert_true(peer->part_bytes > batch->row_count * payload_bytes);
     assert_int_equal(peer->part_bytes % 64, 0);
     for (uint32_t row = 0; row < batch->row_count; row++) {
-        memcpy(&id, peer->part + row * sizeof(id), sizeof(id));
+        memcpy(&id, peer->part + row * sizeof id, sizeof id);
         assert_int_equal(id, producer_window(batch->epoch, batch->position + row, length));
     }
 }
@@ -474,11 +491,11 @@ static void test_a_token_opens_nothing_elsewhere(void **state)
     char byte;
     peer_hello(peer);
     assert_int_equal(peer->heard.welcome.silence_ms, SILENCE_MS);
-    memcpy(token, peer->heard.welcome.token, sizeof(token));
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s/fd.sock", directory);
+    memcpy(token, peer->heard.welcome.token, sizeof token);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/fd.sock", directory);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(send(fd, token, sizeof(token), 0), sizeof(token));
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(send(fd, token, sizeof token, 0), sizeof token);
     assert_int_equal(recv(fd, &byte, 1, 0), 0); /* its end, and no ring ever */
     close(fd);
     peer_open(peer, 2); /* and the session is as it was */
@@ -513,10 +530,13 @@ static int start_wide(void **state)
     (void)state;
     payload_bytes = LARGE * BATCH / WIDE;
     length = 20 * WIDE;
-    return make_directory() != 0 ? -1 : start_with((struct producer_options){.batch = WIDE, .silence_ms = 20000});
+    return make_directory() != 0
+               ? -1
+               : start_with((struct producer_options){.batch = WIDE, .silence_ms = 20000});
 }
 
-/* A peer gives slots back that it has not read: they are FREE, but not to be filled before they have left. */
+/* A peer gives slots back that it has not read: they are FREE, but not to be filled before they
+ * have left. */
 static void test_what_was_given_back_unread_leaves_as_it_was(void **state)
 {
     (void)state;
@@ -540,8 +560,9 @@ static void test_what_was_given_back_unread_leaves_as_it_was(void **state)
     peer_close(slow);
 }
 
-/* A peer takes all the credit and stops reading. Its session ends, its batches go to another, but the slots that
- * ZeroMQ still sends from are not filled again before the connection is given up, too. */
+/* A peer takes all the credit and stops reading. Its session ends, its batches go to another, but
+ * the slots that ZeroMQ still sends from are not filled again before the connection is given up,
+ * too. */
 static void test_what_is_under_way_is_never_written_over(void **state)
 {
     (void)state;
@@ -562,9 +583,10 @@ static void test_what_is_under_way_is_never_written_over(void **state)
         usleep(5000);
     }
     const int patience_ms = 300;
-    zmq_setsockopt(slow->dealer, ZMQ_RCVTIMEO, &patience_ms, sizeof(patience_ms));
+    zmq_setsockopt(slow->dealer, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
     int size;
-    while ((size = zmq_recv(slow->dealer, slow->frame, sizeof(slow->frame), 0)) > 0) { /* what came through is whole */
+    /* what came through is whole */
+    while ((size = zmq_recv(slow->dealer, slow->frame, sizeof slow->frame, 0)) > 0) {
         peer_take(slow, (size_t)size);
         check_part(slow);
     }
@@ -597,7 +619,7 @@ static int raw_socket(int flags, int *result)
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
     assert_true(fd >= 0);
-    *result = connect(fd, (struct sockaddr *)&address, sizeof(address));
+    *result = connect(fd, (struct sockaddr *)&address, sizeof address);
     return fd;
 }
 
@@ -618,18 +640,19 @@ static void test_garbage_and_silence_harm_nobody(void **state)
 {
     (void)state;
     enum { SILENT = 40 };
-    static const char *const openings[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\x02\x00\x01",
-                                           "SSH-2.0-OpenSSH_9.2\r\n", "\x01\x00", "\xff\xff\xff\xff\xff\xff\xff\xff\xff"};
+    static const char *const openings[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                                           "\x16\x03\x01\x02\x00\x01", "SSH-2.0-OpenSSH_9.2\r\n",
+                                           "\x01\x00", "\xff\xff\xff\xff\xff\xff\xff\xff\xff"};
     int silent[SILENT];
     for (int i = 0; i < SILENT; i++) /* half-open handshakes are held */
         silent[i] = raw_connect();
-    for (size_t i = 0; i < sizeof(openings) / sizeof(*openings); i++) {
+    for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
         int fd = raw_connect();
         assert_true(send(fd, openings[i], strlen(openings[i]) + 1, MSG_NOSIGNAL) > 0);
         shutdown(fd, SHUT_WR);
         struct pollfd item = {.fd = fd, .events = POLLIN};
         char bytes[256];
-        while (poll(&item, 1, 10000) == 1 && recv(fd, bytes, sizeof(bytes), 0) > 0)
+        while (poll(&item, 1, 10000) == 1 && recv(fd, bytes, sizeof bytes, 0) > 0)
             continue;
         close(fd);
     }
@@ -661,13 +684,15 @@ static void test_more_sessions_than_allowed(void **state)
     struct peer *peers[4];
     for (size_t i = 0; i < 4; i++) {
         peers[i] = peer_connect();
-        peer_say(peers[i], &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.minor = 2}});
+        peer_say(peers[i],
+                 &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.minor = 2}});
         peer_hear(peers[i], i < 3 ? TRAJD_WIRE_WELCOME : TRAJD_WIRE_ERROR);
     }
     assert_int_equal(peers[3]->heard.error.status, TRAJD_ERR_BUSY);
     peer_say(peers[0], &(struct trajd_wire_message){.op = TRAJD_WIRE_BYE});
     for (int i = 0; i < 100; i++) { /* as soon as BYE is heard */
-        peer_say(peers[3], &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.minor = 2}});
+        peer_say(peers[3],
+                 &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.minor = 2}});
         int size = zmq_recv(peers[3]->dealer, peers[3]->frame, sizeof(peers[3]->frame), 0);
         assert_true(size > 5);
         if (peers[3]->frame[5] == TRAJD_WIRE_WELCOME)
@@ -718,19 +743,19 @@ static void test_a_flood_of_connections_is_survived(void **state)
     char path[64], line[256], where[256];
     int sockets[FLOOD];
     uint32_t batches = 0;
-    snprintf(path, sizeof(path), "/tmp/trajd-flood-XXXXXX");
+    snprintf(path, sizeof path, "/tmp/trajd-flood-XXXXXX");
     assert_non_null(mkdtemp(path));
-    struct process daemon =
-        process_start("fake_producer", path, "descriptors=256 sessions=16 length=400 tcp=127.0.0.1:0");
-    assert_true(process_read(&daemon, line, sizeof(line)));
-    snprintf(where, sizeof(where), "%s", line + strlen("REMOTE "));
+    struct process daemon = process_start("fake_producer", path,
+                                          "descriptors=256 sessions=16 length=400 tcp=127.0.0.1:0");
+    assert_true(process_read(&daemon, line, sizeof line));
+    snprintf(where, sizeof where, "%s", line + strlen("REMOTE "));
     endpoint = where;
-    assert_true(process_read(&daemon, line, sizeof(line)));
+    assert_true(process_read(&daemon, line, sizeof line));
     assert_string_equal(line, "READY");
     for (uint32_t i = 0; i < FLOOD; i++)
         sockets[i] = raw_connect_at_once();
     struct process worker = process_start("fake_worker", path, "credit=4 timeout_ms=50000");
-    while (process_read(&worker, line, sizeof(line)) && line[0] == 'B')
+    while (process_read(&worker, line, sizeof line) && line[0] == 'B')
         batches++;
     assert_string_equal(line, "E 0");
     assert_int_equal(batches, 50);
@@ -738,7 +763,7 @@ static void test_a_flood_of_connections_is_survived(void **state)
     for (uint32_t i = 0; i < FLOOD; i++)
         close(sockets[i]);
     worker = process_start("fake_worker", where, "credit=4 timeout_ms=50000 epoch=1");
-    while (process_read(&worker, line, sizeof(line)) && line[0] == 'B')
+    while (process_read(&worker, line, sizeof line) && line[0] == 'B')
         batches++;
     assert_string_equal(line, "E 1");
     assert_int_equal(batches, 100);
@@ -756,9 +781,11 @@ static void test_parts_and_loans(void **state)
     struct trajd_ring ring;
     struct trajd_piece pieces[2];
     assert_int_equal(trajd_ring_create(&ring, 3, 4096, true, &error), TRAJD_OK);
-    struct trajd_wire_tensor *tensors = calloc(2, sizeof(*tensors));
-    tensors[0] = (struct trajd_wire_tensor){.dtype = TRAJD_I64, .rank = 1, .shape = {6}, .offset_bytes = 64};
-    tensors[1] = (struct trajd_wire_tensor){.dtype = TRAJD_U8, .rank = 3, .shape = {6, 2, 5}, .offset_bytes = 128};
+    struct trajd_wire_tensor *tensors = calloc(2, sizeof *tensors);
+    tensors[0] =
+        (struct trajd_wire_tensor){.dtype = TRAJD_I64, .rank = 1, .shape = {6}, .offset_bytes = 64};
+    tensors[1] = (struct trajd_wire_tensor){
+        .dtype = TRAJD_U8, .rank = 3, .shape = {6, 2, 5}, .offset_bytes = 128};
     struct trajd_lending *lending = trajd_lending_create(&ring, tensors, 2, -1);
     unsigned char *slot = trajd_ring_slot(&lending->ring, 2);
     assert_int_equal(trajd_lending_part(lending, 2, 2, 3, pieces), 2);
@@ -790,19 +817,25 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_and_loans),
-        cmocka_unit_test_setup_teardown(test_a_remote_worker_reads_what_a_local_one_does, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_remote_worker_reads_what_a_local_one_does, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(test_ranks_here_and_there, start, stop),
         cmocka_unit_test_setup_teardown(test_only_known_keys_come_in, start, stop),
         cmocka_unit_test_setup_teardown(test_bad_endpoints_and_keys_are_refused, start, stop),
         cmocka_unit_test_setup_teardown(test_servers_that_must_not_start, make_directory_only,
                                         remove_directory_only),
-        cmocka_unit_test_setup_teardown(test_a_token_opens_nothing_elsewhere, start_insecurely, stop),
-        cmocka_unit_test_setup_teardown(test_what_is_under_way_is_never_written_over, start_large, stop),
-        cmocka_unit_test_setup_teardown(test_what_was_given_back_unread_leaves_as_it_was, start_wide, stop),
+        cmocka_unit_test_setup_teardown(test_a_token_opens_nothing_elsewhere, start_insecurely,
+                                        stop),
+        cmocka_unit_test_setup_teardown(test_what_is_under_way_is_never_written_over, start_large,
+                                        stop),
+        cmocka_unit_test_setup_teardown(test_what_was_given_back_unread_leaves_as_it_was,
+                                        start_wide, stop),
         cmocka_unit_test_setup_teardown(test_an_end_with_bytes_under_way, start_insecurely, stop),
-        cmocka_unit_test_setup_teardown(test_garbage_and_silence_harm_nobody, start_insecurely, stop),
+        cmocka_unit_test_setup_teardown(test_garbage_and_silence_harm_nobody, start_insecurely,
+                                        stop),
         cmocka_unit_test_setup_teardown(test_more_sessions_than_allowed, start_insecurely, stop),
-        cmocka_unit_test_setup_teardown(test_a_silent_worker_is_given_up_and_says_so, start_insecurely, stop),
+        cmocka_unit_test_setup_teardown(test_a_silent_worker_is_given_up_and_says_so,
+                                        start_insecurely, stop),
         cmocka_unit_test(test_a_flood_of_connections_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Rings, the directory's lock and the client's mapping: what is handed over, and what is refused. */
+/* Rings, the directory's lock and the client's mapping: what is handed over, and what is refused.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -60,8 +61,10 @@ static void test_ring_refuses_impossible_sizes(void **state)
     struct trajd_error error;
     assert_int_equal(trajd_ring_create(&ring, 0, 4096, true, &error), TRAJD_ERR_ARGUMENT);
     assert_int_equal(trajd_ring_create(&ring, 3, 4095, true, &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_ring_create(&ring, 480, UINT64_C(1) << 60, true, &error), TRAJD_ERR_MEMORY);
-    assert_int_equal(trajd_ring_create(&ring, 4, UINT64_C(1) << 61, true, &error), TRAJD_ERR_MEMORY);
+    assert_int_equal(trajd_ring_create(&ring, 480, UINT64_C(1) << 60, true, &error),
+                     TRAJD_ERR_MEMORY);
+    assert_int_equal(trajd_ring_create(&ring, 4, UINT64_C(1) << 61, true, &error),
+                     TRAJD_ERR_MEMORY);
     assert_int_equal(ring.fd, -1);
 }
 
@@ -73,11 +76,12 @@ static void test_mapping_sees_what_the_ring_holds(void **state)
     struct trajd_error error;
     make_ring(&ring);
     const struct trajd_ring_terms terms = terms_of(&ring);
-    const struct trajd_slot_header header = {.generation = 9, .epoch = 1, .position = 16, .row_count = 8};
+    const struct trajd_slot_header header = {
+        .generation = 9, .epoch = 1, .position = 16, .row_count = 8};
     trajd_ring_stamp(&ring, 2, &header);
     assert_int_equal(trajd_mapping_create(ring.fd, &terms, &mapping, &error), TRAJD_OK);
     trajd_ring_destroy(&ring); /* the worker's stays */
-    assert_memory_equal(trajd_mapping_slot(mapping, 2), &header, sizeof(header));
+    assert_memory_equal(trajd_mapping_slot(mapping, 2), &header, sizeof header);
     trajd_mapping_drop(mapping);
 }
 
@@ -129,7 +133,8 @@ static void test_mapping_refuses_a_device_ring_between_boundaries(void **state)
     struct trajd_ring_terms terms = terms_of(&ring);
     terms.is_device = true;
     terms.handle_offset_bytes = 4096 + 64;
-    assert_int_equal(trajd_mapping_create_device("GPU-none", &terms, &mapping, &error), TRAJD_ERR_PROTOCOL);
+    assert_int_equal(trajd_mapping_create_device("GPU-none", &terms, &mapping, &error),
+                     TRAJD_ERR_PROTOCOL);
     assert_null(mapping);
     assert_non_null(strstr(error.message, "4160 bytes behind its handle"));
     trajd_ring_destroy(&ring);
@@ -165,14 +170,14 @@ static void test_lock_names_its_holder(void **state)
     assert_non_null(mkdtemp(directory));
     assert_int_equal(trajd_lock_take(directory, &first, &error), TRAJD_OK);
     assert_int_equal(trajd_lock_take(directory, &second, &error), TRAJD_ERR_BUSY);
-    snprintf(pid, sizeof(pid), "pid %ld", (long)getpid());
+    snprintf(pid, sizeof pid, "pid %ld", (long)getpid());
     assert_non_null(strstr(error.message, pid));
     trajd_lock_release(&first);
     assert_int_equal(trajd_lock_take(directory, &second, &error),
                      TRAJD_OK); /* the file that stayed is no lock */
     trajd_lock_release(&second);
     trajd_lock_release(&second);
-    snprintf(path, sizeof(path), "%s/lock", directory);
+    snprintf(path, sizeof path, "%s/lock", directory);
     unlink(path);
     rmdir(directory);
     assert_int_equal(trajd_lock_take(directory, &second, &error), TRAJD_ERR_SYSTEM);
@@ -228,7 +233,7 @@ static void test_client_schema_stays_in_its_slot(void **state)
                {UINT64_MAX - 3, 1},
                {64, UINT64_MAX / 4},
                {64, UINT64_C(1) << 62}};
-    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         tensor = wire_tensor(bad[i].offset_bytes, bad[i].columns);
         assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_ERR_PROTOCOL);
     }
@@ -241,14 +246,16 @@ static void test_client_schema_stays_in_its_slot(void **state)
     assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_ERR_PROTOCOL);
 }
 
-/* Over tcp tensors come one behind the other: what one slot holds twice would be longer than anything can say. */
+/* Over tcp tensors come one behind the other: what one slot holds twice would be longer than
+ * anything can say. */
 static void test_client_tensors_share_a_slot(void **state)
 {
     (void)state;
     struct trajd_schema *schema;
     struct trajd_error error;
     struct trajd_wire_tensor tensors[] = {wire_tensor(64, 4), wire_tensor(128, 4)};
-    struct trajd_wire_opened opened = {.batch = 4, .slot_size_bytes = 192, .tensor_count = 2, .tensors = tensors};
+    struct trajd_wire_opened opened = {
+        .batch = 4, .slot_size_bytes = 192, .tensor_count = 2, .tensors = tensors};
     assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_OK);
     trajd_schema_drop(schema);
     tensors[0] = tensors[1] = wire_tensor(64, 8);

@@ -1,5 +1,5 @@
-/* The server over its real sockets, spoken to by a raw peer: what is answered, what is dropped, and that it
- * lives on. */
+/* The server over its real sockets, spoken to by a raw peer: what is answered, what is dropped, and
+ * that it lives on. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -37,13 +37,13 @@ static int start(void **state)
     struct trajd_error error;
     const struct producer_options options = {.directory = directory, .length = 1000, .slots = 4};
     (void)state;
-    snprintf(directory, sizeof(directory), "/tmp/trajd-server-XXXXXX");
-    if (mkdtemp(directory) == NULL)
+    snprintf(directory, sizeof directory, "/tmp/trajd-server-XXXXXX");
+    if (!mkdtemp(directory))
         return -1;
     enum trajd_status status = producer_start(&options, &producer, &error);
-    if (status != TRAJD_OK)
+    if (status)
         fprintf(stderr, "%s\n", error.message);
-    return status == TRAJD_OK ? 0 : -1;
+    return !status ? 0 : -1;
 }
 
 static int stop(void **state)
@@ -51,7 +51,7 @@ static int stop(void **state)
     char path[96];
     (void)state;
     producer_stop(&producer);
-    snprintf(path, sizeof(path), "%s/lock", directory);
+    snprintf(path, sizeof path, "%s/lock", directory);
     unlink(path);
     return rmdir(directory); /* fails if a socket was left */
 }
@@ -62,12 +62,12 @@ static struct peer *peer_open(void)
 {
     char endpoint[96];
     const int patience_ms = 10000, no_linger = 0;
-    struct peer *peer = calloc(1, sizeof(*peer));
-    snprintf(endpoint, sizeof(endpoint), "ipc://%s/feed.sock", directory);
+    struct peer *peer = calloc(1, sizeof *peer);
+    snprintf(endpoint, sizeof endpoint, "ipc://%s/feed.sock", directory);
     peer->context = zmq_ctx_new();
     peer->socket = zmq_socket(peer->context, ZMQ_DEALER);
-    zmq_setsockopt(peer->socket, ZMQ_RCVTIMEO, &patience_ms, sizeof(patience_ms));
-    zmq_setsockopt(peer->socket, ZMQ_LINGER, &no_linger, sizeof(no_linger));
+    zmq_setsockopt(peer->socket, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
+    zmq_setsockopt(peer->socket, ZMQ_LINGER, &no_linger, sizeof no_linger);
     assert_int_equal(zmq_connect(peer->socket, endpoint), 0);
     return peer;
 }
@@ -83,16 +83,17 @@ static void say(struct peer *peer, const struct trajd_wire_message *message)
 {
     size_t size;
     struct trajd_error error;
-    assert_int_equal(trajd_wire_encode(message, peer->frame, sizeof(peer->frame), &size, &error), TRAJD_OK);
+    assert_int_equal(trajd_wire_encode(message, peer->frame, sizeof peer->frame, &size, &error),
+                     TRAJD_OK);
     assert_int_equal(zmq_send(peer->socket, peer->frame, size, 0), (int)size);
 }
 
 static bool hear(struct peer *peer, struct trajd_wire_message *message)
 {
     uint64_t request;
-    int size = zmq_recv(peer->socket, peer->frame, sizeof(peer->frame), 0);
+    int size = zmq_recv(peer->socket, peer->frame, sizeof peer->frame, 0);
     return size > 0 &&
-           trajd_wire_decode(peer->frame, (size_t)size, peer->tensors, message, &request, NULL) == TRAJD_OK;
+           !trajd_wire_decode(peer->frame, (size_t)size, peer->tensors, message, &request, NULL);
 }
 
 /* The next message of that op; others are passed over. */
@@ -115,9 +116,9 @@ static struct trajd_wire_welcome hello(struct peer *peer)
 static int connect_fd(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s/fd.sock", directory);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/fd.sock", directory);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
     return fd;
 }
 
@@ -127,13 +128,14 @@ static ssize_t read_fd(int fd)
     unsigned char bytes[64];
     struct pollfd item = {.fd = fd, .events = POLLIN};
     assert_int_equal(poll(&item, 1, 10000), 1);
-    return recv(fd, bytes, sizeof(bytes), 0);
+    return recv(fd, bytes, sizeof bytes, 0);
 }
 
 static int attach(const struct trajd_wire_welcome *welcome)
 {
     int fd = connect_fd();
-    assert_int_equal(send(fd, welcome->token, sizeof(welcome->token), MSG_NOSIGNAL), sizeof(welcome->token));
+    assert_int_equal(send(fd, welcome->token, sizeof welcome->token, MSG_NOSIGNAL),
+                     sizeof welcome->token);
     assert_int_equal(read_fd(fd), 1);
     return fd;
 }
@@ -150,8 +152,10 @@ static void open_train(struct peer *peer, uint32_t credit)
 
 static struct trajd_wire_lease lease_of(const struct trajd_wire_batch *batch)
 {
-    return (struct trajd_wire_lease){
-        .ring = batch->ring, .slot = batch->slot, .generation = batch->generation, .part = batch->part};
+    return (struct trajd_wire_lease){.ring = batch->ring,
+                                     .slot = batch->slot,
+                                     .generation = batch->generation,
+                                     .part = batch->part};
 }
 
 static uint64_t status_number(struct peer *peer, const char *name)
@@ -160,8 +164,8 @@ static uint64_t status_number(struct peer *peer, const char *name)
     struct trajd_wire_message message = {.op = TRAJD_WIRE_STATUS, .status = {.request = 9}};
     say(peer, &message);
     await(peer, TRAJD_WIRE_STATE, &message);
-    trajd_wire_text_copy(message.state.status, document, sizeof(document));
-    snprintf(pattern, sizeof(pattern), "\"%s\":", name);
+    trajd_wire_text_copy(message.state.status, document, sizeof document);
+    snprintf(pattern, sizeof pattern, "\"%s\":", name);
     const char *found = strstr(document, pattern);
     assert_non_null(found);
     return strtoull(found + strlen(pattern), NULL, 10);
@@ -208,8 +212,9 @@ static void test_late_acks_are_counted(void **state)
     open_train(peer, 2);
     await(peer, TRAJD_WIRE_BATCH, &message);
     const struct trajd_wire_lease lease = lease_of(&message.batch);
-    struct trajd_wire_message ack = {.op = TRAJD_WIRE_ACK,
-                                     .ack = {.released = {.count = 4, .list = {lease, lease, lease, lease}}}};
+    struct trajd_wire_message ack = {
+        .op = TRAJD_WIRE_ACK,
+        .ack = {.released = {.count = 4, .list = {lease, lease, lease, lease}}}};
     ack.ack.released.list[2].generation += 100;
     ack.ack.released.list[3].slot = 4000;
     say(peer, &ack);
@@ -223,7 +228,8 @@ static void test_rows_are_resampled_elsewhere(void **state)
 {
     (void)state;
     struct peer *peer = peer_open();
-    struct trajd_wire_message message = {.op = TRAJD_WIRE_RESAMPLE, .resample = {.request = 6, .size_bytes = 64}};
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_RESAMPLE,
+                                         .resample = {.request = 6, .size_bytes = 64}};
     say(peer, &message); /* an answer, not silence */
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.request, 6);
@@ -237,7 +243,8 @@ static void test_unknown_feeds_and_specs_go_to_the_producer(void **state)
     struct peer *peer = peer_open();
     struct trajd_wire_message message = {
         .op = TRAJD_WIRE_OPEN,
-        .open = {.request = 6, .feed = trajd_wire_text("nope"), .world = 1, .credit = 2, .fresh = true}};
+        .open = {
+            .request = 6, .feed = trajd_wire_text("nope"), .world = 1, .credit = 2, .fresh = true}};
     struct trajd_wire_welcome welcome = hello(peer);
     say(peer, &message);
     await(peer, TRAJD_WIRE_ERROR, &message); /* not before fd.sock */
@@ -245,15 +252,18 @@ static void test_unknown_feeds_and_specs_go_to_the_producer(void **state)
     int fd = attach(&welcome);
     message = (struct trajd_wire_message){
         .op = TRAJD_WIRE_OPEN,
-        .open = {.request = 7, .feed = trajd_wire_text("nope"), .world = 1, .credit = 2, .fresh = true}};
+        .open = {
+            .request = 7, .feed = trajd_wire_text("nope"), .world = 1, .credit = 2, .fresh = true}};
     say(peer, &message);
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.request, 7);
     assert_int_equal(message.error.status, TRAJD_ERR_NOT_FOUND);
-    message = (struct trajd_wire_message){
-        .op = TRAJD_WIRE_OPEN,
-        .open = {
-            .request = 8, .spec = trajd_wire_text("dataset: x"), .world = 1, .credit = 2, .fresh = true}};
+    message = (struct trajd_wire_message){.op = TRAJD_WIRE_OPEN,
+                                          .open = {.request = 8,
+                                                   .spec = trajd_wire_text("dataset: x"),
+                                                   .world = 1,
+                                                   .credit = 2,
+                                                   .fresh = true}};
     say(peer, &message);
     await(peer, TRAJD_WIRE_OPENED, &message);
     assert_int_equal(message.opened.request, 8);
@@ -265,7 +275,8 @@ static enum trajd_wire_op open_feed(struct peer *peer, const char *name)
 {
     struct trajd_wire_message message = {
         .op = TRAJD_WIRE_OPEN,
-        .open = {.request = 11, .feed = trajd_wire_text(name), .world = 1, .credit = 2, .fresh = true}};
+        .open = {
+            .request = 11, .feed = trajd_wire_text(name), .world = 1, .credit = 2, .fresh = true}};
     say(peer, &message);
     do
         assert_true(hear(peer, &message));
@@ -273,7 +284,8 @@ static enum trajd_wire_op open_feed(struct peer *peer, const char *name)
     return message.op;
 }
 
-/* An OPEN that waits for the producer when the next one comes, which is answered at once: the last one counts. */
+/* An OPEN that waits for the producer when the next one comes, which is answered at once: the last
+ * one counts. */
 static void test_the_last_open_counts(void **state)
 {
     (void)state;
@@ -282,16 +294,25 @@ static void test_the_last_open_counts(void **state)
     struct trajd_wire_message message;
     int fd = attach(&welcome);
     for (uint64_t i = 1; i <= 50; i++) { /* both are to come in one turn of the server's */
-        struct trajd_wire_message open = {
-            .op = TRAJD_WIRE_OPEN,
-            .open = {.request = 2 * i, .spec = trajd_wire_text("any"), .world = 1, .credit = 2, .epoch = 1000 + i, .fresh = true}};
+        struct trajd_wire_message open = {.op = TRAJD_WIRE_OPEN,
+                                          .open = {.request = 2 * i,
+                                                   .spec = trajd_wire_text("any"),
+                                                   .world = 1,
+                                                   .credit = 2,
+                                                   .epoch = 1000 + i,
+                                                   .fresh = true}};
         say(peer, &open);
-        open.open = (struct trajd_wire_open){
-            .request = 2 * i + 1, .feed = trajd_wire_text("train"), .world = 1, .credit = 2, .epoch = i, .fresh = true};
+        open.open = (struct trajd_wire_open){.request = 2 * i + 1,
+                                             .feed = trajd_wire_text("train"),
+                                             .world = 1,
+                                             .credit = 2,
+                                             .epoch = i,
+                                             .fresh = true};
         say(peer, &open);
         say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_STATUS, .status = {.request = 9}});
         await(peer, TRAJD_WIRE_STATE, &message);
-        say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_CHECKPOINT, .checkpoint = {.request = 10 * i}});
+        say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_CHECKPOINT,
+                                               .checkpoint = {.request = 10 * i}});
         uint64_t last = 0;
         do {
             assert_true(hear(peer, &message));
@@ -318,7 +339,8 @@ static struct trajd_feed *add_hidden(const char *name)
                                                .max_credit = 2,
                                                .window_count = 8,
                                                .epoch_length = 8};
-    assert_int_equal(trajd_server_add_feed(producer_server(producer), &options, &feed, &error), TRAJD_OK);
+    assert_int_equal(trajd_server_add_feed(producer_server(producer), &options, &feed, &error),
+                     TRAJD_OK);
     return feed;
 }
 
@@ -328,9 +350,11 @@ static void test_feeds_change_together(void **state)
     (void)state;
     static const char *const names[] = {"late", "later", NULL};
     struct trajd_server *server = producer_server(producer);
-    struct trajd_feed *late = add_hidden("late"), *again = add_hidden("late"), *later = add_hidden("later");
+    struct trajd_feed *late = add_hidden("late"), *again = add_hidden("late"),
+                      *later = add_hidden("later");
     struct trajd_feed *second[] = {again, later};
-    struct trajd_server_change change = {.in = &late, .in_count = 1, .feed_names = names, .feed_idle_ms = 1000};
+    struct trajd_server_change change = {
+        .in = &late, .in_count = 1, .feed_names = names, .feed_idle_ms = 1000};
     struct peer *peer = peer_open();
     struct trajd_wire_welcome welcome = hello(peer);
     int fd = attach(&welcome);
@@ -339,11 +363,16 @@ static void test_feeds_change_together(void **state)
     assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_OK);
     assert_int_equal(open_feed(peer, "late"), TRAJD_WIRE_OPENED);
     assert_false(trajd_feed_is_idle(late));
-    change = (struct trajd_server_change){
-        .out = &late, .out_count = 1, .in = second, .in_count = 2, .feed_names = names, .feed_idle_ms = 1000};
+    change = (struct trajd_server_change){.out = &late,
+                                          .out_count = 1,
+                                          .in = second,
+                                          .in_count = 2,
+                                          .feed_names = names,
+                                          .feed_idle_ms = 1000};
     assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_ERR_BUSY);
     assert_int_equal(busy, 0);
-    assert_int_equal(open_feed(peer, "later"), TRAJD_WIRE_ERROR); /* it leaves what it had open, too */
+    /* it leaves what it had open, too */
+    assert_int_equal(open_feed(peer, "later"), TRAJD_WIRE_ERROR);
     assert_true(trajd_feed_is_idle(late));
     assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_OK);
     struct trajd_fill fill;
@@ -365,7 +394,8 @@ static void test_an_idle_feed_that_is_closed_is_not_found(void **state)
     static const char *const names[] = {"short", NULL};
     struct trajd_server *server = producer_server(producer);
     struct trajd_feed *feed = add_hidden("short");
-    const struct trajd_server_change change = {.in = &feed, .in_count = 1, .feed_names = names, .feed_idle_ms = 1000};
+    const struct trajd_server_change change = {
+        .in = &feed, .in_count = 1, .feed_names = names, .feed_idle_ms = 1000};
     struct peer *peer = peer_open();
     struct trajd_wire_welcome welcome = hello(peer);
     int fd = attach(&welcome);
@@ -373,7 +403,8 @@ static void test_an_idle_feed_that_is_closed_is_not_found(void **state)
     assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_OK);
     assert_int_equal(open_feed(peer, "short"), TRAJD_WIRE_OPENED);
     assert_false(trajd_feed_close_if_idle(feed));
-    assert_int_equal(open_feed(peer, "another"), TRAJD_WIRE_ERROR); /* it leaves what it had open, too */
+    /* it leaves what it had open, too */
+    assert_int_equal(open_feed(peer, "another"), TRAJD_WIRE_ERROR);
     assert_true(trajd_feed_close_if_idle(feed));
     assert_int_equal(open_feed(peer, "short"), TRAJD_WIRE_ERROR);
     assert_true(trajd_feed_is_idle(feed));
@@ -392,7 +423,7 @@ static void test_garbage_is_dropped_and_counted(void **state)
     const uint64_t before = status_number(peer, "dropped_messages");
     srand(1);
     for (uint32_t i = 0; i < 200; i++) {
-        for (size_t k = 0; k < sizeof(bytes); k++)
+        for (size_t k = 0; k < sizeof bytes; k++)
             bytes[k] = (unsigned char)rand();
         zmq_send(peer->socket, bytes, i, 0);
     }
@@ -428,13 +459,14 @@ static void test_a_connection_without_session_is_told(void **state)
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.status, TRAJD_ERR_NOT_FOUND);
     struct trajd_wire_welcome welcome = hello(peer);
-    assert_memory_equal(hello(peer).token, welcome.token, sizeof(welcome.token)); /* said twice, one session */
+    /* said twice, one session */
+    assert_memory_equal(hello(peer).token, welcome.token, sizeof welcome.token);
     int fd = attach(&welcome);
     say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = 3}});
     await(peer, TRAJD_WIRE_PONG, &message);
     assert_int_equal(message.pong.time, 3);
-    say(peer,
-        &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.client = trajd_wire_text("again")}});
+    say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO,
+                                           .hello = {.client = trajd_wire_text("again")}});
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.status, TRAJD_ERR_PROTOCOL);
     close(fd);
@@ -448,7 +480,7 @@ static void test_tokens_open_fd_sock_once(void **state)
     struct trajd_wire_welcome welcome = hello(peer);
     uint8_t wrong[16] = {1, 2, 3};
     int fd = connect_fd();
-    send(fd, wrong, sizeof(wrong), MSG_NOSIGNAL);
+    send(fd, wrong, sizeof wrong, MSG_NOSIGNAL);
     assert_int_equal(read_fd(fd), 0);
     close(fd);
     fd = connect_fd();
@@ -457,7 +489,7 @@ static void test_tokens_open_fd_sock_once(void **state)
     close(fd);
     int first = attach(&welcome);
     int second = connect_fd(); /* the session has its connection: this one is a thief's */
-    send(second, welcome.token, sizeof(welcome.token), MSG_NOSIGNAL);
+    send(second, welcome.token, sizeof welcome.token, MSG_NOSIGNAL);
     assert_int_equal(read_fd(second), 0);
     close(second);
     assert_int_equal(status_number(peer, "session_count"), 1);
@@ -487,7 +519,7 @@ static void test_a_session_is_resumed_by_its_token(void **state)
                                                     .instance = welcome.instance,
                                                     .received = 1,
                                                     .held = {.count = 1, .list = {held}}}};
-    memcpy(message.hello.token, welcome.token, sizeof(welcome.token));
+    memcpy(message.hello.token, welcome.token, sizeof welcome.token);
     say(later, &message);
     await(later, TRAJD_WIRE_WELCOME, &message);
     assert_true(message.welcome.resumed);
@@ -519,9 +551,9 @@ static void test_the_end_of_fd_sock_is_death(void **state)
         await(heir, TRAJD_WIRE_BATCH, &message);
         if (message.batch.position <= 8)
             seen[message.batch.position / 8] = true;
-        say(heir,
-            &(struct trajd_wire_message){
-                .op = TRAJD_WIRE_ACK, .ack = {.released = {.count = 1, .list = {lease_of(&message.batch)}}}});
+        say(heir, &(struct trajd_wire_message){
+                      .op = TRAJD_WIRE_ACK,
+                      .ack = {.released = {.count = 1, .list = {lease_of(&message.batch)}}}});
     }
     assert_int_equal(status_number(heir, "dead_sessions"), 1);
     close(other_fd);
@@ -542,7 +574,8 @@ static void test_goaway_waits_for_leases(void **state)
     trajd_server_drain(producer_server(producer), 50); /* in vain: both are held */
     await(peer, TRAJD_WIRE_GOAWAY, &message);
     close(fd);
-    trajd_server_drain(producer_server(producer), 10000); /* returns as soon as the death is known */
+    /* returns as soon as the death is known */
+    trajd_server_drain(producer_server(producer), 10000);
     peer_close(peer);
 }
 
@@ -554,7 +587,7 @@ static void test_a_second_daemon_is_refused(void **state)
     const struct producer_options options = {.directory = directory};
     char pid[32];
     assert_int_equal(producer_start(&options, &second, &error), TRAJD_ERR_BUSY);
-    snprintf(pid, sizeof(pid), "%ld", (long)getpid());
+    snprintf(pid, sizeof pid, "%ld", (long)getpid());
     assert_non_null(strstr(error.message, pid));
     struct peer *peer = peer_open(); /* and the first one still has its sockets */
     hello(peer);
@@ -567,7 +600,7 @@ static void test_bad_directories(void **state)
     struct producer *none = NULL;
     struct trajd_error error;
     char path[256];
-    snprintf(path, sizeof(path), "%s/%0120d", directory, 0);
+    snprintf(path, sizeof path, "%s/%0120d", directory, 0);
     assert_int_equal(mkdir(path, 0700), 0);
     const struct producer_options long_one = {.directory = path};
     assert_int_equal(producer_start(&long_one, &none, &error), TRAJD_ERR_ARGUMENT);
@@ -590,7 +623,7 @@ static void test_sockets_are_private(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct stat file;
         char path[96];
-        snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+        snprintf(path, sizeof path, "%s/%s", directory, names[i]);
         assert_int_equal(stat(path, &file), 0);
         assert_int_equal(file.st_mode & 0777, 0700);
     }
@@ -604,25 +637,28 @@ static void test_a_flood_of_connections_is_survived(void **state)
     (void)state;
     char path[64], line[256];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int *sockets = malloc(FLOOD * sizeof(*sockets));
-    snprintf(path, sizeof(path), "/tmp/trajd-flood-XXXXXX");
+    int *sockets = malloc(FLOOD * sizeof *sockets);
+    snprintf(path, sizeof path, "/tmp/trajd-flood-XXXXXX");
     assert_non_null(mkdtemp(path));
-    struct process daemon = process_start("fake_producer", path, "descriptors=256 sessions=16 length=400");
-    assert_true(process_read(&daemon, line, sizeof(line)));
+    struct process daemon =
+        process_start("fake_producer", path, "descriptors=256 sessions=16 length=400");
+    assert_true(process_read(&daemon, line, sizeof line));
     assert_string_equal(line, "READY");
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s/feed.sock", path);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/feed.sock", path);
     for (uint32_t i = 0; i < FLOOD; i++) {
         sockets[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         assert_true(sockets[i] >= 0);
-        connect(sockets[i], (struct sockaddr *)&address, sizeof(address)); /* refused ones are as good */
+        /* refused ones are as good */
+        connect(sockets[i], (struct sockaddr *)&address, sizeof address);
     }
     for (uint32_t i = 0; i < FLOOD; i++)
         close(sockets[i]);
     free(sockets);
-    /* on a busy machine the daemon takes seconds to shake the flood off, and cuts off others meanwhile */
+    /* on a busy machine the daemon takes seconds to shake the flood off, and cuts off others
+     * meanwhile */
     struct process worker = process_start("fake_worker", path, "credit=4 timeout_ms=50000");
     uint32_t batches = 0;
-    while (process_read(&worker, line, sizeof(line)) && line[0] == 'B')
+    while (process_read(&worker, line, sizeof line) && line[0] == 'B')
         batches++;
     assert_string_equal(line, "E 0");
     assert_int_equal(batches, 50);
@@ -638,7 +674,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_batch_from_hello_to_release, start, stop),
         cmocka_unit_test_setup_teardown(test_late_acks_are_counted, start, stop),
         cmocka_unit_test_setup_teardown(test_rows_are_resampled_elsewhere, start, stop),
-        cmocka_unit_test_setup_teardown(test_unknown_feeds_and_specs_go_to_the_producer, start, stop),
+        cmocka_unit_test_setup_teardown(test_unknown_feeds_and_specs_go_to_the_producer, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(test_the_last_open_counts, start, stop),
         cmocka_unit_test_setup_teardown(test_feeds_change_together, start, stop),
         cmocka_unit_test_setup_teardown(test_an_idle_feed_that_is_closed_is_not_found, start, stop),

@@ -1,4 +1,5 @@
-/* Counting: order statistics against sorting, moments against long double, whatever the values, their weights and their number. */
+/* Counting: order statistics against sorting, moments against long double, whatever the values,
+ * their weights and their number. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +47,9 @@ static double make_value(int shape, enum trajd_dtype dtype)
     case 4:
         return 7.25;
     default:
-        return dtype == TRAJD_F64 ? ldexp((double)next_random() - 1e9, (int)(next_random() % 400) - 200) : (double)(float)next_random();
+        return dtype == TRAJD_F64
+                   ? ldexp((double)next_random() - 1e9, (int)(next_random() % 400) - 200)
+                   : (double)(float)next_random();
     }
 }
 
@@ -61,7 +64,8 @@ static void store(enum trajd_dtype dtype, void *at, double value)
 }
 
 /* All sweeps; the values in two pieces. */
-static struct trajd_feature_statistics count(enum trajd_dtype dtype, const struct trajd_tally_values *values)
+static struct trajd_feature_statistics count(enum trajd_dtype dtype,
+                                             const struct trajd_tally_values *values)
 {
     struct trajd_tally tally;
     struct trajd_error error;
@@ -96,14 +100,18 @@ static void check(const struct trajd_feature_statistics *found, double *sorted, 
         squares += (sorted[i] - mean) * (sorted[i] - mean);
     assert_int_equal(found->count, n);
     assert_true(found->min == sorted[0] && found->max == sorted[n - 1]);
-    assert_true(fabsl(found->mean - mean) <= 1e-13L * fmaxl(fabsl(sorted[0]), fabsl(sorted[n - 1])));
+    assert_true(fabsl(found->mean - mean) <=
+                1e-13L * fmaxl(fabsl(sorted[0]), fabsl(sorted[n - 1])));
     assert_true(fabsl(found->std - sqrtl(squares / n)) <= 1e-12L * sqrtl(squares / n));
     for (int q = 0; q < TRAJD_TALLY_QUANTILES; q++) {
-        const double place = trajd_tally_quantiles[q] * (double)(n - 1), part = place - floor(place);
-        const double a = sorted[(uint64_t)place], b = sorted[(uint64_t)place + 1 < n ? (uint64_t)place + 1 : n - 1];
+        const double place = trajd_tally_quantiles[q] * (double)(n - 1),
+                     part = place - floor(place);
+        const double a = sorted[(uint64_t)place],
+                     b = sorted[(uint64_t)place + 1 < n ? (uint64_t)place + 1 : n - 1];
         const double want = part < 0.5 ? a + (b - a) * part : b - (b - a) * (1 - part);
         if (found->quantiles[q] != want)
-            fail_msg("quantile %d of %llu is %.17g, not %.17g", q, (unsigned long long)n, found->quantiles[q], want);
+            fail_msg("quantile %d of %llu is %.17g, not %.17g", q, (unsigned long long)n,
+                     found->quantiles[q], want);
     }
 }
 
@@ -120,8 +128,12 @@ static void test_against_sorting(void **state)
             for (int variant = 0; variant < 4; variant++) {
                 const enum trajd_dtype dtype = variant & 1 ? TRAJD_F64 : TRAJD_F32;
                 const uint32_t stride = trajd_dtype_size(dtype) * 3;
-                struct trajd_tally_values values = {.base = rows, .dtype = dtype, .row_count = sizes[s], .row_stride_bytes = stride,
-                                                    .group = 1, .weights = variant & 2 ? weights : NULL};
+                struct trajd_tally_values values = {.base = rows,
+                                                    .dtype = dtype,
+                                                    .row_count = sizes[s],
+                                                    .row_stride_bytes = stride,
+                                                    .group = 1,
+                                                    .weights = variant & 2 ? weights : NULL};
                 struct trajd_feature_statistics found;
                 uint64_t n = 0;
                 for (uint64_t i = 0; i < sizes[s]; i++) {
@@ -150,8 +162,12 @@ static void test_bytes(void **state)
             for (int c = 0; c < 3; c++)
                 sorted[c][4 * i + p] = pictures[i][p][c] = (uint8_t)(c == 2 ? 255 : next_random());
     for (int c = 0; c < 3; c++) {
-        const struct trajd_tally_values values = {.base = &pictures[0][0][c], .dtype = TRAJD_U8, .row_count = 50,
-                                                  .row_stride_bytes = sizeof pictures[0], .group = 4, .group_stride_bytes = 3};
+        const struct trajd_tally_values values = {.base = &pictures[0][0][c],
+                                                  .dtype = TRAJD_U8,
+                                                  .row_count = 50,
+                                                  .row_stride_bytes = sizeof pictures[0],
+                                                  .group = 4,
+                                                  .group_stride_bytes = 3};
         const struct trajd_feature_statistics found = count(TRAJD_U8, &values);
         check(&found, sorted[c], 200);
     }
@@ -161,23 +177,28 @@ static void test_what_is_left_out(void **state)
 {
     const float some[] = {NAN, 1, INFINITY, 3, -INFINITY, NAN}, none[] = {NAN, NAN};
     const double wide[] = {1e300, -1e300, 5};
-    struct trajd_tally_values values = {.base = some, .dtype = TRAJD_F32, .row_count = 6, .row_stride_bytes = 4, .group = 1};
+    struct trajd_tally_values values = {
+        .base = some, .dtype = TRAJD_F32, .row_count = 6, .row_stride_bytes = 4, .group = 1};
     struct trajd_feature_statistics found = count(TRAJD_F32, &values);
 
     (void)state;
     assert_int_equal(found.count, 2);
     assert_int_equal(found.nan, 2);
     assert_int_equal(found.infinite, 2);
-    assert_true(found.mean == 2 && found.std == 1 && found.min == 1 && found.max == 3 && found.quantiles[2] == 2);
+    assert_true(found.mean == 2 && found.std == 1 && found.min == 1 && found.max == 3 &&
+                found.quantiles[2] == 2);
     values.base = none;
     values.row_count = 2;
     found = count(TRAJD_F32, &values);
     assert_int_equal(found.count, 0);
     assert_int_equal(found.nan, 2);
-    assert_true(isnan(found.mean) && isnan(found.std) && isnan(found.min) && isnan(found.quantiles[0]));
-    values = (struct trajd_tally_values){.base = wide, .dtype = TRAJD_F64, .row_count = 3, .row_stride_bytes = 8, .group = 1};
+    assert_true(isnan(found.mean) && isnan(found.std) && isnan(found.min) &&
+                isnan(found.quantiles[0]));
+    values = (struct trajd_tally_values){
+        .base = wide, .dtype = TRAJD_F64, .row_count = 3, .row_stride_bytes = 8, .group = 1};
     found = count(TRAJD_F64, &values); /* the variance is beyond a double */
-    assert_true(found.min == -1e300 && found.max == 1e300 && found.quantiles[2] == 5 && isinf(found.std));
+    assert_true(found.min == -1e300 && found.max == 1e300 && found.quantiles[2] == 5 &&
+                isinf(found.std));
 }
 
 int main(void)

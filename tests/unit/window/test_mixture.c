@@ -1,4 +1,5 @@
-/* mixture.c: golden vectors of an independent implementation, exact quotas, evenness of passes, positions far out. */
+/* mixture.c: golden vectors of an independent implementation, exact quotas, evenness of passes,
+ * positions far out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,11 +28,12 @@ static void add_sampler(struct fixture *f, const struct trajd_sampler_options *o
     struct trajd_error error;
 
     assert_true(f->count < MAX_PARTS);
-    if (trajd_sampler_create(options, &f->samplers[f->count++], &error) != TRAJD_OK)
+    if (trajd_sampler_create(options, &f->samplers[f->count++], &error))
         fail_msg("%s", error.message);
 }
 
-static enum trajd_status try_mixture(struct fixture *f, struct trajd_mixture_options options, struct trajd_error *error)
+static enum trajd_status try_mixture(struct fixture *f, struct trajd_mixture_options options,
+                                     struct trajd_error *error)
 {
     options.samplers = (const struct trajd_sampler *const *)f->samplers;
     options.dataset_count = f->count;
@@ -42,7 +44,7 @@ static void add_mixture(struct fixture *f, const struct trajd_mixture_options *o
 {
     struct trajd_error error;
 
-    if (try_mixture(f, *options, &error) != TRAJD_OK)
+    if (try_mixture(f, *options, &error))
         fail_msg("%s", error.message);
 }
 
@@ -53,9 +55,14 @@ static void make(struct fixture *f, const uint64_t *windows, uint32_t count, enu
     *f = (struct fixture){.count = 0};
     for (uint32_t d = 0; d < count; d++) {
         const struct trajd_segment segment = {0, d, 0, windows[d]};
-        const struct trajd_sampler_options sampler = {.segments = &segment, .segment_count = 1, .fingerprint = d,
-                                                      .seed = trajd_mixture_seed(options->seed, d), .order = order,
-                                                      .block_windows = 4, .block_neighbours = 2, .tail = TRAJD_TAIL_SHORT,
+        const struct trajd_sampler_options sampler = {.segments = &segment,
+                                                      .segment_count = 1,
+                                                      .fingerprint = d,
+                                                      .seed = trajd_mixture_seed(options->seed, d),
+                                                      .order = order,
+                                                      .block_windows = 4,
+                                                      .block_neighbours = 2,
+                                                      .tail = TRAJD_TAIL_SHORT,
                                                       .global_batch = 1};
         add_sampler(f, &sampler);
     }
@@ -83,7 +90,8 @@ static int read_line(FILE *file, char *kind, uint64_t *words)
     snprintf(kind, 16, "%.15s", line);
     for (char *word = strtok_r(next, " \n", &next); word; word = strtok_r(NULL, " \n", &next)) {
         assert_true(count < MAX_WORDS);
-        words[count++] = word[0] == '-' ? (uint64_t)strtoll(word, NULL, 10) : strtoull(word, NULL, 10);
+        words[count++] =
+            word[0] == '-' ? (uint64_t)strtoll(word, NULL, 10) : strtoull(word, NULL, 10);
     }
     return count;
 }
@@ -91,10 +99,15 @@ static int read_line(FILE *file, char *kind, uint64_t *words)
 static void part_of_line(struct fixture *f, const uint64_t *w)
 {
     struct trajd_segment segments[8];
-    const struct trajd_sampler_options options = {.segments = segments, .segment_count = (uint32_t)w[5], .seed = w[0],
-                                                  .fingerprint = w[1], .order = (enum trajd_order)w[2],
-                                                  .block_windows = (uint32_t)w[3], .block_neighbours = (uint32_t)w[4],
-                                                  .tail = TRAJD_TAIL_SHORT, .global_batch = 1};
+    const struct trajd_sampler_options options = {.segments = segments,
+                                                  .segment_count = (uint32_t)w[5],
+                                                  .seed = w[0],
+                                                  .fingerprint = w[1],
+                                                  .order = (enum trajd_order)w[2],
+                                                  .block_windows = (uint32_t)w[3],
+                                                  .block_neighbours = (uint32_t)w[4],
+                                                  .tail = TRAJD_TAIL_SHORT,
+                                                  .global_batch = 1};
 
     for (uint32_t i = 0; i < options.segment_count; i++) {
         const uint64_t *s = w + 6 + 4 * i;
@@ -105,8 +118,11 @@ static void part_of_line(struct fixture *f, const uint64_t *w)
 
 static void mixture_of_line(struct fixture *f, const uint64_t *w)
 {
-    const struct trajd_mixture_options options = {.weights = w[6] ? NULL : w + 7, .seed = w[0], .fingerprint = w[1],
-                                                  .epoch_windows = w[2], .tail = (enum trajd_tail)w[3],
+    const struct trajd_mixture_options options = {.weights = w[6] ? NULL : w + 7,
+                                                  .seed = w[0],
+                                                  .fingerprint = w[1],
+                                                  .epoch_windows = w[2],
+                                                  .tail = (enum trajd_tail)w[3],
                                                   .global_batch = (uint32_t)w[4]};
 
     add_mixture(f, &options);
@@ -122,8 +138,8 @@ static void check_at(const struct trajd_mixture *mixture, const uint64_t *w)
     assert_true(at.window_id == w[2] && at.dataset_index == w[3] && at.episode_index == w[4]);
     assert_true(at.anchor == (int64_t)w[5] && at.wrapped == w[6]);
     trajd_mixture_window(mixture, w[2], &by_id);
-    assert_true(by_id.window_id == w[2] && by_id.dataset_index == w[3] && by_id.episode_index == w[4] &&
-                by_id.anchor == at.anchor && by_id.wrapped == 0);
+    assert_true(by_id.window_id == w[2] && by_id.dataset_index == w[3] &&
+                by_id.episode_index == w[4] && by_id.anchor == at.anchor && by_id.wrapped == 0);
 }
 
 static void golden_vectors_hold(void **state)
@@ -160,11 +176,13 @@ static void golden_vectors_hold(void **state)
     fclose(file);
 }
 
-/* Any C positions that begin a round: each dataset exactly as often as its weight says, wherever the epochs' borders lie. */
+/* Any C positions that begin a round: each dataset exactly as often as its weight says, wherever
+ * the epochs' borders lie. */
 static void quotas_are_exact(void **state)
 {
     static const uint64_t windows[] = {100, 7, 1000}, weights[] = {7, 3, 2};
-    const struct trajd_mixture_options options = {.weights = weights, .epoch_windows = 101, .global_batch = 1, .seed = 3};
+    const struct trajd_mixture_options options = {
+        .weights = weights, .epoch_windows = 101, .global_batch = 1, .seed = 3};
     struct fixture f;
 
     (void)state;
@@ -185,7 +203,8 @@ static void quotas_are_exact(void **state)
 static void windows_of_a_dataset_take_turns(void **state)
 {
     static const uint64_t windows[] = {41, 5}, weights[] = {3, 2};
-    const struct trajd_mixture_options options = {.weights = weights, .epoch_windows = 33, .global_batch = 1, .seed = 8};
+    const struct trajd_mixture_options options = {
+        .weights = weights, .epoch_windows = 33, .global_batch = 1, .seed = 8};
 
     (void)state;
     for (int order = TRAJD_ORDER_GLOBAL; order <= TRAJD_ORDER_SEQUENTIAL; order++) {
@@ -200,18 +219,21 @@ static void windows_of_a_dataset_take_turns(void **state)
             times[window.window_id]++;
             for (uint64_t i = 0; i < 46 && (absolute + 1) % 5 == 0; i++) {
                 const uint64_t d = i >= 41, all = rounds * weights[d];
-                assert_in_range(times[i], all / windows[d], all / windows[d] + (all % windows[d] != 0));
+                assert_in_range(times[i], all / windows[d],
+                                all / windows[d] + (all % windows[d] != 0));
             }
         }
         clear(&f);
     }
 }
 
-/* By size with the default length: an epoch is every window once, and the next one is another order. */
+/* By size with the default length: an epoch is every window once, and the next one is another
+ * order. */
 static void by_size_is_every_window_once(void **state)
 {
     static const uint64_t windows[] = {120, 84, 300};
-    const struct trajd_mixture_options options = {.tail = TRAJD_TAIL_SHORT, .global_batch = 64, .seed = 1};
+    const struct trajd_mixture_options options = {
+        .tail = TRAJD_TAIL_SHORT, .global_batch = 64, .seed = 1};
     struct trajd_window run[2][504];
     uint64_t same = 0;
     struct fixture f;
@@ -234,16 +256,21 @@ static void by_size_is_every_window_once(void **state)
 
 static bool same_window(const struct trajd_window *a, const struct trajd_window *b)
 {
-    return a->window_id == b->window_id && a->dataset_index == b->dataset_index && a->episode_index == b->episode_index &&
-           a->anchor == b->anchor && a->wrapped == b->wrapped;
+    return a->window_id == b->window_id && a->dataset_index == b->dataset_index &&
+           a->episode_index == b->episode_index && a->anchor == b->anchor &&
+           a->wrapped == b->wrapped;
 }
 
-/* A run is what its positions are one by one, at the beginning and at 10^18, and whatever the batch. */
+/* A run is what its positions are one by one, at the beginning and at 10^18, and whatever the
+ * batch. */
 static void any_position_at_once(void **state)
 {
-    static const uint64_t windows[] = {6000000000, 3000000000, 1000000000}, weights[] = {70, 20, 10};
-    struct trajd_mixture_options options = {.weights = weights, .epoch_windows = UINT64_C(2000000000000000000),
-                                            .global_batch = 256, .seed = 5};
+    static const uint64_t windows[] = {6000000000, 3000000000, 1000000000},
+                          weights[] = {70, 20, 10};
+    struct trajd_mixture_options options = {.weights = weights,
+                                            .epoch_windows = UINT64_C(2000000000000000000),
+                                            .global_batch = 256,
+                                            .seed = 5};
     static const uint64_t begins[] = {0, 1000000000, UINT64_C(1000000000000000000)};
     struct trajd_window run[1000], one;
     struct fixture f, other;
@@ -268,8 +295,11 @@ static void any_position_at_once(void **state)
 static void runs_over_borders(void **state)
 {
     static const uint64_t windows[] = {41, 5, 130}, weights[] = {3, 2, 40};
-    const struct trajd_mixture_options options = {.weights = weights, .epoch_windows = 333, .tail = TRAJD_TAIL_WRAP,
-                                                  .global_batch = 600, .seed = 6};
+    const struct trajd_mixture_options options = {.weights = weights,
+                                                  .epoch_windows = 333,
+                                                  .tail = TRAJD_TAIL_WRAP,
+                                                  .global_batch = 600,
+                                                  .seed = 6};
 
     (void)state;
     for (int order = TRAJD_ORDER_GLOBAL; order <= TRAJD_ORDER_SEQUENTIAL; order++) {
@@ -290,7 +320,8 @@ static void runs_over_borders(void **state)
 static void tails(void **state)
 {
     static const uint64_t windows[] = {10, 10}, weights[] = {1, 1};
-    struct trajd_mixture_options options = {.weights = weights, .epoch_windows = 10, .global_batch = 4};
+    struct trajd_mixture_options options = {
+        .weights = weights, .epoch_windows = 10, .global_batch = 4};
     struct trajd_window first[12], next;
     struct fixture f;
 
@@ -304,8 +335,10 @@ static void tails(void **state)
     assert_int_equal(trajd_mixture_epoch_length(f.mixture), 12);
     assert_int_equal(trajd_mixture_dropped_count(f.mixture), 0);
     trajd_mixture_run(f.mixture, 3, 0, 12, first);
-    assert_true(first[9].wrapped == 0 && first[10].wrapped == 1 && first[10].window_id == first[0].window_id);
-    trajd_mixture_run(f.mixture, 4, 0, 1, &next); /* the next epoch goes on where this one's L ends, not where its rows do */
+    assert_true(first[9].wrapped == 0 && first[10].wrapped == 1 &&
+                first[10].window_id == first[0].window_id);
+    /* the next epoch goes on where this one's L ends, not where its rows do */
+    trajd_mixture_run(f.mixture, 4, 0, 1, &next);
     clear(&f);
     options.tail = TRAJD_TAIL_SHORT;
     make(&f, windows, 2, TRAJD_ORDER_GLOBAL, &options);
@@ -317,7 +350,8 @@ static void tails(void **state)
 
 static void bad_options_are_refused(void **state)
 {
-    static const uint64_t windows[] = {10, 10}, weights[] = {1, 1}, zero[] = {1, 0}, huge[] = {1, UINT64_C(1) << 60};
+    static const uint64_t windows[] = {10, 10}, weights[] = {1, 1}, zero[] = {1, 0},
+                          huge[] = {1, UINT64_C(1) << 60};
     const struct trajd_mixture_options good = {.weights = weights, .global_batch = 4};
     struct trajd_mixture_options bad;
     struct trajd_error error;

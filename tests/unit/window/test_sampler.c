@@ -1,5 +1,5 @@
-/* sampler.c and permute.c: golden vectors of an independent implementation, exactness, evenness, and the tail
- * rules. */
+/* sampler.c and permute.c: golden vectors of an independent implementation, exactness, evenness,
+ * and the tail rules. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static struct trajd_sampler *new_sampler(const struct trajd_sampler_options *opt
     struct trajd_sampler *sampler;
     struct trajd_error error;
 
-    if (trajd_sampler_create(options, &sampler, &error) != TRAJD_OK)
+    if (trajd_sampler_create(options, &sampler, &error))
         fail_msg("%s", error.message);
     return sampler;
 }
@@ -44,7 +44,8 @@ static int read_line(FILE *file, char *kind, uint64_t *words)
     snprintf(kind, 16, "%.15s", line);
     for (char *word = strtok_r(next, " \n", &next); word; word = strtok_r(NULL, " \n", &next)) {
         assert_true(count < MAX_WORDS);
-        words[count++] = word[0] == '-' ? (uint64_t)strtoll(word, NULL, 10) : strtoull(word, NULL, 10);
+        words[count++] =
+            word[0] == '-' ? (uint64_t)strtoll(word, NULL, 10) : strtoull(word, NULL, 10);
     }
     return count;
 }
@@ -78,7 +79,8 @@ static void check_at(const struct trajd_sampler *sampler, const uint64_t *w)
     assert_true(at.dataset_index == w[3] && at.episode_index == w[4] && at.anchor == (int64_t)w[5]);
     assert_true(at.wrapped == w[6]);
     trajd_sampler_window(sampler, w[2], &by_id);
-    assert_true(by_id.episode_index == at.episode_index && by_id.anchor == at.anchor && by_id.wrapped == 0);
+    assert_true(by_id.episode_index == at.episode_index && by_id.anchor == at.anchor &&
+                by_id.wrapped == 0);
 }
 
 static void golden_vectors_hold(void **state)
@@ -155,8 +157,8 @@ static double chi_limit(uint64_t cells)
     return degrees + 6 * root;
 }
 
-/* Over many keys each position must see each value equally often, and so must each pair of neighbouring
- * positions. */
+/* Over many keys each position must see each value equally often, and so must each pair of
+ * neighbouring positions. */
 static void permutation_is_even_over_keys(void **state)
 {
     static const uint64_t sizes[] = {2, 3, 5, 7, 10, 16, 31};
@@ -177,12 +179,13 @@ static void permutation_is_even_over_keys(void **state)
                 pairs[distinct++] = pair[i];
             else
                 assert_int_equal(pair[i], 0);
-        assert_true(chi_square(pairs, distinct, (double)KEYS / (double)distinct) < chi_limit(distinct));
+        assert_true(chi_square(pairs, distinct, (double)KEYS / (double)distinct) <
+                    chi_limit(distinct));
     }
 }
 
-/* Within one permutation: where the first tenth of positions lands, and how far neighbours come to lie apart.
- */
+/* Within one permutation: where the first tenth of positions lands, and how far neighbours come to
+ * lie apart. */
 static void permutation_spreads_positions(void **state)
 {
     enum { N = 1000003, TAKEN = 100000, CELLS = 100 };
@@ -225,7 +228,8 @@ static void every_window_once_in_every_order(void **state)
                 for (uint64_t p = 0; p < total; p++) {
                     struct trajd_window window;
                     trajd_sampler_at(sampler, epoch, p, &window);
-                    assert_true(window.window_id < total && !seen[window.window_id]++ && !window.wrapped);
+                    assert_true(window.window_id < total && !seen[window.window_id]++ &&
+                                !window.wrapped);
                     assert_true(window.anchor >= 100 * (int64_t)window.episode_index);
                     assert_true((uint64_t)(window.anchor - 100 * (int64_t)window.episode_index) <
                                 segments[window.episode_index].window_count);
@@ -235,7 +239,8 @@ static void every_window_once_in_every_order(void **state)
         }
 }
 
-/* What `blocked` is for: a run of positions touches few blocks, and not the same ones in the next epoch. */
+/* What `blocked` is for: a run of positions touches few blocks, and not the same ones in the next
+ * epoch. */
 static void blocked_order_stays_within_its_neighbours(void **state)
 {
     struct trajd_segment segment = {0, 0, 0, 100050};
@@ -328,10 +333,12 @@ static void order_does_not_depend_on_the_batch(void **state)
     trajd_sampler_destroy(&other_data);
 }
 
-/* 10^10 windows in three segments: creation, and position 10^9, touch nothing that grows with windows. */
+/* 10^10 windows in three segments: creation, and position 10^9, touch nothing that grows with
+ * windows. */
 static void ten_thousand_million_windows_cost_three_segments(void **state)
 {
-    const struct trajd_segment segments[] = {{0, 0, 0, 4000000000}, {0, 1, 0, 1}, {0, 2, 0, 5999999999}};
+    const struct trajd_segment segments[] = {
+        {0, 0, 0, 4000000000}, {0, 1, 0, 1}, {0, 2, 0, 5999999999}};
 
     (void)state;
     for (int order = TRAJD_ORDER_GLOBAL; order <= TRAJD_ORDER_SEQUENTIAL; order++) {
@@ -355,7 +362,10 @@ static void ten_thousand_million_windows_cost_three_segments(void **state)
 static void bad_options_are_refused(void **state)
 {
     struct trajd_segment segments[2] = {{0, 0, 0, 10}, {0, 1, 0, 10}};
-    struct trajd_sampler_options good = {.segments = segments, .segment_count = 2, .global_batch = 4}, bad;
+    struct trajd_sampler_options good = {.segments = segments,
+                                         .segment_count = 2,
+                                         .global_batch = 4},
+                                 bad;
     struct trajd_sampler *sampler = (struct trajd_sampler *)1;
     struct trajd_error error;
 

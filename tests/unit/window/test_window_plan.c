@@ -1,4 +1,5 @@
-/* Plans on a dataset made by hand: which windows there are, and to the nanosecond where their targets lie. */
+/* Plans on a dataset made by hand: which windows there are, and to the nanosecond where their
+ * targets lie. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +15,9 @@
 #define ROWS 90
 #define STREAMS 3
 
-/* Two episodes of 90 rows: a camera at 30 Hz (stream cam: the row's number), an arm stamped every 10 ms beginning 5 ms before it
- * (stream arm), and a wrench on the camera's clock with one row more (stream wrench). */
+/* Two episodes of 90 rows: a camera at 30 Hz (stream cam: the row's number), an arm stamped every
+ * 10 ms beginning 5 ms before it (stream arm), and a wrench on the camera's clock with one row more
+ * (stream wrench). */
 struct fixture {
     struct trajd_layout layout;
     struct trajd_index index;
@@ -47,14 +49,20 @@ static int make_fixture(void **state)
     for (int i = 0; i < 300; i++)
         f->stamps[i] = i * INT64_C(10000000);
     for (int e = 0; e < 2; e++) {
-        f->episode_clocks[e][0] = (struct trajd_episode_clock){.row_count = ROWS, .start_ns = 5000000, .rate = {30, 1}};
-        f->episode_clocks[e][1] = (struct trajd_episode_clock){.row_count = 300, .stamps_ns = f->stamps};
+        f->episode_clocks[e][0] =
+            (struct trajd_episode_clock){.row_count = ROWS, .start_ns = 5000000, .rate = {30, 1}};
+        f->episode_clocks[e][1] =
+            (struct trajd_episode_clock){.row_count = 300, .stamps_ns = f->stamps};
         for (int s = 0; s < STREAMS; s++)
             f->arrays[e][s] = (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS,
                                                    .dtype = TRAJD_I64,
                                                    .rank = 1,
-                                                   .shape = {s == 0 ? ROWS : s == 1 ? 300 : ROWS + 1},
-                                                   .size_bytes = 8 * (s == 0 ? ROWS : s == 1 ? 300 : ROWS + 1)};
+                                                   .shape = {s == 0   ? ROWS
+                                                             : s == 1 ? 300
+                                                                      : ROWS + 1},
+                                                   .size_bytes = 8 * (s == 0   ? ROWS
+                                                                      : s == 1 ? 300
+                                                                               : ROWS + 1)};
         f->episodes[e] = (struct trajd_episode){.id = e ? "b" : "a",
                                                 .arrays = f->arrays[e],
                                                 .clocks = f->episode_clocks[e],
@@ -63,20 +71,35 @@ static int make_fixture(void **state)
         f->row_begin[e] = 300 * e;
     }
     for (int s = 0; s < STREAMS; s++) {
-        f->streams[s] = (struct trajd_index_stream){.name = names[s], .dataset_index = (uint32_t)s, .clock_index = s == 1,
-                                                    .kind = TRAJD_KIND_PREVIOUS, .dtype = TRAJD_I64,
-                                                    .feature_count = 1, .max_gap_ns = -1};
+        f->streams[s] = (struct trajd_index_stream){.name = names[s],
+                                                    .dataset_index = (uint32_t)s,
+                                                    .clock_index = s == 1,
+                                                    .kind = TRAJD_KIND_PREVIOUS,
+                                                    .dtype = TRAJD_I64,
+                                                    .feature_count = 1,
+                                                    .max_gap_ns = -1};
         for (int i = 0; i < ROWS + 300; i++)
             f->rows[s][i] = i;
     }
-    f->index = (struct trajd_index){.layout = &f->layout, .file_count = 1, .files = &f->file, .dataset_count = STREAMS,
-                                    .stream_count = STREAMS, .streams = f->streams, .clock_count = 2,
-                                    .clocks = f->clocks, .episode_count = 2, .episodes = f->episodes, .kept_count = 2,
+    f->index = (struct trajd_index){.layout = &f->layout,
+                                    .file_count = 1,
+                                    .files = &f->file,
+                                    .dataset_count = STREAMS,
+                                    .stream_count = STREAMS,
+                                    .streams = f->streams,
+                                    .clock_count = 2,
+                                    .clocks = f->clocks,
+                                    .episode_count = 2,
+                                    .episodes = f->episodes,
+                                    .kept_count = 2,
                                     .fingerprint = 42};
     f->clock_stamps[1] = f->all_stamps;
     f->clock_row_begin[1] = f->row_begin;
-    f->dataset = (struct trajd_dataset){.name = "test", .index = &f->index, .clock_stamps_ns = f->clock_stamps,
-                                        .clock_row_begin = f->clock_row_begin, .clock_rates = f->rates};
+    f->dataset = (struct trajd_dataset){.name = "test",
+                                        .index = &f->index,
+                                        .clock_stamps_ns = f->clock_stamps,
+                                        .clock_row_begin = f->clock_row_begin,
+                                        .clock_rates = f->rates};
     *state = f;
     return 0;
 }
@@ -87,7 +110,8 @@ static int free_fixture(void **state)
     return 0;
 }
 
-static struct trajd_window_plan *make_plan(struct fixture *f, const char *text, struct trajd_window_spec **spec,
+static struct trajd_window_plan *make_plan(struct fixture *f, const char *text,
+                                           struct trajd_window_spec **spec,
                                            struct trajd_error *error)
 {
     struct trajd_window_plan *plan = NULL;
@@ -112,8 +136,10 @@ static const void *const *rows_of(void *context, uint32_t episode)
     return pointers;
 }
 
-/* Makes the first `count` windows in order through the reference; values [count][T] of the only output, and its mask. */
-static void run(struct fixture *f, struct trajd_window_plan *plan, uint32_t count, int64_t *values, uint8_t *mask)
+/* Makes the first `count` windows in order through the reference; values [count][T] of the only
+ * output, and its mask. */
+static void run(struct fixture *f, struct trajd_window_plan *plan, uint32_t count, int64_t *values,
+                uint8_t *mask)
 {
     uint32_t steps = plan->outputs[0].step_count;
     uint8_t *slot = calloc(1, 65536);
@@ -138,7 +164,8 @@ static void destroy(struct trajd_window_plan **plan, struct trajd_window_spec **
     trajd_window_spec_destroy(spec);
 }
 
-/* A grid of 15 Hz around anchors of 30 Hz meets every second row exactly: floor() of a sum, not a sum of floors. */
+/* A grid of 15 Hz around anchors of 30 Hz meets every second row exactly: floor() of a sum, not a
+ * sum of floors. */
 static void test_a_slower_grid_meets_the_rows(void **state)
 {
     struct fixture *f = *state;
@@ -146,10 +173,11 @@ static void test_a_slower_grid_meets_the_rows(void **state)
     struct trajd_error error;
     int64_t values[80 * 4];
     uint8_t mask[80 * 4];
-    struct trajd_window_plan *plan =
-        make_plan(f, "{dataset: test, filter: train, global_batch: 80, rate: 15, anchor: {clock: camera}, "
-                     "pad: {before: 0, after: 0}, order: sequential, outputs: {action: {from: cam, at: -1..2}}}",
-                  &spec, &error);
+    struct trajd_window_plan *plan = make_plan(
+        f,
+        "{dataset: test, filter: train, global_batch: 80, rate: 15, anchor: {clock: camera}, "
+        "pad: {before: 0, after: 0}, order: sequential, outputs: {action: {from: cam, at: -1..2}}}",
+        &spec, &error);
 
     assert_non_null(plan);
     assert_int_equal(trajd_sampler_window_count(plan->sampler), ROWS - 6);
@@ -170,16 +198,21 @@ static void test_anchor_steps_on_another_clock(void **state)
     struct trajd_error error;
     int64_t values[90 * 3];
     uint8_t mask[90 * 3];
-    struct trajd_window_plan *plan = make_plan(
-        f, "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, order: sequential, tail: short, "
-           "outputs: {obs: {from: arm, at: -2..0}}}", &spec, &error);
+    struct trajd_window_plan *plan =
+        make_plan(f,
+                  "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, "
+                  "order: sequential, tail: short, "
+                  "outputs: {obs: {from: arm, at: -2..0}}}",
+                  &spec, &error);
 
     assert_non_null(plan);
     run(f, plan, 90, values, mask);
     for (int w = 0; w < 90; w++)
         for (int t = 0; t < 3; t++) {
             const int64_t x = 5000000 + trajd_rate_row_ns((struct trajd_rate){30, 1}, w - 2 + t);
-            assert_int_equal(values[w * 3 + t], x < 0 ? 0 : x / 10000000 < 299 ? x / 10000000 : 299);
+            assert_int_equal(values[w * 3 + t], x < 0                ? 0
+                                                : x / 10000000 < 299 ? x / 10000000
+                                                                     : 299);
             assert_int_equal(mask[w * 3 + t], x < 0 ? TRAJD_MASK_BEFORE_START : 0);
         }
     destroy(&plan, &spec);
@@ -193,9 +226,12 @@ static void test_observations_are_clipped(void **state)
     struct trajd_error error;
     int64_t values[90 * 2];
     uint8_t mask[90 * 2];
-    struct trajd_window_plan *plan = make_plan(
-        f, "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, order: sequential, tail: short, "
-           "outputs: {obs: {from: arm, at: -1ms..0ms @ 1000, kind: nearest, max_age: 4ms}}}", &spec, &error);
+    struct trajd_window_plan *plan =
+        make_plan(f,
+                  "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, "
+                  "order: sequential, tail: short, "
+                  "outputs: {obs: {from: arm, at: -1ms..0ms @ 1000, kind: nearest, max_age: 4ms}}}",
+                  &spec, &error);
 
     assert_non_null(plan);
     run(f, plan, 90, values, mask);
@@ -203,12 +239,14 @@ static void test_observations_are_clipped(void **state)
         const int64_t anchor = 5000000 + trajd_rate_row_ns((struct trajd_rate){30, 1}, w);
         const int64_t row = anchor / 10000000 < 299 ? anchor / 10000000 : 299;
         assert_int_equal(values[w * 2 + 1], row); /* nearest would be row + 1 for half of them */
-        assert_int_equal(mask[w * 2 + 1], anchor - row * 10000000 > 4000000 ? TRAJD_MASK_TOO_OLD : 0);
+        assert_int_equal(mask[w * 2 + 1],
+                         anchor - row * 10000000 > 4000000 ? TRAJD_MASK_TOO_OLD : 0);
     }
     destroy(&plan, &spec);
 }
 
-/* An age is a time: rows of the anchor's own clock that ask for one are looked up by time, and held no longer. */
+/* An age is a time: rows of the anchor's own clock that ask for one are looked up by time, and held
+ * no longer. */
 static void test_an_age_on_the_anchors_own_clock(void **state)
 {
     struct fixture *f = *state;
@@ -216,9 +254,12 @@ static void test_an_age_on_the_anchors_own_clock(void **state)
     struct trajd_error error;
     int64_t values[90 * 8];
     uint8_t mask[90 * 8];
-    struct trajd_window_plan *plan = make_plan(
-        f, "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, order: sequential, tail: short, "
-           "outputs: {action: {from: cam, at: 0..7, max_age: 100ms}}}", &spec, &error);
+    struct trajd_window_plan *plan =
+        make_plan(f,
+                  "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, "
+                  "order: sequential, tail: short, "
+                  "outputs: {action: {from: cam, at: 0..7, max_age: 100ms}}}",
+                  &spec, &error);
 
     assert_non_null(plan);
     run(f, plan, 90, values, mask);
@@ -238,11 +279,21 @@ static void test_padding_filter_and_rows_of_their_own(void **state)
     } cases[] = {
         {"anchor: {clock: camera}, outputs: {action: {from: cam, at: 0..9}}", 180},
         {"anchor: {clock: camera}, filter: train, outputs: {action: {from: cam, at: 0..9}}", 90},
-        {"anchor: {clock: camera}, filter: train, pad: {after: 0}, outputs: {action: {from: cam, at: 0..9}}", 81},
-        {"anchor: {clock: camera}, filter: train, pad: {after: 4}, outputs: {action: {from: cam, at: 0..9}}", 85},
-        {"anchor: {clock: camera}, filter: train, pad: {after: 0}, outputs: {action: {from: wrench, at: 0..9}}", 82},
-        {"anchor: {clock: camera}, filter: train, pad: {before: 0}, outputs: {obs: {from: cam, at: -3..0}}", 87},
-        {"anchor: {clock: camera}, filter: train, pad: {before: 1, after: 2}, outputs: {obs: {from: cam, at: -3..0}, action: {from: cam, at: 0..9}}", 81},
+        {"anchor: {clock: camera}, filter: train, pad: {after: 0}, outputs: {action: {from: cam, "
+         "at: 0..9}}",
+         81},
+        {"anchor: {clock: camera}, filter: train, pad: {after: 4}, outputs: {action: {from: cam, "
+         "at: 0..9}}",
+         85},
+        {"anchor: {clock: camera}, filter: train, pad: {after: 0}, outputs: {action: {from: "
+         "wrench, at: 0..9}}",
+         82},
+        {"anchor: {clock: camera}, filter: train, pad: {before: 0}, outputs: {obs: {from: cam, at: "
+         "-3..0}}",
+         87},
+        {"anchor: {clock: camera}, filter: train, pad: {before: 1, after: 2}, outputs: {obs: "
+         "{from: cam, at: -3..0}, action: {from: cam, at: 0..9}}",
+         81},
         {"anchor: {rate: 30}, filter: train, outputs: {obs: {from: cam, at: 0}}", 89},
         {"anchor: {rate: 1}, filter: train, outputs: {obs: {from: arm, at: 0}}", 3},
     };
@@ -259,7 +310,8 @@ static void test_padding_filter_and_rows_of_their_own(void **state)
         if (!plan)
             fail_msg("%s: %s", cases[i].feed, error.message);
         if (trajd_sampler_window_count(plan->sampler) != cases[i].windows)
-            fail_msg("%s: %llu windows", cases[i].feed, (unsigned long long)trajd_sampler_window_count(plan->sampler));
+            fail_msg("%s: %llu windows", cases[i].feed,
+                     (unsigned long long)trajd_sampler_window_count(plan->sampler));
         destroy(&plan, &spec);
     }
 }
@@ -269,12 +321,18 @@ static void test_what_cannot_be(void **state)
     static const struct {
         const char *feed, *message;
     } cases[] = {
-        {"anchor: {clock: camara}, outputs: {obs: {from: cam, at: 0}}", "no clock camara in layout test (did you mean camera?)"},
-        {"anchor: {clock: camera}, outputs: {obs: {from: can, at: 0}}", "no stream can in layout test (did you mean cam?"},
-        {"anchor: {clock: camera}, filter: valid, outputs: {obs: {from: cam, at: 0}}", "no mask valid"},
-        {"anchor: {clock: arm}, outputs: {obs: {from: cam, at: -10ms..0ms}}", "a range of times needs a rate"},
+        {"anchor: {clock: camara}, outputs: {obs: {from: cam, at: 0}}",
+         "no clock camara in layout test (did you mean camera?)"},
+        {"anchor: {clock: camera}, outputs: {obs: {from: can, at: 0}}",
+         "no stream can in layout test (did you mean cam?"},
+        {"anchor: {clock: camera}, filter: valid, outputs: {obs: {from: cam, at: 0}}",
+         "no mask valid"},
+        {"anchor: {clock: arm}, outputs: {obs: {from: cam, at: -10ms..0ms}}",
+         "a range of times needs a rate"},
         {"anchor: {clock: arm}, outputs: {obs: {from: cam, at: 0, kind: mean}}", "needs width:"},
-        {"anchor: {clock: camera}, pad: {before: 0, after: 0}, outputs: {action: {from: cam, at: 0..200}}", "no window is left"},
+        {"anchor: {clock: camera}, pad: {before: 0, after: 0}, outputs: {action: {from: cam, at: "
+         "0..200}}",
+         "no window is left"},
     };
     struct fixture *f = *state;
 
@@ -291,7 +349,8 @@ static void test_what_cannot_be(void **state)
     }
 }
 
-/* How many rows stand at or before x, against counting them, on stamps that are nearly regular, clustered, and few. */
+/* How many rows stand at or before x, against counting them, on stamps that are nearly regular,
+ * clustered, and few. */
 static void test_rows_until(void **state)
 {
     int64_t stamps[200];
@@ -301,19 +360,22 @@ static void test_rows_until(void **state)
         for (int64_t rows = 0; rows <= 200; rows += rows < 5 ? 1 : 39) {
             struct trajd_episode_clock clock = {.row_count = rows, .stamps_ns = stamps};
             for (int64_t i = 0; i < rows; i++)
-                stamps[i] = shape == 0 ? 10 * i + i % 3 : shape == 1 ? i * i * i : (i < rows / 2 ? i : 100000 + i);
-            for (int line = 0; line < 4; line++) { /* none, the right one, and two that are not: a guess is only a guess */
+                stamps[i] = shape == 0   ? 10 * i + i % 3
+                            : shape == 1 ? i * i * i
+                                         : (i < rows / 2 ? i : 100000 + i);
+            /* none, the right one, and two that are not: a guess is only a guess */
+            for (int line = 0; line < 4; line++) {
                 static const double slopes[] = {0, 0.1, -3, 1e300};
                 clock.rows_per_ns = slopes[line];
                 clock.row_at_zero = line == 2 ? 1e18 : 0;
-            for (int64_t k = -1; k <= rows; k++)
-                for (int64_t near = -1; near <= 1; near++) {
-                    const int64_t x = (k < 0 ? -5 : k < rows ? stamps[k] : 10000000) + near;
-                    int64_t count = 0;
-                    while (count < rows && stamps[count] <= x)
-                        count++;
-                    assert_int_equal(trajd_clock_rows_until(&clock, rows, x), count);
-                }
+                for (int64_t k = -1; k <= rows; k++)
+                    for (int64_t near = -1; near <= 1; near++) {
+                        const int64_t x = (k < 0 ? -5 : k < rows ? stamps[k] : 10000000) + near;
+                        int64_t count = 0;
+                        while (count < rows && stamps[count] <= x)
+                            count++;
+                        assert_int_equal(trajd_clock_rows_until(&clock, rows, x), count);
+                    }
             }
         }
 }
@@ -321,23 +383,37 @@ static void test_rows_until(void **state)
 /* The same of regular clocks, at the ends of what 64 bits hold, too. */
 static void test_regular_rows_until(void **state)
 {
-    static const struct trajd_rate rates[] = {{30, 1}, {30000, 1001}, {500, 1}, {1, 2147483647}, {999999999, 1}};
-    static const int64_t times[] = {INT64_MIN + 1000, -1, 0, 1, 33333332, 33333333, 33333334, 1000000000, INT64_C(123456789012345), INT64_MAX - 1, INT64_MAX};
+    static const struct trajd_rate rates[] = {
+        {30, 1}, {30000, 1001}, {500, 1}, {1, 2147483647}, {999999999, 1}};
+    static const int64_t times[] = {INT64_MIN + 1000,
+                                    -1,
+                                    0,
+                                    1,
+                                    33333332,
+                                    33333333,
+                                    33333334,
+                                    1000000000,
+                                    INT64_C(123456789012345),
+                                    INT64_MAX - 1,
+                                    INT64_MAX};
 
     (void)state;
     for (size_t r = 0; r < sizeof rates / sizeof *rates; r++)
         for (size_t t = 0; t < sizeof times / sizeof *times; t++) {
             const struct trajd_episode_clock clock = {.row_count = INT64_MAX, .rate = rates[r]};
             const int64_t row = trajd_rate_row_at(rates[r], times[t]);
-            assert_int_equal(trajd_clock_rows_until(&clock, INT64_MAX, times[t]), row < 0 ? 0 : row + 1);
+            assert_int_equal(trajd_clock_rows_until(&clock, INT64_MAX, times[t]),
+                             row < 0 ? 0 : row + 1);
         }
 }
 
 /* G, slots, tail and seed are not part of what the windows are; offsets and filters are. */
 static void test_fingerprint(void **state)
 {
-    static const char *const same[] = {"global_batch: 4", "global_batch: 8, slots: 7, tail: short, seed: 3"};
-    static const char *const other[] = {"global_batch: 4, filter: train", "global_batch: 4, pad: {before: 2}"};
+    static const char *const same[] = {"global_batch: 4",
+                                       "global_batch: 8, slots: 7, tail: short, seed: 3"};
+    static const char *const other[] = {"global_batch: 4, filter: train",
+                                        "global_batch: 4, pad: {before: 2}"};
     struct fixture *f = *state;
     uint64_t first = 0;
 
@@ -347,7 +423,8 @@ static void test_fingerprint(void **state)
         char text[256];
         struct trajd_window_plan *plan;
 
-        snprintf(text, sizeof text, "{dataset: test, %s, anchor: {clock: camera}, outputs: {obs: {from: cam, at: 0}}}",
+        snprintf(text, sizeof text,
+                 "{dataset: test, %s, anchor: {clock: camera}, outputs: {obs: {from: cam, at: 0}}}",
                  i < 2 ? same[i] : other[i - 2]);
         plan = make_plan(f, text, &spec, &error);
         assert_non_null(plan);
@@ -363,11 +440,15 @@ static void test_fingerprint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_slower_grid_meets_the_rows, make_fixture, free_fixture),
-        cmocka_unit_test_setup_teardown(test_anchor_steps_on_another_clock, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_a_slower_grid_meets_the_rows, make_fixture,
+                                        free_fixture),
+        cmocka_unit_test_setup_teardown(test_anchor_steps_on_another_clock, make_fixture,
+                                        free_fixture),
         cmocka_unit_test_setup_teardown(test_observations_are_clipped, make_fixture, free_fixture),
-        cmocka_unit_test_setup_teardown(test_an_age_on_the_anchors_own_clock, make_fixture, free_fixture),
-        cmocka_unit_test_setup_teardown(test_padding_filter_and_rows_of_their_own, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_an_age_on_the_anchors_own_clock, make_fixture,
+                                        free_fixture),
+        cmocka_unit_test_setup_teardown(test_padding_filter_and_rows_of_their_own, make_fixture,
+                                        free_fixture),
         cmocka_unit_test_setup_teardown(test_what_cannot_be, make_fixture, free_fixture),
         cmocka_unit_test(test_rows_until),
         cmocka_unit_test(test_regular_rows_until),

@@ -24,9 +24,21 @@ static void test_ranges(void **state)
         {"-200ms..0 @ 29.97", true, -200000000, 0, 30000, 1001},
         {"-0.5s..0.25s", true, -500000000, 250000000, 0, 0},
     };
-    static const char *const bad[] = {"", "..", "1..", "a..b", "3..1", "-1..5ms", "1.5..2", "0..1 @", "0..1 @ -3",
-                                      "0..99999999999999999999", "0..1e400s", "0...2", "-1..2 @ 10 @ 20",
-                                      "0..70000 and much more text than any range will ever need, whatever it says"};
+    static const char *const bad[] = {
+        "",
+        "..",
+        "1..",
+        "a..b",
+        "3..1",
+        "-1..5ms",
+        "1.5..2",
+        "0..1 @",
+        "0..1 @ -3",
+        "0..99999999999999999999",
+        "0..1e400s",
+        "0...2",
+        "-1..2 @ 10 @ 20",
+        "0..70000 and much more text than any range will ever need, whatever it says"};
     struct trajd_spec_range range;
 
     (void)state;
@@ -43,7 +55,8 @@ static void test_ranges(void **state)
             fail_msg("'%s' was taken for a range", bad[i]);
 }
 
-static enum trajd_status parse(const char *text, struct trajd_window_spec **spec, struct trajd_error *error)
+static enum trajd_status parse(const char *text, struct trajd_window_spec **spec,
+                               struct trajd_error *error)
 {
     struct trajd_yaml *yaml;
     enum trajd_status status = trajd_yaml_parse("test", text, strlen(text), &yaml, error);
@@ -61,13 +74,16 @@ static void test_a_whole_feed_outlives_its_text(void **state)
     struct trajd_error error;
 
     (void)state;
-    assert_int_equal(parse("dataset: d\nfilter: train\nwhere: {language: [\"a b\", c], task: lift}\nsplit: 0.25..1\nglobal_batch: 12\nrate: 29.97\nanchor: {rate: 15}\n"
-                           "pad: {before: 3, after: any, with: nan}\norder: blocked\nblock: {windows: 64, neighbours: 2}\n"
-                           "tail: wrap\nseed: 9\nslots: 5\nbad_rows: keep\nresample: {variant: reference}\n"
-                           "outputs:\n  x: {at: 0, max_age: 50ms, missing: zero, norm: {scale: [2, 3]}}\n"
-                           "  action_y: {from: [a, b], at: 0..3, kind: mean, width: 10ms, dtype: float16}\n",
-                           &spec, &error),
-                     TRAJD_OK);
+    assert_int_equal(
+        parse("dataset: d\nfilter: train\nwhere: {language: [\"a b\", c], task: lift}\nsplit: "
+              "0.25..1\nglobal_batch: 12\nrate: 29.97\nanchor: {rate: 15}\n"
+              "pad: {before: 3, after: any, with: nan}\norder: blocked\nblock: {windows: 64, "
+              "neighbours: 2}\n"
+              "tail: wrap\nseed: 9\nslots: 5\nbad_rows: keep\nresample: {variant: reference}\n"
+              "outputs:\n  x: {at: 0, max_age: 50ms, missing: zero, norm: {scale: [2, 3]}}\n"
+              "  action_y: {from: [a, b], at: 0..3, kind: mean, width: 10ms, dtype: float16}\n",
+              &spec, &error),
+        TRAJD_OK);
     assert_string_equal(spec->dataset, "d");
     assert_string_equal(spec->filter, "train");
     assert_int_equal(spec->where_count, 2);
@@ -110,8 +126,10 @@ static void test_a_split_begins_and_ends_at_whole_numbers_too(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
-        snprintf(text, sizeof text, "dataset: d\nsplit: %s\nglobal_batch: 1\nanchor: {rate: 1}\noutputs: {x: {at: 0}}\n",
-                 splits[i].text);
+        snprintf(
+            text, sizeof text,
+            "dataset: d\nsplit: %s\nglobal_batch: 1\nanchor: {rate: 1}\noutputs: {x: {at: 0}}\n",
+            splits[i].text);
         assert_int_equal(parse(text, &spec, &error), TRAJD_OK);
         assert_true(spec->split_begin == splits[i].begin && spec->split_end == splits[i].end);
         trajd_window_spec_destroy(&spec);
@@ -120,9 +138,12 @@ static void test_a_split_begins_and_ends_at_whole_numbers_too(void **state)
 
 static void test_a_mixture(void **state)
 {
-    const char *const text = "mix: {droid: {weight: 7, filter: train, pad: {before: 2}, streams: {x: [p, q]}}, lab: {weight: 3, "
-                             "anchor: {rate: 5}, split: 0..0.5}}\nepoch: 1000000\nfilter: valid\nglobal_batch: 8\nseed: 4\n"
-                             "order: blocked\ntail: wrap\nanchor: {clock: c}\noutputs: {x: {from: y, at: 0}, z: {at: 0}}";
+    const char *const text = "mix: {droid: {weight: 7, filter: train, pad: {before: 2}, streams: "
+                             "{x: [p, q]}}, lab: {weight: 3, "
+                             "anchor: {rate: 5}, split: 0..0.5}}\nepoch: 1000000\nfilter: "
+                             "valid\nglobal_batch: 8\nseed: 4\n"
+                             "order: blocked\ntail: wrap\nanchor: {clock: c}\noutputs: {x: {from: "
+                             "y, at: 0}, z: {at: 0}}";
     const struct trajd_window_spec *droid, *lab;
     struct trajd_window_spec *spec;
     struct trajd_error error;
@@ -130,7 +151,8 @@ static void test_a_mixture(void **state)
     (void)state;
     if (parse(text, &spec, &error))
         fail_msg("%s", error.message);
-    assert_true(spec->is_mixture && !spec->mix_by_size && !spec->dataset && spec->epoch_windows == 1000000);
+    assert_true(spec->is_mixture && !spec->mix_by_size && !spec->dataset &&
+                spec->epoch_windows == 1000000);
     assert_int_equal(spec->part_count, 2);
     assert_true(spec->parts[0].weight == 7 && spec->parts[1].weight == 3);
     assert_string_equal(spec->parts[0].dataset, "droid");
@@ -146,14 +168,20 @@ static void test_a_mixture(void **state)
     assert_string_equal(lab->outputs[1].sources[0], "z");
     assert_true(!lab->anchor_clock && lab->anchor_rate.num == 5 && lab->split_end == 0.5);
     assert_string_equal(droid->anchor_clock, "c");
-    assert_true(droid->tail == TRAJD_TAIL_SHORT && spec->tail == TRAJD_TAIL_WRAP && lab->order == TRAJD_ORDER_BLOCKED);
+    assert_true(droid->tail == TRAJD_TAIL_SHORT && spec->tail == TRAJD_TAIL_WRAP &&
+                lab->order == TRAJD_ORDER_BLOCKED);
     assert_true(droid->seed != 4 && droid->seed != lab->seed);
     trajd_window_spec_destroy(&spec);
-    assert_int_equal(parse("mix: {by: size, datasets: [a, b, c]}\nglobal_batch: 8\nanchor: {clock: c}\noutputs: {x: {at: 0}}", &spec,
-                           &error), TRAJD_OK);
-    assert_true(spec->mix_by_size && spec->part_count == 3 && spec->parts[2].weight == 0 && spec->epoch_windows == 0);
+    assert_int_equal(parse("mix: {by: size, datasets: [a, b, c]}\nglobal_batch: 8\nanchor: {clock: "
+                           "c}\noutputs: {x: {at: 0}}",
+                           &spec, &error),
+                     TRAJD_OK);
+    assert_true(spec->mix_by_size && spec->part_count == 3 && spec->parts[2].weight == 0 &&
+                spec->epoch_windows == 0);
     trajd_window_spec_destroy(&spec);
-    assert_int_equal(parse("dataset: d\nglobal_batch: 8\nanchor: {clock: c}\noutputs: {x: {at: 0}}", &spec, &error), TRAJD_OK);
+    assert_int_equal(parse("dataset: d\nglobal_batch: 8\nanchor: {clock: c}\noutputs: {x: {at: 0}}",
+                           &spec, &error),
+                     TRAJD_OK);
     assert_true(!spec->is_mixture && spec->part_count == 1 && spec->parts[0].spec == spec);
     trajd_window_spec_destroy(&spec);
 }
@@ -190,7 +218,8 @@ static void test_every_rule_is_told_with_its_line(void **state)
         {"dataset: d\noutputs:\n  x: {from: y}", "no `at:`"},
         {"dataset: d\noutputs:\n  x: {at: 0..1}", "reads nothing behind its anchor"},
         {"dataset: d\noutputs:\n  x: {at: 0, norm: {scale: [1, 2], offset: [1]}}", "1 numbers"},
-        {"dataset: d\noutputs:\n  x: {at: 0, norm: {scale: [.nan]}}", "test:3: outputs.x.norm.scale"},
+        {"dataset: d\noutputs:\n  x: {at: 0, norm: {scale: [.nan]}}",
+         "test:3: outputs.x.norm.scale"},
         {"dataset: d\noutputs:\n  x: {at: 0, dtype: float31}", "float31 is no type"},
         {"dataset: d\noutputs:\n  x: {at: 0, max_age: -5ms}", "a time that is negative"},
         {"dataset: d\noutputs:\n  x.mask: {at: 0}", "a name that the ids and masks"},

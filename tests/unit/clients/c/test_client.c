@@ -1,5 +1,5 @@
-/* libtrajd against a server in this process (what each call does), and against processes that are killed (who
- * gets which window). */
+/* libtrajd against a server in this process (what each call does), and against processes that are
+ * killed (who gets which window). */
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -29,15 +29,15 @@ static struct producer *producer;
 static int make_directory(void **state)
 {
     (void)state;
-    snprintf(directory, sizeof(directory), "/tmp/trajd-client-XXXXXX");
-    return mkdtemp(directory) != NULL ? 0 : -1;
+    snprintf(directory, sizeof directory, "/tmp/trajd-client-XXXXXX");
+    return mkdtemp(directory) ? 0 : -1;
 }
 
 static int remove_directory(void **state)
 {
     char command[128];
     (void)state;
-    snprintf(command, sizeof(command), "rm -r %s", directory);
+    snprintf(command, sizeof command, "rm -r %s", directory);
     return system(command);
 }
 
@@ -48,7 +48,7 @@ static int start(void **state)
         .directory = directory, .length = LENGTH, .slots = 8, .fail_position = 800};
     if (make_directory(state) != 0)
         return -1;
-    return producer_start(&options, &producer, &error) == TRAJD_OK ? 0 : -1;
+    return !producer_start(&options, &producer, &error) ? 0 : -1;
 }
 
 static int stop(void **state)
@@ -79,7 +79,7 @@ static uint64_t status_number(struct trajd_client *client, const char *name)
     char *json, pattern[64];
     struct trajd_error error;
     assert_int_equal(trajd_client_status(client, 10000, &json, &error), TRAJD_OK);
-    snprintf(pattern, sizeof(pattern), "\"%s\":", name);
+    snprintf(pattern, sizeof pattern, "\"%s\":", name);
     const char *found = strstr(json, pattern);
     assert_non_null(found);
     uint64_t value = strtoull(found + strlen(pattern), NULL, 10);
@@ -114,7 +114,8 @@ static void test_a_batch_is_what_was_produced(void **state)
     assert_int_equal(actions->rank, 2);
     assert_int_equal(actions->shape[1], PRODUCER_COLUMNS);
     assert_int_equal(actions->strides_bytes[0], PRODUCER_COLUMNS * sizeof(float));
-    assert_true(((float *)actions->data)[1] == producer_value(3, producer_window(3, 16, LENGTH), 1));
+    assert_true(((float *)actions->data)[1] ==
+                producer_value(3, producer_window(3, 16, LENGTH), 1));
     ((float *)actions->data)[1] = 0; /* a worker may write into its batch */
     assert_string_equal(trajd_batch_find(batch, "actions.mask")->of, "actions");
     assert_null(trajd_batch_find(batch, "absent"));
@@ -162,7 +163,8 @@ static void test_holding_all_credit_is_said(void **state)
     assert_int_equal(position_of(held[2]), 16);
     trajd_batch_release(&held[1]);
     trajd_client_close(&client);
-    assert_true(((float *)trajd_batch_find(held[2], "actions")->data)[0] == producer_value(0, 16, 0));
+    assert_true(((float *)trajd_batch_find(held[2], "actions")->data)[0] ==
+                producer_value(0, 16, 0));
     trajd_batch_release(&held[2]); /* after the client */
 }
 
@@ -176,7 +178,7 @@ static void test_a_failed_batch_is_told_and_passed(void **state)
     assert_int_equal(trajd_client_next(client, -1, &batch, &error), TRAJD_ERR_DATA);
     assert_non_null(strstr(error.message, "demo.hdf5: row 800"));
     uint32_t count = 0;
-    while (trajd_client_next(client, -1, &batch, &error) == TRAJD_OK) {
+    while (!trajd_client_next(client, -1, &batch, &error)) {
         count++;
         trajd_batch_release(&batch);
     }
@@ -197,7 +199,7 @@ static void test_an_epoch_can_be_left_early(void **state)
     uint32_t count = 0;
     enum trajd_status status;
     while ((status = trajd_client_next(client, 10000, &batch, &error)) != TRAJD_END_OF_EPOCH) {
-        if (status == TRAJD_OK)
+        if (!status)
             assert_int_equal(((int64_t *)trajd_batch_find(batch, "window_id")->data)[0],
                              producer_window(5, position_of(batch), LENGTH));
         else
@@ -217,7 +219,8 @@ static void test_bad_calls_are_refused(void **state)
     struct trajd_client *client = NULL, *none = NULL;
     struct trajd_batch *batch;
     struct trajd_error error;
-    const struct trajd_connect_options nowhere = {.endpoint = "/nonexistent/trajd", .timeout_ms = 50};
+    const struct trajd_connect_options nowhere = {.endpoint = "/nonexistent/trajd",
+                                                  .timeout_ms = 50};
     assert_int_equal(trajd_client_connect(&nowhere, &none, &error), TRAJD_ERR_TIMEOUT);
     assert_non_null(strstr(error.message, "/nonexistent/trajd/feed.sock"));
     assert_null(none);
@@ -225,8 +228,8 @@ static void test_bad_calls_are_refused(void **state)
     assert_int_equal(trajd_client_next(client, 0, &batch, &error), TRAJD_ERR_ARGUMENT);
     assert_null(trajd_client_feed_info(client));
     char name[130];
-    memset(name, 'x', sizeof(name));
-    name[sizeof(name) - 1] = '\0';
+    memset(name, 'x', sizeof name);
+    name[sizeof name - 1] = '\0';
     const struct trajd_open_options bad[] = {
         {.feed = name}, /* what no message can say is not waited for */
         {.feed = "train", .job = name},
@@ -239,13 +242,15 @@ static void test_bad_calls_are_refused(void **state)
         {.feed = "train", .mode = TRAJD_MODE_SHARD, .world = 2, .rank = 2},
         {.feed = "train", .mode = (enum trajd_mode)7},
     };
-    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(trajd_client_open(client, &bad[i], &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_client_open(client, &(struct trajd_open_options){.feed = "trian"}, &error),
-                     TRAJD_ERR_NOT_FOUND);
+    assert_int_equal(
+        trajd_client_open(client, &(struct trajd_open_options){.feed = "trian"}, &error),
+        TRAJD_ERR_NOT_FOUND);
     assert_non_null(strstr(error.message, "trian"));
     assert_int_not_equal(
-        trajd_client_open(client, &(struct trajd_open_options){.feed = "train", .fingerprint = 78}, &error),
+        trajd_client_open(client, &(struct trajd_open_options){.feed = "train", .fingerprint = 78},
+                          &error),
         TRAJD_OK);
     open_train(client, 2, 0, 0); /* and then it works */
     trajd_client_close(&client);
@@ -262,8 +267,9 @@ static void test_a_refused_open_gives_back_what_it_left(void **state)
         open_train(client, 6, 0, 0);
         assert_int_equal(trajd_client_next(client, 10000, &batch, &error), TRAJD_OK);
         assert_int_equal(position_of(batch), 0);
-        assert_int_equal(trajd_client_open(client, &(struct trajd_open_options){.feed = "trian"}, &error),
-                         TRAJD_ERR_NOT_FOUND);
+        assert_int_equal(
+            trajd_client_open(client, &(struct trajd_open_options){.feed = "trian"}, &error),
+            TRAJD_ERR_NOT_FOUND);
         trajd_batch_done(batch); /* too late to be said */
         trajd_batch_release(&batch);
         assert_int_equal(trajd_client_next(client, 0, &batch, &error), TRAJD_ERR_ARGUMENT);
@@ -295,7 +301,7 @@ static void test_a_batch_is_readable_after_close(void **state)
     for (uint32_t row = 0; row < BATCH; row++)
         assert_int_equal(((int64_t *)ids->data)[row], row);
     trajd_batch_release(&held);
-    while ((status = trajd_client_next(other, 10000, &batch, &error)) == TRAJD_OK) {
+    while (!(status = trajd_client_next(other, 10000, &batch, &error))) {
         count++;
         trajd_batch_release(&batch);
     }
@@ -337,7 +343,8 @@ static void test_interrupt_and_timeout(void **state)
     assert_int_equal(trajd_client_next(client, -1, &held[0], &error), TRAJD_OK);
     assert_int_equal(trajd_client_next(client, -1, &held[1], &error), TRAJD_OK);
     struct trajd_client *other = connect_client(false);
-    open_train(other, 2, 0, 0); /* joins; there is nothing left for it, and the end waits for held[1] */
+    /* joins; there is nothing left for it, and the end waits for held[1] */
+    open_train(other, 2, 0, 0);
     assert_int_equal(trajd_client_next(other, 30, &batch, &error), TRAJD_ERR_TIMEOUT);
     assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, other), 0);
     assert_int_equal(trajd_client_next(other, -1, &batch, &error), TRAJD_ERR_TIMEOUT);
@@ -369,9 +376,9 @@ static void test_the_poll_descriptor_says_when(void **state)
     for (enum trajd_status status = TRAJD_OK; status != TRAJD_END_OF_EPOCH;) {
         assert_true(is_readable(fd, 10000));
         status = trajd_client_next(client, 0, &batch, &error);
-        if (status == TRAJD_OK)
+        if (!status)
             trajd_batch_release(&batch);
-        if (status == TRAJD_OK || status == TRAJD_ERR_DATA)
+        if (!status || status == TRAJD_ERR_DATA)
             count++;
         else
             assert_int_equal(status, TRAJD_END_OF_EPOCH);
@@ -394,7 +401,7 @@ static void test_a_child_may_not_use_it(void **state)
         bool refused = trajd_client_next(client, 0, &other, &error) == TRAJD_ERR_ARGUMENT;
         trajd_batch_release(&batch);
         trajd_client_close(&client);
-        _exit(refused && batch == NULL && client == NULL ? 0 : 1);
+        _exit(refused && !batch && !client ? 0 : 1);
     }
     waitpid(child, &status, 0);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -420,7 +427,7 @@ static void *release_all(void *context)
         pthread_mutex_lock(&releaser->mutex);
         if (releaser->count > 0)
             batch = releaser->batches[--releaser->count];
-        stop = releaser->stop && batch == NULL;
+        stop = releaser->stop && !batch;
         pthread_mutex_unlock(&releaser->mutex);
         trajd_batch_release(&batch);
     }
@@ -444,7 +451,7 @@ static void test_batches_are_released_by_other_threads(void **state)
         assert_true(status == TRAJD_OK || status == TRAJD_ERR_DATA);
         count++;
         pthread_mutex_lock(&releaser.mutex);
-        if (status == TRAJD_OK)
+        if (!status)
             releaser.batches[releaser.count++] = batch;
         pthread_mutex_unlock(&releaser.mutex);
     }
@@ -494,11 +501,12 @@ static void test_the_daemons_end_is_told(void **state)
     assert_int_equal(trajd_client_next(client, -1, &batch, &error), TRAJD_OK);
     assert_true(trajd_client_is_connected(client));
     producer_stop(&producer);
-    while ((status = trajd_client_next(client, 10000, &next, &error)) == TRAJD_OK)
+    while (!(status = trajd_client_next(client, 10000, &next, &error)))
         trajd_batch_release(&next); /* one may have been on its way */
     assert_int_equal(status, TRAJD_ERR_CLOSED);
     assert_false(trajd_client_is_connected(client));
-    assert_int_equal(((int64_t *)trajd_batch_find(batch, "window_id")->data)[1], 1); /* still readable */
+    /* still readable */
+    assert_int_equal(((int64_t *)trajd_batch_find(batch, "window_id")->data)[1], 1);
     trajd_batch_release(&batch);
     trajd_client_close(&client);
 }
@@ -528,7 +536,7 @@ static bool count_line(struct tally *tally, const char *line)
 static void read_rest(struct process *worker, struct tally *tally)
 {
     char line[256];
-    while (process_read(worker, line, sizeof(line))) {
+    while (process_read(worker, line, sizeof line)) {
         count_line(tally, line);
         if (line[0] == 'X')
             fail_msg("%s", line);
@@ -539,7 +547,7 @@ static void read_batches(struct process *worker, struct tally *tally, uint32_t c
 {
     char line[256];
     for (uint32_t i = 0; i < count; i++) {
-        assert_true(process_read(worker, line, sizeof(line)));
+        assert_true(process_read(worker, line, sizeof line));
         assert_true(count_line(tally, line));
     }
 }
@@ -554,7 +562,7 @@ static struct process start_daemon(const char *arguments)
 {
     char line[64];
     struct process daemon = process_start("fake_producer", directory, arguments);
-    assert_true(process_read(&daemon, line, sizeof(line)));
+    assert_true(process_read(&daemon, line, sizeof line));
     assert_string_equal(line, "READY");
     return daemon;
 }
@@ -565,9 +573,10 @@ static void end_daemon(struct process *daemon)
     assert_int_equal(process_wait(daemon), 0);
 }
 
-/* Starts workers one after another. Each is stopped when it has read some batches: who came after the end would begin
- * the epoch again. */
-static void start_sharing(struct process *workers, uint32_t count, const char *arguments, uint32_t batches, struct tally *tally)
+/* Starts workers one after another. Each is stopped when it has read some batches: who came after
+ * the end would begin the epoch again. */
+static void start_sharing(struct process *workers, uint32_t count, const char *arguments,
+                          uint32_t batches, struct tally *tally)
 {
     for (uint32_t i = 0; i < count; i++) {
         workers[i] = process_start("fake_worker", directory, arguments);
@@ -604,8 +613,10 @@ static void test_an_epoch_is_sharded(void **state)
 {
     (void)state;
     struct process daemon = start_daemon("");
-    struct process first = process_start("fake_worker", directory, "shard=1 rank=0 world=2 epochs=2");
-    struct process second = process_start("fake_worker", directory, "shard=1 rank=1 world=2 epochs=2");
+    struct process first =
+        process_start("fake_worker", directory, "shard=1 rank=0 world=2 epochs=2");
+    struct process second =
+        process_start("fake_worker", directory, "shard=1 rank=1 world=2 epochs=2");
     struct tally tally = {0};
     read_rest(&first, &tally);
     read_rest(&second, &tally);
@@ -716,7 +727,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_batch_is_what_was_produced, start, stop),
-        cmocka_unit_test_setup_teardown(test_the_last_batch_is_held_and_the_epoch_ends, start, stop),
+        cmocka_unit_test_setup_teardown(test_the_last_batch_is_held_and_the_epoch_ends, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(test_holding_all_credit_is_said, start, stop),
         cmocka_unit_test_setup_teardown(test_a_failed_batch_is_told_and_passed, start, stop),
         cmocka_unit_test_setup_teardown(test_an_epoch_can_be_left_early, start, stop),
@@ -736,10 +748,10 @@ int main(void)
                                         remove_directory),
         cmocka_unit_test_setup_teardown(test_a_stopped_worker_loses_nothing, make_directory,
                                         remove_directory),
-        cmocka_unit_test_setup_teardown(test_a_killed_daemon_comes_back_to_shared_workers, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(test_a_killed_daemon_repeats_nothing_to_ranks, make_directory,
-                                        remove_directory),
+        cmocka_unit_test_setup_teardown(test_a_killed_daemon_comes_back_to_shared_workers,
+                                        make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_a_killed_daemon_repeats_nothing_to_ranks,
+                                        make_directory, remove_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

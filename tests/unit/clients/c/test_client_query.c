@@ -27,7 +27,7 @@ static int start_with(bool answers_asks)
     snprintf(directory, sizeof directory, "/tmp/trajd-asks-XXXXXX");
     if (!mkdtemp(directory))
         return -1;
-    return producer_start(&options, &producer, &error) == TRAJD_OK ? 0 : -1;
+    return !producer_start(&options, &producer, &error) ? 0 : -1;
 }
 
 static int start(void **state)
@@ -74,8 +74,8 @@ static void *call(void *context)
 {
     struct caller *caller = context;
 
-    const enum trajd_status status =
-        trajd_client_ask(caller->client, &caller->question, caller->timeout_ms, &caller->json, &caller->error);
+    const enum trajd_status status = trajd_client_ask(
+        caller->client, &caller->question, caller->timeout_ms, &caller->json, &caller->error);
 
     __atomic_store_n(&caller->status, status, __ATOMIC_RELEASE);
     return NULL;
@@ -98,7 +98,12 @@ static void take(struct trajd_ask *ask)
 
 static void test_a_question_arrives_and_so_does_its_answer(void **state)
 {
-    struct caller caller = {.question = {.what = "explain", .name = "obs/x", .window = UINT64_MAX, .first = 7, .count = 9, .feed_id = 3},
+    struct caller caller = {.question = {.what = "explain",
+                                         .name = "obs/x",
+                                         .window = UINT64_MAX,
+                                         .first = 7,
+                                         .count = 9,
+                                         .feed_id = 3},
                             .timeout_ms = 20000};
     struct trajd_ask ask;
 
@@ -179,7 +184,8 @@ static void test_too_many_are_refused(void **state)
             for (uint32_t refused = 0; refused < 2; usleep(1000)) {
                 refused = 0;
                 for (uint32_t i = 0; i < CALLERS; i++)
-                    refused += __atomic_load_n(&callers[i].status, __ATOMIC_ACQUIRE) == TRAJD_ERR_BUSY;
+                    refused +=
+                        __atomic_load_n(&callers[i].status, __ATOMIC_ACQUIRE) == TRAJD_ERR_BUSY;
             }
         take(&ask);
         assert_true(ask.id > last); /* in order */
@@ -191,7 +197,7 @@ static void test_too_many_are_refused(void **state)
     for (uint32_t i = 0; i < CALLERS; i++) {
         end(&callers[i]);
         busy += callers[i].status == TRAJD_ERR_BUSY;
-        if (callers[i].status == TRAJD_OK)
+        if (!callers[i].status)
             assert_int_equal(strtoul(callers[i].json, NULL, 10), i); /* each its own */
         free(callers[i].json);
         trajd_client_close(&callers[i].client);
@@ -230,7 +236,8 @@ static void test_the_end(void **state)
     (void)state;
     connect_caller(&caller);
     trajd_server_close_asks(producer_server(producer));
-    assert_int_equal(trajd_server_take_ask(producer_server(producer), 20000, &ask), TRAJD_ERR_CLOSED);
+    assert_int_equal(trajd_server_take_ask(producer_server(producer), 20000, &ask),
+                     TRAJD_ERR_CLOSED);
     call(&caller);
     assert_int_equal(caller.status, TRAJD_ERR_CLOSED);
     trajd_client_close(&caller.client);
@@ -250,8 +257,10 @@ static void test_a_server_that_nobody_answers_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_question_arrives_and_so_does_its_answer, start, stop),
-        cmocka_unit_test_setup_teardown(test_the_open_feed_is_meant_where_none_is_named, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_question_arrives_and_so_does_its_answer, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(test_the_open_feed_is_meant_where_none_is_named, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(test_too_many_are_refused, start, stop),
         cmocka_unit_test_setup_teardown(test_the_asker_may_be_gone, start, stop),
         cmocka_unit_test_setup_teardown(test_the_end, start, stop),

@@ -1,5 +1,5 @@
-/* libtrajd against a daemon elsewhere that lies about the parts it sends: an error, and never a byte outside the
- * buffer that OPENED allows for. */
+/* libtrajd against a daemon elsewhere that lies about the parts it sends: an error, and never a
+ * byte outside the buffer that OPENED allows for. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,8 +22,8 @@
 /* What comes behind BATCH, and how it ends. */
 struct lie {
     const char *name;
-    enum trajd_status status;                             /* of next() */
-    size_t frames[6];                                     /* their sizes; 0 ends */
+    enum trajd_status status;                              /* of next() */
+    size_t frames[6];                                      /* their sizes; 0 ends */
     void (*bend_opened)(struct trajd_wire_opened *opened); /* may be NULL, like the next one */
     void (*bend_batch)(struct trajd_wire_batch *batch);
     bool empty_frame; /* behind those */
@@ -48,9 +48,10 @@ static void say(struct daemon *daemon, const struct trajd_wire_message *message)
     const bool is_batch = message->op == TRAJD_WIRE_BATCH;
     const size_t *frames = daemon->lie->frames;
     size_t size = 0;
-    if (trajd_wire_encode(message, daemon->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) != TRAJD_OK)
+    if (trajd_wire_encode(message, daemon->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL))
         abort();
-    if (!is_batch && daemon->lie->noisy) { /* the same with something behind it first: nobody may believe it */
+    /* the same with something behind it first: nobody may believe it */
+    if (!is_batch && daemon->lie->noisy) {
         zmq_send(daemon->router, daemon->route, (size_t)daemon->route_size, ZMQ_SNDMORE);
         zmq_send(daemon->router, daemon->frame, size, ZMQ_SNDMORE);
         zmq_send(daemon->router, daemon->bytes, 1000, 0);
@@ -102,9 +103,9 @@ static void answer_open(struct daemon *daemon, uint64_t request)
                                                  .generation = 1,
                                                  .row_begin = 4,
                                                  .row_count = 4}};
-    if (daemon->lie->bend_opened != NULL)
+    if (daemon->lie->bend_opened)
         daemon->lie->bend_opened(&opened.opened);
-    if (daemon->lie->bend_batch != NULL)
+    if (daemon->lie->bend_batch)
         daemon->lie->bend_batch(&batch.batch);
     say(daemon, &opened);
     say(daemon, &batch);
@@ -113,15 +114,16 @@ static void answer_open(struct daemon *daemon, uint64_t request)
 static void hear(struct daemon *daemon)
 {
     struct trajd_wire_message message,
-        welcome = {.op = TRAJD_WIRE_WELCOME, .welcome = {.instance = 9, .session = 1, .silence_ms = 60000}},
+        welcome = {.op = TRAJD_WIRE_WELCOME,
+                   .welcome = {.instance = 9, .session = 1, .silence_ms = 60000}},
         gone = {.op = TRAJD_WIRE_ERROR, .error = {.status = TRAJD_ERR_NOT_FOUND}};
     uint64_t request;
-    int size = zmq_recv(daemon->router, daemon->route, sizeof(daemon->route), 0);
+    int size = zmq_recv(daemon->router, daemon->route, sizeof daemon->route, 0);
     if (size < 0)
         return;
     daemon->route_size = size;
-    size = zmq_recv(daemon->router, daemon->frame, sizeof(daemon->frame), 0);
-    if (trajd_wire_decode(daemon->frame, (size_t)size, NULL, &message, &request, NULL) != TRAJD_OK)
+    size = zmq_recv(daemon->router, daemon->frame, sizeof daemon->frame, 0);
+    if (trajd_wire_decode(daemon->frame, (size_t)size, NULL, &message, &request, NULL))
         abort();
     if (message.op == TRAJD_WIRE_HELLO)
         say(daemon, &welcome);
@@ -143,12 +145,12 @@ static void *run(void *context)
 static void daemon_start(struct daemon *daemon)
 {
     const int no_linger = 0, patience_ms = 5;
-    size_t size = sizeof(endpoint);
-    memset(daemon->bytes, 7, sizeof(daemon->bytes));
+    size_t size = sizeof endpoint;
+    memset(daemon->bytes, 7, sizeof daemon->bytes);
     daemon->context = zmq_ctx_new();
     daemon->router = zmq_socket(daemon->context, ZMQ_ROUTER);
-    zmq_setsockopt(daemon->router, ZMQ_LINGER, &no_linger, sizeof(no_linger));
-    zmq_setsockopt(daemon->router, ZMQ_RCVTIMEO, &patience_ms, sizeof(patience_ms));
+    zmq_setsockopt(daemon->router, ZMQ_LINGER, &no_linger, sizeof no_linger);
+    zmq_setsockopt(daemon->router, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
     assert_int_equal(zmq_bind(daemon->router, "tcp://127.0.0.1:*"), 0);
     assert_int_equal(zmq_getsockopt(daemon->router, ZMQ_LAST_ENDPOINT, endpoint, &size), 0);
     assert_int_equal(pthread_create(&daemon->thread, NULL, run, daemon), 0);
@@ -172,15 +174,15 @@ static void check_batch(const struct trajd_batch *batch, uint64_t rows)
 
 static void try_lie(const struct lie *lie)
 {
-    struct daemon *daemon = calloc(1, sizeof(*daemon));
+    struct daemon *daemon = calloc(1, sizeof *daemon);
     struct trajd_client *client = NULL;
     struct trajd_batch *batch = NULL;
     struct trajd_error error;
     daemon->lie = lie;
     daemon_start(daemon);
-    enum trajd_status status =
-        trajd_client_connect(&(struct trajd_connect_options){.endpoint = endpoint}, &client, &error);
-    if (status == TRAJD_OK)
+    enum trajd_status status = trajd_client_connect(
+        &(struct trajd_connect_options){.endpoint = endpoint}, &client, &error);
+    if (!status)
         status = trajd_client_open(client,
                                    &(struct trajd_open_options){.feed = "train",
                                                                 .mode = TRAJD_MODE_SHARD,
@@ -188,11 +190,12 @@ static void try_lie(const struct lie *lie)
                                                                 .world = WORLD,
                                                                 .timeout_ms = 10000},
                                    &error);
-    if (status == TRAJD_OK) {
+    if (!status) {
         const struct trajd_feed_info *info = trajd_client_feed_info(client);
-        status = trajd_client_next(client, lie->status == TRAJD_ERR_TIMEOUT ? 300 : 10000, &batch, &error);
-        if (status == TRAJD_OK)
-            check_batch(batch, lie->bend_batch != NULL ? 0 : info->row_count);
+        status = trajd_client_next(client, lie->status == TRAJD_ERR_TIMEOUT ? 300 : 10000, &batch,
+                                   &error);
+        if (!status)
+            check_batch(batch, lie->bend_batch ? 0 : info->row_count);
     }
     if (status != lie->status)
         fail_msg("%s: %s (%s)", lie->name, trajd_status_name(status), error.message);
@@ -224,7 +227,8 @@ static void huge_tensor(struct trajd_wire_opened *opened)
     tensor_of(opened)->rank = 3;
     tensor_of(opened)->shape[1] = tensor_of(opened)->shape[2] = UINT64_C(1) << 40;
 }
-static void huge_slot(struct trajd_wire_opened *opened) /* more than there is memory, and well told */
+/* more than there is memory, and well told */
+static void huge_slot(struct trajd_wire_opened *opened)
 {
     tensor_of(opened)->shape[1] = UINT64_C(1) << 52;
     opened->slot_size_bytes = UINT64_C(1) << 56;
@@ -244,7 +248,7 @@ static void test_honest_parts_are_believed(void **state)
         {"a batch that failed", TRAJD_ERR_DATA, .frames = {0}, .bend_batch = failed},
         {"noise", TRAJD_OK, .frames = {PART_BYTES}, .noisy = true},
     };
-    for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++)
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
         try_lie(&lies[i]);
 }
 
@@ -256,16 +260,22 @@ static void test_lies_are_found_out(void **state)
         {"a short one", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES - 1}},
         {"a long one", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES + 1}},
         {"a long one in pieces", TRAJD_ERR_PROTOCOL, .frames = {64, 64, 1}},
-        {"a much longer one", TRAJD_ERR_PROTOCOL, .frames = {64, TRAJD_WIRE_MAX_PART_FRAME, TRAJD_WIRE_MAX_PART_FRAME, 64}},
+        {"a much longer one", TRAJD_ERR_PROTOCOL,
+         .frames = {64, TRAJD_WIRE_MAX_PART_FRAME, TRAJD_WIRE_MAX_PART_FRAME, 64}},
         {"an empty frame", TRAJD_ERR_PROTOCOL, .frames = {64, 64}, .empty_frame = true},
-        {"rows of others", TRAJD_ERR_PROTOCOL, .frames = {2 * PART_BYTES - 64}, .bend_batch = all_rows},
+        {"rows of others", TRAJD_ERR_PROTOCOL, .frames = {2 * PART_BYTES - 64},
+         .bend_batch = all_rows},
         {"a part of no rows", TRAJD_ERR_PROTOCOL, .frames = {64}, .bend_batch = no_rows},
-        {"a tensor that overflows", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES}, .bend_opened = huge_tensor},
-        {"more than there is memory", TRAJD_ERR_MEMORY, .frames = {PART_BYTES}, .bend_opened = huge_slot},
-        {"rows beyond the batch", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES}, .bend_opened = many_rows},
-        {"a frame that is too long", TRAJD_ERR_TIMEOUT, .frames = {2 * TRAJD_WIRE_MAX_PART_FRAME}}, /* ends the connection */
+        {"a tensor that overflows", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES},
+         .bend_opened = huge_tensor},
+        {"more than there is memory", TRAJD_ERR_MEMORY, .frames = {PART_BYTES},
+         .bend_opened = huge_slot},
+        {"rows beyond the batch", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES},
+         .bend_opened = many_rows},
+        /* ends the connection */
+        {"a frame that is too long", TRAJD_ERR_TIMEOUT, .frames = {2 * TRAJD_WIRE_MAX_PART_FRAME}},
     };
-    for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++)
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
         try_lie(&lies[i]);
 }
 

@@ -1,5 +1,5 @@
-/* libtrajd through a proxy that cuts its messages off: the session lives on by fd.sock, and nothing is lost
- * or comes twice. */
+/* libtrajd through a proxy that cuts its messages off: the session lives on by fd.sock, and nothing
+ * is lost or comes twice. */
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -41,10 +41,10 @@ static struct proxy proxy;
 static int unix_socket(const char *path, bool listens)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int failed = listens ? bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 8)
-                         : connect(fd, (struct sockaddr *)&address, sizeof(address));
+    int failed = listens ? bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 8)
+                         : connect(fd, (struct sockaddr *)&address, sizeof address);
     if (failed)
         abort();
     return fd;
@@ -63,7 +63,7 @@ static void cut(struct proxy *from)
 static bool forward(int from, int to)
 {
     char bytes[4096];
-    ssize_t size = read(from, bytes, sizeof(bytes));
+    ssize_t size = read(from, bytes, sizeof bytes);
     for (ssize_t sent = 0, count; sent < size; sent += count)
         if ((count = send(to, bytes + sent, (size_t)(size - sent), MSG_NOSIGNAL)) <= 0)
             return false;
@@ -83,7 +83,7 @@ static void serve(struct proxy *from)
             cut(from);
             break;
         }
-    if (items[1].revents != 0 && read(from->control, &count, sizeof(count)) > 0 &&
+    if (items[1].revents != 0 && read(from->control, &count, sizeof count) > 0 &&
         /* acquire and release: the test and this thread take turns by these two */
         __atomic_load_n(&from->cuts_wanted, __ATOMIC_ACQUIRE) > from->cuts_done) {
         cut(from);
@@ -107,7 +107,7 @@ static void *run_proxy(void *context)
 static void kick(void)
 {
     const uint64_t one = 1;
-    assert_int_equal(write(proxy.control, &one, sizeof(one)), sizeof(one));
+    assert_int_equal(write(proxy.control, &one, sizeof one), sizeof one);
 }
 
 static void cut_now(void)
@@ -123,20 +123,23 @@ static int start(void **state)
     struct trajd_error error;
     char from[96], to[96];
     (void)state;
-    snprintf(daemon_directory, sizeof(daemon_directory), "/tmp/trajd-resumed-XXXXXX");
-    snprintf(directory, sizeof(directory), "/tmp/trajd-proxy-XXXXXX");
-    if (mkdtemp(daemon_directory) == NULL || mkdtemp(directory) == NULL)
+    snprintf(daemon_directory, sizeof daemon_directory, "/tmp/trajd-resumed-XXXXXX");
+    snprintf(directory, sizeof directory, "/tmp/trajd-proxy-XXXXXX");
+    if (!mkdtemp(daemon_directory) || !mkdtemp(directory))
         return -1;
-    const struct producer_options options = {.directory = daemon_directory, .length = LENGTH, .slots = 10};
-    if (producer_start(&options, &producer, &error) != TRAJD_OK)
+    const struct producer_options options = {
+        .directory = daemon_directory, .length = LENGTH, .slots = 10};
+    if (producer_start(&options, &producer, &error))
         return -1;
-    snprintf(from, sizeof(from), "%s/fd.sock", daemon_directory);
-    snprintf(to, sizeof(to), "%s/fd.sock", directory);
+    snprintf(from, sizeof from, "%s/fd.sock", daemon_directory);
+    snprintf(to, sizeof to, "%s/fd.sock", directory);
     proxy = (struct proxy){.control = eventfd(0, EFD_CLOEXEC)};
-    snprintf(proxy.path, sizeof(proxy.path), "%s/feed.sock", directory);
-    snprintf(proxy.target, sizeof(proxy.target), "%s/feed.sock", daemon_directory);
+    snprintf(proxy.path, sizeof proxy.path, "%s/feed.sock", directory);
+    snprintf(proxy.target, sizeof proxy.target, "%s/feed.sock", daemon_directory);
     proxy.listener = unix_socket(proxy.path, true);
-    return symlink(from, to) != 0 || pthread_create(&proxy.thread, NULL, run_proxy, &proxy) != 0 ? -1 : 0;
+    return symlink(from, to) != 0 || pthread_create(&proxy.thread, NULL, run_proxy, &proxy) != 0
+               ? -1
+               : 0;
 }
 
 static int stop(void **state)
@@ -149,7 +152,7 @@ static int stop(void **state)
     close(proxy.listener);
     close(proxy.control);
     producer_stop(&producer);
-    snprintf(command, sizeof(command), "rm -r %s %s", daemon_directory, directory);
+    snprintf(command, sizeof command, "rm -r %s %s", daemon_directory, directory);
     return system(command);
 }
 
@@ -158,7 +161,7 @@ static struct trajd_client *connect_client(void)
     struct trajd_client *client = NULL;
     struct trajd_error error;
     const struct trajd_connect_options options = {.endpoint = directory};
-    if (trajd_client_connect(&options, &client, &error) != TRAJD_OK)
+    if (trajd_client_connect(&options, &client, &error))
         fail_msg("%s", error.message);
     return client;
 }
@@ -167,7 +170,7 @@ static void open_epoch(struct trajd_client *client, uint64_t epoch, uint32_t cre
 {
     struct trajd_error error;
     const struct trajd_open_options options = {.feed = "train", .credit = credit, .epoch = epoch};
-    if (trajd_client_open(client, &options, &error) != TRAJD_OK)
+    if (trajd_client_open(client, &options, &error))
         fail_msg("%s", error.message);
 }
 
@@ -175,9 +178,9 @@ static uint64_t status_number(struct trajd_client *client, const char *name)
 {
     char *json, pattern[64];
     struct trajd_error error;
-    if (trajd_client_status(client, 10000, &json, &error) != TRAJD_OK)
+    if (trajd_client_status(client, 10000, &json, &error))
         fail_msg("%s", error.message);
-    snprintf(pattern, sizeof(pattern), "\"%s\":", name);
+    snprintf(pattern, sizeof pattern, "\"%s\":", name);
     const char *found = strstr(json, pattern);
     assert_non_null(found);
     uint64_t value = strtoull(found + strlen(pattern), NULL, 10);
@@ -202,7 +205,7 @@ static void test_an_epoch_survives_cuts(void **state)
     enum trajd_status status;
     uint64_t expected = 0;
     open_epoch(client, 0, 6);
-    while ((status = trajd_client_next(client, 20000, &batch, &error)) == TRAJD_OK) {
+    while (!(status = trajd_client_next(client, 20000, &batch, &error))) {
         assert_int_equal(position_of(batch), expected); /* each once, in order */
         assert_int_equal(((int64_t *)trajd_batch_find(batch, "window_id")->data)[0], expected);
         expected += BATCH;
@@ -220,8 +223,8 @@ static void test_an_epoch_survives_cuts(void **state)
     trajd_client_close(&client);
 }
 
-/* The cut comes before the OPEN, which is lost or not: it is answered all the same, and what was left is not
- * accounted for. */
+/* The cut comes before the OPEN, which is lost or not: it is answered all the same, and what was
+ * left is not accounted for. */
 static void test_an_open_survives_a_cut(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* convert_child.c: what is heard of a child that has gone, from a socket and a process made by hand. */
+/* convert_child.c: what is heard of a child that has gone, from a socket and a process made by
+ * hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,11 +19,13 @@
 static const struct trajd_rewrite_options options = {.output = "out.hdf5"};
 static const struct rewrite_plan plan = {.options = &options};
 
-/* What it said before it hung up is why, also where it is noticed by the next frame that goes to it. */
+/* What it said before it hung up is why, also where it is noticed by the next frame that goes to
+ * it. */
 static void its_last_word_is_heard(void **state)
 {
     static const char text[] = "demo_3: no such object";
-    const struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_WRITER_FAILED, sizeof(uint32_t) + strlen(text)};
+    const struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_WRITER_FAILED,
+                                                sizeof(uint32_t) + strlen(text)};
     const uint32_t codes[] = {0, ENOSPC};
 
     (void)state;
@@ -39,7 +42,8 @@ static void its_last_word_is_heard(void **state)
         child.socket = sockets[0];
         rewrite_child_begin(&child);
         assert_int_equal(rewrite_child_send(&child, TRAJD_WRITER_FINISH, -1), TRAJD_OK);
-        assert_int_equal(rewrite_child_answer(&child, TRAJD_WRITER_DONE, &length), k ? TRAJD_ERR_IO : TRAJD_ERR_DATA);
+        assert_int_equal(rewrite_child_answer(&child, TRAJD_WRITER_DONE, &length),
+                         k ? TRAJD_ERR_IO : TRAJD_ERR_DATA);
         assert_string_equal(error.message, k ? "out.hdf5: No space left on device" : text);
         assert_int_equal(error.foreign_code, k ? ENOSPC : 0);
         rewrite_child_end(&child);
@@ -52,8 +56,10 @@ static void who_ended_it_is_told(void **state)
     static const struct {
         int number;
         enum trajd_status status;
-    } cases[] = {{SIGKILL, TRAJD_ERR_SYSTEM}, {SIGTERM, TRAJD_ERR_SYSTEM}, {SIGINT, TRAJD_ERR_SYSTEM},  {SIGHUP, TRAJD_ERR_SYSTEM},
-                 {SIGQUIT, TRAJD_ERR_SYSTEM}, {SIGXCPU, TRAJD_ERR_SYSTEM}, {SIGUSR1, TRAJD_ERR_DATA}};
+    } cases[] = {{SIGKILL, TRAJD_ERR_SYSTEM}, {SIGTERM, TRAJD_ERR_SYSTEM},
+                 {SIGINT, TRAJD_ERR_SYSTEM},  {SIGHUP, TRAJD_ERR_SYSTEM},
+                 {SIGQUIT, TRAJD_ERR_SYSTEM}, {SIGXCPU, TRAJD_ERR_SYSTEM},
+                 {SIGUSR1, TRAJD_ERR_DATA}};
 
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -72,7 +78,8 @@ static void who_ended_it_is_told(void **state)
         child.socket = sockets[0];
         assert_int_equal(rewrite_child_answer(&child, TRAJD_WRITER_DONE, &length), cases[k].status);
         assert_non_null(strstr(error.message, "was killed by signal"));
-        assert_int_equal(strstr(error.message, "damaged") != NULL, cases[k].status == TRAJD_ERR_DATA);
+        assert_int_equal(strstr(error.message, "damaged") != NULL,
+                         cases[k].status == TRAJD_ERR_DATA);
         rewrite_child_end(&child);
     }
 }

@@ -1,4 +1,5 @@
-/* convert_journal.c: what was written is read again; what is cut, changed or of another plan is not. */
+/* convert_journal.c: what was written is read again; what is cut, changed or of another plan is
+ * not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,8 @@ enum { HEAD = 8 * (5 + 4 + 1), RECORD = 8 * 2 + 2 * 16 + 8 };
 
 static const struct trajd_rewrite_options options = {.output = "out.hdf5"};
 
-/* Two episodes of a contiguous dataset of 8 bytes a row and one in chunks of 3 rows; 5 and 6 steps: two chunks each. */
+/* Two episodes of a contiguous dataset of 8 bytes a row and one in chunks of 3 rows; 5 and 6 steps:
+ * two chunks each. */
 struct hand {
     struct rewrite_dataset datasets[2];
     struct rewrite_array arrays[2][2];
@@ -29,18 +31,25 @@ struct hand {
 
 static void set_up(struct hand *hand)
 {
-    *hand = (struct hand){.datasets = {{.row_bytes = 8}, {.row_bytes = 8, .is_compressed = true, .chunk_rows = 3, .tile_count = 1}}};
+    *hand = (struct hand){
+        .datasets = {{.row_bytes = 8},
+                     {.row_bytes = 8, .is_compressed = true, .chunk_rows = 3, .tile_count = 1}}};
     for (uint32_t e = 0; e < 2; e++) {
         hand->arrays[e][0] = (struct rewrite_array){.dataset = 0, .offset = 1000 + 100 * e};
         hand->arrays[e][1] = (struct rewrite_array){.dataset = 1, .offset = UINT64_MAX};
-        hand->episodes[e] = (struct rewrite_episode){.step_count = 5 + e, .array_count = 2, .arrays = hand->arrays[e]};
+        hand->episodes[e] = (struct rewrite_episode){
+            .step_count = 5 + e, .array_count = 2, .arrays = hand->arrays[e]};
         hand->chunk_arrays[e][1] = hand->chunk_rows[e];
         hand->chunks[e] = hand->chunk_arrays[e];
         for (uint32_t c = 0; c < 2; c++)
             hand->chunk_rows[e][c] = (struct rewrite_chunk){10 * e + c, 20 + c, 0};
     }
-    hand->plan = (struct rewrite_plan){.options = &options, .dataset_count = 2, .datasets = hand->datasets, .episode_count = 2,
-                                       .episodes = hand->episodes, .digest = 77};
+    hand->plan = (struct rewrite_plan){.options = &options,
+                                       .dataset_count = 2,
+                                       .datasets = hand->datasets,
+                                       .episode_count = 2,
+                                       .episodes = hand->episodes,
+                                       .digest = 77};
 }
 
 /* A journal with both episodes, in memory. */
@@ -58,13 +67,16 @@ static uint8_t *write_journal(struct hand *hand)
     return bytes;
 }
 
-static enum trajd_status read_journal(struct hand *hand, const uint8_t *bytes, size_t length, bool *done, size_t *used)
+static enum trajd_status read_journal(struct hand *hand, const uint8_t *bytes, size_t length,
+                                      bool *done, size_t *used)
 {
     struct rewrite_journal_head head;
     struct trajd_error error;
 
     done[0] = done[1] = false;
-    return rewrite_journal_read(bytes, length, &hand->plan, &head, done, (struct rewrite_chunk *const *const *)hand->chunks, 100, used, &error);
+    return rewrite_journal_read(bytes, length, &hand->plan, &head, done,
+                                (struct rewrite_chunk *const *const *)hand->chunks, 100, used,
+                                &error);
 }
 
 static void what_is_written_is_read(void **state)
@@ -113,7 +125,8 @@ static void a_cut_costs_what_is_cut(void **state)
     free(bytes);
 }
 
-/* Every bit changed in turn: an episode less, or nothing; never one that is believed all the same. */
+/* Every bit changed in turn: an episode less, or nothing; never one that is believed all the same.
+ */
 static void a_changed_bit_is_found(void **state)
 {
     struct hand hand;
@@ -152,7 +165,8 @@ static void it_is_of_one_plan_and_one_file(void **state)
     assert_int_equal(read_journal(&hand, bytes, HEAD + 2 * RECORD, done, &used), TRAJD_OK);
     assert_true(done[1] && !done[0]);
     hand.plan.digest++;
-    assert_int_equal(read_journal(&hand, bytes, HEAD + 2 * RECORD, done, &used), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(read_journal(&hand, bytes, HEAD + 2 * RECORD, done, &used),
+                     TRAJD_ERR_ARGUMENT);
     free(bytes);
     set_up(&hand);
     hand.arrays[1][0].offset = 4960; /* 48 bytes at 4960 of 5000 */

@@ -1,4 +1,5 @@
-/* convert_plan.c, convert_choose.c, convert_segments.c: which datasets, which grid, which pieces, on an index made by hand. */
+/* convert_plan.c, convert_choose.c, convert_segments.c: which datasets, which grid, which pieces,
+ * on an index made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,16 +11,17 @@
 
 #include "clients/cli/resample/convert_rows.h"
 
-#define LAYOUT                                                                                                                             \
-    "layout: hand\n"                                                                                                                       \
-    "episodes: {files: \"*.hdf5\", groups: /data/demo_*}\n"                                                                                \
-    "clocks: {slow: {rate: 20, start: {path: t0, unit: ns}}, arm: {path: t, unit: ns}}\n"                                                  \
-    "streams:\n"                                                                                                                           \
-    "  pos: {path: pose, columns: \"0:3\", clock: slow, kind: linear}\n"                                                                    \
-    "  quat: {path: pose, columns: \"3:7\", clock: slow, kind: slerp, order: wxyz}\n"                                                       \
+#define LAYOUT                                                                                     \
+    "layout: hand\n"                                                                               \
+    "episodes: {files: \"*.hdf5\", groups: /data/demo_*}\n"                                        \
+    "clocks: {slow: {rate: 20, start: {path: t0, unit: ns}}, arm: {path: t, unit: ns}}\n"          \
+    "streams:\n"                                                                                   \
+    "  pos: {path: pose, columns: \"0:3\", clock: slow, kind: linear}\n"                           \
+    "  quat: {path: pose, columns: \"3:7\", clock: slow, kind: slerp, order: wxyz}\n"              \
     "  joints: {path: joints, clock: arm, kind: angle}\n"
 
-/* Datasets: 0 joints (arm), 1 pose (slow, 8 columns), 2 t. Episode: pose rows at 0, 50, 100, 150, 200 ms; joints at 30, 41, 119, 170 ms. */
+/* Datasets: 0 joints (arm), 1 pose (slow, 8 columns), 2 t. Episode: pose rows at 0, 50, 100, 150,
+ * 200 ms; joints at 30, 41, 119, 170 ms. */
 struct hand {
     struct trajd_layout *layout;
     struct trajd_index_file file;
@@ -36,8 +38,13 @@ struct hand {
 
 static struct trajd_array array_of(uint64_t rows, uint64_t columns, enum trajd_dtype dtype)
 {
-    return (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS, .dtype = dtype, .rank = columns ? 2 : 1, .shape = {rows, columns},
-                                .offset = 4096, .size_bytes = rows * (columns ? columns : 1) * trajd_dtype_size(dtype)};
+    return (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS,
+                                .dtype = dtype,
+                                .rank = columns ? 2 : 1,
+                                .shape = {rows, columns},
+                                .offset = 4096,
+                                .size_bytes =
+                                    rows * (columns ? columns : 1) * trajd_dtype_size(dtype)};
 }
 
 static void set_up(struct hand *hand)
@@ -45,14 +52,40 @@ static void set_up(struct hand *hand)
     static const int64_t stamps[] = {30000000, 41000000, 119000000, 170000000};
     struct trajd_error error;
 
-    *hand = (struct hand){.file = {.path = "/x/hand.hdf5", .relative_path = "hand.hdf5"}, .datasets = {{"joints"}, {"pose"}, {"t"}}, .keys = {"train"}};
-    assert_int_equal(trajd_layout_parse("hand", LAYOUT, strlen(LAYOUT), &hand->layout, &error), TRAJD_OK);
-    hand->streams[0] = (struct trajd_index_stream){.name = "pos", .dataset_index = 1, .clock_index = 0, .kind = TRAJD_KIND_LINEAR, .dtype = TRAJD_F64,
-                                                   .feature_count = 3, .rank = 1, .shape = {3}, .max_gap_ns = -1};
-    hand->streams[1] = (struct trajd_index_stream){.name = "quat", .dataset_index = 1, .clock_index = 0, .kind = TRAJD_KIND_SLERP_WXYZ,
-                                                   .dtype = TRAJD_F64, .first_column = 3, .feature_count = 4, .rank = 1, .shape = {4}, .max_gap_ns = -1};
-    hand->streams[2] = (struct trajd_index_stream){.name = "joints", .dataset_index = 0, .clock_index = 1, .kind = TRAJD_KIND_ANGLE,
-                                                   .dtype = TRAJD_F32, .feature_count = 7, .rank = 1, .shape = {7}, .max_gap_ns = -1, .angle_period = 6.28};
+    *hand = (struct hand){.file = {.path = "/x/hand.hdf5", .relative_path = "hand.hdf5"},
+                          .datasets = {{"joints"}, {"pose"}, {"t"}},
+                          .keys = {"train"}};
+    assert_int_equal(trajd_layout_parse("hand", LAYOUT, strlen(LAYOUT), &hand->layout, &error),
+                     TRAJD_OK);
+    hand->streams[0] = (struct trajd_index_stream){.name = "pos",
+                                                   .dataset_index = 1,
+                                                   .clock_index = 0,
+                                                   .kind = TRAJD_KIND_LINEAR,
+                                                   .dtype = TRAJD_F64,
+                                                   .feature_count = 3,
+                                                   .rank = 1,
+                                                   .shape = {3},
+                                                   .max_gap_ns = -1};
+    hand->streams[1] = (struct trajd_index_stream){.name = "quat",
+                                                   .dataset_index = 1,
+                                                   .clock_index = 0,
+                                                   .kind = TRAJD_KIND_SLERP_WXYZ,
+                                                   .dtype = TRAJD_F64,
+                                                   .first_column = 3,
+                                                   .feature_count = 4,
+                                                   .rank = 1,
+                                                   .shape = {4},
+                                                   .max_gap_ns = -1};
+    hand->streams[2] = (struct trajd_index_stream){.name = "joints",
+                                                   .dataset_index = 0,
+                                                   .clock_index = 1,
+                                                   .kind = TRAJD_KIND_ANGLE,
+                                                   .dtype = TRAJD_F32,
+                                                   .feature_count = 7,
+                                                   .rank = 1,
+                                                   .shape = {7},
+                                                   .max_gap_ns = -1,
+                                                   .angle_period = 6.28};
     hand->clocks[0] = (struct trajd_index_clock){"slow", true};
     hand->clocks[1] = (struct trajd_index_clock){"arm", false};
     hand->arrays[0] = array_of(4, 7, TRAJD_F32);
@@ -60,16 +93,29 @@ static void set_up(struct hand *hand)
     hand->arrays[2] = array_of(4, 0, TRAJD_I64);
     memcpy(hand->stamps, stamps, sizeof stamps);
     hand->episode_clocks[0] = (struct trajd_episode_clock){.row_count = 5, .rate = {20, 1}};
-    hand->episode_clocks[1] = (struct trajd_episode_clock){.row_count = 4, .stamps_ns = hand->stamps};
+    hand->episode_clocks[1] =
+        (struct trajd_episode_clock){.row_count = 4, .stamps_ns = hand->stamps};
     for (int e = 0; e < 2; e++)
-        hand->episodes[e] = (struct trajd_episode){.id = e ? "demo_7" : "demo_3", .arrays = hand->arrays, .clocks = hand->episode_clocks,
+        hand->episodes[e] = (struct trajd_episode){.id = e ? "demo_7" : "demo_3",
+                                                   .arrays = hand->arrays,
+                                                   .clocks = hand->episode_clocks,
                                                    .filter_keys = e ? hand->keys : NULL};
-    hand->index = (struct trajd_index){.layout = hand->layout, .file_count = 1, .files = &hand->file, .dataset_count = 3, .datasets = hand->datasets,
-                                       .stream_count = 3, .streams = hand->streams, .clock_count = 2, .clocks = hand->clocks, .episode_count = 2,
-                                       .episodes = hand->episodes, .kept_count = 2};
+    hand->index = (struct trajd_index){.layout = hand->layout,
+                                       .file_count = 1,
+                                       .files = &hand->file,
+                                       .dataset_count = 3,
+                                       .datasets = hand->datasets,
+                                       .stream_count = 3,
+                                       .streams = hand->streams,
+                                       .clock_count = 2,
+                                       .clocks = hand->clocks,
+                                       .episode_count = 2,
+                                       .episodes = hand->episodes,
+                                       .kept_count = 2};
 }
 
-static struct trajd_rewrite_options options_of(const struct trajd_index *const *indexes, int64_t num, int64_t den)
+static struct trajd_rewrite_options options_of(const struct trajd_index *const *indexes,
+                                               int64_t num, int64_t den)
 {
     return (struct trajd_rewrite_options){.indexes = indexes, .index_count = 1, .rate = {num, den}};
 }
@@ -94,12 +140,14 @@ static void the_grid_is_what_all_streams_cover(void **state)
     set_up(&hand);
     assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 2);
-    assert_int_equal(plan.episodes[0].begin_ns, 30000000); /* joints begin last, and end first: at 170 ms */
+    /* joints begin last, and end first: at 170 ms */
+    assert_int_equal(plan.episodes[0].begin_ns, 30000000);
     assert_int_equal(plan.episodes[0].step_count, 15);
     assert_int_equal(plan.step_count, 30);
     assert_int_equal(plan.duration_ns, 2 * 140000000);
     rewrite_plan_clear(&plan);
-    options.rate = (struct trajd_rate){30000, 1001}; /* 33366666.6 ns: four of them are 133.5 ms, a fifth is beyond */
+    /* 33366666.6 ns: four of them are 133.5 ms, a fifth is beyond */
+    options.rate = (struct trajd_rate){30000, 1001};
     assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episodes[1].step_count, 5);
     assert_int_equal(rewrite_step_ns(&plan, 3), 100100000);
@@ -216,7 +264,8 @@ static void chunks_are_as_many_as_can_be_named(void **state)
     hand.arrays[1].filter_count = 1;
     hand.arrays[1].chunk_shape[0] = hand.arrays[1].chunk_shape[1] = 1;
     assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
-    assert_int_equal(rewrite_chunk_count(&plan.datasets[0], plan.episodes[0].step_count), 200001 * 8);
+    assert_int_equal(rewrite_chunk_count(&plan.datasets[0], plan.episodes[0].step_count),
+                     200001 * 8);
     rewrite_plan_clear(&plan);
     hand.episode_clocks[0].rate = (struct trajd_rate){1, 100000}; /* a row a day: 4e11 steps */
     assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_ERR_UNSUPPORTED);
@@ -234,13 +283,25 @@ static void rules_are_checked(void **state)
     } cases[] = {
         {{.stream = "pos", .kind = TRAJD_KIND_SLERP_XYZW}, TRAJD_ERR_ARGUMENT, "multiple of 4"},
         {{.stream = "quad", .kind = TRAJD_KIND_LINEAR}, TRAJD_ERR_NOT_FOUND, "did you mean quat?"},
-        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_F64}, TRAJD_ERR_UNSUPPORTED, "not widened"},
-        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_I32}, TRAJD_ERR_ARGUMENT, "cannot be written"},
-        {{.stream = NULL, .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_BF16}, TRAJD_ERR_UNSUPPORTED, "bfloat16"},
+        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_F64},
+         TRAJD_ERR_UNSUPPORTED,
+         "not widened"},
+        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_I32},
+         TRAJD_ERR_ARGUMENT,
+         "cannot be written"},
+        {{.stream = NULL, .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_BF16},
+         TRAJD_ERR_UNSUPPORTED,
+         "bfloat16"},
         {{.stream = "pos", .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_F32}, TRAJD_OK, NULL},
-        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 78000000}, TRAJD_OK, NULL},
-        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 77999999}, TRAJD_OK, NULL},
-        {{.stream = NULL, .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 1}, TRAJD_ERR_DATA, "no episode is left"},
+        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 78000000},
+         TRAJD_OK,
+         NULL},
+        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 77999999},
+         TRAJD_OK,
+         NULL},
+        {{.stream = NULL, .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 1},
+         TRAJD_ERR_DATA,
+         "no episode is left"},
         {{.stream = "quat", .kind = TRAJD_KIND_SLERP_XYZW, .layout_order = true}, TRAJD_OK, NULL},
     };
     struct hand hand;
@@ -269,7 +330,8 @@ static void rules_are_checked(void **state)
 /* joints at 30, 41, 119, 170 ms. */
 static void episodes_are_cut_at_holes(void **state)
 {
-    const struct trajd_rewrite_rule rules[] = {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 77999999}};
+    const struct trajd_rewrite_rule rules[] = {
+        {.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 77999999}};
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
     struct trajd_rewrite_options options = options_of(indexes, 100, 1);
@@ -308,15 +370,19 @@ static void episodes_are_cut_at_holes(void **state)
         assert_int_equal(made->begin_ns, e % 2 ? 119000000 : 30000000);
         assert_int_equal(made->step_count, e % 2 ? 6 : 2);
         for (uint32_t a = 0; a < made->array_count; a++)
-            assert_int_equal(made->arrays[a].first_row, e % 2 && plan.datasets[made->arrays[a].dataset].clock == 1 ? 2 : 0);
+            assert_int_equal(made->arrays[a].first_row,
+                             e % 2 && plan.datasets[made->arrays[a].dataset].clock == 1 ? 2 : 0);
     }
     assert_int_equal(plan.step_count, 16);
     text = rewrite_part_text(&plan, &plan.episodes[3]);
-    assert_string_equal(text, "{\"episode\": \"demo_7\", \"part\": 1, \"parts\": 2, \"ns\": [119000000, 170000000], "
-                              "\"rows\": {\"slow\": [3, 4], \"arm\": [2, 4]}}");
+    assert_string_equal(
+        text,
+        "{\"episode\": \"demo_7\", \"part\": 1, \"parts\": 2, \"ns\": [119000000, 170000000], "
+        "\"rows\": {\"slow\": [3, 4], \"arm\": [2, 4]}}");
     free(text);
     rewrite_plan_clear(&plan);
-    options.rate = (struct trajd_rate){30, 1}; /* the part before the hole has one step: what is left keeps its name */
+    /* the part before the hole has one step: what is left keeps its name */
+    options.rate = (struct trajd_rate){30, 1};
     assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 2);
     assert_string_equal(plan.episodes[1].id, "demo_7");
@@ -327,11 +393,13 @@ static void episodes_are_cut_at_holes(void **state)
 
 static void rates_and_episodes_are_checked(void **state)
 {
-    static const struct trajd_rate rates[] = {{0, 1}, {-20, 1}, {20, 0}, {TRAJD_REWRITE_RATE_MAX + 1, 1}};
+    static const struct trajd_rate rates[] = {
+        {0, 1}, {-20, 1}, {20, 0}, {TRAJD_REWRITE_RATE_MAX + 1, 1}};
     static const struct {
         const char *item;
         uint32_t episodes; /* 0: there is none such */
-    } cases[] = {{"demo_3", 1}, {"demo_*", 2}, {"3", 1}, {"0..9", 2}, {"4..9", 1}, {"demo_4", 0}, {"9..4", 0}, {"..", 0}, {"3..", 0}};
+    } cases[] = {{"demo_3", 1}, {"demo_*", 2}, {"3", 1},  {"0..9", 2}, {"4..9", 1},
+                 {"demo_4", 0}, {"9..4", 0},   {"..", 0}, {"3..", 0}};
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
     struct trajd_rewrite_options options = options_of(indexes, 100, 1);
@@ -343,7 +411,8 @@ static void rates_and_episodes_are_checked(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         options.episodes = &cases[i].item;
         options.episode_count = 1;
-        assert_int_equal(rewrite_plan_make(&options, &plan, &error), cases[i].episodes ? TRAJD_OK : TRAJD_ERR_NOT_FOUND);
+        assert_int_equal(rewrite_plan_make(&options, &plan, &error),
+                         cases[i].episodes ? TRAJD_OK : TRAJD_ERR_NOT_FOUND);
         assert_int_equal(plan.episode_count, cases[i].episodes);
         rewrite_plan_clear(&plan);
     }
@@ -385,7 +454,8 @@ static void pieces_cover_everything_once(void **state)
     cursor = (struct rewrite_cursor){.plan = &plan, .group_count = count, .groups = groups};
     while (rewrite_cursor_next(&cursor, &piece)) {
         assert_int_equal(piece.step_begin, seen[piece.episode][piece.group]);
-        assert_true(piece.step_end > piece.step_begin && piece.step_end - piece.step_begin <= 65536);
+        assert_true(piece.step_end > piece.step_begin &&
+                    piece.step_end - piece.step_begin <= 65536);
         seen[piece.episode][piece.group] = piece.step_end;
         pieces[piece.episode]++;
     }
@@ -394,7 +464,8 @@ static void pieces_cover_everything_once(void **state)
         for (uint32_t g = 0; g < count; g++)
             assert_int_equal(seen[e][g], 140001);
     }
-    cursor = (struct rewrite_cursor){.plan = &plan, .group_count = count, .groups = groups, .done = done};
+    cursor = (struct rewrite_cursor){
+        .plan = &plan, .group_count = count, .groups = groups, .done = done};
     assert_true(rewrite_cursor_next(&cursor, &piece));
     assert_int_equal(piece.episode, 1);
     rewrite_plan_clear(&plan);
@@ -405,7 +476,8 @@ static void rows_are_found_like_their_times(void **state)
 {
     static const int64_t stamps[] = {-5, 0, 7, 7000};
     const struct trajd_episode_clock stamped = {.row_count = 4, .stamps_ns = stamps};
-    const struct trajd_episode_clock regular = {.row_count = 10, .start_ns = 100, .rate = {30000, 1001}};
+    const struct trajd_episode_clock regular = {
+        .row_count = 10, .start_ns = 100, .rate = {30000, 1001}};
 
     (void)state;
     assert_int_equal(rewrite_row_at(&stamped, 4, -6), -1);
@@ -424,11 +496,15 @@ static void rows_are_found_like_their_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_grid_is_what_all_streams_cover), cmocka_unit_test(columns_belong_to_their_streams),
-        cmocka_unit_test(rules_are_checked),                  cmocka_unit_test(rates_and_episodes_are_checked),
+        cmocka_unit_test(the_grid_is_what_all_streams_cover),
+        cmocka_unit_test(columns_belong_to_their_streams),
+        cmocka_unit_test(rules_are_checked),
+        cmocka_unit_test(rates_and_episodes_are_checked),
         cmocka_unit_test(episodes_are_cut_at_holes),
-        cmocka_unit_test(episodes_of_other_rows_are_left_out), cmocka_unit_test(chunks_are_as_many_as_can_be_named),
-        cmocka_unit_test(pieces_cover_everything_once),       cmocka_unit_test(rows_are_found_like_their_times),
+        cmocka_unit_test(episodes_of_other_rows_are_left_out),
+        cmocka_unit_test(chunks_are_as_many_as_can_be_named),
+        cmocka_unit_test(pieces_cover_everything_once),
+        cmocka_unit_test(rows_are_found_like_their_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

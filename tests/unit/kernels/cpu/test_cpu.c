@@ -17,7 +17,8 @@ static const uint32_t sizes[] = {1, 2, 7, 31, 32, 33, 1000};
 static const struct trajd_device_facts one_thread = {.cpu_threads = 1};
 
 /* The same bytes, or both NaN, or floats within the slack. */
-static bool close_enough(enum trajd_dtype type, const void *a, const void *b, uint64_t count, double slack)
+static bool close_enough(enum trajd_dtype type, const void *a, const void *b, uint64_t count,
+                         double slack)
 {
     uint32_t size = trajd_dtype_size(type);
 
@@ -37,7 +38,8 @@ static bool close_enough(enum trajd_dtype type, const void *a, const void *b, ui
     return true;
 }
 
-/* One unit in the last place of the largest value that a slerp with scale and offset in [-1, 1] gives, which is below 4. */
+/* One unit in the last place of the largest value that a slerp with scale and offset in [-1, 1]
+ * gives, which is below 4. */
 static double slerp_slack(enum trajd_dtype type)
 {
     switch (type) {
@@ -52,27 +54,29 @@ static double slerp_slack(enum trajd_dtype type)
     }
 }
 
-static void run_plan(struct problem *problem, const char *variant, uint32_t threads, struct trajd_pool *pool)
+static void run_plan(struct problem *problem, const char *variant, uint32_t threads,
+                     struct trajd_pool *pool)
 {
     struct trajd_device_facts facts = {.cpu_threads = threads};
     struct trajd_error error = {0};
     struct trajd_plan *plan;
 
-    if (trajd_plan_create(&problem->request, &facts, variant, &plan, &error) != TRAJD_OK ||
-        trajd_plan_run(plan, &problem->request, pool, &error) != TRAJD_OK)
+    if (trajd_plan_create(&problem->request, &facts, variant, &plan, &error) ||
+        trajd_plan_run(plan, &problem->request, pool, &error))
         fail_msg("%s", error.message);
     trajd_plan_destroy(&plan);
     assert_null(plan);
 }
 
-/* Where stamps are not ascending, which row is found is not defined: then only what is written outside is looked at. */
+/* Where stamps are not ascending, which row is found is not defined: then only what is written
+ * outside is looked at. */
 static void compare(const struct problem_spec *spec)
 {
     struct problem problem;
     struct trajd_stream wanted;
     double slack = trajd_kind_is_slerp(spec->kind) ? slerp_slack(spec->output) : 0;
-    bool defined =
-        spec->unit == TRAJD_GRID_ROWS || (spec->stamps != STAMPS_REVERSED && spec->stamps != STAMPS_WILD);
+    bool defined = spec->unit == TRAJD_GRID_ROWS ||
+                   (spec->stamps != STAMPS_REVERSED && spec->stamps != STAMPS_WILD);
     char name[256];
 
     problem_create(&problem, spec);
@@ -90,24 +94,26 @@ static void compare(const struct problem_spec *spec)
     if (defined && wanted.mask && memcmp(wanted.mask, problem.stream.mask, problem.mask_bytes) != 0)
         fail_msg("masks differ: %s", problem_name(&problem, name, sizeof name));
     if (defined && wanted.derivative &&
-        !close_enough(TRAJD_F32, wanted.derivative, problem.stream.derivative, problem.derivative_bytes / 4,
-                      0))
+        !close_enough(TRAJD_F32, wanted.derivative, problem.stream.derivative,
+                      problem.derivative_bytes / 4, 0))
         fail_msg("derivatives differ: %s", problem_name(&problem, name, sizeof name));
     problem_destroy(&problem);
 }
 
 /* Row by row of two outputs, the second one's rows where window_rows says. */
-static bool same_rows(const struct problem *problem, const void *dense, const void *scattered, uint64_t stride)
+static bool same_rows(const struct problem *problem, const void *dense, const void *scattered,
+                      uint64_t stride)
 {
     for (uint32_t w = 0; dense && w < problem->spec.windows; w++)
-        if (memcmp((const char *)dense + w * stride, (const char *)scattered + problem->request.window_rows[w] * stride,
-                   stride) != 0)
+        if (memcmp((const char *)dense + w * stride,
+                   (const char *)scattered + problem->request.window_rows[w] * stride, stride) != 0)
             return false;
     return true;
 }
 
 /* The same bytes in the rows that windows are sent to, the others untouched. */
-static void compare_scattered(const struct problem_spec *spec, const char *variant, uint32_t threads, struct trajd_pool *pool)
+static void compare_scattered(const struct problem_spec *spec, const char *variant,
+                              uint32_t threads, struct trajd_pool *pool)
 {
     struct problem problem;
     struct trajd_stream dense;
@@ -119,10 +125,12 @@ static void compare_scattered(const struct problem_spec *spec, const char *varia
     problem_scatter(&problem);
     run_plan(&problem, variant, threads, pool);
     if (!problem_canaries_live(&problem) || !problem_other_rows_live(&problem))
-        fail_msg("%s writes rows of no window: %s", variant, problem_name(&problem, name, sizeof name));
+        fail_msg("%s writes rows of no window: %s", variant,
+                 problem_name(&problem, name, sizeof name));
     if (!same_rows(&problem, dense.output, problem.stream.output, dense.window_stride_bytes) ||
         !same_rows(&problem, dense.mask, problem.stream.mask, dense.mask_window_stride_bytes) ||
-        !same_rows(&problem, dense.derivative, problem.stream.derivative, dense.derivative_window_stride_bytes))
+        !same_rows(&problem, dense.derivative, problem.stream.derivative,
+                   dense.derivative_window_stride_bytes))
         fail_msg("%s: rows differ: %s", variant, problem_name(&problem, name, sizeof name));
     problem_destroy(&problem);
 }
@@ -234,9 +242,16 @@ static void test_threads_change_nothing(void **state)
     (void)state;
     assert_int_equal(trajd_pool_create(4, "test", &pool, NULL), TRAJD_OK);
     for (int kind = 0; kind < TRAJD_KIND_COUNT; kind++) {
-        struct problem_spec spec = {
-            (uint64_t)kind + 5, 700,           40,           33, 8, (enum trajd_kind)kind, TRAJD_F64,
-            TRAJD_F32,          STAMPS_JITTER, TRAJD_GRID_NS};
+        struct problem_spec spec = {(uint64_t)kind + 5,
+                                    700,
+                                    40,
+                                    33,
+                                    8,
+                                    (enum trajd_kind)kind,
+                                    TRAJD_F64,
+                                    TRAJD_F32,
+                                    STAMPS_JITTER,
+                                    TRAJD_GRID_NS};
         struct problem problem;
         struct trajd_stream alone;
 
@@ -253,17 +268,21 @@ static void test_threads_change_nothing(void **state)
     trajd_pool_destroy(&pool);
 }
 
-/* Two streams of different brackets share a mask: the largest code wins, whichever is worked on first. */
+/* Two streams of different brackets share a mask: the largest code wins, whichever is worked on
+ * first. */
 static void test_joined_masks(void **state)
 {
-    int64_t stamps[] = {0, 10, 20}, begin = 0, three = 3, one = 1, anchor = 20, offsets[] = {-30, -10, 0};
+    int64_t stamps[] = {0, 10, 20}, begin = 0, three = 3, one = 1, anchor = 20,
+            offsets[] = {-30, -10, 0};
     float v[] = {1, NAN, 3}, out[2][3];
     uint8_t mask[3], wanted[] = {TRAJD_MASK_BEFORE_START, TRAJD_MASK_NAN, TRAJD_MASK_AFTER_END};
     struct trajd_clock clock = {stamps, {0, 0}};
     struct trajd_grid grid = {TRAJD_GRID_NS, 3, offsets, 0};
-    struct trajd_bracket brackets[] = {{0, 0, &begin, &three, &anchor}, {0, 0, &begin, &one, &anchor}};
+    struct trajd_bracket brackets[] = {{0, 0, &begin, &three, &anchor},
+                                       {0, 0, &begin, &one, &anchor}};
     struct trajd_stream streams[2];
-    struct trajd_resample_request request = {1, 1, 1, 2, 2, &clock, &grid, brackets, streams, NULL, 0};
+    struct trajd_resample_request request = {1,     1,        1,       2,    2, &clock,
+                                             &grid, brackets, streams, NULL, 0};
     struct trajd_plan *plan;
 
     (void)state;
@@ -284,8 +303,9 @@ static void test_joined_masks(void **state)
                                            .mask_joins_previous = (uint8_t)s};
     for (int variant = 0; variant < 2; variant++) {
         memset(mask, 0xee, sizeof mask);
-        assert_int_equal(
-            trajd_plan_create(&request, &one_thread, variant ? "reference" : "cpu_rows", &plan, NULL), 0);
+        assert_int_equal(trajd_plan_create(&request, &one_thread,
+                                           variant ? "reference" : "cpu_rows", &plan, NULL),
+                         0);
         assert_int_equal(trajd_plan_run(plan, &request, NULL, NULL), TRAJD_OK);
         assert_memory_equal(mask, wanted, sizeof mask);
         assert_true(out[0][2] == 1 && out[1][2] == 3);
@@ -307,7 +327,8 @@ static void test_plan_refuses(void **state)
                      TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "cpu_rows"));
     assert_null(plan);
-    assert_int_equal(trajd_plan_create(&problem.request, &one_thread, NULL, &plan, &error), TRAJD_OK);
+    assert_int_equal(trajd_plan_create(&problem.request, &one_thread, NULL, &plan, &error),
+                     TRAJD_OK);
     assert_non_null(strstr(trajd_plan_describe(plan), "cpu_rows"));
     problem.request.window_rows = (const uint32_t[]){0, 1, 2, 3};
     problem.request.output_row_count = 4;
@@ -341,7 +362,8 @@ static void test_plan_from_shape_alone(void **state)
                                   .row_stride_bytes = 8,
                                   .window_stride_bytes = 32,
                                   .step_stride_bytes = 8};
-    struct trajd_resample_request shape = {16, 1, 1, 1, 1, &clock, &grid, &bracket, &stream, NULL, 0};
+    struct trajd_resample_request shape = {16,    1,        1,       1,    1, &clock,
+                                           &grid, &bracket, &stream, NULL, 0};
     struct trajd_error error;
     struct trajd_plan *plan;
 

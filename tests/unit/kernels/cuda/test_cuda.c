@@ -1,5 +1,5 @@
-/* What the GPU's host side decides, without a GPU: which streams share a launch, which path each takes, how
- * launches are cut. */
+/* What the GPU's host side decides, without a GPU: which streams share a launch, which path each
+ * takes, how launches are cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -167,12 +167,14 @@ static void test_every_shape_fits(void **state)
                     for (uint32_t s = 0; s < streams; s++)
                         f.streams[s].feature_count = sizes[d];
                     problem = pack(&f);
-                    problem.shape = trajd_cuda_styled_shape_of(&problem, &h200, sizes[(t + d) % 7], style);
+                    problem.shape =
+                        trajd_cuda_styled_shape_of(&problem, &h200, sizes[(t + d) % 7], style);
                     assert_true(trajd_cuda_shape_fits(&problem, &problem.shape));
                     trajd_cuda_share_warps(&problem);
                     warps = problem.shape.thread_count / 32;
                     for (uint32_t s = 0; s < problem.stream_count; s++)
-                        assert_in_range(problem.streams[s].first_warp % warps + problem.streams[s].warp_count,
+                        assert_in_range(problem.streams[s].first_warp % warps +
+                                            problem.streams[s].warp_count,
                                         1, warps);
                 }
 }
@@ -272,7 +274,8 @@ static void test_large_streams_stand_alone(void **state)
 
 static void test_the_gpu_is_chosen_where_there_is_one(void **state)
 {
-    const struct trajd_device_facts old = {.cpu_threads = 2, .sm_count = 80, .compute_capability = 70};
+    const struct trajd_device_facts old = {
+        .cpu_threads = 2, .sm_count = 80, .compute_capability = 70};
     const struct trajd_device_facts none = {.cpu_threads = 2};
     struct trajd_problem problem;
     struct trajd_choice choice;
@@ -310,9 +313,19 @@ static void test_a_plan_says_how_a_launch_is_cut(void **state)
 
 static void test_dense_problems_are_checked(void **state)
 {
-    struct trajd_dense_problem dense = {
-        2,      8,      4,   3, numbers, numbers, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, TRAJD_EDGE_HOLD,
-        memory, memory, NULL};
+    struct trajd_dense_problem dense = {2,
+                                        8,
+                                        4,
+                                        3,
+                                        numbers,
+                                        numbers,
+                                        TRAJD_KIND_LINEAR,
+                                        TRAJD_F32,
+                                        TRAJD_F32,
+                                        TRAJD_EDGE_HOLD,
+                                        memory,
+                                        memory,
+                                        NULL};
     struct trajd_cuda_problem problem;
     struct trajd_error error;
 

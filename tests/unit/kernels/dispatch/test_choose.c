@@ -15,9 +15,12 @@ static struct trajd_problem problem_of(uint32_t windows, uint32_t steps, uint32_
     struct trajd_clock clock = {0};
     struct trajd_grid grid = {TRAJD_GRID_ROWS, steps, NULL, 0};
     struct trajd_bracket bracket = {0};
-    struct trajd_stream stream = {
-        .kind = kind, .source_type = TRAJD_F32, .output_type = TRAJD_F32, .feature_count = features};
-    struct trajd_resample_request shape = {windows, 1, 1, 1, 1, &clock, &grid, &bracket, &stream, NULL, 0};
+    struct trajd_stream stream = {.kind = kind,
+                                  .source_type = TRAJD_F32,
+                                  .output_type = TRAJD_F32,
+                                  .feature_count = features};
+    struct trajd_resample_request shape = {windows, 1,        1,       1,    1, &clock,
+                                           &grid,   &bracket, &stream, NULL, 0};
     struct trajd_problem problem;
 
     trajd_problem_of(&shape, 0, &problem);
@@ -82,9 +85,11 @@ static void test_names(void **state)
     (void)state;
     assert_int_equal(trajd_choose(&problem, &four_threads, "reference", &choice, &error), TRAJD_OK);
     assert_string_equal(choice.variant, "reference");
-    assert_int_equal(trajd_choose(&problem, &four_threads, "cuda", &choice, &error), TRAJD_ERR_ARGUMENT);
-    assert_string_equal(error.message,
-                        "variant cuda does not exist or cannot serve this (auto, cpu_rows, reference)");
+    assert_int_equal(trajd_choose(&problem, &four_threads, "cuda", &choice, &error),
+                     TRAJD_ERR_ARGUMENT);
+    assert_string_equal(
+        error.message,
+        "variant cuda does not exist or cannot serve this (auto, cpu_rows, reference)");
 }
 
 int main(void)
