@@ -4,8 +4,8 @@
  * Every source type but i64 and u64 beyond 2^53 is exact in double, so a value that is computed in
  * double and stored by trajd_element_store is rounded once. f16 and bf16 are rounded from double
  * directly: by way of float they would be rounded twice. */
-#ifndef TRAJD_KERNELS_CONVERT_H
-#define TRAJD_KERNELS_CONVERT_H
+#ifndef TRAJD_KERNELS_ELEMENT_CONVERT_H
+#define TRAJD_KERNELS_ELEMENT_CONVERT_H
 
 #include <math.h>
 #include <stdbool.h>

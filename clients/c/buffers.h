@@ -1,8 +1,8 @@
 /* Buffers for the parts that a remote daemon sends, all of one size: made when they are first
  * needed, kept for the next batch, freed when more lie idle than the credit can fill. Any thread.
  */
-#ifndef TRAJD_CLIENT_BUFFERS_H
-#define TRAJD_CLIENT_BUFFERS_H
+#ifndef TRAJD_C_BUFFERS_H
+#define TRAJD_C_BUFFERS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * Locks: `pump` is the baton for link and protocol; whoever holds it moves messages (next(), else
  * the keeper). `state` guards what release and done touch from any thread; it is taken inside
  * `pump`, for moments. A client lives until it is closed and its last batch is released. */
-#ifndef TRAJD_CLIENT_H
-#define TRAJD_CLIENT_H
+#ifndef TRAJD_C_CLIENT_INTERNAL_H
+#define TRAJD_C_CLIENT_INTERNAL_H
 
 #include <pthread.h>
 #include <sys/types.h>

@@ -2,8 +2,8 @@
  * loaded when it is first asked for; nothing else here knows it. Everything happens in the GPU's
  * primary context, which is the one that frameworks use: their streams are meant by `stream`, 1 is
  * the legacy default stream, 2 the one per thread. Any thread may call. */
-#ifndef TRAJD_CLIENT_CUDA_H
-#define TRAJD_CLIENT_CUDA_H
+#ifndef TRAJD_C_CUDA_H
+#define TRAJD_C_CUDA_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * link itself there: attached when the session is known, at its end when nobody could be reached
  * for as long as the daemon waits for us. link*.c are the only files of libtrajd that know ZeroMQ.
  * One thread at a time; nothing blocks but trajd_link_wait. */
-#ifndef TRAJD_CLIENT_LINK_H
-#define TRAJD_CLIENT_LINK_H
+#ifndef TRAJD_C_LINK_H
+#define TRAJD_C_LINK_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* A ring as the worker has it: mapped once, kept while a batch in it is held, also past the
  * daemon's death. */
-#ifndef TRAJD_CLIENT_MAPPING_H
-#define TRAJD_CLIENT_MAPPING_H
+#ifndef TRAJD_C_MAPPING_H
+#define TRAJD_C_MAPPING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The tensors of a feed as OPENED told them, checked against the slot's size once, so that no batch
  * has to be. */
-#ifndef TRAJD_CLIENT_TENSORS_H
-#define TRAJD_CLIENT_TENSORS_H
+#ifndef TRAJD_C_TENSORS_H
+#define TRAJD_C_TENSORS_H
 
 #include "clients/c/trajd.h"
 #include "proto/wire.h"

@@ -1,6 +1,6 @@
 /* trajctl: one file a subcommand, and a table of them in trajctl.c. */
-#ifndef TRAJD_CLI_H
-#define TRAJD_CLI_H
+#ifndef TRAJD_CLI_CLI_H
+#define TRAJD_CLI_CLI_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* What the subcommands that speak to a daemon have in common. */
-#ifndef TRAJD_CLI_FEED_H
-#define TRAJD_CLI_FEED_H
+#ifndef TRAJD_CLI_CLI_FEED_H
+#define TRAJD_CLI_CLI_FEED_H
 
 #include <stdbool.h>
 #include <stdint.h>

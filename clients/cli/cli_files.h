@@ -1,7 +1,7 @@
 /* What subcommands that look into files share: the programs and layouts of this installation, and
  * which layout files have. */
-#ifndef TRAJD_CLI_FILES_H
-#define TRAJD_CLI_FILES_H
+#ifndef TRAJD_CLI_CLI_FILES_H
+#define TRAJD_CLI_CLI_FILES_H
 
 #include "clients/cli/cli.h"
 #include "daemon/index/index.h"

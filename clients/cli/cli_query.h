@@ -1,6 +1,6 @@
 /* Questions about a feed that is not opened: no job notices. JSON is YAML, so one reader serves. */
-#ifndef TRAJD_CLI_ASK_H
-#define TRAJD_CLI_ASK_H
+#ifndef TRAJD_CLI_CLI_QUERY_H
+#define TRAJD_CLI_CLI_QUERY_H
 
 #include <stdbool.h>
 #include <stdint.h>

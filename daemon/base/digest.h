@@ -6,8 +6,8 @@
  * split. The last word is padded with zero bytes and followed by the total length; the result is
  * mixed once more (the finaliser of splitmix64). Part of the cache's and the fingerprint's
  * definition: never changed, only replaced under a new version. */
-#ifndef TRAJD_DATASET_DIGEST_H
-#define TRAJD_DATASET_DIGEST_H
+#ifndef TRAJD_BASE_DIGEST_H
+#define TRAJD_BASE_DIGEST_H
 
 #include <stddef.h>
 #include <stdint.h>

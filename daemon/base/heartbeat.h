@@ -10,8 +10,8 @@
  *   wait    around what may take any time by itself and is no mistake of ours: storage, the
  *           kernel's pages, a driver
  *   cancel  loops and waits that may be long look at it and end with TRAJD_ERR_CLOSED */
-#ifndef TRAJD_BASE_WATCH_H
-#define TRAJD_BASE_WATCH_H
+#ifndef TRAJD_BASE_HEARTBEAT_H
+#define TRAJD_BASE_HEARTBEAT_H
 
 #include <pthread.h>
 #include <stdbool.h>

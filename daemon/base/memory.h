@@ -1,7 +1,7 @@
 /* How much memory the daemon may still take: the machine's figure and the control group's,
  * whichever is smaller. */
-#ifndef TRAJD_DAEMON_MEMORY_H
-#define TRAJD_DAEMON_MEMORY_H
+#ifndef TRAJD_BASE_MEMORY_H
+#define TRAJD_BASE_MEMORY_H
 
 #include <stdint.h>
 

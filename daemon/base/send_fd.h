@@ -1,6 +1,6 @@
 /* Bytes to a Unix socket, with a descriptor beside them. */
-#ifndef TRAJD_BASE_RIGHTS_H
-#define TRAJD_BASE_RIGHTS_H
+#ifndef TRAJD_BASE_SEND_FD_H
+#define TRAJD_BASE_SEND_FD_H
 
 #include <stddef.h>
 #include <sys/types.h>

@@ -1,6 +1,6 @@
 /* The daemon's threads: all signals are the main thread's. */
-#ifndef TRAJD_DAEMON_BASE_THREAD_H
-#define TRAJD_DAEMON_BASE_THREAD_H
+#ifndef TRAJD_BASE_THREAD_H
+#define TRAJD_BASE_THREAD_H
 
 #include <pthread.h>
 

@@ -12,8 +12,8 @@
  * Where files lie on several filesystems, at most half the readers read from one: a dead mount
  * stops nobody else. Who waits for rows takes turns and is told TRAJD_ERR_CLOSED when it is to end
  * (base/watch.h). */
-#ifndef TRAJD_DATASET_STORE_H
-#define TRAJD_DATASET_STORE_H
+#ifndef TRAJD_CACHE_CACHE_H
+#define TRAJD_CACHE_CACHE_H
 
 #include <stdbool.h>
 #include <stdint.h>

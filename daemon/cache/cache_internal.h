@@ -9,8 +9,8 @@
  * Room is accounted before memory is taken. The bytes of pinned pieces never exceed the budget, so
  * whoever waits for room gets it: what is not pinned is evicted, or is being read and can be
  * evicted after that. */
-#ifndef TRAJD_DATASET_STORE_PRIVATE_H
-#define TRAJD_DATASET_STORE_PRIVATE_H
+#ifndef TRAJD_CACHE_CACHE_INTERNAL_H
+#define TRAJD_CACHE_CACHE_INTERNAL_H
 
 #include <pthread.h>
 #include <stdbool.h>

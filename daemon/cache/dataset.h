@@ -1,7 +1,7 @@
 /* A dataset as the daemon holds it: its index, its store, and the stamps of each clock end to end
  * for the kernels. */
-#ifndef TRAJD_DATASET_DATASET_H
-#define TRAJD_DATASET_DATASET_H
+#ifndef TRAJD_CACHE_DATASET_H
+#define TRAJD_CACHE_DATASET_H
 
 #include <stdint.h>
 

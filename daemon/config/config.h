@@ -1,7 +1,7 @@
 /* The daemon's configuration: trajd.yaml, checked against its own rules. configs/trajd.yaml shows
  * every key at its default. */
-#ifndef TRAJD_DAEMON_CONFIG_H
-#define TRAJD_DAEMON_CONFIG_H
+#ifndef TRAJD_CONFIG_CONFIG_H
+#define TRAJD_CONFIG_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The table of the keys that are single values, shared by the reader (config.c) and the printer
  * (config_print.c). */
-#ifndef TRAJD_DAEMON_CONFIG_KEYS_H
-#define TRAJD_DAEMON_CONFIG_KEYS_H
+#ifndef TRAJD_CONFIG_CONFIG_KEYS_H
+#define TRAJD_CONFIG_CONFIG_KEYS_H
 
 #include <stddef.h>
 

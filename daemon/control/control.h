@@ -8,8 +8,8 @@
  *   asker thread           questions about feeds (query.h)
  *   statistics' thread     what is asked about values and not known yet (stats_service.h)
  *   reader threads         rows (dataset/store.h), resampling threads (kernels/pool.h) */
-#ifndef TRAJD_DAEMON_PIPELINE_H
-#define TRAJD_DAEMON_PIPELINE_H
+#ifndef TRAJD_CONTROL_CONTROL_H
+#define TRAJD_CONTROL_CONTROL_H
 
 #include <stdbool.h>
 #include <stdint.h>

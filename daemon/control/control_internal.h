@@ -1,7 +1,7 @@
 /* What the files of the pipeline share: control.c starts and ends it, feed_list.c makes feeders,
  * feed_opener.c answers OPEN, status.c tells what there is, reload.c changes it. */
-#ifndef TRAJD_DAEMON_PIPELINE_PARTS_H
-#define TRAJD_DAEMON_PIPELINE_PARTS_H
+#ifndef TRAJD_CONTROL_CONTROL_INTERNAL_H
+#define TRAJD_CONTROL_CONTROL_INTERNAL_H
 
 #include <pthread.h>
 

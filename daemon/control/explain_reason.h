@@ -1,6 +1,6 @@
 /* Why a step is not valid, in words and with the figures. */
-#ifndef TRAJD_DAEMON_EXPLAIN_REASON_H
-#define TRAJD_DAEMON_EXPLAIN_REASON_H
+#ifndef TRAJD_CONTROL_EXPLAIN_REASON_H
+#define TRAJD_CONTROL_EXPLAIN_REASON_H
 
 #include <stddef.h>
 #include <stdint.h>

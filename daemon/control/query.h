@@ -6,8 +6,8 @@
  *
  * An answer is one JSON document. A new question is a row in the table of query.c and a function in
  * a file of its own. */
-#ifndef TRAJD_DAEMON_ASKER_H
-#define TRAJD_DAEMON_ASKER_H
+#ifndef TRAJD_CONTROL_QUERY_H
+#define TRAJD_CONTROL_QUERY_H
 
 #include <stdbool.h>
 #include <stdio.h>

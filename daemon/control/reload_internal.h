@@ -1,7 +1,7 @@
 /* A reload's parts: reload.c makes a change, reload_plan.c finds out what it comes to and what
  * speaks against it, reload_report.c says it. */
-#ifndef TRAJD_DAEMON_RELOAD_PARTS_H
-#define TRAJD_DAEMON_RELOAD_PARTS_H
+#ifndef TRAJD_CONTROL_RELOAD_INTERNAL_H
+#define TRAJD_CONTROL_RELOAD_INTERNAL_H
 
 #include "daemon/config/config_keys.h"
 #include "daemon/control/control_internal.h"

@@ -6,8 +6,8 @@
  *
  * A client's descriptor is believed in nothing: it must be a memory file that is sealed against
  * resizing and has its pages, and what is asked is copied before it is looked at. */
-#ifndef TRAJD_DAEMON_RESAMPLER_H
-#define TRAJD_DAEMON_RESAMPLER_H
+#ifndef TRAJD_CONTROL_RESAMPLE_SERVICE_H
+#define TRAJD_CONTROL_RESAMPLE_SERVICE_H
 
 #include <stdbool.h>
 #include <stdint.h>

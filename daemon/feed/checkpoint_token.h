@@ -5,8 +5,8 @@
  *     "TRJTOKN1", then little-endian u64: fingerprint, seed, epoch, asked, begin, length, G, high,
  *       count of the undone,
  *     the undone in ascending order, check over all before it */
-#ifndef TRAJD_FEED_TOKEN_H
-#define TRAJD_FEED_TOKEN_H
+#ifndef TRAJD_FEED_CHECKPOINT_TOKEN_H
+#define TRAJD_FEED_CHECKPOINT_TOKEN_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * Calls go one way: sessions, opens, absence -> jobs -> starts, claims -> leases -> slots ->
  * trajd_core_send. What ends an epoch (a part that is DONE) is told upwards by numbers
  * (job.parts_left), looked at by trajd_feed_advance at the end of every public call. */
-#ifndef TRAJD_FEED_STATE_H
-#define TRAJD_FEED_STATE_H
+#ifndef TRAJD_FEED_FEED_INTERNAL_H
+#define TRAJD_FEED_FEED_INTERNAL_H
 
 #include "daemon/feed/core.h"
 #include "daemon/feed/journal.h"

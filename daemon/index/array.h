@@ -1,7 +1,7 @@
 /* One HDF5 dataset of one episode as bytes in a file: what the index records of it, and reading its
  * rows without libhdf5. */
-#ifndef TRAJD_DATASET_ARRAY_H
-#define TRAJD_DATASET_ARRAY_H
+#ifndef TRAJD_INDEX_ARRAY_H
+#define TRAJD_INDEX_ARRAY_H
 
 #include <stdbool.h>
 #include <stdint.h>

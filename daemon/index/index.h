@@ -5,8 +5,8 @@
  * children (trajd-indexer, the only user of libhdf5), every field that a child sends is
  * range-checked, stamps are read, episodes are kept or quarantined. Read-only afterwards and safe
  * to share between threads. */
-#ifndef TRAJD_DATASET_INDEX_H
-#define TRAJD_DATASET_INDEX_H
+#ifndef TRAJD_INDEX_INDEX_H
+#define TRAJD_INDEX_INDEX_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  *     index_children.c through trajd-indexer children, for how long: index_timeout.c
  *     index_verify.c stamps, first rows compared, digests: what the parent adds to a child's record
  *     index_build.c    records of all files to one index; index_episode.c judges one episode */
-#ifndef TRAJD_DATASET_INDEX_PARTS_H
-#define TRAJD_DATASET_INDEX_PARTS_H
+#ifndef TRAJD_INDEX_INDEX_INTERNAL_H
+#define TRAJD_INDEX_INDEX_INTERNAL_H
 
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 /* Undoing the filters of one HDF5 chunk: fletcher32, deflate, lzf, shuffle. Input is hostile: every
  * length is checked. */
-#ifndef TRAJD_DATASET_INFLATE_H
-#define TRAJD_DATASET_INFLATE_H
+#ifndef TRAJD_INDEX_INFLATE_H
+#define TRAJD_INDEX_INFLATE_H
 
 #include <stdbool.h>
 #include <stddef.h>

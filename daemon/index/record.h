@@ -18,8 +18,8 @@
  *   row_count, i64
  * stamps[row_count], u8 filtered, u32 kept_rows[row_count] if filtered, u8 has_start, i64 start_ns
  */
-#ifndef TRAJD_DATASET_RECORD_H
-#define TRAJD_DATASET_RECORD_H
+#ifndef TRAJD_INDEX_RECORD_H
+#define TRAJD_INDEX_RECORD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Recorded stamps as int64 ns, exactly, and the policies for stamps that repeat or go back. */
-#ifndef TRAJD_DATASET_STAMPS_H
-#define TRAJD_DATASET_STAMPS_H
+#ifndef TRAJD_INDEX_STAMPS_H
+#define TRAJD_INDEX_STAMPS_H
 
 #include <stdbool.h>
 #include <stdint.h>

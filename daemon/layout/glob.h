@@ -1,6 +1,6 @@
 /* Names of files and episodes: natural order, and the files below a folder that match a glob. */
-#ifndef TRAJD_DATASET_GLOB_H
-#define TRAJD_DATASET_GLOB_H
+#ifndef TRAJD_LAYOUT_GLOB_H
+#define TRAJD_LAYOUT_GLOB_H
 
 #include <stdbool.h>
 #include <stddef.h>

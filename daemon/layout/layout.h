@@ -1,8 +1,8 @@
 /* A layout: how a family of HDF5 files maps to episodes, clocks and streams. Read from YAML
  * (configs/layouts/), strict. configs/layouts/template.yaml documents every key. Immutable after
  * loading; safe to share between threads. */
-#ifndef TRAJD_DATASET_LAYOUT_H
-#define TRAJD_DATASET_LAYOUT_H
+#ifndef TRAJD_LAYOUT_LAYOUT_H
+#define TRAJD_LAYOUT_LAYOUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

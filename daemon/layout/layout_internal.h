@@ -1,7 +1,7 @@
 /* What the files that read a layout share; nobody else includes it. layout.c reads the document,
  * layout_clock.c its clocks, layout_stream.c its streams, layout_meta.c its texts. */
-#ifndef TRAJD_DATASET_LAYOUT_PARSER_H
-#define TRAJD_DATASET_LAYOUT_PARSER_H
+#ifndef TRAJD_LAYOUT_LAYOUT_INTERNAL_H
+#define TRAJD_LAYOUT_LAYOUT_INTERNAL_H
 
 #include "daemon/base/arena.h"
 #include "daemon/base/yaml.h"

@@ -10,8 +10,8 @@
  *
  * Made before READY; rings and rows are taken and given back by the thread that makes and closes
  * feeds, one at a time. Describing is safe from any thread. */
-#ifndef TRAJD_DAEMON_GPU_H
-#define TRAJD_DAEMON_GPU_H
+#ifndef TRAJD_PRODUCER_GPU_H
+#define TRAJD_PRODUCER_GPU_H
 
 #include <stdint.h>
 #include <stdio.h>

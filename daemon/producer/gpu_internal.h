@@ -1,7 +1,7 @@
 /* Between gpu.c (life, rings, what is shown), gpu_resident_rows.c (residents) and gpu_fill.c (their
  * rows). */
-#ifndef TRAJD_DAEMON_GPU_PRIVATE_H
-#define TRAJD_DAEMON_GPU_PRIVATE_H
+#ifndef TRAJD_PRODUCER_GPU_INTERNAL_H
+#define TRAJD_PRODUCER_GPU_INTERNAL_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* The request of a window plan as a GPU is asked it: what does not change from batch to batch lies
  * there already, the rest (which rows, around which anchors, of which episodes) is gathered into
  * one block that goes there in one copy before the launch. */
-#ifndef TRAJD_DAEMON_GPU_REQUEST_H
-#define TRAJD_DAEMON_GPU_REQUEST_H
+#ifndef TRAJD_PRODUCER_GPU_REQUEST_H
+#define TRAJD_PRODUCER_GPU_REQUEST_H
 
 #include "daemon/window/window_plan.h"
 #include "daemon/producer/gpu.h"

@@ -4,8 +4,8 @@
  *
  *   bind -> narrow: which rows, how many bytes -> gather: into the block, bases at where it will
  *     lie on the GPU -> the request is gathered */
-#ifndef TRAJD_DAEMON_GPU_GUESTS_H
-#define TRAJD_DAEMON_GPU_GUESTS_H
+#ifndef TRAJD_PRODUCER_GPU_STREAMED_ROWS_H
+#define TRAJD_PRODUCER_GPU_STREAMED_ROWS_H
 
 #include "daemon/window/window_plan.h"
 #include "kernels/pool.h"

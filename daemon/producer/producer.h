@@ -3,8 +3,8 @@
  *
  *   take (slot, epoch, position) -> sampler -> store: rows pinned -> request -> kernels -> slot ->
  *     publish */
-#ifndef TRAJD_DAEMON_FEEDER_H
-#define TRAJD_DAEMON_FEEDER_H
+#ifndef TRAJD_PRODUCER_PRODUCER_H
+#define TRAJD_PRODUCER_PRODUCER_H
 
 #include <stdbool.h>
 #include <stdint.h>

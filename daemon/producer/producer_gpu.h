@@ -11,8 +11,8 @@
  * when the stream has passed its batch, so whoever hears of it may read it at once, from any stream
  * of any process. Slots that come back together are filled in one lot, whose launches stand one
  * behind the other: one turn on a GPU that training uses, too. */
-#ifndef TRAJD_DAEMON_FEEDER_GPU_H
-#define TRAJD_DAEMON_FEEDER_GPU_H
+#ifndef TRAJD_PRODUCER_PRODUCER_GPU_H
+#define TRAJD_PRODUCER_PRODUCER_GPU_H
 
 #include "daemon/producer/producer_internal.h"
 

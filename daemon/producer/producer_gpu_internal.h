@@ -1,7 +1,7 @@
 /* Between a GPU feeder's files: its life (producer_gpu.c), its threads (producer_gpu_run.c), a
  * batch's rows, requests and launches (producer_gpu_batch.c). */
-#ifndef TRAJD_DAEMON_FEEDER_GPU_PRIVATE_H
-#define TRAJD_DAEMON_FEEDER_GPU_PRIVATE_H
+#ifndef TRAJD_PRODUCER_PRODUCER_GPU_INTERNAL_H
+#define TRAJD_PRODUCER_PRODUCER_GPU_INTERNAL_H
 
 #include "daemon/producer/producer_gpu.h"
 #include "daemon/producer/gpu.h"

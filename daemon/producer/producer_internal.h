@@ -1,8 +1,8 @@
 /* Between a feeder's files: its life and thread (producer.c), the tensors of its slots
  * (producer_schema.c), rows and windows (producer_rows.c). The thread that owns a fill calls what
  * takes one; the rest is called before that thread runs, or after. */
-#ifndef TRAJD_DAEMON_FEEDER_PRIVATE_H
-#define TRAJD_DAEMON_FEEDER_PRIVATE_H
+#ifndef TRAJD_PRODUCER_PRODUCER_INTERNAL_H
+#define TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 /* The Unix socket beside the ZeroMQ one: hands ring descriptors to workers, and tells a worker's
  * death by its end of file. Used from the server's thread only. Nothing here blocks. */
-#ifndef TRAJD_FEED_FDSOCK_H
-#define TRAJD_FEED_FDSOCK_H
+#ifndef TRAJD_SERVER_FDSOCK_H
+#define TRAJD_SERVER_FDSOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>

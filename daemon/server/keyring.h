@@ -2,8 +2,8 @@
  * in one directory (trajctl keygen makes both). That directory is read again when it has changed,
  * so a worker is let in or shut out without a restart; connections that exist stay. One thread at a
  * time. */
-#ifndef TRAJD_FEED_KEYRING_H
-#define TRAJD_FEED_KEYRING_H
+#ifndef TRAJD_SERVER_KEYRING_H
+#define TRAJD_SERVER_KEYRING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* One daemon a runtime directory. libzmq unlinks and takes over the socket of a living daemon
  * without a word, so the lock comes before any socket. */
-#ifndef TRAJD_FEED_LOCK_H
-#define TRAJD_FEED_LOCK_H
+#ifndef TRAJD_SERVER_LOCK_H
+#define TRAJD_SERVER_LOCK_H
 
 #include "proto/error.h"
 

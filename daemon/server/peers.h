@@ -1,7 +1,7 @@
 /* The sessions' other ends: which connection a session speaks on, and what it has been given. Used
  * from the server's thread. */
-#ifndef TRAJD_FEED_PEERS_H
-#define TRAJD_FEED_PEERS_H
+#ifndef TRAJD_SERVER_PEERS_H
+#define TRAJD_SERVER_PEERS_H
 
 #include <stdbool.h>
 #include <stdint.h>

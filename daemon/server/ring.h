@@ -1,7 +1,7 @@
 /* The daemon's side of a ring: a sealed memfd, its memory and its headers (proto/ring_layout.h says
  * what workers see). What a slot's state is, the core knows; here are only bytes. */
-#ifndef TRAJD_FEED_RING_H
-#define TRAJD_FEED_RING_H
+#ifndef TRAJD_SERVER_RING_H
+#define TRAJD_SERVER_RING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * Everything else, who has what and what is done, happens on the server's thread; a publish sends
  * what it leads to itself. Functions here are thread-safe unless said; none blocks except take,
  * drain and destroy. */
-#ifndef TRAJD_FEED_SERVER_H
-#define TRAJD_FEED_SERVER_H
+#ifndef TRAJD_SERVER_SERVER_H
+#define TRAJD_SERVER_SERVER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,8 +8,8 @@
  * something to tell sends it itself, which saves a change of threads, if the baton is free; else
  * whoever has it sends that too: see trajd_server_flush. The fd socket belongs to the thread alone.
  */
-#ifndef TRAJD_FEED_SERVER_STATE_H
-#define TRAJD_FEED_SERVER_STATE_H
+#ifndef TRAJD_SERVER_SERVER_INTERNAL_H
+#define TRAJD_SERVER_SERVER_INTERNAL_H
 
 #include <pthread.h>
 

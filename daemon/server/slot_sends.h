@@ -11,8 +11,8 @@
  *                    connection
  *
  * Threads: borrow under the server's mutex or baton; return from any thread, without any lock. */
-#ifndef TRAJD_FEED_LENDING_H
-#define TRAJD_FEED_LENDING_H
+#ifndef TRAJD_SERVER_SLOT_SENDS_H
+#define TRAJD_SERVER_SLOT_SENDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,8 +8,8 @@
  * The tcp door has I/O threads of its own: what is encrypted and sent there holds no local worker
  * up. A peer that takes nothing for silence_ms is disconnected, and what was queued for it dropped.
  */
-#ifndef TRAJD_FEED_TRANSPORT_H
-#define TRAJD_FEED_TRANSPORT_H
+#ifndef TRAJD_SERVER_TRANSPORT_H
+#define TRAJD_SERVER_TRANSPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>

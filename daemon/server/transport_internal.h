@@ -1,7 +1,7 @@
 /* The transport's inside, shared by transport.c, transport_listeners.c and transport_auth.c. Nobody
  * else includes this. */
-#ifndef TRAJD_FEED_TRANSPORT_STATE_H
-#define TRAJD_FEED_TRANSPORT_STATE_H
+#ifndef TRAJD_SERVER_TRANSPORT_INTERNAL_H
+#define TRAJD_SERVER_TRANSPORT_INTERNAL_H
 
 #include <zmq.h>
 

@@ -12,8 +12,8 @@
  * merged pairwise by count, so that their error does not grow with the values' distance from 0. The
  * order of additions is that of the values: results do not depend on threads. NaN and infinite
  * values are counted and left out of everything else; -0 counts as 0. */
-#ifndef TRAJD_DATASET_TALLY_H
-#define TRAJD_DATASET_TALLY_H
+#ifndef TRAJD_STATS_HISTOGRAM_H
+#define TRAJD_STATS_HISTOGRAM_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -17,8 +17,8 @@
  * Blocks the caller; the pool's threads do the work, a few thousand values at a time, so that
  * others' batches go between. Rows are pinned in the store a chunk at a time, once per sweep (1 for
  * bytes, 3 for float32, 6 for float64), in episode order. */
-#ifndef TRAJD_DATASET_STATISTICS_H
-#define TRAJD_DATASET_STATISTICS_H
+#ifndef TRAJD_STATS_STATS_H
+#define TRAJD_STATS_STATS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  *             nested lists are taken in order
  *
  * At most 1 MiB. */
-#ifndef TRAJD_DATASET_STATISTICS_FILE_H
-#define TRAJD_DATASET_STATISTICS_FILE_H
+#ifndef TRAJD_STATS_STATS_FILE_H
+#define TRAJD_STATS_STATS_FILE_H
 
 #include "daemon/base/yaml.h"
 #include "daemon/stats/stats.h"

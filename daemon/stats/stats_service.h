@@ -4,8 +4,8 @@
  * the other.
  *
  * All functions may be called from any thread. */
-#ifndef TRAJD_DAEMON_STATISTICIAN_H
-#define TRAJD_DAEMON_STATISTICIAN_H
+#ifndef TRAJD_STATS_STATS_SERVICE_H
+#define TRAJD_STATS_STATS_SERVICE_H
 
 #include "daemon/base/log.h"
 #include "daemon/base/heartbeat.h"

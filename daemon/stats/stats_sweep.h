@@ -1,6 +1,6 @@
 /* Between statistics_*.c: the sweeps over the data, whatever it comes from. */
-#ifndef TRAJD_DATASET_STATISTICS_SWEEP_H
-#define TRAJD_DATASET_STATISTICS_SWEEP_H
+#ifndef TRAJD_STATS_STATS_SWEEP_H
+#define TRAJD_STATS_STATS_SWEEP_H
 
 #include "daemon/stats/stats.h"
 

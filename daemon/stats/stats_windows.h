@@ -1,7 +1,7 @@
 /* Between stats_windows.c, which says what is counted in what form, and stats_walk.c, which goes
  * over the windows. */
-#ifndef TRAJD_DATASET_STATISTICS_WINDOWS_H
-#define TRAJD_DATASET_STATISTICS_WINDOWS_H
+#ifndef TRAJD_STATS_STATS_WINDOWS_H
+#define TRAJD_STATS_STATS_WINDOWS_H
 
 #include "daemon/stats/stats_sweep.h"
 

@@ -1,8 +1,8 @@
 /* A feed's windows over its datasets: a window plan for each with the same outputs, and the order
  * that they come in. A feed of one dataset is a mixture of one, whose order is its own sampler's.
  * Bound by one thread at a time. */
-#ifndef TRAJD_DATASET_MIXTURE_PLAN_H
-#define TRAJD_DATASET_MIXTURE_PLAN_H
+#ifndef TRAJD_WINDOW_MIXTURE_PLAN_H
+#define TRAJD_WINDOW_MIXTURE_PLAN_H
 
 #include "daemon/window/mixture.h"
 #include "daemon/window/window_plan.h"

@@ -1,6 +1,6 @@
 /* A sampler's order of one epoch made ready, for who walks several samplers at once. */
-#ifndef TRAJD_DATASET_SAMPLER_ORDER_H
-#define TRAJD_DATASET_SAMPLER_ORDER_H
+#ifndef TRAJD_WINDOW_SAMPLER_ORDER_H
+#define TRAJD_WINDOW_SAMPLER_ORDER_H
 
 #include "daemon/window/permute.h"
 #include "daemon/window/sampler.h"

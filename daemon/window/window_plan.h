@@ -6,8 +6,8 @@
  *                 window_plan_grid.c
  *                 -> segments of allowed anchors -> sampler            window_segments.c
  *   position      -> windows -> per-window arrays of the request       window_request.c */
-#ifndef TRAJD_DATASET_WINDOW_PLAN_H
-#define TRAJD_DATASET_WINDOW_PLAN_H
+#ifndef TRAJD_WINDOW_WINDOW_PLAN_H
+#define TRAJD_WINDOW_WINDOW_PLAN_H
 
 #include <stdbool.h>
 #include <stdint.h>

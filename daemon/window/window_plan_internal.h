@@ -1,7 +1,7 @@
 /* Between the makers of a window plan: its targets in window_plan.c, its grids and brackets in
  * window_plan_grid.c. */
-#ifndef TRAJD_DATASET_WINDOW_PLAN_PRIVATE_H
-#define TRAJD_DATASET_WINDOW_PLAN_PRIVATE_H
+#ifndef TRAJD_WINDOW_WINDOW_PLAN_INTERNAL_H
+#define TRAJD_WINDOW_WINDOW_PLAN_INTERNAL_H
 
 #include "daemon/window/window_plan.h"
 

@@ -1,6 +1,6 @@
 /* A window plan in words, for people: --check, the demo, the log. */
-#ifndef TRAJD_DATASET_WINDOW_REPORT_H
-#define TRAJD_DATASET_WINDOW_REPORT_H
+#ifndef TRAJD_WINDOW_WINDOW_REPORT_H
+#define TRAJD_WINDOW_WINDOW_REPORT_H
 
 #include <stdio.h>
 

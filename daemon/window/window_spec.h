@@ -1,8 +1,8 @@
 /* What a feed asks for, as written under `feeds: NAME:` or sent by a job: parsed and checked
  * against its own rules, not yet against a dataset (window_plan.h does that). Immutable after
  * parsing. */
-#ifndef TRAJD_DATASET_WINDOW_SPEC_H
-#define TRAJD_DATASET_WINDOW_SPEC_H
+#ifndef TRAJD_WINDOW_WINDOW_SPEC_H
+#define TRAJD_WINDOW_WINDOW_SPEC_H
 
 #include <stdbool.h>
 #include <stdint.h>

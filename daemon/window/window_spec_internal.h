@@ -1,8 +1,8 @@
 /* Between the readers of a feed's specification: window_spec.c, its outputs in
  * window_spec_output.c, their `norm:` in window_spec_norm.c, and what is said per dataset of a
  * mixture in window_spec_mix.c. */
-#ifndef TRAJD_DATASET_WINDOW_SPEC_PRIVATE_H
-#define TRAJD_DATASET_WINDOW_SPEC_PRIVATE_H
+#ifndef TRAJD_WINDOW_WINDOW_SPEC_INTERNAL_H
+#define TRAJD_WINDOW_WINDOW_SPEC_INTERNAL_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* Between the files of the CPU variant: what a bracket finds, and the moves that a stream makes of
  * it. */
-#ifndef TRAJD_KERNELS_RESAMPLE_CPU_H
-#define TRAJD_KERNELS_RESAMPLE_CPU_H
+#ifndef TRAJD_KERNELS_CPU_CPU_H
+#define TRAJD_KERNELS_CPU_CPU_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Which variant serves a problem: a pure function of plain numbers, the same for CPU and GPU,
  * tested without either. */
-#ifndef TRAJD_KERNELS_CHOOSE_H
-#define TRAJD_KERNELS_CHOOSE_H
+#ifndef TRAJD_KERNELS_DISPATCH_CHOOSE_H
+#define TRAJD_KERNELS_DISPATCH_CHOOSE_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Which variant serves a problem, and why; and running it. */
-#ifndef TRAJD_KERNELS_PLAN_H
-#define TRAJD_KERNELS_PLAN_H
+#ifndef TRAJD_KERNELS_DISPATCH_PLAN_H
+#define TRAJD_KERNELS_DISPATCH_PLAN_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Runs blocks (block.h), one at a time: on the CPU, over the threads of a pool, or on a GPU, to and
  * fro through memory that is pinned for it. */
-#ifndef TRAJD_KERNELS_RUNNER_H
-#define TRAJD_KERNELS_RUNNER_H
+#ifndef TRAJD_KERNELS_DISPATCH_RUNNER_H
+#define TRAJD_KERNELS_DISPATCH_RUNNER_H
 
 #include "kernels/block.h"
 #include "kernels/device.h"

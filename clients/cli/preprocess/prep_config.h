@@ -1,6 +1,6 @@
 /* What a preprocessing is to do: a YAML file, checked. configs/preprocess.yaml shows every key. */
-#ifndef TRAJD_CLI_PREP_CONFIG_H
-#define TRAJD_CLI_PREP_CONFIG_H
+#ifndef TRAJD_CLI_PREPROCESS_PREP_CONFIG_H
+#define TRAJD_CLI_PREPROCESS_PREP_CONFIG_H
 
 #include "clients/cli/cli_files.h"
 #include "clients/cli/examine.h"

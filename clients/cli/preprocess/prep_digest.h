@@ -1,6 +1,6 @@
 /* SHA-256, as lower-case hexadecimal. The only user of libsodium. */
-#ifndef TRAJD_CLI_PREP_DIGEST_H
-#define TRAJD_CLI_PREP_DIGEST_H
+#ifndef TRAJD_CLI_PREPROCESS_PREP_DIGEST_H
+#define TRAJD_CLI_PREPROCESS_PREP_DIGEST_H
 
 #include <stddef.h>
 

@@ -11,8 +11,8 @@
  * the same recipe, and the output is still the one that was made. A run that is killed leaves a
  * lock that is free and a staged file, which the next run goes on with. The originals of what was
  * published stay where they are. */
-#ifndef TRAJD_CLI_PREP_FILE_H
-#define TRAJD_CLI_PREP_FILE_H
+#ifndef TRAJD_CLI_PREPROCESS_PREP_FILE_H
+#define TRAJD_CLI_PREPROCESS_PREP_FILE_H
 
 #include "clients/cli/preprocess/prep_config.h"
 #include "clients/cli/preprocess/prep_record.h"

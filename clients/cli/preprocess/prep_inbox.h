@@ -4,8 +4,8 @@
  * looked on, by a clock that no administrator sets, and when the kernel (asked by a lease) knows of
  * nobody who has it open for writing. A lease is given to the file's owner alone; where it cannot
  * be had, what was seen decides. */
-#ifndef TRAJD_CLI_PREP_INBOX_H
-#define TRAJD_CLI_PREP_INBOX_H
+#ifndef TRAJD_CLI_PREPROCESS_PREP_INBOX_H
+#define TRAJD_CLI_PREPROCESS_PREP_INBOX_H
 
 #include <stdbool.h>
 #include <stdint.h>

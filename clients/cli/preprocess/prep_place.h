@@ -1,7 +1,7 @@
 /* Putting files where they belong so that a crash at any moment leaves the old one or the new one,
  * whole. */
-#ifndef TRAJD_CLI_PREP_PLACE_H
-#define TRAJD_CLI_PREP_PLACE_H
+#ifndef TRAJD_CLI_PREPROCESS_PREP_PLACE_H
+#define TRAJD_CLI_PREPROCESS_PREP_PLACE_H
 
 #include <stdbool.h>
 #include <stddef.h>

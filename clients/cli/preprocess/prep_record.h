@@ -1,8 +1,8 @@
 /* What is known about a file of the inbox: OUTBOX/NAME.manifest.json where it was published,
  * QUARANTINE/NAME.report.json where it was refused. JSON, written whole or not at all, read again
  * to see whether there is anything to do. */
-#ifndef TRAJD_CLI_PREP_RECORD_H
-#define TRAJD_CLI_PREP_RECORD_H
+#ifndef TRAJD_CLI_PREPROCESS_PREP_RECORD_H
+#define TRAJD_CLI_PREPROCESS_PREP_RECORD_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -14,8 +14,8 @@
  * the last of its streams begins and ends before the first one ends, so that no value is invented.
  * Where rows are further apart than max_gap it is cut, and each part is an episode of the output.
  */
-#ifndef TRAJD_REWRITE_REWRITE_H
-#define TRAJD_REWRITE_REWRITE_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Where the arithmetic of a rewriting is done: on this process's CPU or GPU, or by a daemon
  * (RESAMPLE of proto/PROTOCOL.md). One backend for a run, an engine for each of its threads. */
-#ifndef TRAJD_REWRITE_REWRITE_BACKEND_H
-#define TRAJD_REWRITE_REWRITE_BACKEND_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_BACKEND_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_BACKEND_H
 
 #include "clients/cli/resample/convert_plan.h"
 #include "kernels/block.h"

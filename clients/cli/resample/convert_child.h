@@ -1,7 +1,7 @@
 /* The child that makes the output's structure (writer_protocol.h), seen from the parent: its
  * process, and frames to and from it. One thread. */
-#ifndef TRAJD_REWRITE_REWRITE_CHILD_H
-#define TRAJD_REWRITE_REWRITE_CHILD_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_CHILD_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_CHILD_H
 
 #include <sys/types.h>
 

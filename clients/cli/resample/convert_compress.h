@@ -1,6 +1,6 @@
 /* Rows into the chunks of a compressed dataset: shuffled, deflated, appended to the spool. */
-#ifndef TRAJD_REWRITE_REWRITE_COMPRESS_H
-#define TRAJD_REWRITE_REWRITE_COMPRESS_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_COMPRESS_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_COMPRESS_H
 
 #include "clients/cli/resample/convert_rows.h"
 

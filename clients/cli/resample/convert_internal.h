@@ -1,7 +1,7 @@
 /* Between the stages of a rewriting: convert.c, which calls them in order; convert_resume.c, where
  * it goes on or begins; convert_work.c, its rows; convert_publish.c, the end. */
-#ifndef TRAJD_REWRITE_REWRITING_H
-#define TRAJD_REWRITE_REWRITING_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_INTERNAL_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_INTERNAL_H
 
 #include <pthread.h>
 

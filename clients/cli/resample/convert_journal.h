@@ -10,8 +10,8 @@
  * offset[] and chunk[] are in the plan's order of episodes, arrays, chunks; offsets are of all
  * arrays, chunks of the compressed ones of the record's episode. A record is appended after its
  * rows are on the disk; a last one that is cut does not count. */
-#ifndef TRAJD_REWRITE_REWRITE_JOURNAL_H
-#define TRAJD_REWRITE_REWRITE_JOURNAL_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_JOURNAL_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_JOURNAL_H
 
 #include <stddef.h>
 

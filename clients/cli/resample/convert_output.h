@@ -1,7 +1,7 @@
 /* The structure of the output, made by a child (writer_protocol.h): groups, attributes, and room
  * for the rows of every dataset. */
-#ifndef TRAJD_REWRITE_REWRITE_SKELETON_H
-#define TRAJD_REWRITE_REWRITE_SKELETON_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_OUTPUT_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_OUTPUT_H
 
 #include "clients/cli/resample/convert_plan.h"
 

@@ -1,7 +1,7 @@
 /* What a rewriting comes to, before any row is read: the output's datasets, its episodes and their
  * grids. Pure: needs indexes alone. */
-#ifndef TRAJD_REWRITE_REWRITE_PLAN_H
-#define TRAJD_REWRITE_REWRITE_PLAN_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_PLAN_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_PLAN_H
 
 #include "daemon/base/arena.h"
 #include "clients/cli/resample/convert.h"

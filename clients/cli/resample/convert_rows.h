@@ -1,7 +1,7 @@
 /* The rows of the output, in pieces: some steps of some datasets of one episode, read, resampled
  * and written by one thread. */
-#ifndef TRAJD_REWRITE_REWRITE_ROWS_H
-#define TRAJD_REWRITE_REWRITE_ROWS_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_ROWS_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_ROWS_H
 
 #include <sys/stat.h>
 

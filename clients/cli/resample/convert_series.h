@@ -1,7 +1,7 @@
 /* One stream of one episode as numbers in memory, as it was recorded and as a rewriting makes it:
  * for looking at it. */
-#ifndef TRAJD_REWRITE_REWRITE_SERIES_H
-#define TRAJD_REWRITE_REWRITE_SERIES_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_SERIES_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_SERIES_H
 
 #include "clients/cli/resample/convert.h"
 

@@ -1,6 +1,6 @@
 /* What the output says of all its episodes: masks, the new rate, and whence it comes. */
-#ifndef TRAJD_REWRITE_REWRITE_SUMMARY_H
-#define TRAJD_REWRITE_REWRITE_SUMMARY_H
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_SUMMARY_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_SUMMARY_H
 
 #include "clients/cli/resample/convert_child.h"
 

@@ -6,8 +6,8 @@
  * else by any. The GIL is released wherever libtrajd may wait. The last reference to a lease may be
  * dropped without it, by any thread, also after the client was closed and the interpreter has
  * ended: see py_lease.c. */
-#ifndef TRAJD_PY_CORE_H
-#define TRAJD_PY_CORE_H
+#ifndef TRAJD_PYTHON_CORE_PY_CORE_H
+#define TRAJD_PYTHON_CORE_PY_CORE_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

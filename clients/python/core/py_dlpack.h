@@ -1,7 +1,7 @@
 /* The structs of DLPack 1.0 (https://dmlc.github.io/dlpack/latest/c_api.html), as far as host
  * memory needs them. */
-#ifndef TRAJD_PY_DLPACK_H
-#define TRAJD_PY_DLPACK_H
+#ifndef TRAJD_PYTHON_CORE_PY_DLPACK_H
+#define TRAJD_PYTHON_CORE_PY_DLPACK_H
 
 #include <stdint.h>
 
