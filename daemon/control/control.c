@@ -207,7 +207,7 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
 static enum trajd_status start_asker(struct trajd_pipeline *pipeline, struct trajd_error *error)
 {
     const struct trajd_asker_options options = {.server = pipeline->server,
-                                                .borrow = trajd_pipeline_lend_feeder,
+                                                .borrow = trajd_pipeline_lend_producer,
                                                 .give_back = trajd_pipeline_take_back,
                                                 .context = pipeline};
 
@@ -257,12 +257,12 @@ static enum trajd_status start_statistician(struct trajd_pipeline *pipeline,
 
 void trajd_pipeline_warn_of_norms(struct trajd_pipeline *pipeline, FILE *report)
 {
-    for (uint32_t a = 0; a < pipeline->feeder_count; a++)
-        for (uint32_t b = a + 1; b < pipeline->feeder_count; b++) {
-            const char *first = trajd_feeder_name(pipeline->feeders[a]),
-                       *second = trajd_feeder_name(pipeline->feeders[b]);
+    for (uint32_t a = 0; a < pipeline->producer_count; a++)
+        for (uint32_t b = a + 1; b < pipeline->producer_count; b++) {
+            const char *first = trajd_producer_name(pipeline->producers[a]),
+                       *second = trajd_producer_name(pipeline->producers[b]);
             const char *output =
-                trajd_feeder_norm_differs(pipeline->feeders[a], pipeline->feeders[b]);
+                trajd_producer_norm_differs(pipeline->producers[a], pipeline->producers[b]);
             if (!output)
                 continue;
             LOG(pipeline->log, WARNING,
@@ -285,12 +285,12 @@ static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *repo
     for (uint32_t f = 0; f < pipeline->now->config->feed_count; f++) {
         struct trajd_window_spec *spec = pipeline->now->config->feeds[f];
         const struct trajd_feed_source source = {.name = spec->feed_name, .spec = spec};
-        struct trajd_feeder *feeder;
-        enum trajd_status status = trajd_pipeline_add_feeder(pipeline, &source, &feeder, error);
+        struct trajd_producer *producer;
+        enum trajd_status status = trajd_pipeline_add_producer(pipeline, &source, &producer, error);
         if (status)
             return status;
         if (report)
-            trajd_feeder_describe(feeder, report, false);
+            trajd_producer_describe(producer, report, false);
     }
     trajd_pipeline_warn_of_norms(pipeline, report);
     return TRAJD_OK;
@@ -380,14 +380,14 @@ void trajd_pipeline_destroy(struct trajd_pipeline **out)
     if (pipeline->statistician)
         trajd_statistician_stop(pipeline->statistician); /* an OPEN may be waiting for it */
     trajd_pipeline_stop_opener(pipeline);
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
-        trajd_feeder_stop(pipeline->feeders[f]);
-    while (pipeline->feeder_count) {
-        struct trajd_feeder *feeder;
+    for (uint32_t f = 0; f < pipeline->producer_count; f++)
+        trajd_producer_stop(pipeline->producers[f]);
+    while (pipeline->producer_count) {
+        struct trajd_producer *producer;
         pthread_mutex_lock(&pipeline->mutex); /* the server's thread may be describing them */
-        feeder = pipeline->feeders[--pipeline->feeder_count];
+        producer = pipeline->producers[--pipeline->producer_count];
         pthread_mutex_unlock(&pipeline->mutex);
-        trajd_feeder_destroy(&feeder);
+        trajd_producer_destroy(&producer);
     }
     trajd_statistician_destroy(&pipeline->statistician);
     trajd_server_destroy(&pipeline->server);

@@ -1,4 +1,4 @@
-/* The daemon's one place that knows threads and joins dataset/ to feed/: datasets, feeders, the
+/* The daemon's one place that knows threads and joins dataset/ to feed/: datasets, producers, the
  * server, and feeds that jobs send.
  *
  *   main thread            signals, watchdog, status line

@@ -1,4 +1,4 @@
-/* What the files of the pipeline share: control.c starts and ends it, feed_list.c makes feeders,
+/* What the files of the pipeline share: control.c starts and ends it, feed_list.c makes producers,
  * feed_opener.c answers OPEN, status.c tells what there is, reload.c changes it. */
 #ifndef TRAJD_CONTROL_CONTROL_INTERNAL_H
 #define TRAJD_CONTROL_CONTROL_INTERNAL_H
@@ -13,7 +13,7 @@
 
 #define TRAJD_PIPELINE_MAX_REQUESTS 64
 #define TRAJD_PIPELINE_MAX_GPUS 16
-#define TRAJD_PIPELINE_MAX_FEEDERS (TRAJD_CONFIG_MAX_FEEDS + 1024)
+#define TRAJD_PIPELINE_MAX_PRODUCERS (TRAJD_CONFIG_MAX_FEEDS + 1024)
 
 /* What the opener thread is asked: a feed for an OPEN. */
 struct trajd_opener_request {
@@ -43,20 +43,20 @@ struct trajd_pipeline {
     struct trajd_gpu *gpus[TRAJD_PIPELINE_MAX_GPUS];
     bool gpu_is_lost; /* atomic: one of them has failed, and with it this process's use of all */
 
-    /* guards what follows; `now` and the feeders are changed by the main thread (before READY) and
-     * then the opener alone, which look at them without it */
+    /* guards what follows; `now` and the producers are changed by the main thread (before READY)
+     * and then the opener alone, which look at them without it */
     pthread_mutex_t mutex;
     pthread_cond_t asked;
     bool stop;
     struct trajd_holdings *now;
-    uint32_t feeder_count;
-    struct trajd_feeder *feeders[TRAJD_PIPELINE_MAX_FEEDERS];
+    uint32_t producer_count;
+    struct trajd_producer *producers[TRAJD_PIPELINE_MAX_PRODUCERS];
     /* the server said so: the opener closes it, if it still is */
-    bool is_idle[TRAJD_PIPELINE_MAX_FEEDERS];
+    bool is_idle[TRAJD_PIPELINE_MAX_PRODUCERS];
     uint32_t request_count;
     struct trajd_opener_request requests[TRAJD_PIPELINE_MAX_REQUESTS];
-    struct trajd_feeder *lent;  /* the asker looks at it: it is not destroyed */
-    struct trajd_watch opening; /* the opener's; needs no lock */
+    struct trajd_producer *lent; /* the asker looks at it: it is not destroyed */
+    struct trajd_watch opening;  /* the opener's; needs no lock */
     pthread_t opener;
     bool opener_running;
     int64_t swept_ns; /* the opener's own: when it last looked for old journals; 0: never */
@@ -94,47 +94,50 @@ struct trajd_feed_source {
 /* Of journals; NULL: none are kept. */
 const char *trajd_pipeline_state_directory(const struct trajd_pipeline *pipeline);
 struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings, const char *name);
-/* Makes a feeder of what `holdings` has, whose ring takes at most rings_left_bytes; lists it
+/* Makes a producer of what `holdings` has, whose ring takes at most rings_left_bytes; lists it
  * nowhere. */
 enum trajd_status
-trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
-                           const struct trajd_feed_source *source, uint64_t rings_left_bytes,
-                           struct trajd_feeder **feeder, struct trajd_error *error);
-/* Makes a feeder and lists it; with a text the feeder owns the spec, if it could be made. */
-enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline,
-                                            const struct trajd_feed_source *source,
-                                            struct trajd_feeder **feeder,
-                                            struct trajd_error *error);
+trajd_pipeline_make_producer(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
+                             const struct trajd_feed_source *source, uint64_t rings_left_bytes,
+                             struct trajd_producer **producer, struct trajd_error *error);
+/* Makes a producer and lists it; with a text the producer owns the spec, if it could be made. */
+enum trajd_status trajd_pipeline_add_producer(struct trajd_pipeline *pipeline,
+                                              const struct trajd_feed_source *source,
+                                              struct trajd_producer **producer,
+                                              struct trajd_error *error);
 /* The feed that a job sent as text, new or open already. */
 enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, const char *text,
-                                           struct trajd_feeder **feeder, struct trajd_error *error);
+                                           struct trajd_producer **producer,
+                                           struct trajd_error *error);
 /* Another production of the feed `family`, for a job that is elsewhere than those that read it. */
 enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, const char *family,
-                                               struct trajd_feeder **feeder,
+                                               struct trajd_producer **producer,
                                                struct trajd_error *error);
 /* The production of a feed of the configuration (name) or of a text on the GPU with that UUID, new
  * or open already. TRAJD_ERR_UNSUPPORTED, TRAJD_ERR_MEMORY, TRAJD_ERR_DEVICE: its batches are to be
  * had in host memory alone, and why. */
 enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, const char *name,
                                              const char *text, const char *gpu,
-                                             struct trajd_feeder **feeder,
+                                             struct trajd_producer **producer,
                                              struct trajd_error *error);
 enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipeline,
                                               const char *name, struct trajd_error *error);
 /* The name of a feed sent as text. Any thread. */
 void trajd_pipeline_name_spec(const char *text, char *name, size_t size);
 /* NULL: there is none. The first with the mutex held, the second without. */
-struct trajd_feeder *trajd_pipeline_find_listed(struct trajd_pipeline *pipeline, const char *name);
-struct trajd_feeder *trajd_pipeline_find_feeder(struct trajd_pipeline *pipeline, const char *name);
+struct trajd_producer *trajd_pipeline_find_listed(struct trajd_pipeline *pipeline,
+                                                  const char *name);
+struct trajd_producer *trajd_pipeline_find_producer(struct trajd_pipeline *pipeline,
+                                                    const char *name);
 /* A feed of the configuration, or another production of one; else a job has sent it. */
-bool trajd_pipeline_is_configured(const struct trajd_feeder *feeder);
+bool trajd_pipeline_is_configured(const struct trajd_producer *producer);
 /* The name without what tells instances apart: its length. */
 size_t trajd_pipeline_family_length(const char *name);
 /* Of the name that the configuration has: productions on a GPU are other families of the same feed.
  */
 size_t trajd_pipeline_base_length(const char *name);
 /* Feeds of the configuration stay, whoever reads them. */
-bool trajd_pipeline_may_close(const struct trajd_feeder *feeder);
+bool trajd_pipeline_may_close(const struct trajd_producer *producer);
 
 /* ---- gpu_list.c ---- */
 
@@ -149,7 +152,7 @@ struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const
 bool trajd_pipeline_goes_on_without_gpus(const struct trajd_pipeline *pipeline);
 /* What the resampler calls, on its thread: the first GPU, while none has failed; NULL. */
 struct trajd_device *trajd_pipeline_lend_device(void *context);
-/* What a feeder, or the resampler, calls on its thread: its GPU has failed. */
+/* What a producer, or the resampler, calls on its thread: its GPU has failed. */
 void trajd_pipeline_on_gpu_lost(void *context);
 /* A feed could not be made there, and *why says why: if the GPU answers nothing any more, it has
  * failed. */
@@ -179,8 +182,8 @@ enum trajd_status trajd_reload_run(struct trajd_pipeline *pipeline, char *messag
 /* What the server calls, on its thread: datasets and producers for the status document; returns its
  * length, 0: it did not fit. */
 size_t trajd_pipeline_describe(void *context, char *json, size_t size);
-/* What the asker calls, on its thread: the feeder stays until it is taken back. */
-struct trajd_feeder *trajd_pipeline_lend_feeder(void *context, uint32_t feed_id);
-void trajd_pipeline_take_back(void *context, struct trajd_feeder *feeder);
+/* What the asker calls, on its thread: the producer stays until it is taken back. */
+struct trajd_producer *trajd_pipeline_lend_producer(void *context, uint32_t feed_id);
+void trajd_pipeline_take_back(void *context, struct trajd_producer *producer);
 
 #endif

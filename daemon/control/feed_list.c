@@ -27,8 +27,8 @@ static uint64_t rings_left(struct trajd_pipeline *pipeline)
     uint64_t left = pipeline->now->config->rings_bytes;
 
     pthread_mutex_lock(&pipeline->mutex);
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
-        const uint64_t used = trajd_feeder_ring_bytes(pipeline->feeders[f]);
+    for (uint32_t f = 0; f < pipeline->producer_count; f++) {
+        const uint64_t used = trajd_producer_ring_bytes(pipeline->producers[f]);
         left = left > used ? left - used : 0;
     }
     pthread_mutex_unlock(&pipeline->mutex);
@@ -46,14 +46,14 @@ static const struct trajd_window_spec *find_statistics_spec(const struct trajd_h
 }
 
 enum trajd_status
-trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
-                           const struct trajd_feed_source *source, uint64_t rings_left_bytes,
-                           struct trajd_feeder **feeder, struct trajd_error *error)
+trajd_pipeline_make_producer(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
+                             const struct trajd_feed_source *source, uint64_t rings_left_bytes,
+                             struct trajd_producer **producer, struct trajd_error *error)
 {
     struct trajd_window_spec *spec = source->spec;
     const struct trajd_window_spec *statistics_spec = find_statistics_spec(holdings, spec);
     struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
-    const struct trajd_feeder_options options = {
+    const struct trajd_producer_options options = {
         .name = source->name,
         .instance_of = source->instance_of,
         .spec = spec,
@@ -82,31 +82,31 @@ trajd_pipeline_make_feeder(struct trajd_pipeline *pipeline, const struct trajd_h
             return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                    "feed %s: no dataset %s in this daemon's configuration",
                                    source->name, spec->parts[p].dataset);
-    return trajd_feeder_create(&options, feeder, error);
+    return trajd_producer_create(&options, producer, error);
 }
 
 /* Takes the one off the list that nobody has read for the longest time, closed; NULL if there is
  * none that may be closed. With the mutex held. */
-static struct trajd_feeder *take_unread(struct trajd_pipeline *pipeline)
+static struct trajd_producer *take_unread(struct trajd_pipeline *pipeline)
 {
-    struct trajd_feeder *oldest = NULL;
+    struct trajd_producer *oldest = NULL;
     uint64_t oldest_ns = UINT64_MAX;
     uint32_t place = 0;
 
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
-        struct trajd_feeder *feeder = pipeline->feeders[f];
-        const uint64_t since_ns = trajd_feed_idle_since_ns(trajd_feeder_feed(feeder));
-        if (!since_ns || since_ns >= oldest_ns || feeder == pipeline->lent ||
-            !trajd_pipeline_may_close(feeder))
+    for (uint32_t f = 0; f < pipeline->producer_count; f++) {
+        struct trajd_producer *producer = pipeline->producers[f];
+        const uint64_t since_ns = trajd_feed_idle_since_ns(trajd_producer_feed(producer));
+        if (!since_ns || since_ns >= oldest_ns || producer == pipeline->lent ||
+            !trajd_pipeline_may_close(producer))
             continue;
-        oldest = feeder;
+        oldest = producer;
         oldest_ns = since_ns;
         place = f;
     }
-    if (!oldest || !trajd_feed_close_if_idle(trajd_feeder_feed(oldest)))
+    if (!oldest || !trajd_feed_close_if_idle(trajd_producer_feed(oldest)))
         return NULL;
-    pipeline->feeders[place] = pipeline->feeders[--pipeline->feeder_count];
-    pipeline->is_idle[place] = pipeline->is_idle[pipeline->feeder_count];
+    pipeline->producers[place] = pipeline->producers[--pipeline->producer_count];
+    pipeline->is_idle[place] = pipeline->is_idle[pipeline->producer_count];
     return oldest;
 }
 
@@ -114,42 +114,43 @@ static struct trajd_feeder *take_unread(struct trajd_pipeline *pipeline)
  * there is none. */
 static bool close_unread(struct trajd_pipeline *pipeline)
 {
-    struct trajd_feeder *feeder;
+    struct trajd_producer *producer;
 
     pthread_mutex_lock(&pipeline->mutex);
-    feeder = take_unread(pipeline);
+    producer = take_unread(pipeline);
     pthread_mutex_unlock(&pipeline->mutex);
-    if (!feeder)
+    if (!producer)
         return false;
     LOG(pipeline->log, INFO, "feed %s: closed, for it is not read and another one needs its place",
-        trajd_feeder_name(feeder));
-    trajd_feeder_destroy(&feeder);
+        trajd_producer_name(producer));
+    trajd_producer_destroy(&producer);
     return true;
 }
 
-enum trajd_status trajd_pipeline_add_feeder(struct trajd_pipeline *pipeline,
-                                            const struct trajd_feed_source *source,
-                                            struct trajd_feeder **feeder, struct trajd_error *error)
+enum trajd_status trajd_pipeline_add_producer(struct trajd_pipeline *pipeline,
+                                              const struct trajd_feed_source *source,
+                                              struct trajd_producer **producer,
+                                              struct trajd_error *error)
 {
     enum trajd_status status;
 
-    while (pipeline->feeder_count >= pipeline->now->config->max_feeds && close_unread(pipeline))
+    while (pipeline->producer_count >= pipeline->now->config->max_feeds && close_unread(pipeline))
         ;
-    if (pipeline->feeder_count >= pipeline->now->config->max_feeds)
+    if (pipeline->producer_count >= pipeline->now->config->max_feeds)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "feed %s: %u feeds are open, and limits.feeds is %u", source->name,
-                               pipeline->feeder_count, pipeline->now->config->max_feeds);
+                               pipeline->producer_count, pipeline->now->config->max_feeds);
     do
-        status = trajd_pipeline_make_feeder(pipeline, pipeline->now, source, rings_left(pipeline),
-                                            feeder, error);
+        status = trajd_pipeline_make_producer(pipeline, pipeline->now, source, rings_left(pipeline),
+                                              producer, error);
     while (status == TRAJD_ERR_MEMORY && close_unread(pipeline));
     if (status == TRAJD_ERR_DEVICE && source->gpu)
         trajd_pipeline_suspect_gpu(pipeline, source->gpu, error);
     if (status)
         return status;
     pthread_mutex_lock(&pipeline->mutex);
-    pipeline->is_idle[pipeline->feeder_count] = false;
-    pipeline->feeders[pipeline->feeder_count++] = *feeder;
+    pipeline->is_idle[pipeline->producer_count] = false;
+    pipeline->producers[pipeline->producer_count++] = *producer;
     pthread_mutex_unlock(&pipeline->mutex);
     return TRAJD_OK;
 }
@@ -167,17 +168,18 @@ void trajd_pipeline_name_spec(const char *text, char *name, size_t size)
 }
 
 /* With the mutex held. */
-struct trajd_feeder *trajd_pipeline_find_listed(struct trajd_pipeline *pipeline, const char *name)
+struct trajd_producer *trajd_pipeline_find_listed(struct trajd_pipeline *pipeline, const char *name)
 {
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
-        if (strcmp(trajd_feeder_name(pipeline->feeders[f]), name) == 0)
-            return pipeline->feeders[f];
+    for (uint32_t f = 0; f < pipeline->producer_count; f++)
+        if (strcmp(trajd_producer_name(pipeline->producers[f]), name) == 0)
+            return pipeline->producers[f];
     return NULL;
 }
 
-struct trajd_feeder *trajd_pipeline_find_feeder(struct trajd_pipeline *pipeline, const char *name)
+struct trajd_producer *trajd_pipeline_find_producer(struct trajd_pipeline *pipeline,
+                                                    const char *name)
 {
-    struct trajd_feeder *found;
+    struct trajd_producer *found;
 
     pthread_mutex_lock(&pipeline->mutex);
     found = trajd_pipeline_find_listed(pipeline, name);
@@ -187,7 +189,7 @@ struct trajd_feeder *trajd_pipeline_find_feeder(struct trajd_pipeline *pipeline,
 
 static enum trajd_status add_from_text(struct trajd_pipeline *pipeline,
                                        struct trajd_feed_source *source,
-                                       struct trajd_feeder **feeder, struct trajd_error *error)
+                                       struct trajd_producer **producer, struct trajd_error *error)
 {
     struct trajd_yaml *yaml = NULL;
     enum trajd_status status =
@@ -198,21 +200,22 @@ static enum trajd_status add_from_text(struct trajd_pipeline *pipeline,
                                          error);
     trajd_yaml_destroy(&yaml);
     if (!status)
-        status = trajd_pipeline_add_feeder(pipeline, source, feeder, error);
+        status = trajd_pipeline_add_producer(pipeline, source, producer, error);
     if (status && source->spec)
         trajd_window_spec_destroy(&source->spec);
     return status;
 }
 
 enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, const char *text,
-                                           struct trajd_feeder **feeder, struct trajd_error *error)
+                                           struct trajd_producer **producer,
+                                           struct trajd_error *error)
 {
     char name[64];
     struct trajd_feed_source source = {.name = name, .text = text};
 
     trajd_pipeline_name_spec(text, name, sizeof name);
-    *feeder = trajd_pipeline_find_feeder(pipeline, name);
-    return *feeder ? TRAJD_OK : add_from_text(pipeline, &source, feeder, error);
+    *producer = trajd_pipeline_find_producer(pipeline, name);
+    return *producer ? TRAJD_OK : add_from_text(pipeline, &source, producer, error);
 }
 
 /* ---- feeds on a GPU ---- */
@@ -229,7 +232,7 @@ static struct trajd_window_spec *find_spec(const struct trajd_pipeline *pipeline
 
 enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, const char *name,
                                              const char *text, const char *uuid,
-                                             struct trajd_feeder **feeder,
+                                             struct trajd_producer **producer,
                                              struct trajd_error *error)
 {
     char base[64], full[160];
@@ -241,13 +244,13 @@ enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, co
     if (text)
         trajd_pipeline_name_spec(text, base, sizeof base);
     trajd_feed_gpu_name(text ? base : name, uuid, full, sizeof full);
-    *feeder = trajd_pipeline_find_feeder(pipeline, full);
-    if (*feeder)
+    *producer = trajd_pipeline_find_producer(pipeline, full);
+    if (*producer)
         return TRAJD_OK;
     if (text)
-        return add_from_text(pipeline, &source, feeder, error);
+        return add_from_text(pipeline, &source, producer, error);
     source.spec = find_spec(pipeline, name);
-    return source.spec ? trajd_pipeline_add_feeder(pipeline, &source, feeder, error)
+    return source.spec ? trajd_pipeline_add_producer(pipeline, &source, producer, error)
                        : trajd_pipeline_unknown_feed(pipeline, name, error);
 }
 
@@ -263,25 +266,25 @@ size_t trajd_pipeline_base_length(const char *name)
     return strcspn(name, (const char[]){INSTANCE_MARK, GPU_MARK, 0});
 }
 
-static bool is_instance(const struct trajd_feeder *feeder, const char *family)
+static bool is_instance(const struct trajd_producer *producer, const char *family)
 {
-    const char *name = trajd_feeder_name(feeder);
+    const char *name = trajd_producer_name(producer);
     const size_t length = strlen(family);
 
     return trajd_pipeline_family_length(name) == length && strncmp(name, family, length) == 0;
 }
 
-/* Any feeder of the family, which shows how the others are made; *name: one that is free. */
-static const struct trajd_feeder *find_family(struct trajd_pipeline *pipeline, const char *family,
-                                              char *name, size_t size)
+/* Any producer of the family, which shows how the others are made; *name: one that is free. */
+static const struct trajd_producer *find_family(struct trajd_pipeline *pipeline, const char *family,
+                                                char *name, size_t size)
 {
-    const struct trajd_feeder *found = NULL;
+    const struct trajd_producer *found = NULL;
     uint32_t number = 1;
 
     pthread_mutex_lock(&pipeline->mutex);
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
-        if (is_instance(pipeline->feeders[f], family))
-            found = pipeline->feeders[f];
+    for (uint32_t f = 0; f < pipeline->producer_count; f++)
+        if (is_instance(pipeline->producers[f], family))
+            found = pipeline->producers[f];
     do
         snprintf(name, size, "%s%c%u", family, INSTANCE_MARK, ++number);
     while (trajd_pipeline_find_listed(pipeline, name));
@@ -291,19 +294,19 @@ static const struct trajd_feeder *find_family(struct trajd_pipeline *pipeline, c
 
 /* Looks at what would be refused first: who is told `busy` asks again and again. */
 enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, const char *family,
-                                               struct trajd_feeder **feeder,
+                                               struct trajd_producer **producer,
                                                struct trajd_error *error)
 {
     char name[160];
-    const struct trajd_feeder *model;
+    const struct trajd_producer *model;
     uint64_t left, wanted;
     struct trajd_feed_source source = {.name = name, .instance_of = family};
 
     do {
         model = find_family(pipeline, family, name, sizeof name);
         left = rings_left(pipeline);
-        wanted = model ? trajd_feeder_ring_bytes(model) : 0;
-    } while ((wanted > left || pipeline->feeder_count >= pipeline->now->config->max_feeds) &&
+        wanted = model ? trajd_producer_ring_bytes(model) : 0;
+    } while ((wanted > left || pipeline->producer_count >= pipeline->now->config->max_feeds) &&
              close_unread(pipeline));
     if (!model)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
@@ -315,15 +318,15 @@ enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, 
             "is %llu bytes, "
             "and memory.rings leaves %llu: raise memory.rings, or wait for the others",
             family, (unsigned long long)wanted, (unsigned long long)left);
-    if (pipeline->feeder_count >= pipeline->now->config->max_feeds)
+    if (pipeline->producer_count >= pipeline->now->config->max_feeds)
         return trajd_error_set(
             error, TRAJD_ERR_BUSY, 0,
             "feed %s: other jobs read it and are elsewhere in it; another production for this one "
             "would be "
             "feed %u, and limits.feeds is %u: raise limits.feeds, or wait for the others",
-            family, pipeline->feeder_count + 1, pipeline->now->config->max_feeds);
-    source.gpu = trajd_feeder_gpu(model);
-    source.text = trajd_feeder_text(model);
+            family, pipeline->producer_count + 1, pipeline->now->config->max_feeds);
+    source.gpu = trajd_producer_gpu(model);
+    source.text = trajd_producer_text(model);
     if (source.text) {
         char *text = strdup(source.text); /* the model may have to give way */
         enum trajd_status status =
@@ -331,12 +334,12 @@ enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, 
                  : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", family);
         source.text = text;
         if (!status)
-            status = add_from_text(pipeline, &source, feeder, error);
+            status = add_from_text(pipeline, &source, producer, error);
         free(text);
         return status;
     }
-    source.spec = trajd_feeder_spec(model);
-    return trajd_pipeline_add_feeder(pipeline, &source, feeder, error);
+    source.spec = trajd_producer_spec(model);
+    return trajd_pipeline_add_producer(pipeline, &source, producer, error);
 }
 
 enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipeline,
@@ -352,13 +355,13 @@ enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipel
                            used ? names : "none; send a specification");
 }
 
-bool trajd_pipeline_is_configured(const struct trajd_feeder *feeder)
+bool trajd_pipeline_is_configured(const struct trajd_producer *producer)
 {
-    return strncmp(trajd_feeder_name(feeder), SPEC_PREFIX, sizeof SPEC_PREFIX - 1) != 0;
+    return strncmp(trajd_producer_name(producer), SPEC_PREFIX, sizeof SPEC_PREFIX - 1) != 0;
 }
 
-bool trajd_pipeline_may_close(const struct trajd_feeder *feeder)
+bool trajd_pipeline_may_close(const struct trajd_producer *producer)
 {
-    return !trajd_pipeline_is_configured(feeder) ||
-           strpbrk(trajd_feeder_name(feeder), (const char[]){INSTANCE_MARK, GPU_MARK, 0});
+    return !trajd_pipeline_is_configured(producer) ||
+           strpbrk(trajd_producer_name(producer), (const char[]){INSTANCE_MARK, GPU_MARK, 0});
 }

@@ -11,42 +11,42 @@
 
 /* Takes one feed off the list whose GPU has failed, closed and doomed; NULL if there is none. With
  * the mutex held. */
-static struct trajd_feeder *take_lost(struct trajd_pipeline *pipeline)
+static struct trajd_producer *take_lost(struct trajd_pipeline *pipeline)
 {
     struct trajd_error why;
 
     for (uint32_t f = 0;
-         trajd_pipeline_goes_on_without_gpus(pipeline) && f < pipeline->feeder_count; f++) {
-        struct trajd_feeder *feeder = pipeline->feeders[f];
-        if (!trajd_feeder_gpu(feeder) || feeder == pipeline->lent)
+         trajd_pipeline_goes_on_without_gpus(pipeline) && f < pipeline->producer_count; f++) {
+        struct trajd_producer *producer = pipeline->producers[f];
+        if (!trajd_producer_gpu(producer) || producer == pipeline->lent)
             continue;
         trajd_error_set(&why, TRAJD_ERR_DEVICE, 0,
                         "a GPU of the daemon has failed: feed %s goes on in host memory",
-                        trajd_feeder_name(feeder));
-        trajd_feed_doom(trajd_feeder_feed(feeder), &why);
-        trajd_feed_close(trajd_feeder_feed(feeder));
-        pipeline->feeders[f] = pipeline->feeders[--pipeline->feeder_count];
-        pipeline->is_idle[f] = pipeline->is_idle[pipeline->feeder_count];
-        return feeder;
+                        trajd_producer_name(producer));
+        trajd_feed_doom(trajd_producer_feed(producer), &why);
+        trajd_feed_close(trajd_producer_feed(producer));
+        pipeline->producers[f] = pipeline->producers[--pipeline->producer_count];
+        pipeline->is_idle[f] = pipeline->is_idle[pipeline->producer_count];
+        return producer;
     }
     return NULL;
 }
 
 /* Takes one idle feed that a job sent off the list, closed; NULL if there is none. With the mutex
  * held: no OPEN can be answered with it meanwhile. */
-static struct trajd_feeder *take_idle(struct trajd_pipeline *pipeline)
+static struct trajd_producer *take_idle(struct trajd_pipeline *pipeline)
 {
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
-        struct trajd_feeder *feeder = pipeline->feeders[f];
-        if (!pipeline->is_idle[f] || feeder == pipeline->lent)
+    for (uint32_t f = 0; f < pipeline->producer_count; f++) {
+        struct trajd_producer *producer = pipeline->producers[f];
+        if (!pipeline->is_idle[f] || producer == pipeline->lent)
             continue;
         pipeline->is_idle[f] = false;
-        if (!trajd_pipeline_may_close(feeder) ||
-            !trajd_feed_close_if_idle(trajd_feeder_feed(feeder)))
+        if (!trajd_pipeline_may_close(producer) ||
+            !trajd_feed_close_if_idle(trajd_producer_feed(producer)))
             continue;
-        pipeline->feeders[f] = pipeline->feeders[--pipeline->feeder_count];
-        pipeline->is_idle[f] = pipeline->is_idle[pipeline->feeder_count];
-        return feeder;
+        pipeline->producers[f] = pipeline->producers[--pipeline->producer_count];
+        pipeline->is_idle[f] = pipeline->is_idle[pipeline->producer_count];
+        return producer;
     }
     return NULL;
 }
@@ -60,32 +60,34 @@ static bool is_of_gpu(const char *name)
 
 static void serve_request(struct trajd_pipeline *pipeline, struct trajd_opener_request *request)
 {
-    struct trajd_feeder *feeder = NULL;
+    struct trajd_producer *producer = NULL;
     struct trajd_error error;
     enum trajd_status status;
 
     if (!request->spec && request->name && !request->is_instance && !request->gpu &&
         !is_of_gpu(request->name))
-        feeder = trajd_pipeline_find_feeder(
+        producer = trajd_pipeline_find_producer(
             pipeline, request->name); /* asked for before the feeds of the config were up */
     status =
-        feeder                 ? TRAJD_OK
-        : request->is_instance ? trajd_pipeline_open_instance(
-                                     pipeline, request->name ? request->name : "", &feeder, &error)
+        producer ? TRAJD_OK
+        : request->is_instance
+            ? trajd_pipeline_open_instance(pipeline, request->name ? request->name : "", &producer,
+                                           &error)
         : request->gpu ? trajd_pipeline_open_on_gpu(pipeline, request->name ? request->name : "",
-                                                    request->spec, request->gpu, &feeder, &error)
+                                                    request->spec, request->gpu, &producer, &error)
         : request->spec
-            ? trajd_pipeline_open_spec(pipeline, request->spec, &feeder, &error)
+            ? trajd_pipeline_open_spec(pipeline, request->spec, &producer, &error)
             : trajd_pipeline_unknown_feed(pipeline, request->name ? request->name : "", &error);
-    if (request->is_instance && feeder)
-        LOG(pipeline->log, INFO, "feed %s: opened for a job of its own", trajd_feeder_name(feeder));
-    if (request->gpu && feeder)
-        LOG(pipeline->log, INFO, "feed %s: made on a GPU", trajd_feeder_name(feeder));
+    if (request->is_instance && producer)
+        LOG(pipeline->log, INFO, "feed %s: opened for a job of its own",
+            trajd_producer_name(producer));
+    if (request->gpu && producer)
+        LOG(pipeline->log, INFO, "feed %s: made on a GPU", trajd_producer_name(producer));
     /* who is told so asks again soon, or later */
     if (status && status != TRAJD_ERR_BUSY && status != TRAJD_ERR_CLOSED)
         LOG(pipeline->log, WARNING, "OPEN: %s", error.message);
     trajd_server_answer(pipeline->server, request->request,
-                        feeder ? trajd_feeder_feed(feeder) : NULL, status ? &error : NULL);
+                        producer ? trajd_producer_feed(producer) : NULL, status ? &error : NULL);
 }
 
 static bool is_sweep_due(const struct trajd_pipeline *pipeline)
@@ -132,7 +134,7 @@ static void *run_opener(void *context)
     pthread_mutex_lock(&pipeline->mutex);
     for (;;) {
         struct trajd_opener_request request;
-        struct trajd_feeder *idle = NULL;
+        struct trajd_producer *idle = NULL;
         bool is_due = false;
         while (!pipeline->stop && !(idle = take_lost(pipeline)) && !pipeline->request_count &&
                !pipeline->reload.is_running && !(idle = take_idle(pipeline)) &&
@@ -154,11 +156,11 @@ static void *run_opener(void *context)
         }
         if (idle) {
             pthread_mutex_unlock(&pipeline->mutex);
-            LOG(pipeline->log, INFO, "feed %s: closed, %s", trajd_feeder_name(idle),
-                trajd_pipeline_goes_on_without_gpus(pipeline) && trajd_feeder_gpu(idle)
+            LOG(pipeline->log, INFO, "feed %s: closed, %s", trajd_producer_name(idle),
+                trajd_pipeline_goes_on_without_gpus(pipeline) && trajd_producer_gpu(idle)
                     ? "its GPU has failed"
                     : "nobody has read it for a while");
-            trajd_feeder_destroy(&idle);
+            trajd_producer_destroy(&idle);
             pthread_mutex_lock(&pipeline->mutex);
             continue;
         }
@@ -201,14 +203,14 @@ static enum trajd_status ask_opener(struct trajd_pipeline *pipeline,
 /* A feed that is open already does not wait behind one that is being loaded. */
 static bool answer_at_once(struct trajd_pipeline *pipeline, uint64_t request, const char *name)
 {
-    struct trajd_feeder *feeder;
+    struct trajd_producer *producer;
 
     pthread_mutex_lock(&pipeline->mutex);
-    feeder = trajd_pipeline_find_listed(pipeline, name);
-    if (feeder)
-        trajd_server_answer(pipeline->server, request, trajd_feeder_feed(feeder), NULL);
+    producer = trajd_pipeline_find_listed(pipeline, name);
+    if (producer)
+        trajd_server_answer(pipeline->server, request, trajd_producer_feed(producer), NULL);
     pthread_mutex_unlock(&pipeline->mutex);
-    return feeder != NULL;
+    return producer != NULL;
 }
 
 void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char *name,
@@ -272,8 +274,8 @@ void trajd_pipeline_on_feed_idle(void *context, struct trajd_feed *feed)
     struct trajd_pipeline *pipeline = context;
 
     pthread_mutex_lock(&pipeline->mutex);
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
-        if (trajd_feeder_feed(pipeline->feeders[f]) == feed)
+    for (uint32_t f = 0; f < pipeline->producer_count; f++)
+        if (trajd_producer_feed(pipeline->producers[f]) == feed)
             pipeline->is_idle[f] = true;
     pthread_cond_signal(&pipeline->asked);
     pthread_mutex_unlock(&pipeline->mutex);

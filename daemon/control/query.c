@@ -65,21 +65,21 @@ static enum trajd_status answer_feed(struct trajd_asker *asker, trajd_answer ans
                                      const struct trajd_ask *ask, FILE *out,
                                      struct trajd_error *error)
 {
-    struct trajd_feeder *feeder;
+    struct trajd_producer *producer;
     enum trajd_status status;
 
     if (!ask->feed_id)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "ask: %s: of which feed? (feed_id is missing)", ask->what);
-    feeder = asker->options.borrow(asker->options.context, ask->feed_id);
-    if (!feeder)
+    producer = asker->options.borrow(asker->options.context, ask->feed_id);
+    if (!producer)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "ask: %s: no feed has the number %u, or not any more", ask->what,
                                ask->feed_id);
-    status = answer(ask, feeder, out, error);
+    status = answer(ask, producer, out, error);
     if (status)
-        trajd_error_prefix(error, "ask: feed %s: %s", trajd_feeder_name(feeder), ask->what);
-    asker->options.give_back(asker->options.context, feeder);
+        trajd_error_prefix(error, "ask: feed %s: %s", trajd_producer_name(producer), ask->what);
+    asker->options.give_back(asker->options.context, producer);
     return status;
 }
 

@@ -19,10 +19,10 @@ struct trajd_asker;
 
 struct trajd_asker_options {
     struct trajd_server *server;
-    /* The feeder of that feed, not to be destroyed until it is given back; NULL: there is none. On
-     * the asker's thread. */
-    struct trajd_feeder *(*borrow)(void *context, uint32_t feed_id);
-    void (*give_back)(void *context, struct trajd_feeder *feeder);
+    /* The producer of that feed, not to be destroyed until it is given back; NULL: there is none.
+     * On the asker's thread. */
+    struct trajd_producer *(*borrow)(void *context, uint32_t feed_id);
+    void (*give_back)(void *context, struct trajd_producer *producer);
     void *context;
 };
 
@@ -36,10 +36,10 @@ void trajd_asker_destroy(struct trajd_asker **asker);
 
 /* ---- what answers write ---- */
 
-/* Writes a document about the feeder to `out`, or fills *error: TRAJD_ERR_ARGUMENT,
+/* Writes a document about the producer to `out`, or fills *error: TRAJD_ERR_ARGUMENT,
  * TRAJD_ERR_NOT_FOUND (with what there is). */
 typedef enum trajd_status (*trajd_answer)(const struct trajd_ask *ask,
-                                          const struct trajd_feeder *feeder, FILE *out,
+                                          const struct trajd_producer *producer, FILE *out,
                                           struct trajd_error *error);
 
 /* For documents that are told page by page: takes what was written since `mark` (an ftell before
@@ -51,21 +51,21 @@ void trajd_answer_end_page(FILE *out, uint64_t next, uint64_t total);
 
 /* query_explain.c */
 enum trajd_status trajd_answer_explain(const struct trajd_ask *ask,
-                                       const struct trajd_feeder *feeder, FILE *out,
+                                       const struct trajd_producer *producer, FILE *out,
                                        struct trajd_error *error);
 
 /* query_position.c */
 enum trajd_status trajd_answer_position(const struct trajd_ask *ask,
-                                        const struct trajd_feeder *feeder, FILE *out,
+                                        const struct trajd_producer *producer, FILE *out,
                                         struct trajd_error *error);
 
 /* query_statistics.c */
 enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
-                                          const struct trajd_feeder *feeder, FILE *out,
+                                          const struct trajd_producer *producer, FILE *out,
                                           struct trajd_error *error);
 /* query_episodes.c */
 enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask,
-                                        const struct trajd_feeder *feeder, FILE *out,
+                                        const struct trajd_producer *producer, FILE *out,
                                         struct trajd_error *error);
 
 #endif

@@ -133,10 +133,10 @@ static enum trajd_status check_names(const struct trajd_mixture_plan *plan, cons
 }
 
 enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask,
-                                        const struct trajd_feeder *feeder, FILE *out,
+                                        const struct trajd_producer *producer, FILE *out,
                                         struct trajd_error *error)
 {
-    const struct trajd_mixture_plan *plan = trajd_feeder_plan(feeder);
+    const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
     const uint64_t total = episode_count(plan);
     const uint64_t wanted = ask->count ? ask->count : total;
     uint64_t next = ask->first;
@@ -149,7 +149,7 @@ enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask,
                                "episode %" PRIu64 " is beyond the last: there are %" PRIu64,
                                ask->first, total);
     fprintf(out, "{\"feed\":");
-    trajd_json_text(out, trajd_feeder_name(feeder));
+    trajd_json_text(out, trajd_producer_name(producer));
     fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\",\"datasets\":[", plan->fingerprint);
     for (uint32_t p = 0; p < plan->part_count; p++) {
         fprintf(out, "%s{\"name\":", p ? "," : "");

@@ -271,13 +271,14 @@ static enum trajd_status find_output(const struct trajd_window_plan *plan, const
                            nearest ? "?)" : "");
 }
 
-static void write_head(const struct explanation *e, const struct trajd_feeder *feeder, FILE *out)
+static void write_head(const struct explanation *e, const struct trajd_producer *producer,
+                       FILE *out)
 {
     const struct trajd_window *window = &e->plan->windows[0];
     const struct trajd_index *index = e->plan->dataset->index;
 
     fprintf(out, "{\"feed\":");
-    trajd_json_text(out, trajd_feeder_name(feeder));
+    trajd_json_text(out, trajd_producer_name(producer));
     fprintf(out, ",\"window_id\":%" PRIu64 ",\"dataset\":", window->window_id);
     trajd_json_text(out, e->plan->dataset->name);
     fprintf(out, ",\"dataset_index\":%u,\"file\":", window->dataset_index);
@@ -343,10 +344,10 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
 }
 
 enum trajd_status trajd_answer_explain(const struct trajd_ask *ask,
-                                       const struct trajd_feeder *feeder, FILE *out,
+                                       const struct trajd_producer *producer, FILE *out,
                                        struct trajd_error *error)
 {
-    const struct trajd_mixture_plan *plan = trajd_feeder_plan(feeder);
+    const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
     uint32_t begin = 0, end = plan->parts[0]->output_count;
     struct trajd_window window;
     struct explanation e = {.plan = NULL};
@@ -363,7 +364,7 @@ enum trajd_status trajd_answer_explain(const struct trajd_ask *ask,
     if (!status)
         status = prepare(&e, plan, &window, error);
     if (!status) {
-        write_head(&e, feeder, out);
+        write_head(&e, producer, out);
         status = write_steps(&e, ask, begin, end, out, error);
     }
     clean_up(&e);

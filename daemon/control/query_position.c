@@ -30,10 +30,10 @@ static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, 
 }
 
 enum trajd_status trajd_answer_position(const struct trajd_ask *ask,
-                                        const struct trajd_feeder *feeder, FILE *out,
+                                        const struct trajd_producer *producer, FILE *out,
                                         struct trajd_error *error)
 {
-    const struct trajd_mixture_plan *plan = trajd_feeder_plan(feeder);
+    const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
     const uint64_t length = trajd_mixture_plan_epoch_length(plan);
     const uint64_t wanted = ask->count ? ask->count : length;
     uint64_t next = ask->first;
@@ -43,7 +43,7 @@ enum trajd_status trajd_answer_position(const struct trajd_ask *ask,
                                "position %" PRIu64 " is beyond the epoch's end: it has %" PRIu64,
                                ask->first, length);
     fprintf(out, "{\"feed\":");
-    trajd_json_text(out, trajd_feeder_name(feeder));
+    trajd_json_text(out, trajd_producer_name(producer));
     fprintf(out, ",\"epoch\":%" PRIu64 ",\"length\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[",
             ask->window, length, ask->first);
     for (; next < length && next - ask->first < wanted; next++) {

@@ -57,7 +57,7 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
         names[0]);
 }
 
-static void write_norm(const struct trajd_feeder *feeder, const struct trajd_window_plan *plan,
+static void write_norm(const struct trajd_producer *producer, const struct trajd_window_plan *plan,
                        uint32_t output_index, uint32_t first, uint32_t count, FILE *out)
 {
     const struct trajd_spec_output *spec = &plan->spec->outputs[output_index];
@@ -70,7 +70,7 @@ static void write_norm(const struct trajd_feeder *feeder, const struct trajd_win
         trajd_json_text(out, spec->norm_file);
     else
         trajd_json_text(
-            out, spec->norm_by == TRAJD_NORM_NUMBERS ? NULL : trajd_feeder_norm_source(feeder));
+            out, spec->norm_by == TRAJD_NORM_NUMBERS ? NULL : trajd_producer_norm_source(producer));
     fprintf(out, ",\"scale\":");
     trajd_statistics_write_floats(output->scale + first, count, out);
     fprintf(out, ",\"offset\":");
@@ -90,13 +90,13 @@ static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
 }
 
 /* Without a name: which there are, of all datasets. */
-static enum trajd_status list_outputs(const struct trajd_feeder *feeder, FILE *out)
+static enum trajd_status list_outputs(const struct trajd_producer *producer, FILE *out)
 {
-    const struct trajd_mixture_plan *feed = trajd_feeder_plan(feeder);
+    const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
     const struct trajd_window_plan *plan = feed->parts[0];
 
     fprintf(out, "{\"feed\":");
-    trajd_json_text(out, trajd_feeder_name(feeder));
+    trajd_json_text(out, trajd_producer_name(producer));
     fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\",\"datasets\":[",
             trajd_mixture_plan_norm_digest(feed));
     for (uint32_t p = 0; p < feed->part_count; p++) {
@@ -121,10 +121,10 @@ static enum trajd_status list_outputs(const struct trajd_feeder *feeder, FILE *o
 }
 
 enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
-                                          const struct trajd_feeder *feeder, FILE *out,
+                                          const struct trajd_producer *producer, FILE *out,
                                           struct trajd_error *error)
 {
-    const struct trajd_mixture_plan *feed = trajd_feeder_plan(feeder);
+    const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
     const struct trajd_window_plan *plan =
         feed->parts[ask->window < feed->part_count ? ask->window : 0];
     enum trajd_statistics_subject subject;
@@ -133,11 +133,11 @@ enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
     enum trajd_status status = check_dataset(feed, ask->window, error);
 
     if (!status && !ask->name[0])
-        return list_outputs(feeder, out);
+        return list_outputs(producer, out);
     if (!status)
         status = find_subject(plan, ask->name, &subject, &index, error);
     if (!status)
-        status = trajd_statistician_ask(trajd_feeder_statistician(feeder), plan, subject, index,
+        status = trajd_statistician_ask(trajd_producer_statistician(producer), plan, subject, index,
                                         &found, &permille, error);
     if (!status && found && ask->first >= found->feature_count)
         status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
@@ -148,7 +148,7 @@ enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
         return status;
     }
     fprintf(out, "{\"feed\":");
-    trajd_json_text(out, trajd_feeder_name(feeder));
+    trajd_json_text(out, trajd_producer_name(producer));
     fprintf(out, ",\"dataset\":");
     trajd_json_text(out, plan->dataset->name);
     fprintf(out, ",\"name\":");
@@ -168,7 +168,7 @@ enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
         fprintf(out, "null,");
     trajd_statistics_write(found, first, count, out);
     if (subject == TRAJD_SUBJECT_OUTPUT)
-        write_norm(feeder, plan, index, first, count, out);
+        write_norm(producer, plan, index, first, count, out);
     fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\"}", trajd_mixture_plan_norm_digest(feed));
     free(found);
     return TRAJD_OK;

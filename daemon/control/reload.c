@@ -43,10 +43,10 @@ static enum trajd_status make_feeds(struct trajd_reload_change *change, struct t
             .name = config->feeds[f]->feed_name, .spec = config->feeds[f], .is_hidden = true};
         if (change->feed_reason[f] == TRAJD_FEED_STAYS)
             continue;
-        status = trajd_pipeline_make_feeder(change->pipeline, change->next, &source, left,
-                                            &change->in[change->in_count], error);
+        status = trajd_pipeline_make_producer(change->pipeline, change->next, &source, left,
+                                              &change->in[change->in_count], error);
         if (!status)
-            left -= trajd_feeder_ring_bytes(change->in[change->in_count++]);
+            left -= trajd_producer_ring_bytes(change->in[change->in_count++]);
     }
     return status;
 }
@@ -54,7 +54,7 @@ static enum trajd_status make_feeds(struct trajd_reload_change *change, struct t
 static void undo(struct trajd_reload_change *change)
 {
     for (uint32_t f = 0; f < change->in_count; f++)
-        trajd_feeder_destroy(&change->in[f]);
+        trajd_producer_destroy(&change->in[f]);
     for (uint32_t d = 0; d < change->next->dataset_count; d++)
         if (change->is_new_dataset[d])
             trajd_dataset_destroy(&change->next->datasets[d]);
@@ -77,7 +77,7 @@ static void name_feeds(struct trajd_holdings *holdings)
 
 static enum trajd_status show(const struct trajd_reload_change *change, struct trajd_error *error)
 {
-    struct trajd_feed *in[TRAJD_CONFIG_MAX_FEEDS], *out[TRAJD_PIPELINE_MAX_FEEDERS];
+    struct trajd_feed *in[TRAJD_CONFIG_MAX_FEEDS], *out[TRAJD_PIPELINE_MAX_PRODUCERS];
     const struct trajd_server_change moment = {
         .in = in,
         .in_count = change->in_count,
@@ -88,9 +88,9 @@ static enum trajd_status show(const struct trajd_reload_change *change, struct t
     uint32_t busy;
 
     for (uint32_t f = 0; f < change->in_count; f++)
-        in[f] = trajd_feeder_feed(change->in[f]);
+        in[f] = trajd_producer_feed(change->in[f]);
     for (uint32_t f = 0; f < change->out_count; f++)
-        out[f] = trajd_feeder_feed(change->out[f]);
+        out[f] = trajd_producer_feed(change->out[f]);
     return trajd_server_change(change->pipeline->server, &moment, &busy)
                ? trajd_reload_refuse_busy(change, busy, error)
                : TRAJD_OK;
@@ -122,17 +122,17 @@ static void swap_lists(struct trajd_reload_change *change)
     uint32_t count = 0;
 
     pipeline->now = change->next;
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
-        if (trajd_reload_goes(change, pipeline->feeders[f]))
+    for (uint32_t f = 0; f < pipeline->producer_count; f++) {
+        if (trajd_reload_goes(change, pipeline->producers[f]))
             continue;
         pipeline->is_idle[count] = pipeline->is_idle[f];
-        pipeline->feeders[count++] = pipeline->feeders[f];
+        pipeline->producers[count++] = pipeline->producers[f];
     }
     for (uint32_t f = 0; f < change->in_count; f++) {
         pipeline->is_idle[count] = false;
-        pipeline->feeders[count++] = change->in[f];
+        pipeline->producers[count++] = change->in[f];
     }
-    pipeline->feeder_count = count;
+    pipeline->producer_count = count;
     while (pipeline->lent && trajd_reload_goes(change, pipeline->lent))
         trajd_watch_wait_for(&pipeline->asked, &pipeline->mutex);
 }
@@ -155,9 +155,9 @@ static enum trajd_status change_over(struct trajd_reload_change *change, struct 
 static void free_before(struct trajd_reload_change *change, struct trajd_holdings *before)
 {
     for (uint32_t f = 0; f < change->out_count; f++)
-        trajd_feeder_stop(change->out[f]);
+        trajd_producer_stop(change->out[f]);
     for (uint32_t f = 0; f < change->out_count; f++)
-        trajd_feeder_destroy(&change->out[f]);
+        trajd_producer_destroy(&change->out[f]);
     for (uint32_t d = 0; d < before->dataset_count; d++)
         if (!trajd_reload_stays_open(change, before->datasets[d]))
             trajd_dataset_destroy(&before->datasets[d]);

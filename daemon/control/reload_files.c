@@ -28,9 +28,9 @@ static bool is_of(const struct trajd_config *config, const struct trajd_window_s
 
 static bool is_read(const struct trajd_pipeline *pipeline, const char *dataset)
 {
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
-        if (is_of(pipeline->now->config, trajd_feeder_spec(pipeline->feeders[f]), dataset) &&
-            !trajd_feed_is_idle(trajd_feeder_feed(pipeline->feeders[f])))
+    for (uint32_t f = 0; f < pipeline->producer_count; f++)
+        if (is_of(pipeline->now->config, trajd_producer_spec(pipeline->producers[f]), dataset) &&
+            !trajd_feed_is_idle(trajd_producer_feed(pipeline->producers[f])))
             return true;
     return false;
 }

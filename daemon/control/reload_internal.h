@@ -31,10 +31,10 @@ struct trajd_reload_change {
     /* the dataset or feed that has changed */
     const char *feed_cause[TRAJD_CONFIG_MAX_FEEDS];
     uint32_t in_count, out_count;
-    struct trajd_feeder *in[TRAJD_CONFIG_MAX_FEEDS];
-    struct trajd_feeder *out[TRAJD_PIPELINE_MAX_FEEDERS];
-    enum trajd_reload_reason out_reason[TRAJD_PIPELINE_MAX_FEEDERS];
-    const char *out_cause[TRAJD_PIPELINE_MAX_FEEDERS];
+    struct trajd_producer *in[TRAJD_CONFIG_MAX_FEEDS];
+    struct trajd_producer *out[TRAJD_PIPELINE_MAX_PRODUCERS];
+    enum trajd_reload_reason out_reason[TRAJD_PIPELINE_MAX_PRODUCERS];
+    const char *out_cause[TRAJD_PIPELINE_MAX_PRODUCERS];
 };
 
 /* ---- reload_plan.c ---- */
@@ -48,7 +48,8 @@ const struct trajd_yaml_node *trajd_reload_feed_node(const struct trajd_config *
                                                      const char *name);
 bool trajd_reload_stays_open(const struct trajd_reload_change *change,
                              const struct trajd_dataset *dataset);
-bool trajd_reload_goes(const struct trajd_reload_change *change, const struct trajd_feeder *feeder);
+bool trajd_reload_goes(const struct trajd_reload_change *change,
+                       const struct trajd_producer *producer);
 /* Bytes of rings of the feeds that go (`out`), or of those that stay. */
 uint64_t trajd_reload_rings_of(const struct trajd_reload_change *change, bool out);
 /* The feed out[index] is read. */

@@ -198,19 +198,20 @@ static const char *changed_statistics(const struct trajd_reload_change *change,
     return spec->statistics_from;
 }
 
-/* A feeder goes by its feed of the new configuration; one that a job has sent by its datasets and
+/* A producer goes by its feed of the new configuration; one that a job has sent by its datasets and
  * statistics. */
-static enum trajd_reload_reason judge_feeder(const struct trajd_reload_change *change,
-                                             const struct trajd_feeder *feeder, const char **cause)
+static enum trajd_reload_reason judge_producer(const struct trajd_reload_change *change,
+                                               const struct trajd_producer *producer,
+                                               const char **cause)
 {
-    const char *name = trajd_feeder_name(feeder);
+    const char *name = trajd_producer_name(producer);
     const size_t length = trajd_pipeline_base_length(name);
 
     *cause = NULL;
-    if (!trajd_pipeline_is_configured(feeder)) {
-        if ((*cause = changed_dataset(change, trajd_feeder_spec(feeder))))
+    if (!trajd_pipeline_is_configured(producer)) {
+        if ((*cause = changed_dataset(change, trajd_producer_spec(producer))))
             return TRAJD_FEED_DATASET_HAS_CHANGED;
-        *cause = changed_statistics(change, trajd_feeder_spec(feeder));
+        *cause = changed_statistics(change, trajd_producer_spec(producer));
         return *cause ? TRAJD_FEED_STATISTICS_HAVE_CHANGED : TRAJD_FEED_STAYS;
     }
     for (uint32_t f = 0; f < change->next->config->feed_count; f++) {
@@ -223,25 +224,27 @@ static enum trajd_reload_reason judge_feeder(const struct trajd_reload_change *c
     return TRAJD_FEED_IS_GONE;
 }
 
-static void judge_feeders(struct trajd_reload_change *change)
+static void judge_producers(struct trajd_reload_change *change)
 {
     struct trajd_pipeline *pipeline = change->pipeline;
 
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++) {
+    for (uint32_t f = 0; f < pipeline->producer_count; f++) {
         const char *cause;
-        const enum trajd_reload_reason reason = judge_feeder(change, pipeline->feeders[f], &cause);
+        const enum trajd_reload_reason reason =
+            judge_producer(change, pipeline->producers[f], &cause);
         if (reason == TRAJD_FEED_STAYS)
             continue;
-        change->out[change->out_count] = pipeline->feeders[f];
+        change->out[change->out_count] = pipeline->producers[f];
         change->out_cause[change->out_count] = cause;
         change->out_reason[change->out_count++] = reason;
     }
 }
 
-bool trajd_reload_goes(const struct trajd_reload_change *change, const struct trajd_feeder *feeder)
+bool trajd_reload_goes(const struct trajd_reload_change *change,
+                       const struct trajd_producer *producer)
 {
     for (uint32_t f = 0; f < change->out_count; f++)
-        if (change->out[f] == feeder)
+        if (change->out[f] == producer)
             return true;
     return false;
 }
@@ -251,7 +254,7 @@ bool trajd_reload_goes(const struct trajd_reload_change *change, const struct tr
 enum trajd_status trajd_reload_refuse_busy(const struct trajd_reload_change *change, uint32_t index,
                                            struct trajd_error *error)
 {
-    const char *name = trajd_feeder_name(change->out[index]), *cause = change->out_cause[index];
+    const char *name = trajd_producer_name(change->out[index]), *cause = change->out_cause[index];
     const char *const advice = "and workers read it; a running feed is never changed: let them "
                                "end, or give what is new another name";
 
@@ -277,7 +280,7 @@ static enum trajd_status check_idle(const struct trajd_reload_change *change,
                                     struct trajd_error *error)
 {
     for (uint32_t f = 0; f < change->out_count; f++)
-        if (!trajd_feed_is_idle(trajd_feeder_feed(change->out[f])))
+        if (!trajd_feed_is_idle(trajd_producer_feed(change->out[f])))
             return trajd_reload_refuse_busy(change, f, error);
     return TRAJD_OK;
 }
@@ -286,9 +289,9 @@ uint64_t trajd_reload_rings_of(const struct trajd_reload_change *change, bool ou
 {
     uint64_t bytes = 0;
 
-    for (uint32_t f = 0; f < change->pipeline->feeder_count; f++)
-        if (trajd_reload_goes(change, change->pipeline->feeders[f]) == out)
-            bytes += trajd_feeder_ring_bytes(change->pipeline->feeders[f]);
+    for (uint32_t f = 0; f < change->pipeline->producer_count; f++)
+        if (trajd_reload_goes(change, change->pipeline->producers[f]) == out)
+            bytes += trajd_producer_ring_bytes(change->pipeline->producers[f]);
     return bytes;
 }
 
@@ -306,7 +309,7 @@ static enum trajd_status check_limits(const struct trajd_reload_change *change,
 {
     const struct trajd_config *config = change->next->config;
     const uint32_t feeds =
-        change->pipeline->feeder_count - change->out_count + count_new_feeds(change);
+        change->pipeline->producer_count - change->out_count + count_new_feeds(change);
 
     if (feeds > config->max_feeds)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
@@ -397,7 +400,7 @@ enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct t
         change->out_count = 0;
         change->store_share_bytes = change->store_raise_bytes = 0;
         judge_feeds(change);
-        judge_feeders(change);
+        judge_producers(change);
         if ((status = check_idle(change, error)) || (status = check_limits(change, error)) ||
             (status = share_store(change, error)))
             return status;

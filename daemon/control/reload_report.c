@@ -55,7 +55,7 @@ static void describe_feeds(const struct trajd_reload_change *change, struct traj
     for (uint32_t f = 0; f < change->out_count; f++)
         if (change->out_reason[f] == TRAJD_FEED_IS_GONE ||
             !trajd_pipeline_is_configured(change->out[f]))
-            append_name(text, "feeds gone: ", trajd_feeder_name(change->out[f]), &begun);
+            append_name(text, "feeds gone: ", trajd_producer_name(change->out[f]), &begun);
 }
 
 static void describe_datasets(const struct trajd_reload_change *change,

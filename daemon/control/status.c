@@ -87,13 +87,13 @@ static void describe_all(struct trajd_pipeline *pipeline, FILE *out, size_t size
         has_room = fits(out, mark, size);
     }
     fputs("],\"producers\":[", out);
-    for (; shown < pipeline->feeder_count && has_room; shown += has_room) {
+    for (; shown < pipeline->producer_count && has_room; shown += has_room) {
         const long mark = ftell(out);
         fputs(shown ? "," : "", out);
-        trajd_feeder_describe(pipeline->feeders[shown], out, true);
+        trajd_producer_describe(pipeline->producers[shown], out, true);
         has_room = fits(out, mark, size);
     }
-    fprintf(out, "],\"producers_not_shown\":%u", pipeline->feeder_count - shown);
+    fprintf(out, "],\"producers_not_shown\":%u", pipeline->producer_count - shown);
 }
 
 size_t trajd_pipeline_describe(void *context, char *json, size_t size)
@@ -119,23 +119,23 @@ size_t trajd_pipeline_describe(void *context, char *json, size_t size)
 
 /* ---- what the asker calls, on its thread ---- */
 
-struct trajd_feeder *trajd_pipeline_lend_feeder(void *context, uint32_t feed_id)
+struct trajd_producer *trajd_pipeline_lend_producer(void *context, uint32_t feed_id)
 {
     struct trajd_pipeline *pipeline = context;
 
     pthread_mutex_lock(&pipeline->mutex);
-    for (uint32_t f = 0; f < pipeline->feeder_count; f++)
-        if (trajd_feed_id(trajd_feeder_feed(pipeline->feeders[f])) == feed_id)
-            pipeline->lent = pipeline->feeders[f];
+    for (uint32_t f = 0; f < pipeline->producer_count; f++)
+        if (trajd_feed_id(trajd_producer_feed(pipeline->producers[f])) == feed_id)
+            pipeline->lent = pipeline->producers[f];
     pthread_mutex_unlock(&pipeline->mutex);
     return pipeline->lent; /* nobody else sets it */
 }
 
-void trajd_pipeline_take_back(void *context, struct trajd_feeder *feeder)
+void trajd_pipeline_take_back(void *context, struct trajd_producer *producer)
 {
     struct trajd_pipeline *pipeline = context;
 
-    (void)feeder;
+    (void)producer;
     pthread_mutex_lock(&pipeline->mutex);
     pipeline->lent = NULL;
     pthread_cond_signal(&pipeline->asked); /* the opener may close it now */
@@ -171,15 +171,15 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
             return false;
         }
     pthread_mutex_lock(&pipeline->mutex);
-    for (uint32_t f = 0; f < pipeline->feeder_count && alive; f++) {
+    for (uint32_t f = 0; f < pipeline->producer_count && alive; f++) {
         alive =
             (gpu_is_lost &&
-             trajd_feeder_gpu(
-                 pipeline
-                     ->feeders[f])) || /* its thread has ended: the opener closes it when it can */
-            !trajd_watch_is_stuck(trajd_feeder_watch(pipeline->feeders[f]), now_ns, limit_ns);
+             trajd_producer_gpu(
+                 pipeline->producers
+                     [f])) || /* its thread has ended: the opener closes it when it can */
+            !trajd_watch_is_stuck(trajd_producer_watch(pipeline->producers[f]), now_ns, limit_ns);
         if (!alive)
-            snprintf(stuck, size, "feed %s", trajd_feeder_name(pipeline->feeders[f]));
+            snprintf(stuck, size, "feed %s", trajd_producer_name(pipeline->producers[f]));
     }
     pthread_mutex_unlock(&pipeline->mutex);
     return alive;
@@ -214,7 +214,7 @@ void trajd_pipeline_status_line(struct trajd_pipeline *pipeline, char *line, siz
     pipeline->windows_before = stats.windows_done;
     pipeline->windows_at_ns = now_ns;
     pthread_mutex_lock(&pipeline->mutex);
-    snprintf(line, size, "%u feeds, %u workers, %.0f windows/s", pipeline->feeder_count,
+    snprintf(line, size, "%u feeds, %u workers, %.0f windows/s", pipeline->producer_count,
              stats.sessions, rate);
     pthread_mutex_unlock(&pipeline->mutex);
 }

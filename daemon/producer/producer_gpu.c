@@ -12,7 +12,7 @@
 static enum trajd_status write_header(void *context, const void *header, size_t size_bytes,
                                       struct trajd_error *error)
 {
-    const struct trajd_feeder_gpu *own = context;
+    const struct trajd_producer_gpu *own = context;
     enum trajd_status status =
         trajd_device_fill_async(own->slab, 0, TRAJD_RING_ALIGNMENT, own->stream, error);
 
@@ -21,16 +21,16 @@ static enum trajd_status write_header(void *context, const void *header, size_t 
     return status ? status : trajd_device_stream_wait(own->stream, error);
 }
 
-static enum trajd_status make_ring(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own,
+static enum trajd_status make_ring(struct trajd_producer *producer, struct trajd_producer_gpu *own,
                                    struct trajd_error *error)
 {
     enum trajd_status status;
 
-    if (__builtin_mul_overflow(feeder->schema.slot_size_bytes, feeder->slot_count,
+    if (__builtin_mul_overflow(producer->schema.slot_size_bytes, producer->slot_count,
                                &own->slab_bytes) ||
         __builtin_add_overflow(own->slab_bytes, TRAJD_RING_ALIGNMENT, &own->slab_bytes))
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: a ring that no memory holds",
-                               feeder->name);
+                               producer->name);
     status = trajd_gpu_take_ring(own->gpu, own->slab_bytes, "a ring", &own->slab, error);
     if (!status)
         status = trajd_device_share(trajd_gpu_device(own->gpu), own->slab, own->handle, error);
@@ -45,25 +45,25 @@ static enum trajd_status make_ring(struct trajd_feeder *feeder, struct trajd_fee
 
 static const struct trajd_selection nothing;
 
-static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own,
+static enum trajd_status make_part(struct trajd_producer *producer, struct trajd_producer_gpu *own,
                                    uint32_t p, struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = feeder->plan->parts[p];
-    struct trajd_dataset *dataset = feeder->parts[p].dataset;
+    const struct trajd_window_plan *plan = producer->plan->parts[p];
+    struct trajd_dataset *dataset = producer->parts[p].dataset;
     struct trajd_gpu_part *part = &own->parts[p];
     enum trajd_status status;
 
-    if (!trajd_plan_is_cuda(feeder->parts[p].kernel_plan))
+    if (!trajd_plan_is_cuda(producer->parts[p].kernel_plan))
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "feed %s: %s: its batches lie in host memory", feeder->name,
-                               trajd_plan_describe(feeder->parts[p].kernel_plan));
+                               "feed %s: %s: its batches lie in host memory", producer->name,
+                               trajd_plan_describe(producer->parts[p].kernel_plan));
     part->rows = calloc((size_t)dataset->index->episode_count * plan->selection.dataset_count + 1,
                         sizeof *part->rows);
     part->unreadable = calloc(dataset->index->episode_count + 1, sizeof *part->unreadable);
     part->held = calloc(plan->selection.dataset_count + 1, sizeof *part->held);
     if (!part->rows || !part->unreadable || !part->held)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
-                               feeder->name);
+                               producer->name);
     status = trajd_gpu_request_create(own->gpu, own->stream, plan, TRAJD_GPU_MAX_FLIGHTS,
                                       &part->request, error);
     if (!status)
@@ -72,56 +72,58 @@ static enum trajd_status make_part(struct trajd_feeder *feeder, struct trajd_fee
     part->holds_rows = !status;
     if (!status)
         status = trajd_gpu_guests_create(plan, part->held, &part->guests, error);
-    feeder->parts[p].selection = part->guests ? trajd_gpu_guests_selection(part->guests) : &nothing;
+    producer->parts[p].selection =
+        part->guests ? trajd_gpu_guests_selection(part->guests) : &nothing;
     return status;
 }
 
 /* The ids are the last tensors of a slot, one behind the other. */
-static void measure(const struct trajd_feeder *feeder, struct trajd_feeder_gpu *own)
+static void measure(const struct trajd_producer *producer, struct trajd_producer_gpu *own)
 {
     const struct trajd_feed_tensor *first =
-        &feeder->schema.tensors[2 * feeder->plan->parts[0]->output_count];
-    const struct trajd_feed_tensor *last = &feeder->schema.tensors[feeder->schema.tensor_count - 1];
+        &producer->schema.tensors[2 * producer->plan->parts[0]->output_count];
+    const struct trajd_feed_tensor *last =
+        &producer->schema.tensors[producer->schema.tensor_count - 1];
 
     own->ids_offset = first->offset_bytes;
     own->ids_bytes = last->offset_bytes +
-                     feeder->spec->global_batch * trajd_dtype_size(last->dtype) -
+                     producer->spec->global_batch * trajd_dtype_size(last->dtype) -
                      first->offset_bytes;
-    for (uint32_t p = 0; p < feeder->plan->part_count; p++)
+    for (uint32_t p = 0; p < producer->plan->part_count; p++)
         own->block_bytes +=
-            trajd_gpu_request_block_bytes(own->parts[p].request, feeder->spec->global_batch);
-    own->depth = feeder->slot_count - 1 < TRAJD_GPU_MAX_FLIGHTS ? feeder->slot_count - 1
-                                                                : TRAJD_GPU_MAX_FLIGHTS;
+            trajd_gpu_request_block_bytes(own->parts[p].request, producer->spec->global_batch);
+    own->depth = producer->slot_count - 1 < TRAJD_GPU_MAX_FLIGHTS ? producer->slot_count - 1
+                                                                  : TRAJD_GPU_MAX_FLIGHTS;
 }
 
 /* Rows that are not resident come from the store as for the CPU, through room of their own in each
  * flight. */
-static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own,
+static enum trajd_status make_room(struct trajd_producer *producer, struct trajd_producer_gpu *own,
                                    struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
-    const uint64_t left_bytes = feeder->rings_left_bytes,
+    const uint64_t left_bytes = producer->rings_left_bytes,
                    bound_bytes = left_bytes < ROOM_BYTES ? left_bytes : ROOM_BYTES;
     enum trajd_status status;
 
-    for (uint32_t p = 0; p < feeder->plan->part_count; p++)
+    for (uint32_t p = 0; p < producer->plan->part_count; p++)
         if (own->parts[p].guests)
-            own->room_bytes += trajd_feeder_gpu_room(feeder, p);
+            own->room_bytes += trajd_producer_gpu_room(producer, p);
     if (!own->room_bytes)
         return TRAJD_OK;
     while (own->depth > 2 && own->depth * own->room_bytes > bound_bytes)
         own->depth--;
-    feeder->pinned_bytes = own->depth * own->room_bytes;
-    if (feeder->pinned_bytes > left_bytes)
+    producer->pinned_bytes = own->depth * own->room_bytes;
+    if (producer->pinned_bytes > left_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "feed %s: %llu bytes of pinned memory for rows that come along are "
                                "over what memory.rings leaves (%llu bytes)",
-                               feeder->name, (unsigned long long)feeder->pinned_bytes,
+                               producer->name, (unsigned long long)producer->pinned_bytes,
                                (unsigned long long)left_bytes);
     status = trajd_gpu_take_ring(own->gpu, own->depth * own->room_bytes,
                                  "room for rows that come along", &own->room, error);
     if (!status)
-        status = trajd_feeder_load_rows(feeder, error);
+        status = trajd_producer_load_rows(producer, error);
     if (!status)
         status = trajd_device_stream_create(device, &own->copies, error);
     if (!status)
@@ -135,8 +137,8 @@ static enum trajd_status make_room(struct trajd_feeder *feeder, struct trajd_fee
     return status;
 }
 
-static enum trajd_status make_flights(struct trajd_feeder *feeder, struct trajd_feeder_gpu *own,
-                                      struct trajd_error *error)
+static enum trajd_status make_flights(struct trajd_producer *producer,
+                                      struct trajd_producer_gpu *own, struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
     const uint64_t staged_bytes = own->block_bytes + own->ids_bytes;
@@ -152,22 +154,22 @@ static enum trajd_status make_flights(struct trajd_feeder *feeder, struct trajd_
         struct trajd_gpu_flight *flight = &own->flights[i];
         flight->staging = own->staging + i * staged_bytes;
         flight->block = (uint8_t *)own->blocks + i * own->block_bytes;
-        flight->requests = calloc(feeder->plan->part_count, sizeof *flight->requests);
+        flight->requests = calloc(producer->plan->part_count, sizeof *flight->requests);
         status = flight->requests ? trajd_device_event_create(device, &flight->over, error)
                                   : trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                                    "no memory for feed %s", feeder->name);
+                                                    "no memory for feed %s", producer->name);
     }
     return status;
 }
 
-enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct trajd_gpu *gpu,
-                                          struct trajd_error *error)
+enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, struct trajd_gpu *gpu,
+                                            struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu = calloc(1, sizeof *own);
+    struct trajd_producer_gpu *own = producer->gpu = calloc(1, sizeof *own);
     enum trajd_status status = TRAJD_OK;
 
-    if (!own || !(own->parts = calloc(feeder->plan->part_count, sizeof *own->parts)))
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", feeder->name);
+    if (!own || !(own->parts = calloc(producer->plan->part_count, sizeof *own->parts)))
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
     own->gpu = gpu;
     pthread_mutex_init(&own->mutex, NULL);
     trajd_watch_init_condition(&own->changed);
@@ -175,20 +177,20 @@ enum trajd_status trajd_feeder_gpu_create(struct trajd_feeder *feeder, struct tr
     if (!status)
         status = trajd_device_event_create(trajd_gpu_device(gpu), &own->pulse, error);
     if (!status)
-        status = make_ring(feeder, own, error);
-    for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++)
-        status = make_part(feeder, own, p, error);
+        status = make_ring(producer, own, error);
+    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++)
+        status = make_part(producer, own, p, error);
     if (status)
         return status;
-    measure(feeder, own);
-    status = make_room(feeder, own, error);
+    measure(producer, own);
+    status = make_room(producer, own, error);
     if (!status)
-        status = make_flights(feeder, own, error);
-    return status ? status : trajd_feeder_gpu_start(feeder, error);
+        status = make_flights(producer, own, error);
+    return status ? status : trajd_producer_gpu_start(producer, error);
 }
 
 /* Copies of what was prepared and never launched may still read what is freed. */
-static void settle(struct trajd_feeder_gpu *own)
+static void settle(struct trajd_producer_gpu *own)
 {
     struct trajd_error error; /* lost: then nothing is under way any more */
 
@@ -198,14 +200,14 @@ static void settle(struct trajd_feeder_gpu *own)
         trajd_device_stream_wait(own->stream, &error);
 }
 
-void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
+void trajd_producer_gpu_destroy(struct trajd_producer *producer)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_producer_gpu *own = producer->gpu;
 
     if (own)
-        trajd_feeder_gpu_stop(own);
-    feeder->gpu = NULL;
-    feeder->pinned_bytes = 0;
+        trajd_producer_gpu_stop(own);
+    producer->gpu = NULL;
+    producer->pinned_bytes = 0;
     if (!own)
         return;
     settle(own);
@@ -218,19 +220,19 @@ void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
     trajd_gpu_return_ring(own->gpu, own->blocks, own->depth * own->block_bytes);
     if (own->staging)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->staging);
-    if (feeder->parts)
-        trajd_feeder_drop_rows(feeder); /* of the guests' selection */
+    if (producer->parts)
+        trajd_producer_drop_rows(producer); /* of the guests' selection */
     if (own->room_pinned)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->room_pinned);
     if (own->room)
         trajd_gpu_return_ring(own->gpu, own->room, own->depth * own->room_bytes);
-    for (uint32_t p = 0; own->parts && p < feeder->plan->part_count; p++) {
-        feeder->parts[p].selection = &feeder->plan->parts[p]->selection;
+    for (uint32_t p = 0; own->parts && p < producer->plan->part_count; p++) {
+        producer->parts[p].selection = &producer->plan->parts[p]->selection;
         trajd_gpu_request_destroy(&own->parts[p].request);
         trajd_gpu_guests_destroy(&own->parts[p].guests);
         if (own->parts[p].holds_rows)
-            trajd_gpu_drop_rows(own->gpu, feeder->parts[p].dataset,
-                                &feeder->plan->parts[p]->selection, own->parts[p].held);
+            trajd_gpu_drop_rows(own->gpu, producer->parts[p].dataset,
+                                &producer->plan->parts[p]->selection, own->parts[p].held);
         free(own->parts[p].held);
         free(own->parts[p].rows);
         free(own->parts[p].unreadable);
@@ -249,12 +251,12 @@ void trajd_feeder_gpu_destroy(struct trajd_feeder *feeder)
     free(own);
 }
 
-const struct trajd_feed_memory *trajd_feeder_gpu_memory(const struct trajd_feeder *feeder)
+const struct trajd_feed_memory *trajd_producer_gpu_memory(const struct trajd_producer *producer)
 {
-    return &feeder->gpu->memory;
+    return &producer->gpu->memory;
 }
 
-const char *trajd_feeder_gpu_uuid(const struct trajd_feeder *feeder)
+const char *trajd_producer_gpu_uuid(const struct trajd_producer *producer)
 {
-    return feeder->gpu ? trajd_gpu_uuid(feeder->gpu->gpu) : NULL;
+    return producer->gpu ? trajd_gpu_uuid(producer->gpu->gpu) : NULL;
 }

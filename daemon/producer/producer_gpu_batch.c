@@ -7,13 +7,13 @@
 
 struct rows_of_part {
     const struct trajd_gpu_part *part;
-    const struct trajd_feeder_part *host;
+    const struct trajd_producer_member *host;
     uint32_t piece_count;
 };
 
 /* bad_rows: keep. */
-static bool is_unreadable(const struct trajd_gpu_part *part, const struct trajd_feeder_part *host,
-                          uint32_t episode)
+static bool is_unreadable(const struct trajd_gpu_part *part,
+                          const struct trajd_producer_member *host, uint32_t episode)
 {
     return part->unreadable[episode] || (part->guests && host->pinned[episode] == 2);
 }
@@ -40,27 +40,27 @@ static const void *const *host_rows_of(void *context, uint32_t episode)
 
 /* The first episode of these windows whose rows cannot be read, told as whoever reads it from the
  * store is told. */
-static enum trajd_status check_readable(struct trajd_feeder *feeder, uint32_t p, uint32_t first,
+static enum trajd_status check_readable(struct trajd_producer *producer, uint32_t p, uint32_t first,
                                         uint32_t count, struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = feeder->plan->parts[p];
+    const struct trajd_window_plan *plan = producer->plan->parts[p];
     const void **rows;
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t w = first; w < first + count && !status && !feeder->spec->keep_bad_rows; w++) {
+    for (uint32_t w = first; w < first + count && !status && !producer->spec->keep_bad_rows; w++) {
         const uint32_t episode = plan->windows[w].episode_index;
-        if (!feeder->gpu->parts[p].unreadable[episode])
+        if (!producer->gpu->parts[p].unreadable[episode])
             continue;
         rows = calloc(plan->selection.dataset_count, sizeof *rows);
-        status = rows ? trajd_store_pin(feeder->parts[p].dataset->store, &plan->selection, episode,
-                                        rows, error)
+        status = rows ? trajd_store_pin(producer->parts[p].dataset->store, &plan->selection,
+                                        episode, rows, error)
                       : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory",
-                                        feeder->name);
+                                        producer->name);
         if (rows && !status) {
-            trajd_store_unpin(feeder->parts[p].dataset->store, &plan->selection, episode);
+            trajd_store_unpin(producer->parts[p].dataset->store, &plan->selection, episode);
             status = trajd_error_set(error, TRAJD_ERR_DATA, 0,
                                      "%s: its rows could not be read when the GPU was filled",
-                                     feeder->parts[p].dataset->index->episodes[episode].id);
+                                     producer->parts[p].dataset->index->episodes[episode].id);
         }
         free(rows);
     }
@@ -68,16 +68,16 @@ static enum trajd_status check_readable(struct trajd_feeder *feeder, uint32_t p,
 }
 
 /* bad_rows: keep. NaN in every floating-point type is all ones. */
-static enum trajd_status spoil(const struct trajd_feeder *feeder, uint32_t p, uint8_t *slot,
+static enum trajd_status spoil(const struct trajd_producer *producer, uint32_t p, uint8_t *slot,
                                uint32_t first, uint32_t count, struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = feeder->plan->parts[p];
-    const struct trajd_feeder_gpu *own = feeder->gpu;
+    const struct trajd_window_plan *plan = producer->plan->parts[p];
+    const struct trajd_producer_gpu *own = producer->gpu;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count; w++) {
         const uint32_t row = plan->window_rows ? plan->window_rows[w] : w;
-        if (!is_unreadable(&own->parts[p], &feeder->parts[p], plan->windows[w].episode_index))
+        if (!is_unreadable(&own->parts[p], &producer->parts[p], plan->windows[w].episode_index))
             continue;
         for (uint32_t o = 0; o < plan->output_count && !status; o++) {
             const struct trajd_plan_output *output = &plan->outputs[o];
@@ -97,24 +97,24 @@ struct used {
     uint64_t block, rows;
 };
 
-enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder,
-                                          struct trajd_gpu_flight *flight,
-                                          struct trajd_error *error)
+enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
+                                            struct trajd_gpu_flight *flight,
+                                            struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_producer_gpu *own = producer->gpu;
     enum trajd_status status =
         own->copies ? trajd_device_stream_follow(own->stream, flight->copied, error) : TRAJD_OK;
 
-    for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++) {
+    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++) {
         if (flight->requests[p])
-            status = trajd_plan_run_async(feeder->parts[p].kernel_plan, flight->requests[p],
+            status = trajd_plan_run_async(producer->parts[p].kernel_plan, flight->requests[p],
                                           own->stream, error);
         flight->requests[p] = NULL;
     }
     return status;
 }
 
-static enum trajd_status mark_copied(const struct trajd_feeder_gpu *own,
+static enum trajd_status mark_copied(const struct trajd_producer_gpu *own,
                                      const struct trajd_gpu_flight *flight,
                                      struct trajd_error *error)
 {
@@ -122,20 +122,20 @@ static enum trajd_status mark_copied(const struct trajd_feeder_gpu *own,
 }
 
 /* Before all of the batch is prepared. */
-static enum trajd_status launch_first(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
-                                      struct trajd_error *error)
+static enum trajd_status launch_first(struct trajd_producer *producer,
+                                      struct trajd_gpu_flight *flight, struct trajd_error *error)
 {
-    const enum trajd_status status = mark_copied(feeder->gpu, flight, error);
+    const enum trajd_status status = mark_copied(producer->gpu, flight, error);
 
-    return status ? status : trajd_feeder_gpu_launch(feeder, flight, error);
+    return status ? status : trajd_producer_gpu_launch(producer, flight, error);
 }
 
 /* Many ranges of few rows: what was gathered is read first. */
-static enum trajd_status empty(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
+static enum trajd_status empty(struct trajd_producer *producer, struct trajd_gpu_flight *flight,
                                struct used *used, struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    enum trajd_status status = launch_first(feeder, flight, error);
+    struct trajd_producer_gpu *own = producer->gpu;
+    enum trajd_status status = launch_first(producer, flight, error);
 
     if (!status && own->copies)
         status = trajd_device_stream_wait(own->copies, error);
@@ -145,25 +145,26 @@ static enum trajd_status empty(struct trajd_feeder *feeder, struct trajd_gpu_fli
 
 /* Rows of streams that are not resident, gathered and on their way. TRAJD_ERR_MEMORY: too many
  * windows at once. */
-static enum trajd_status send_guests(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
-                                     struct rows_of_part *of, uint32_t first, uint32_t count,
-                                     struct used *used, struct trajd_error *error)
+static enum trajd_status send_guests(struct trajd_producer *producer,
+                                     struct trajd_gpu_flight *flight, struct rows_of_part *of,
+                                     uint32_t first, uint32_t count, struct used *used,
+                                     struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_producer_gpu *own = producer->gpu;
     const uint64_t size_bytes = trajd_gpu_guests_narrow(of->part->guests, first, count);
     enum trajd_status status = TRAJD_OK;
 
     if (size_bytes > own->room_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "feed %s: %u windows at once need %llu bytes of rows", feeder->name,
-                               count, (unsigned long long)size_bytes);
+                               "feed %s: %u windows at once need %llu bytes of rows",
+                               producer->name, count, (unsigned long long)size_bytes);
     if (size_bytes > own->room_bytes - used->rows)
-        status = empty(feeder, flight, used, error);
+        status = empty(producer, flight, used, error);
     if (status)
         return status;
     trajd_gpu_guests_gather(of->part->guests, first, count, host_rows_of, of,
                             flight->rows_staging + used->rows, flight->rows_block + used->rows,
-                            feeder->pool);
+                            producer->pool);
     if (size_bytes)
         status = trajd_device_copy_async(flight->rows_block + used->rows,
                                          flight->rows_staging + used->rows, size_bytes, own->copies,
@@ -173,13 +174,13 @@ static enum trajd_status send_guests(struct trajd_feeder *feeder, struct trajd_g
 }
 
 /* The arrays of these windows on their way, and their launch, for when all are. */
-static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
-                                     uint32_t p, uint32_t first, uint32_t count, struct used *used,
-                                     struct trajd_error *error)
+static enum trajd_status gather_some(struct trajd_producer *producer,
+                                     struct trajd_gpu_flight *flight, uint32_t p, uint32_t first,
+                                     uint32_t count, struct used *used, struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    struct trajd_window_plan *plan = feeder->plan->parts[p];
-    struct rows_of_part of = {&own->parts[p], &feeder->parts[p], plan->selection.dataset_count};
+    struct trajd_producer_gpu *own = producer->gpu;
+    struct trajd_window_plan *plan = producer->plan->parts[p];
+    struct rows_of_part of = {&own->parts[p], &producer->parts[p], plan->selection.dataset_count};
     struct trajd_device_stream *copies = own->parts[p].guests ? own->copies : own->stream;
     const uint32_t frame = (uint32_t)(flight - own->flights);
     const struct trajd_resample_request *request;
@@ -188,12 +189,12 @@ static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_g
 
     if (used->block + trajd_gpu_request_block_bytes(own->parts[p].request, count) >
         own->block_bytes)
-        status = empty(feeder, flight, used, error);
+        status = empty(producer, flight, used, error);
     trajd_window_plan_bind(plan, first, count, flight->fill.memory, rows_of, &of);
     if (!status && own->parts[p].guests)
-        status = send_guests(feeder, flight, &of, first, count, used, error);
+        status = send_guests(producer, flight, &of, first, count, used, error);
     if (!status && flight->requests[p]) /* another range of the same dataset */
-        status = launch_first(feeder, flight, error);
+        status = launch_first(producer, flight, error);
     if (status)
         return status;
     request = trajd_gpu_request_gather(own->parts[p].request, frame, flight->staging + used->block,
@@ -202,25 +203,25 @@ static enum trajd_status gather_some(struct trajd_feeder *feeder, struct trajd_g
                                      size_bytes, copies, error);
     flight->requests[p] = request;
     used->block += size_bytes;
-    if (!status && feeder->spec->keep_bad_rows) {
-        status = launch_first(feeder, flight, error);
+    if (!status && producer->spec->keep_bad_rows) {
+        status = launch_first(producer, flight, error);
         if (!status)
-            status = spoil(feeder, p, flight->fill.memory, first, count, error);
+            status = spoil(producer, p, flight->fill.memory, first, count, error);
     }
     return status;
 }
 
 /* Their rows, for as long as it takes to gather them. */
-static enum trajd_status pin(struct trajd_feeder *feeder, struct trajd_feeder_part *part,
+static enum trajd_status pin(struct trajd_producer *producer, struct trajd_producer_member *part,
                              uint32_t first, uint32_t count, struct trajd_error *error)
 {
     enum trajd_status status;
 
-    while ((status = trajd_feeder_pin_windows(feeder, part, first, count, error))) {
-        trajd_feeder_unpin_windows(part, first, count);
+    while ((status = trajd_producer_pin_windows(producer, part, first, count, error))) {
+        trajd_producer_unpin_windows(part, first, count);
         if (status != TRAJD_ERR_MEMORY || count > 1 ||
-            !trajd_feeder_wait_for_others(feeder, part, part->plan->windows[first].episode_index,
-                                          error))
+            !trajd_producer_wait_for_others(producer, part,
+                                            part->plan->windows[first].episode_index, error))
             break;
     }
     return status;
@@ -228,27 +229,27 @@ static enum trajd_status pin(struct trajd_feeder *feeder, struct trajd_feeder_pa
 
 /* Where these windows need more rows at once than store or flight hold: half of them, then the
  * rest. */
-static enum trajd_status gather_windows(struct trajd_feeder *feeder,
+static enum trajd_status gather_windows(struct trajd_producer *producer,
                                         struct trajd_gpu_flight *flight, uint32_t p, uint32_t first,
                                         uint32_t count, struct used *used,
                                         struct trajd_error *error)
 {
-    struct trajd_feeder_part *part = &feeder->parts[p];
-    enum trajd_status status = check_readable(feeder, p, first, count, error);
+    struct trajd_producer_member *part = &producer->parts[p];
+    enum trajd_status status = check_readable(producer, p, first, count, error);
 
     if (status)
         return status;
-    if (!feeder->gpu->parts[p].guests)
-        return gather_some(feeder, flight, p, first, count, used, error);
-    status = pin(feeder, part, first, count, error);
+    if (!producer->gpu->parts[p].guests)
+        return gather_some(producer, flight, p, first, count, used, error);
+    status = pin(producer, part, first, count, error);
     if (!status) {
-        status = gather_some(feeder, flight, p, first, count, used, error);
-        trajd_feeder_unpin_windows(part, first, count);
+        status = gather_some(producer, flight, p, first, count, used, error);
+        trajd_producer_unpin_windows(part, first, count);
     }
     if (status == TRAJD_ERR_MEMORY && count > 1) {
-        status = gather_windows(feeder, flight, p, first, count / 2, used, error);
+        status = gather_windows(producer, flight, p, first, count / 2, used, error);
         if (!status)
-            status = gather_windows(feeder, flight, p, first + count / 2, count - count / 2, used,
+            status = gather_windows(producer, flight, p, first + count / 2, count - count / 2, used,
                                     error);
     }
     return status;
@@ -262,63 +263,63 @@ static const void *const *no_rows(void *context, uint32_t episode)
 }
 
 /* The first batch of an epoch tells what batches are like. */
-uint64_t trajd_feeder_gpu_room(struct trajd_feeder *feeder, uint32_t p)
+uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t p)
 {
-    struct trajd_window_plan *plan = feeder->plan->parts[p];
-    struct trajd_gpu_guests *guests = feeder->gpu->parts[p].guests;
-    const uint64_t length = trajd_mixture_plan_epoch_length(feeder->plan),
+    struct trajd_window_plan *plan = producer->plan->parts[p];
+    struct trajd_gpu_guests *guests = producer->gpu->parts[p].guests;
+    const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
                    largest = trajd_gpu_guests_largest(guests);
     uint32_t first, count;
     uint64_t size_bytes = 0;
 
-    trajd_mixture_plan_look_up(feeder->plan, 0, 0,
-                               length < feeder->spec->global_batch ? (uint32_t)length
-                                                                   : feeder->spec->global_batch);
-    trajd_mixture_plan_slice(plan, 0, feeder->spec->global_batch, &first, &count);
+    trajd_mixture_plan_look_up(
+        producer->plan, 0, 0,
+        length < producer->spec->global_batch ? (uint32_t)length : producer->spec->global_batch);
+    trajd_mixture_plan_slice(plan, 0, producer->spec->global_batch, &first, &count);
     if (count) {
-        trajd_window_plan_bind(plan, first, count, feeder->gpu->slab, no_rows, NULL);
+        trajd_window_plan_bind(plan, first, count, producer->gpu->slab, no_rows, NULL);
         size_bytes = trajd_gpu_guests_narrow(guests, first, count);
         size_bytes += size_bytes / 4;
     }
     return size_bytes > largest ? size_bytes : largest;
 }
 
-static enum trajd_status send_ids(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
+static enum trajd_status send_ids(struct trajd_producer *producer, struct trajd_gpu_flight *flight,
                                   struct trajd_error *error)
 {
-    const struct trajd_feeder_gpu *own = feeder->gpu;
+    const struct trajd_producer_gpu *own = producer->gpu;
     uint8_t *staged = flight->staging + own->block_bytes;
     struct trajd_fill ids = flight->fill;
 
     /* a slot of which only the ids are there */
     ids.memory = (void *)((uintptr_t)staged - own->ids_offset);
-    trajd_feeder_write_ids(feeder, &ids);
+    trajd_producer_write_ids(producer, &ids);
     return trajd_device_copy_async((uint8_t *)flight->fill.memory + own->ids_offset, staged,
                                    own->ids_bytes, own->stream, error);
 }
 
-enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder,
-                                           struct trajd_gpu_flight *flight,
-                                           struct trajd_error *error)
+enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
+                                             struct trajd_gpu_flight *flight,
+                                             struct trajd_error *error)
 {
     const struct trajd_fill *fill = &flight->fill;
     struct used used = {0, 0};
     enum trajd_status status = TRAJD_OK;
 
-    memset(flight->requests, 0, feeder->plan->part_count * sizeof *flight->requests);
-    if (feeder->gpu->copies)
-        trajd_feeder_announce(feeder, fill);
-    trajd_mixture_plan_look_up(feeder->plan, fill->epoch, fill->position, fill->row_count);
+    memset(flight->requests, 0, producer->plan->part_count * sizeof *flight->requests);
+    if (producer->gpu->copies)
+        trajd_producer_announce(producer, fill);
+    trajd_mixture_plan_look_up(producer->plan, fill->epoch, fill->position, fill->row_count);
     for (uint32_t r = 0; r < fill->range_count; r++)
-        for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++) {
+        for (uint32_t p = 0; p < producer->plan->part_count && !status; p++) {
             uint32_t first, count;
-            trajd_mixture_plan_slice(feeder->plan->parts[p], fill->ranges[r].begin,
+            trajd_mixture_plan_slice(producer->plan->parts[p], fill->ranges[r].begin,
                                      fill->ranges[r].count, &first, &count);
-            trajd_counter_add(&feeder->parts[p].windows, count);
+            trajd_counter_add(&producer->parts[p].windows, count);
             if (count)
-                status = gather_windows(feeder, flight, p, first, count, &used, error);
+                status = gather_windows(producer, flight, p, first, count, &used, error);
         }
     if (!status)
-        status = send_ids(feeder, flight, error);
-    return status ? status : mark_copied(feeder->gpu, flight, error);
+        status = send_ids(producer, flight, error);
+    return status ? status : mark_copied(producer->gpu, flight, error);
 }

@@ -1,4 +1,4 @@
-/* Between a GPU feeder's files: its life (producer_gpu.c), its threads (producer_gpu_run.c), a
+/* Between a GPU producer's files: its life (producer_gpu.c), its threads (producer_gpu_run.c), a
  * batch's rows, requests and launches (producer_gpu_batch.c). */
 #ifndef TRAJD_PRODUCER_PRODUCER_GPU_INTERNAL_H
 #define TRAJD_PRODUCER_PRODUCER_GPU_INTERNAL_H
@@ -34,7 +34,7 @@ struct trajd_gpu_part {
     struct trajd_gpu_guests *guests; /* the others; NULL: none */
 };
 
-struct trajd_feeder_gpu {
+struct trajd_producer_gpu {
     struct trajd_gpu *gpu;
     struct trajd_device_stream *stream;
     void *slab;
@@ -69,20 +69,21 @@ struct trajd_feeder_gpu {
 
 /* What a part's guests need of a flight: enough for one window of any episode, and for most batches
  * whole. Before the thread runs. */
-uint64_t trajd_feeder_gpu_room(struct trajd_feeder *feeder, uint32_t part);
+uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t part);
 /* Gathers all that makes the flight's batch and sends it there. Other than TRAJD_ERR_DEVICE: this
  * batch cannot be made. */
-enum trajd_status trajd_feeder_gpu_prepare(struct trajd_feeder *feeder,
-                                           struct trajd_gpu_flight *flight,
-                                           struct trajd_error *error);
+enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
+                                             struct trajd_gpu_flight *flight,
+                                             struct trajd_error *error);
 /* Launches what was prepared and is not launched yet. */
-enum trajd_status trajd_feeder_gpu_launch(struct trajd_feeder *feeder,
-                                          struct trajd_gpu_flight *flight,
-                                          struct trajd_error *error);
+enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
+                                            struct trajd_gpu_flight *flight,
+                                            struct trajd_error *error);
 
 /* The thread that launches and publishes. */
-enum trajd_status trajd_feeder_gpu_start(struct trajd_feeder *feeder, struct trajd_error *error);
+enum trajd_status trajd_producer_gpu_start(struct trajd_producer *producer,
+                                           struct trajd_error *error);
 /* What was prepared is published first. */
-void trajd_feeder_gpu_stop(struct trajd_feeder_gpu *own);
+void trajd_producer_gpu_stop(struct trajd_producer_gpu *own);
 
 #endif

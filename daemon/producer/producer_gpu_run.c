@@ -16,23 +16,24 @@
 
 /* ---- launching and publishing ---- */
 
-static void publish(struct trajd_feeder *feeder, const struct trajd_gpu_flight *flight)
+static void publish(struct trajd_producer *producer, const struct trajd_gpu_flight *flight)
 {
     const struct trajd_error *failure = flight->error.status ? &flight->error : NULL;
 
     if (failure && failure->status == TRAJD_ERR_CLOSED &&
-        __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED))
+        __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))
         return; /* it is being destroyed: nobody waits for the slot */
     if (failure) {
-        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_FAILED], 1);
-        LOG(feeder->log, WARNING, "feed %s: epoch %llu, position %llu: %s", feeder->name,
+        trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FAILED], 1);
+        LOG(producer->log, WARNING, "feed %s: epoch %llu, position %llu: %s", producer->name,
             (unsigned long long)flight->fill.epoch, (unsigned long long)flight->fill.position,
             failure->message);
     }
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_BATCHES], 1);
+    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_BATCHES], 1);
     for (uint32_t r = 0; r < flight->fill.range_count; r++)
-        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WINDOWS], flight->fill.ranges[r].count);
-    trajd_feed_publish(feeder->feed, &flight->fill, failure);
+        trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WINDOWS],
+                          flight->fill.ranges[r].count);
+    trajd_feed_publish(producer->feed, &flight->fill, failure);
 }
 
 /* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU
@@ -46,21 +47,21 @@ static enum trajd_status note(struct trajd_gpu_flight *flight, enum trajd_status
 }
 
 /* All that is prepared, one behind the other. */
-static enum trajd_status launch(struct trajd_feeder *feeder, uint64_t prepared,
+static enum trajd_status launch(struct trajd_producer *producer, uint64_t prepared,
                                 struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_producer_gpu *own = producer->gpu;
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = TRAJD_OK;
 
     for (; own->launched < prepared && !status; own->launched++) {
         struct trajd_gpu_flight *flight = &own->flights[own->launched % own->depth];
         if (!flight->error.status)
-            status = note(flight, trajd_feeder_gpu_launch(feeder, flight, error), error);
+            status = note(flight, trajd_producer_gpu_launch(producer, flight, error), error);
         if (!status)
             status = trajd_device_event_record(flight->over, own->stream, error);
     }
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS],
+    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                       (uint64_t)(trajd_now_ns() - begin_ns));
     return status;
 }
@@ -72,7 +73,7 @@ static struct timespec at(int64_t time_ns)
 
 /* Until more is prepared, or what is under way may be over. A batch that takes long is not over
  * sooner for being asked about. */
-static void pause_since(struct trajd_feeder_gpu *own, uint64_t prepared, int64_t since_ns)
+static void pause_since(struct trajd_producer_gpu *own, uint64_t prepared, int64_t since_ns)
 {
     const int64_t now_ns = trajd_now_ns(), waited_ns = now_ns - since_ns;
     const struct timespec until =
@@ -89,7 +90,7 @@ static void pause_since(struct trajd_feeder_gpu *own, uint64_t prepared, int64_t
 }
 
 /* Waits until something is prepared or under way; false: nothing will be any more. */
-static bool await_work(struct trajd_feeder_gpu *own, uint64_t *prepared)
+static bool await_work(struct trajd_producer_gpu *own, uint64_t *prepared)
 {
     bool found;
 
@@ -102,7 +103,7 @@ static bool await_work(struct trajd_feeder_gpu *own, uint64_t *prepared)
     return found;
 }
 
-static void count_published(struct trajd_feeder_gpu *own)
+static void count_published(struct trajd_producer_gpu *own)
 {
     pthread_mutex_lock(&own->mutex);
     own->published++;
@@ -110,9 +111,9 @@ static void count_published(struct trajd_feeder_gpu *own)
     pthread_mutex_unlock(&own->mutex);
 }
 
-static enum trajd_status run_all(struct trajd_feeder *feeder, struct trajd_error *error)
+static enum trajd_status run_all(struct trajd_producer *producer, struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_producer_gpu *own = producer->gpu;
     enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), error);
     int64_t since_ns = trajd_now_ns();
     uint64_t prepared;
@@ -121,13 +122,13 @@ static enum trajd_status run_all(struct trajd_feeder *feeder, struct trajd_error
         const struct trajd_gpu_flight *oldest = &own->flights[own->published % own->depth];
         bool passed = false;
         if (own->launched < prepared) {
-            status = launch(feeder, prepared, error);
+            status = launch(producer, prepared, error);
             since_ns = trajd_now_ns();
         }
         if (!status)
             status = trajd_device_event_poll(oldest->over, &passed, error);
         if (!status && passed) {
-            publish(feeder, oldest);
+            publish(producer, oldest);
             count_published(own);
             since_ns = trajd_now_ns();
         } else if (!status) {
@@ -141,11 +142,11 @@ static enum trajd_status run_all(struct trajd_feeder *feeder, struct trajd_error
  * workers get it from whoever goes on. */
 static void *run_gpu(void *context)
 {
-    struct trajd_feeder *feeder = context;
-    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_producer *producer = context;
+    struct trajd_producer_gpu *own = producer->gpu;
     struct trajd_error error;
 
-    if (!run_all(feeder, &error))
+    if (!run_all(producer, &error))
         return NULL;
     pthread_mutex_lock(&own->mutex);
     own->failed = true;
@@ -155,7 +156,7 @@ static void *run_gpu(void *context)
     return NULL;
 }
 
-static void hand_over(struct trajd_feeder_gpu *own, uint32_t prepared, bool over)
+static void hand_over(struct trajd_producer_gpu *own, uint32_t prepared, bool over)
 {
     pthread_mutex_lock(&own->mutex);
     own->prepared += prepared;
@@ -164,20 +165,21 @@ static void hand_over(struct trajd_feeder_gpu *own, uint32_t prepared, bool over
     pthread_mutex_unlock(&own->mutex);
 }
 
-enum trajd_status trajd_feeder_gpu_start(struct trajd_feeder *feeder, struct trajd_error *error)
+enum trajd_status trajd_producer_gpu_start(struct trajd_producer *producer,
+                                           struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
-    const int code = trajd_thread_start(&own->runner, "trajd-gpu", run_gpu, feeder);
+    struct trajd_producer_gpu *own = producer->gpu;
+    const int code = trajd_thread_start(&own->runner, "trajd-gpu", run_gpu, producer);
 
     if (code)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, code,
-                               "feed %s: its thread that launches: %s", feeder->name,
+                               "feed %s: its thread that launches: %s", producer->name,
                                strerror(code));
     own->runs = true;
     return TRAJD_OK;
 }
 
-void trajd_feeder_gpu_stop(struct trajd_feeder_gpu *own)
+void trajd_producer_gpu_stop(struct trajd_producer_gpu *own)
 {
     if (!own->runs)
         return;
@@ -190,7 +192,7 @@ void trajd_feeder_gpu_stop(struct trajd_feeder_gpu *own)
 
 /* The flight behind those that are handed over and `more`; NULL: none is free, or the GPU has
  * failed. The mutex is held. */
-static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own, uint32_t more)
+static struct trajd_gpu_flight *free_flight(struct trajd_producer_gpu *own, uint32_t more)
 {
     const bool is_free = !own->failed && own->prepared + more - own->published < own->depth;
 
@@ -199,7 +201,7 @@ static struct trajd_gpu_flight *free_flight(struct trajd_feeder_gpu *own, uint32
 
 /* NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is
  * no turn of the thread to wait here, unless something has been published meanwhile. */
-static struct trajd_gpu_flight *await_flight(struct trajd_feeder_gpu *own)
+static struct trajd_gpu_flight *await_flight(struct trajd_producer_gpu *own)
 {
     const struct timespec deadline = at(trajd_now_ns() + TURN_MS * INT64_C(1000000));
     struct trajd_gpu_flight *flight;
@@ -212,7 +214,7 @@ static struct trajd_gpu_flight *await_flight(struct trajd_feeder_gpu *own)
     return flight;
 }
 
-static struct trajd_gpu_flight *another_flight(struct trajd_feeder_gpu *own, uint32_t more)
+static struct trajd_gpu_flight *another_flight(struct trajd_producer_gpu *own, uint32_t more)
 {
     struct trajd_gpu_flight *flight;
 
@@ -222,7 +224,7 @@ static struct trajd_gpu_flight *another_flight(struct trajd_feeder_gpu *own, uin
     return flight;
 }
 
-static bool has_failed(struct trajd_feeder_gpu *own)
+static bool has_failed(struct trajd_producer_gpu *own)
 {
     bool failed;
 
@@ -234,7 +236,7 @@ static bool has_failed(struct trajd_feeder_gpu *own)
 
 /* An idle GPU is asked, too: whoever comes next must not be given memory of one that is lost. A
  * turn later it has answered, or hangs. */
-static enum trajd_status feel_pulse(struct trajd_feeder_gpu *own, struct trajd_error *error)
+static enum trajd_status feel_pulse(struct trajd_producer_gpu *own, struct trajd_error *error)
 {
     bool passed = false;
     enum trajd_status status;
@@ -251,7 +253,7 @@ static enum trajd_status feel_pulse(struct trajd_feeder_gpu *own, struct trajd_e
 
 /* Nothing is under way and the pulse has been felt, or something was published since it was asked
  * last. */
-static bool has_gone_on(struct trajd_feeder_gpu *own, uint64_t *published)
+static bool has_gone_on(struct trajd_producer_gpu *own, uint64_t *published)
 {
     bool has;
 
@@ -262,7 +264,7 @@ static bool has_gone_on(struct trajd_feeder_gpu *own, uint64_t *published)
     return has;
 }
 
-static enum trajd_status prepare(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
+static enum trajd_status prepare(struct trajd_producer *producer, struct trajd_gpu_flight *flight,
                                  const struct trajd_fill *fill, struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
@@ -270,8 +272,8 @@ static enum trajd_status prepare(struct trajd_feeder *feeder, struct trajd_gpu_f
 
     flight->fill = *fill;
     flight->error.status = TRAJD_OK;
-    status = note(flight, trajd_feeder_gpu_prepare(feeder, flight, error), error);
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS],
+    status = note(flight, trajd_producer_gpu_prepare(producer, flight, error), error);
+    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                       (uint64_t)(trajd_now_ns() - begin_ns));
     return status;
 }
@@ -280,34 +282,35 @@ static enum trajd_status prepare(struct trajd_feeder *feeder, struct trajd_gpu_f
  * give parts back in lots then. One after the other they would take as many turns on a GPU that
  * others use in time slices, for each kernel waits for the copies between. Rows that come along may
  * be long in coming: such batches go one by one. `*count` says how many. */
-static enum trajd_status prepare_lot(struct trajd_feeder *feeder, struct trajd_gpu_flight *flight,
-                                     int64_t begin_ns, uint32_t *count, struct trajd_error *error)
+static enum trajd_status prepare_lot(struct trajd_producer *producer,
+                                     struct trajd_gpu_flight *flight, int64_t begin_ns,
+                                     uint32_t *count, struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_producer_gpu *own = producer->gpu;
     struct trajd_fill fill;
-    enum trajd_status status = trajd_feed_take(feeder->feed, 0, &fill);
+    enum trajd_status status = trajd_feed_take(producer->feed, 0, &fill);
     const bool waits = status == TRAJD_ERR_TIMEOUT, is_lot = waits && !own->copies;
 
     if (waits)
-        status = trajd_feed_take(feeder->feed, TURN_MS, &fill);
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS],
+        status = trajd_feed_take(producer->feed, TURN_MS, &fill);
+    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WAIT_NS],
                       (uint64_t)(trajd_now_ns() - begin_ns));
     for (*count = 0; !status;) {
-        status = prepare(feeder, flight, &fill, error);
+        status = prepare(producer, flight, &fill, error);
         if (status)
             return status;
         ++*count;
         flight = is_lot ? another_flight(own, *count) : NULL;
         if (!flight)
             return TRAJD_OK;
-        status = trajd_feed_take(feeder->feed, 0, &fill);
+        status = trajd_feed_take(producer->feed, 0, &fill);
     }
     return status == TRAJD_ERR_TIMEOUT && *count ? TRAJD_OK : status;
 }
 
-static enum trajd_status prepare_all(struct trajd_feeder *feeder, struct trajd_error *error)
+static enum trajd_status prepare_all(struct trajd_producer *producer, struct trajd_error *error)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_producer_gpu *own = producer->gpu;
     enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), error);
     uint64_t published = 0;
 
@@ -316,13 +319,13 @@ static enum trajd_status prepare_all(struct trajd_feeder *feeder, struct trajd_e
         const int64_t begin_ns = trajd_now_ns();
         struct trajd_gpu_flight *flight = await_flight(own);
         if (!flight) {
-            trajd_counter_add(&feeder->counters[TRAJD_FEEDER_WAIT_NS],
+            trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WAIT_NS],
                               (uint64_t)(trajd_now_ns() - begin_ns));
             continue;
         }
         if (has_gone_on(own, &published))
             trajd_watch_turn();
-        status = prepare_lot(feeder, flight, begin_ns, &count, error);
+        status = prepare_lot(producer, flight, begin_ns, &count, error);
         /* closed: copies are under way that only events tell the end of */
         if ((!status || status == TRAJD_ERR_CLOSED) && count)
             hand_over(own, count, false);
@@ -334,28 +337,28 @@ static enum trajd_status prepare_all(struct trajd_feeder *feeder, struct trajd_e
     return status;
 }
 
-static void lose(struct trajd_feeder *feeder, struct trajd_error *error)
+static void lose(struct trajd_producer *producer, struct trajd_error *error)
 {
-    trajd_error_prefix(error, "GPU %s: feed %s: %s", trajd_gpu_uuid(feeder->gpu->gpu), feeder->name,
-                       trajd_plan_describe(feeder->parts[0].kernel_plan));
-    LOG(feeder->log, ERROR, "%s", error->message);
-    if (feeder->gpu_lost)
-        feeder->gpu_lost(feeder->lost_context);
+    trajd_error_prefix(error, "GPU %s: feed %s: %s", trajd_gpu_uuid(producer->gpu->gpu),
+                       producer->name, trajd_plan_describe(producer->parts[0].kernel_plan));
+    LOG(producer->log, ERROR, "%s", error->message);
+    if (producer->gpu_lost)
+        producer->gpu_lost(producer->lost_context);
 }
 
-void trajd_feeder_gpu_produce(struct trajd_feeder *feeder)
+void trajd_producer_gpu_produce(struct trajd_producer *producer)
 {
-    struct trajd_feeder_gpu *own = feeder->gpu;
+    struct trajd_producer_gpu *own = producer->gpu;
     struct trajd_error error;
-    enum trajd_status status = prepare_all(feeder, &error);
+    enum trajd_status status = prepare_all(producer, &error);
 
     if (status)
-        lose(feeder,
+        lose(producer,
              /* first: the other thread may be in a call of the driver that does not come back */
              &error);
-    trajd_feeder_gpu_stop(own);
+    trajd_producer_gpu_stop(own);
     if (!status && own->failed) {
         error = own->failure;
-        lose(feeder, &error);
+        lose(producer, &error);
     }
 }

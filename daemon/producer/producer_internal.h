@@ -1,4 +1,4 @@
-/* Between a feeder's files: its life and thread (producer.c), the tensors of its slots
+/* Between a producer's files: its life and thread (producer.c), the tensors of its slots
  * (producer_schema.c), rows and windows (producer_rows.c). The thread that owns a fill calls what
  * takes one; the rest is called before that thread runs, or after. */
 #ifndef TRAJD_PRODUCER_PRODUCER_INTERNAL_H
@@ -11,17 +11,17 @@
 #include "daemon/producer/producer.h"
 
 enum {
-    TRAJD_FEEDER_BATCHES,
-    TRAJD_FEEDER_WINDOWS,
-    TRAJD_FEEDER_FAILED,
-    TRAJD_FEEDER_WAIT_NS,
-    TRAJD_FEEDER_LOAD_NS,
-    TRAJD_FEEDER_RESAMPLE_NS,
-    TRAJD_FEEDER_COUNTERS
+    TRAJD_PRODUCER_BATCHES,
+    TRAJD_PRODUCER_WINDOWS,
+    TRAJD_PRODUCER_FAILED,
+    TRAJD_PRODUCER_WAIT_NS,
+    TRAJD_PRODUCER_LOAD_NS,
+    TRAJD_PRODUCER_RESAMPLE_NS,
+    TRAJD_PRODUCER_COUNTERS
 };
 
 /* One dataset of the feed. */
-struct trajd_feeder_part {
+struct trajd_producer_member {
     struct trajd_dataset *dataset;
     struct trajd_window_plan *plan; /* the mixture plan's */
     struct trajd_plan *kernel_plan;
@@ -36,7 +36,7 @@ struct trajd_feeder_part {
     struct trajd_counter windows;
 };
 
-struct trajd_feeder {
+struct trajd_producer {
     char *name, *text;
     struct trajd_window_spec *spec;
     bool owns_spec;
@@ -46,7 +46,7 @@ struct trajd_feeder {
     struct trajd_statistician *statistician;
     bool norm_is_known; /* statistics that the outputs go by are in force */
     struct trajd_mixture_plan *plan;
-    struct trajd_feeder_part *parts; /* [plan->part_count] */
+    struct trajd_producer_member *parts; /* [plan->part_count] */
     struct trajd_feed_schema schema;
     uint32_t slot_count;
     char *mask_names; /* "NAME.mask" of each output, NUL-separated */
@@ -57,10 +57,10 @@ struct trajd_feeder {
     struct trajd_watch watch;  /* the thread's */
     struct trajd_window *next; /* [G]: windows announced */
     uint64_t announced_life, announced_until;
-    struct trajd_counter counters[TRAJD_FEEDER_COUNTERS];
-    struct trajd_gpu *where;      /* NULL: host memory */
-    struct trajd_feeder_gpu *gpu; /* producer_gpu.c; NULL likewise */
-    uint64_t rings_left_bytes;    /* of memory.rings, when it was made */
+    struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
+    struct trajd_gpu *where;        /* NULL: host memory */
+    struct trajd_producer_gpu *gpu; /* producer_gpu.c; NULL likewise */
+    uint64_t rings_left_bytes;      /* of memory.rings, when it was made */
     /* what a production on a GPU has of them: on their way there, rows that are not resident */
     uint64_t pinned_bytes;
     void (*gpu_lost)(void *context);
@@ -70,43 +70,47 @@ struct trajd_feeder {
 /* ---- producer_norm.c ---- */
 
 /* Puts the statistics in force that the outputs go by. Without a server only if they are known. */
-enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder,
-                                         const struct trajd_feeder_options *options,
-                                         struct trajd_error *error);
+enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
+                                           const struct trajd_producer_options *options,
+                                           struct trajd_error *error);
 /* A line an output that is normalised. */
-void trajd_feeder_describe_norm(const struct trajd_feeder *feeder, FILE *out);
+void trajd_producer_describe_norm(const struct trajd_producer *producer, FILE *out);
 
 /* ---- producer_schema.c ---- */
 
 /* Tensors: output and mask in turn, then the ids; tells the plan where its outputs lie in a slot.
  */
-enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct trajd_error *error);
+enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
+                                             struct trajd_error *error);
 /* Writes the ids of the windows looked up last into the slot. */
-void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct trajd_fill *fill);
+void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill);
 
 /* ---- producer_rows.c ---- */
 
 /* Loads what fits; where all of it does and leaves room, pins it for the feed's life. Blocks. */
-enum trajd_status trajd_feeder_load_rows(struct trajd_feeder *feeder, struct trajd_error *error);
+enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
+                                           struct trajd_error *error);
 /* Rows of the windows [first, first + count) of those looked up last, until they are unpinned;
  * nothing is done where the part is resident. Whatever comes of it, what was pinned is to be
  * unpinned. TRAJD_ERR_MEMORY: the store has no room for as many. */
-enum trajd_status trajd_feeder_pin_windows(struct trajd_feeder *feeder,
-                                           struct trajd_feeder_part *part, uint32_t first,
-                                           uint32_t count, struct trajd_error *error);
-void trajd_feeder_unpin_windows(struct trajd_feeder_part *part, uint32_t first, uint32_t count);
+enum trajd_status trajd_producer_pin_windows(struct trajd_producer *producer,
+                                             struct trajd_producer_member *part, uint32_t first,
+                                             uint32_t count, struct trajd_error *error);
+void trajd_producer_unpin_windows(struct trajd_producer_member *part, uint32_t first,
+                                  uint32_t count);
 /* The rows of one window do not fit the store, as *error tells: true after a pause, if others have
  * pinned what is missing. */
-bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder,
-                                  const struct trajd_feeder_part *part, uint32_t episode,
-                                  const struct trajd_error *error);
+bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
+                                    const struct trajd_producer_member *part, uint32_t episode,
+                                    const struct trajd_error *error);
 /* What load_rows has made, in whatever state. */
-void trajd_feeder_drop_rows(struct trajd_feeder *feeder);
+void trajd_producer_drop_rows(struct trajd_producer *producer);
 /* Tells the store which episodes the batches behind this one will want, each batch once. */
-void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill *fill);
+void trajd_producer_announce(struct trajd_producer *producer, const struct trajd_fill *fill);
 /* Makes the windows looked up last that go to these rows, dataset by dataset. Where they need more
  * rows at once than a store may hold: half of them, then the rest. */
-enum trajd_status trajd_feeder_make_rows(struct trajd_feeder *feeder, const struct trajd_fill *fill,
-                                         struct trajd_rows rows, struct trajd_error *error);
+enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
+                                           const struct trajd_fill *fill, struct trajd_rows rows,
+                                           struct trajd_error *error);
 
 #endif

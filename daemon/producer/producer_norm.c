@@ -19,26 +19,26 @@ static uint32_t open_outputs(const struct trajd_window_plan *plan, uint32_t *out
 
 /* The plan whose windows are looked at: the feed's own, or one made for another feed's
  * specification. */
-static enum trajd_status find_source(struct trajd_feeder *feeder,
-                                     const struct trajd_feeder_options *options,
+static enum trajd_status find_source(struct trajd_producer *producer,
+                                     const struct trajd_producer_options *options,
                                      const struct trajd_window_plan *part,
                                      struct trajd_window_plan **made, struct trajd_error *error)
 {
     const struct trajd_window_spec *other = options->statistics_spec;
 
     *made = NULL;
-    if (!feeder->spec->statistics_from || (other && other == feeder->spec))
+    if (!producer->spec->statistics_from || (other && other == producer->spec))
         return TRAJD_OK;
     if (!other)
         return trajd_error_set(
             error, TRAJD_ERR_NOT_FOUND, 0,
-            "feed %s: statistics_from: no feed %s in this daemon's configuration", feeder->name,
-            feeder->spec->statistics_from);
+            "feed %s: statistics_from: no feed %s in this daemon's configuration", producer->name,
+            producer->spec->statistics_from);
     if (other->statistics_from && strcmp(other->statistics_from, other->feed_name) != 0)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "feed %s: statistics_from: feed %s takes its own from %s: name that one", feeder->name,
-            other->feed_name, other->statistics_from);
+            "feed %s: statistics_from: feed %s takes its own from %s: name that one",
+            producer->name, other->feed_name, other->statistics_from);
     if (!other->is_mixture)
         return trajd_window_plan_create(other, options->statistics_dataset, made, error);
     for (uint32_t p = 0; p < other->part_count; p++)
@@ -46,15 +46,15 @@ static enum trajd_status find_source(struct trajd_feeder *feeder,
             return trajd_window_plan_create(other->parts[p].spec, part->dataset, made, error);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                            "feed %s: statistics_from: feed %s does not mix dataset %s in",
-                           feeder->name, other->feed_name, part->dataset->name);
+                           producer->name, other->feed_name, part->dataset->name);
 }
 
 /* The output of the same name there. */
-static enum trajd_status find_output(const struct trajd_feeder *feeder,
+static enum trajd_status find_output(const struct trajd_producer *producer,
                                      const struct trajd_window_plan *source, uint32_t output,
                                      uint32_t *found, struct trajd_error *error)
 {
-    const char *wanted = feeder->plan->parts[0]->outputs[output].name;
+    const char *wanted = producer->plan->parts[0]->outputs[output].name;
     const char *names[TRAJD_SPEC_MAX_OUTPUTS], *nearest;
 
     for (*found = 0; *found < source->output_count; (*found)++)
@@ -66,12 +66,13 @@ static enum trajd_status find_output(const struct trajd_feeder *feeder,
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                            "feed %s: outputs.%s: norm: feed %s, which statistics_from names, has "
                            "no output of that name%s%s%s",
-                           feeder->name, wanted, source->spec->feed_name,
+                           producer->name, wanted, source->spec->feed_name,
                            nearest ? " (nearest: " : "", nearest ? nearest : "",
                            nearest ? ")" : "");
 }
 
-static enum trajd_status put_in_force(struct trajd_feeder *feeder, struct trajd_window_plan *part,
+static enum trajd_status put_in_force(struct trajd_producer *producer,
+                                      struct trajd_window_plan *part,
                                       const struct trajd_window_plan *source,
                                       const uint32_t *outputs, uint32_t count, bool may_compute,
                                       struct trajd_error *error)
@@ -82,62 +83,64 @@ static enum trajd_status put_in_force(struct trajd_feeder *feeder, struct trajd_
     bool known = true;
 
     for (uint32_t i = 0; i < count && !status; i++) {
-        status = find_output(feeder, source, outputs[i], &wanted[i], error);
+        status = find_output(producer, source, outputs[i], &wanted[i], error);
         known =
-            known && !status && trajd_statistician_knows(feeder->statistician, source, wanted[i]);
+            known && !status && trajd_statistician_knows(producer->statistician, source, wanted[i]);
     }
     if (status || (!known && !may_compute))
         return status;
     status =
-        trajd_statistician_compute(feeder->statistician, source, wanted, count, results, error);
+        trajd_statistician_compute(producer->statistician, source, wanted, count, results, error);
     if (status)
-        return trajd_error_prefix(error, "feed %s: norm", feeder->name);
+        return trajd_error_prefix(error, "feed %s: norm", producer->name);
     for (uint32_t i = 0; i < count; i++) {
         if (!status)
             status = trajd_window_norm_set(part, outputs[i], results[i], error);
         free(results[i]);
     }
-    feeder->norm_is_known = !status;
+    producer->norm_is_known = !status;
     return status;
 }
 
 /* Each dataset of a mixture goes by statistics of its own windows. */
-static enum trajd_status normalise_part(struct trajd_feeder *feeder, struct trajd_window_plan *part,
-                                        const struct trajd_feeder_options *options,
+static enum trajd_status normalise_part(struct trajd_producer *producer,
+                                        struct trajd_window_plan *part,
+                                        const struct trajd_producer_options *options,
                                         struct trajd_error *error)
 {
     uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS];
     const uint32_t count = open_outputs(part, outputs);
     struct trajd_window_plan *source;
-    enum trajd_status status = find_source(feeder, options, part, &source, error);
+    enum trajd_status status = find_source(producer, options, part, &source, error);
 
     if (!status && count)
-        status = put_in_force(feeder, part, source ? source : part, outputs, count,
+        status = put_in_force(producer, part, source ? source : part, outputs, count,
                               options->server != NULL, error);
     trajd_window_plan_destroy(&source);
     return status;
 }
 
-enum trajd_status trajd_feeder_normalise(struct trajd_feeder *feeder,
-                                         const struct trajd_feeder_options *options,
-                                         struct trajd_error *error)
+enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
+                                           const struct trajd_producer_options *options,
+                                           struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++)
-        status = normalise_part(feeder, feeder->plan->parts[p], options, error);
+    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++)
+        status = normalise_part(producer, producer->plan->parts[p], options, error);
     return status;
 }
 
-const char *trajd_feeder_norm_source(const struct trajd_feeder *feeder)
+const char *trajd_producer_norm_source(const struct trajd_producer *producer)
 {
-    return feeder->spec->statistics_from ? feeder->spec->statistics_from : feeder->spec->feed_name;
+    return producer->spec->statistics_from ? producer->spec->statistics_from
+                                           : producer->spec->feed_name;
 }
 
-void trajd_feeder_describe_norm(const struct trajd_feeder *feeder, FILE *out)
+void trajd_producer_describe_norm(const struct trajd_producer *producer, FILE *out)
 {
-    for (uint32_t o = 0; o < feeder->plan->parts[0]->output_count; o++) {
-        const struct trajd_spec_output *output = &feeder->spec->outputs[o];
+    for (uint32_t o = 0; o < producer->plan->parts[0]->output_count; o++) {
+        const struct trajd_spec_output *output = &producer->spec->outputs[o];
         if (!output->norm_by)
             continue;
         fprintf(out, "  norm %s: %s", output->name, trajd_norm_name(output->norm_by));
@@ -145,9 +148,9 @@ void trajd_feeder_describe_norm(const struct trajd_feeder *feeder, FILE *out)
             fprintf(out, " of %s", output->norm_file);
         else if (output->norm_by != TRAJD_NORM_NUMBERS)
             fprintf(out, ", statistics of %s%s windows%s",
-                    feeder->spec->statistics_from ? "feed " : "this feed's own",
-                    feeder->spec->statistics_from ? feeder->spec->statistics_from : "",
-                    feeder->norm_is_known ? "" : " (to be computed when it is opened)");
+                    producer->spec->statistics_from ? "feed " : "this feed's own",
+                    producer->spec->statistics_from ? producer->spec->statistics_from : "",
+                    producer->norm_is_known ? "" : " (to be computed when it is opened)");
         for (uint32_t d = 0; d < output->norm_mask_count; d++)
             if (!output->norm_mask[d])
                 fprintf(out, ", feature %u unchanged", d);
@@ -167,7 +170,8 @@ static const char *differs(const struct trajd_window_plan *a, const struct trajd
     return NULL;
 }
 
-const char *trajd_feeder_norm_differs(const struct trajd_feeder *a, const struct trajd_feeder *b)
+const char *trajd_producer_norm_differs(const struct trajd_producer *a,
+                                        const struct trajd_producer *b)
 {
     const char *found = NULL;
 

@@ -12,14 +12,15 @@
 
 static const void *const *rows_of(void *context, uint32_t episode)
 {
-    const struct trajd_feeder_part *part = context;
+    const struct trajd_producer_member *part = context;
     return part->pinned[episode] == 1
                ? part->rows + (size_t)episode * part->selection->dataset_count
                : NULL;
 }
 
-static enum trajd_status pin_episode(struct trajd_feeder *feeder, struct trajd_feeder_part *part,
-                                     uint32_t episode, struct trajd_error *error)
+static enum trajd_status pin_episode(struct trajd_producer *producer,
+                                     struct trajd_producer_member *part, uint32_t episode,
+                                     struct trajd_error *error)
 {
     const struct trajd_selection *selection = part->selection;
     enum trajd_status status;
@@ -32,32 +33,33 @@ static enum trajd_status pin_episode(struct trajd_feeder *feeder, struct trajd_f
     if (!status)
         part->pinned[episode] = 1;
     else if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED &&
-             feeder->spec->keep_bad_rows) {
+             producer->spec->keep_bad_rows) {
         part->pinned[episode] = 2;
         return TRAJD_OK;
     }
     return status;
 }
 
-static void unpin_episode(struct trajd_feeder_part *part, uint32_t episode)
+static void unpin_episode(struct trajd_producer_member *part, uint32_t episode)
 {
     if (part->pinned[episode] == 1)
         trajd_store_unpin(part->dataset->store, part->selection, episode);
     part->pinned[episode] = 0;
 }
 
-enum trajd_status trajd_feeder_pin_windows(struct trajd_feeder *feeder,
-                                           struct trajd_feeder_part *part, uint32_t first,
-                                           uint32_t count, struct trajd_error *error)
+enum trajd_status trajd_producer_pin_windows(struct trajd_producer *producer,
+                                             struct trajd_producer_member *part, uint32_t first,
+                                             uint32_t count, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count && !status; w++)
-        status = pin_episode(feeder, part, part->plan->windows[w].episode_index, error);
+        status = pin_episode(producer, part, part->plan->windows[w].episode_index, error);
     return status;
 }
 
-void trajd_feeder_unpin_windows(struct trajd_feeder_part *part, uint32_t first, uint32_t count)
+void trajd_producer_unpin_windows(struct trajd_producer_member *part, uint32_t first,
+                                  uint32_t count)
 {
     for (uint32_t w = first; w < first + count && !part->resident; w++)
         unpin_episode(part, part->plan->windows[w].episode_index);
@@ -82,7 +84,7 @@ static void spoil_row(const struct trajd_window_plan *plan, uint8_t *slot, uint3
     }
 }
 
-static void spoil_windows(const struct trajd_feeder_part *part, uint8_t *slot, uint32_t first,
+static void spoil_windows(const struct trajd_producer_member *part, uint8_t *slot, uint32_t first,
                           uint32_t count)
 {
     for (uint32_t w = first; w < first + count; w++)
@@ -91,14 +93,14 @@ static void spoil_windows(const struct trajd_feeder_part *part, uint8_t *slot, u
 }
 
 /* They give it back soon, or keep it. */
-bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder,
-                                  const struct trajd_feeder_part *part, uint32_t episode,
-                                  const struct trajd_error *error)
+bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
+                                    const struct trajd_producer_member *part, uint32_t episode,
+                                    const struct trajd_error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
     trajd_watch_turn();
-    if (error->foreign_code == ENOMEM || __atomic_load_n(&feeder->stop, __ATOMIC_RELAXED) ||
+    if (error->foreign_code == ENOMEM || __atomic_load_n(&producer->stop, __ATOMIC_RELAXED) ||
         !trajd_store_will_have_room(part->dataset->store, part->selection, episode))
         return false;
     nanosleep(&pause, NULL);
@@ -106,60 +108,62 @@ bool trajd_feeder_wait_for_others(const struct trajd_feeder *feeder,
 }
 
 /* TRAJD_ERR_MEMORY: not all of them fit the store together, now. */
-static enum trajd_status try_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part,
-                                     uint8_t *slot, uint32_t first, uint32_t count,
-                                     struct trajd_error *error)
+static enum trajd_status try_windows(struct trajd_producer *producer,
+                                     struct trajd_producer_member *part, uint8_t *slot,
+                                     uint32_t first, uint32_t count, struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
-    enum trajd_status status = trajd_feeder_pin_windows(feeder, part, first, count, error);
+    enum trajd_status status = trajd_producer_pin_windows(producer, part, first, count, error);
     const int64_t loaded_ns = trajd_now_ns();
 
-    trajd_counter_add(&feeder->counters[TRAJD_FEEDER_LOAD_NS], (uint64_t)(loaded_ns - begin_ns));
+    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_LOAD_NS],
+                      (uint64_t)(loaded_ns - begin_ns));
     if (!status) {
         trajd_window_plan_bind(part->plan, first, count, slot, rows_of, part);
-        status = trajd_plan_run(part->kernel_plan, &part->plan->request, feeder->pool, error);
-        trajd_counter_add(&feeder->counters[TRAJD_FEEDER_RESAMPLE_NS],
+        status = trajd_plan_run(part->kernel_plan, &part->plan->request, producer->pool, error);
+        trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                           (uint64_t)(trajd_now_ns() - loaded_ns));
-        if (feeder->spec->keep_bad_rows)
+        if (producer->spec->keep_bad_rows)
             spoil_windows(part, slot, first, count);
     }
-    trajd_feeder_unpin_windows(part, first, count);
+    trajd_producer_unpin_windows(part, first, count);
     return status;
 }
 
-static enum trajd_status make_windows(struct trajd_feeder *feeder, struct trajd_feeder_part *part,
-                                      uint8_t *slot, uint32_t first, uint32_t count,
-                                      struct trajd_error *error)
+static enum trajd_status make_windows(struct trajd_producer *producer,
+                                      struct trajd_producer_member *part, uint8_t *slot,
+                                      uint32_t first, uint32_t count, struct trajd_error *error)
 {
     enum trajd_status status;
 
     do
-        status = try_windows(feeder, part, slot, first, count, error);
+        status = try_windows(producer, part, slot, first, count, error);
     while (status == TRAJD_ERR_MEMORY && count == 1 &&
-           trajd_feeder_wait_for_others(feeder, part, part->plan->windows[first].episode_index,
-                                        error));
+           trajd_producer_wait_for_others(producer, part, part->plan->windows[first].episode_index,
+                                          error));
     if (status == TRAJD_ERR_MEMORY && count > 1) {
         const uint32_t half = count / 2;
-        status = make_windows(feeder, part, slot, first, half, error);
+        status = make_windows(producer, part, slot, first, half, error);
         if (!status)
-            status = make_windows(feeder, part, slot, first + half, count - half, error);
+            status = make_windows(producer, part, slot, first + half, count - half, error);
     }
     return status;
 }
 
-enum trajd_status trajd_feeder_make_rows(struct trajd_feeder *feeder, const struct trajd_fill *fill,
-                                         struct trajd_rows rows, struct trajd_error *error)
+enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
+                                           const struct trajd_fill *fill, struct trajd_rows rows,
+                                           struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++) {
-        struct trajd_feeder_part *part = &feeder->parts[p];
+    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++) {
+        struct trajd_producer_member *part = &producer->parts[p];
         uint32_t first, count;
 
         trajd_mixture_plan_slice(part->plan, rows.begin, rows.count, &first, &count);
         trajd_counter_add(&part->windows, count);
         if (count)
-            status = make_windows(feeder, part, fill->memory, first, count, error);
+            status = make_windows(producer, part, fill->memory, first, count, error);
     }
     return status;
 }
@@ -173,58 +177,58 @@ static bool is_read_here(const struct trajd_fill *fill, uint64_t row)
     return false;
 }
 
-static void announce_batch(struct trajd_feeder *feeder, const struct trajd_fill *fill,
+static void announce_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
                            uint64_t position, uint32_t count)
 {
-    const uint64_t length = trajd_mixture_plan_epoch_length(feeder->plan),
-                   batch = feeder->spec->global_batch;
+    const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
+                   batch = producer->spec->global_batch;
 
-    trajd_mixture_plan_run(feeder->plan, fill->epoch, position, count, feeder->next);
-    for (uint32_t p = 0; p < feeder->plan->part_count; p++)
-        feeder->parts[p].ahead_count = 0;
+    trajd_mixture_plan_run(producer->plan, fill->epoch, position, count, producer->next);
+    for (uint32_t p = 0; p < producer->plan->part_count; p++)
+        producer->parts[p].ahead_count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct trajd_feeder_part *part = &feeder->parts[feeder->next[i].dataset_index];
+        struct trajd_producer_member *part = &producer->parts[producer->next[i].dataset_index];
         if (is_read_here(fill, ((position + i) % batch + batch - fill->position % batch) % batch))
-            part->ahead[part->ahead_count++] = feeder->next[i].episode_index;
+            part->ahead[part->ahead_count++] = producer->next[i].episode_index;
     }
-    for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
-        const struct trajd_feeder_part *part = &feeder->parts[p];
+    for (uint32_t p = 0; p < producer->plan->part_count; p++) {
+        const struct trajd_producer_member *part = &producer->parts[p];
         if (part->ahead_count && !part->resident)
             trajd_store_announce(part->dataset->store, part->selection, part->ahead,
                                  part->ahead_count, fill->epoch * length + position);
     }
 }
 
-static bool is_resident(const struct trajd_feeder *feeder)
+static bool is_resident(const struct trajd_producer *producer)
 {
-    for (uint32_t p = 0; p < feeder->plan->part_count; p++)
-        if (!feeder->parts[p].resident)
+    for (uint32_t p = 0; p < producer->plan->part_count; p++)
+        if (!producer->parts[p].resident)
             return false;
     return true;
 }
 
-void trajd_feeder_announce(struct trajd_feeder *feeder, const struct trajd_fill *fill)
+void trajd_producer_announce(struct trajd_producer *producer, const struct trajd_fill *fill)
 {
-    const uint64_t length = trajd_mixture_plan_epoch_length(feeder->plan),
-                   batch = feeder->spec->global_batch;
+    const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
+                   batch = producer->spec->global_batch;
     const uint64_t begin = fill->position + fill->row_count;
-    uint64_t end = begin + feeder->slot_count * batch;
+    uint64_t end = begin + producer->slot_count * batch;
 
-    if (is_resident(feeder))
+    if (is_resident(producer))
         return;
-    if (feeder->announced_life != fill->life || feeder->announced_until > end) {
-        feeder->announced_life = fill->life;
-        feeder->announced_until = begin;
+    if (producer->announced_life != fill->life || producer->announced_until > end) {
+        producer->announced_life = fill->life;
+        producer->announced_until = begin;
     }
-    for (end = end < length ? end : length; feeder->announced_until < end;) {
-        const uint64_t left = end - feeder->announced_until, count = left < batch ? left : batch;
-        announce_batch(feeder, fill, feeder->announced_until, (uint32_t)count);
-        feeder->announced_until += count;
+    for (end = end < length ? end : length; producer->announced_until < end;) {
+        const uint64_t left = end - producer->announced_until, count = left < batch ? left : batch;
+        announce_batch(producer, fill, producer->announced_until, (uint32_t)count);
+        producer->announced_until += count;
     }
 }
 
 /* What stays pinned for feeds' lives leaves a quarter of the store to those that come and go. */
-static bool may_stay(const struct trajd_feeder_part *part)
+static bool may_stay(const struct trajd_producer_member *part)
 {
     struct trajd_store_stats stats;
 
@@ -232,7 +236,7 @@ static bool may_stay(const struct trajd_feeder_part *part)
     return stats.pinned_bytes <= stats.budget_bytes / 4 * 3;
 }
 
-static void unpin_part(struct trajd_feeder_part *part)
+static void unpin_part(struct trajd_producer_member *part)
 {
     for (uint32_t i = 0; part->pinned && i < part->plan->episode_count; i++) {
         const uint32_t episode = part->plan->episodes[i];
@@ -243,10 +247,10 @@ static void unpin_part(struct trajd_feeder_part *part)
     part->resident = false;
 }
 
-void trajd_feeder_drop_rows(struct trajd_feeder *feeder)
+void trajd_producer_drop_rows(struct trajd_producer *producer)
 {
-    for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
-        struct trajd_feeder_part *part = &feeder->parts[p];
+    for (uint32_t p = 0; p < producer->plan->part_count; p++) {
+        struct trajd_producer_member *part = &producer->parts[p];
         unpin_part(part);
         free(part->rows);
         free(part->pinned);
@@ -255,11 +259,11 @@ void trajd_feeder_drop_rows(struct trajd_feeder *feeder)
         part->pinned = NULL;
         part->ahead = NULL;
     }
-    free(feeder->next);
-    feeder->next = NULL;
+    free(producer->next);
+    producer->next = NULL;
 }
 
-static void keep_part(struct trajd_feeder_part *part)
+static void keep_part(struct trajd_producer_member *part)
 {
     for (uint32_t i = 0; i < part->plan->episode_count; i++)
         if (part->pinned[part->plan->episodes[i]] == 1)
@@ -267,8 +271,8 @@ static void keep_part(struct trajd_feeder_part *part)
     part->resident = true;
 }
 
-static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_feeder_part *part,
-                                   struct trajd_error *error)
+static enum trajd_status load_part(struct trajd_producer *producer,
+                                   struct trajd_producer_member *part, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = part->plan;
     const uint32_t episodes = part->dataset->index->episode_count;
@@ -277,10 +281,10 @@ static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_fee
 
     part->rows = calloc((size_t)episodes * part->selection->dataset_count + 1, sizeof *part->rows);
     part->pinned = calloc(episodes, 1);
-    part->ahead = calloc(feeder->spec->global_batch, sizeof *part->ahead);
+    part->ahead = calloc(producer->spec->global_batch, sizeof *part->ahead);
     if (!part->rows || !part->pinned || !part->ahead)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
-                               feeder->name);
+                               producer->name);
     if (!part->selection->dataset_count) { /* all of them are on the GPU */
         part->resident = true;
         return TRAJD_OK;
@@ -288,7 +292,7 @@ static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_fee
     status = trajd_store_fill(part->dataset->store, part->selection, plan->episodes,
                               plan->episode_count, &complete, error);
     for (uint32_t i = 0; i < plan->episode_count && complete && !status; i++)
-        status = pin_episode(feeder, part, plan->episodes[i], error);
+        status = pin_episode(producer, part, plan->episodes[i], error);
     if (complete && !status && may_stay(part))
         keep_part(part);
     else
@@ -297,14 +301,15 @@ static enum trajd_status load_part(struct trajd_feeder *feeder, struct trajd_fee
     return status == TRAJD_ERR_MEMORY ? TRAJD_OK : status;
 }
 
-enum trajd_status trajd_feeder_load_rows(struct trajd_feeder *feeder, struct trajd_error *error)
+enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
+                                           struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
-    feeder->next = calloc(feeder->spec->global_batch, sizeof *feeder->next);
-    if (!feeder->next)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", feeder->name);
-    for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++)
-        status = load_part(feeder, &feeder->parts[p], error);
+    producer->next = calloc(producer->spec->global_batch, sizeof *producer->next);
+    if (!producer->next)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
+    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++)
+        status = load_part(producer, &producer->parts[p], error);
     return status;
 }

@@ -6,72 +6,74 @@
 
 #define ID_COUNT 4
 
-static void add_tensor(struct trajd_feeder *feeder, const char *name, const char *role,
+static void add_tensor(struct trajd_producer *producer, const char *name, const char *role,
                        const char *of, enum trajd_dtype dtype, uint32_t rank, const uint64_t *shape)
 {
-    struct trajd_feed_tensor *tensor = &feeder->schema.tensors[feeder->schema.tensor_count++];
+    struct trajd_feed_tensor *tensor = &producer->schema.tensors[producer->schema.tensor_count++];
 
     *tensor = (struct trajd_feed_tensor){
         .name = name, .role = role, .of = of, .dtype = dtype, .rank = rank + 1};
-    tensor->shape[0] = feeder->spec->global_batch;
+    tensor->shape[0] = producer->spec->global_batch;
     for (uint32_t i = 0; i < rank; i++)
         tensor->shape[i + 1] = shape[i];
 }
 
-static void add_output_tensors(struct trajd_feeder *feeder, const struct trajd_plan_output *output,
-                               char **mask_name)
+static void add_output_tensors(struct trajd_producer *producer,
+                               const struct trajd_plan_output *output, char **mask_name)
 {
     const char *role = output->role == TRAJD_ROLE_OBS ? "obs" : "action";
     uint64_t shape[TRAJD_ARRAY_MAX_RANK + 1] = {output->step_count};
 
     memcpy(shape + 1, output->shape, output->rank * sizeof *shape);
-    add_tensor(feeder, output->name, role, NULL, output->dtype, output->rank + 1, shape);
+    add_tensor(producer, output->name, role, NULL, output->dtype, output->rank + 1, shape);
     sprintf(*mask_name, "%s.mask", output->name);
-    add_tensor(feeder, *mask_name, "mask", output->name, TRAJD_U8, 1, shape);
+    add_tensor(producer, *mask_name, "mask", output->name, TRAJD_U8, 1, shape);
     *mask_name += strlen(*mask_name) + 1;
 }
 
-static void place_outputs(const struct trajd_feeder *feeder, struct trajd_window_plan *plan)
+static void place_outputs(const struct trajd_producer *producer, struct trajd_window_plan *plan)
 {
     for (uint32_t o = 0; o < plan->output_count; o++) {
-        plan->outputs[o].offset_bytes = feeder->schema.tensors[2 * o].offset_bytes;
-        plan->outputs[o].mask_offset_bytes = feeder->schema.tensors[2 * o + 1].offset_bytes;
+        plan->outputs[o].offset_bytes = producer->schema.tensors[2 * o].offset_bytes;
+        plan->outputs[o].mask_offset_bytes = producer->schema.tensors[2 * o + 1].offset_bytes;
     }
 }
 
-enum trajd_status trajd_feeder_make_schema(struct trajd_feeder *feeder, struct trajd_error *error)
+enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
+                                             struct trajd_error *error)
 {
     static const char *const ids[ID_COUNT] = {"window_id", "dataset_index", "episode_index",
                                               "anchor_ns"};
-    const struct trajd_window_plan *plan = feeder->plan->parts[0]; /* outputs are the same in all */
+    /* outputs are the same in all */
+    const struct trajd_window_plan *plan = producer->plan->parts[0];
     size_t names = 1;
     char *mask_name;
     enum trajd_status status;
 
     for (uint32_t o = 0; o < plan->output_count; o++)
         names += strlen(plan->outputs[o].name) + sizeof ".mask";
-    feeder->schema.global_batch = feeder->spec->global_batch;
-    feeder->schema.tensors =
-        calloc(2 * plan->output_count + ID_COUNT + 1, sizeof *feeder->schema.tensors);
-    mask_name = feeder->mask_names = malloc(names);
-    if (!feeder->schema.tensors || !mask_name)
+    producer->schema.global_batch = producer->spec->global_batch;
+    producer->schema.tensors =
+        calloc(2 * plan->output_count + ID_COUNT + 1, sizeof *producer->schema.tensors);
+    mask_name = producer->mask_names = malloc(names);
+    if (!producer->schema.tensors || !mask_name)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the schema");
     for (uint32_t o = 0; o < plan->output_count; o++)
-        add_output_tensors(feeder, &plan->outputs[o], &mask_name);
+        add_output_tensors(producer, &plan->outputs[o], &mask_name);
     for (int i = 0; i < ID_COUNT; i++)
-        add_tensor(feeder, ids[i], "ids", NULL, TRAJD_I64, 0, NULL);
-    if (feeder->spec->tail == TRAJD_TAIL_WRAP)
-        add_tensor(feeder, "wrapped", "ids", NULL, TRAJD_BOOL, 0, NULL);
-    status = trajd_feed_schema_layout(&feeder->schema, error);
-    for (uint32_t p = 0; p < feeder->plan->part_count && !status; p++)
-        place_outputs(feeder, feeder->plan->parts[p]);
+        add_tensor(producer, ids[i], "ids", NULL, TRAJD_I64, 0, NULL);
+    if (producer->spec->tail == TRAJD_TAIL_WRAP)
+        add_tensor(producer, "wrapped", "ids", NULL, TRAJD_BOOL, 0, NULL);
+    status = trajd_feed_schema_layout(&producer->schema, error);
+    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++)
+        place_outputs(producer, producer->plan->parts[p]);
     return status;
 }
 
-static void write_ids(const struct trajd_feeder *feeder, const struct trajd_window_plan *part,
+static void write_ids(const struct trajd_producer *producer, const struct trajd_window_plan *part,
                       uint8_t *slot, uint32_t first, uint32_t count)
 {
-    const struct trajd_feed_tensor *ids = &feeder->schema.tensors[2 * part->output_count];
+    const struct trajd_feed_tensor *ids = &producer->schema.tensors[2 * part->output_count];
     int64_t *columns[ID_COUNT];
 
     for (int i = 0; i < ID_COUNT; i++)
@@ -85,18 +87,18 @@ static void write_ids(const struct trajd_feeder *feeder, const struct trajd_wind
         columns[1][row] = window->dataset_index;
         columns[2][row] = window->episode_index;
         columns[3][row] = episode->origin_ns + part->anchor_ns[w];
-        if (feeder->spec->tail == TRAJD_TAIL_WRAP)
+        if (producer->spec->tail == TRAJD_TAIL_WRAP)
             slot[ids[ID_COUNT].offset_bytes + row] = window->wrapped;
     }
 }
 
-void trajd_feeder_write_ids(const struct trajd_feeder *feeder, const struct trajd_fill *fill)
+void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill)
 {
     for (uint32_t r = 0; r < fill->range_count; r++)
-        for (uint32_t p = 0; p < feeder->plan->part_count; p++) {
+        for (uint32_t p = 0; p < producer->plan->part_count; p++) {
             uint32_t first, count;
-            trajd_mixture_plan_slice(feeder->plan->parts[p], fill->ranges[r].begin,
+            trajd_mixture_plan_slice(producer->plan->parts[p], fill->ranges[r].begin,
                                      fill->ranges[r].count, &first, &count);
-            write_ids(feeder, feeder->plan->parts[p], fill->memory, first, count);
+            write_ids(producer, producer->plan->parts[p], fill->memory, first, count);
         }
 }
