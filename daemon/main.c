@@ -1,4 +1,4 @@
-/* trajd: the daemon. Reads its configuration, brings the pipeline up, says READY, waits for
+/* trajd: the daemon. Reads its configuration, brings the control up, says READY, waits for
  * signals. */
 #include <errno.h>
 #include <fcntl.h>
@@ -156,9 +156,9 @@ static int exit_status(enum trajd_status status)
 }
 
 /* True when no worker has been here for exit_idle, counted from READY at the earliest. */
-static bool is_left(const struct trajd_pipeline *pipeline, int64_t exit_idle_ns, int64_t ready_ns)
+static bool is_left(const struct trajd_control *control, int64_t exit_idle_ns, int64_t ready_ns)
 {
-    const int64_t empty_ns = trajd_pipeline_empty_since_ns(pipeline);
+    const int64_t empty_ns = trajd_control_empty_since_ns(control);
 
     return exit_idle_ns && empty_ns &&
            trajd_now_ns() - (empty_ns > ready_ns ? empty_ns : ready_ns) >= exit_idle_ns;
@@ -170,14 +170,14 @@ struct reloading {
     bool is_wanted, is_running;
 };
 
-static void turn_reloading(struct reloading *reloading, struct trajd_pipeline *pipeline,
+static void turn_reloading(struct reloading *reloading, struct trajd_control *control,
                            const struct trajd_config_source *source,
                            const struct trajd_notify *notify, const struct trajd_log *log)
 {
     struct trajd_reload reload;
 
     if (reloading->is_running) {
-        trajd_pipeline_get_reload(pipeline, &reload);
+        trajd_control_get_reload(control, &reload);
         if (reload.is_running)
             return;
         reloading->is_running = false;
@@ -192,7 +192,7 @@ static void turn_reloading(struct reloading *reloading, struct trajd_pipeline *p
         return;
     *reloading = (struct reloading){.is_running = true};
     trajd_notify_reloading(notify, NULL);
-    trajd_pipeline_reload(pipeline, source);
+    trajd_control_reload(control, source);
 }
 
 static int64_t stuck_after_ns(const struct trajd_notify *notify)
@@ -204,7 +204,7 @@ static int64_t stuck_after_ns(const struct trajd_notify *notify)
 
 /* Until SIGTERM, SIGINT, exit_idle or the loss of a GPU: keeps the watchdog fed as long as every
  * thread turns. */
-static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_config_source *source,
+static void wait_for_end(struct trajd_control *control, const struct trajd_config_source *source,
                          const struct trajd_notify *notify, const struct trajd_log *log,
                          const sigset_t *signals, bool *lost)
 {
@@ -227,13 +227,13 @@ static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_con
             return;
         if (signal == SIGHUP)
             reloading.is_wanted = true;
-        turn_reloading(&reloading, pipeline, source, notify, log);
+        turn_reloading(&reloading, control, source, notify, log);
         /* first: one that hung before has kept a feed from turning */
-        if (trajd_pipeline_gpu_is_lost(pipeline)) {
+        if (trajd_control_gpu_is_lost(control)) {
             *lost = true;
             return;
         }
-        if (!trajd_pipeline_is_alive(pipeline, stuck_ns, line, sizeof line)) {
+        if (!trajd_control_is_alive(control, stuck_ns, line, sizeof line)) {
             if (!told)
                 LOG(log, ERROR, "%s has not turned for %lld s: the watchdog is not fed", line,
                     (long long)(stuck_ns / 1000000000));
@@ -241,13 +241,13 @@ static void wait_for_end(struct trajd_pipeline *pipeline, const struct trajd_con
             continue;
         }
         told = false;
-        if (is_left(pipeline, trajd_pipeline_exit_idle_ns(pipeline), ready_ns)) {
+        if (is_left(control, trajd_control_exit_idle_ns(control), ready_ns)) {
             LOG(log, INFO, "no worker for %g s (exit_idle)",
-                (double)trajd_pipeline_exit_idle_ns(pipeline) / 1e9);
+                (double)trajd_control_exit_idle_ns(control) / 1e9);
             return;
         }
         trajd_notify_send(notify, NULL, "WATCHDOG=1");
-        trajd_pipeline_status_line(pipeline, line, sizeof line);
+        trajd_control_status_line(control, line, sizeof line);
         trajd_notify_send(notify, NULL, "STATUS=%s", line);
     }
 }
@@ -283,21 +283,21 @@ static void on_late_loss(int signal)
     _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EX_UNAVAILABLE);
 }
 
-static void end_pipeline(struct trajd_pipeline **pipeline, bool lost)
+static void end_pipeline(struct trajd_control **control, bool lost)
 {
     const struct sigaction action = {.sa_handler = lost ? on_late_loss : on_late_end};
 
-    trajd_pipeline_drain(*pipeline, lost ? 0 : DRAIN_MS);
+    trajd_control_drain(*control, lost ? 0 : DRAIN_MS);
     sigaction(SIGALRM, &action, NULL);
     alarm(END_S);
-    trajd_pipeline_destroy(pipeline);
+    trajd_control_destroy(control);
     alarm(0);
 }
 
 static enum trajd_status serve(struct trajd_config *config, const struct command_line *line,
                                const struct trajd_log *log, struct trajd_error *error)
 {
-    struct trajd_pipeline *pipeline = NULL;
+    struct trajd_control *control = NULL;
     struct trajd_notify notify;
     const struct trajd_config_source source = {line->config, line->values, line->value_count};
     const int64_t begin_ns = trajd_now_ns();
@@ -316,22 +316,22 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
     trajd_notify_send(&notify, NULL, "STATUS=opening datasets and feeds");
     /* Until READY signals end the process as they do by themselves: nothing has been handed to
      * anybody. Threads block all. */
-    status = trajd_pipeline_create(config, log, true,
-                                   log->level >= TRAJD_LOG_INFO && !log->journal ? stderr : NULL,
-                                   &pipeline, error);
+    status = trajd_control_create(config, log, true,
+                                  log->level >= TRAJD_LOG_INFO && !log->journal ? stderr : NULL,
+                                  &control, error);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     if (!status) {
         LOG(log, INFO, "ready after %.1f ms", (double)(trajd_now_ns() - begin_ns) / 1e6);
         trajd_notify_send(&notify, NULL, "READY=1");
         tell_ready(log, line->ready_fd);
-        wait_for_end(pipeline, &source, &notify, log, &signals, &lost);
+        wait_for_end(control, &source, &notify, log, &signals, &lost);
         LOG(log, INFO, "stopping");
         trajd_notify_send(&notify, NULL, "STOPPING=1");
         /* leases are not waited for: who holds a batch may wait for the next, which never comes */
         if (lost)
             status = trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
                                      "a GPU has failed: ending, to be started again");
-        end_pipeline(&pipeline, lost);
+        end_pipeline(&control, lost);
     }
     trajd_notify_close(&notify);
     return status;
@@ -340,7 +340,7 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
 int main(int argc, char **argv)
 {
     struct trajd_config *config = NULL;
-    struct trajd_pipeline *pipeline = NULL;
+    struct trajd_control *control = NULL;
     struct command_line line;
     struct trajd_error error;
     struct trajd_log log;
@@ -354,8 +354,8 @@ int main(int argc, char **argv)
     if (!status && line.print)
         (line.json ? trajd_config_print_json : trajd_config_print)(config, stdout);
     else if (!status && line.check) {
-        status = trajd_pipeline_create(config, &log, false, stdout, &pipeline, &error);
-        trajd_pipeline_destroy(&pipeline);
+        status = trajd_control_create(config, &log, false, stdout, &control, &error);
+        trajd_control_destroy(&control);
     } else if (!status)
         status = serve(config, &line, &log, &error);
     if (!status && (line.print || line.check) && (fflush(stdout) || ferror(stdout)))

@@ -22,9 +22,9 @@ static const char *cache_directory(const struct trajd_config *config)
 
 static void on_tell(void *context, const char *line)
 {
-    struct trajd_pipeline *pipeline = context;
+    struct trajd_control *control = context;
 
-    LOG(pipeline->log, WARNING, "%s", line);
+    LOG(control->log, WARNING, "%s", line);
 }
 
 /* ---- start ---- */
@@ -52,34 +52,33 @@ static uint32_t processor_count(void)
     return count > 0 ? (uint32_t)count : 1;
 }
 
-static void log_quarantine(const struct trajd_pipeline *pipeline,
-                           const struct trajd_dataset *dataset)
+static void log_quarantine(const struct trajd_control *control, const struct trajd_dataset *dataset)
 {
     const struct trajd_index *index = dataset->index;
 
-    LOG(pipeline->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u",
+    LOG(control->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u",
         dataset->name, index->file_count, index->cached_file_count, index->kept_count,
         index->episode_count);
     for (uint32_t n = 0; n < index->twin_count && n < TWINS_LOGGED; n++)
-        LOG(pipeline->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
+        LOG(control->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
     if (index->twin_count > TWINS_LOGGED)
-        LOG(pipeline->log, WARNING, "dataset %s: %u files by another name in all", dataset->name,
+        LOG(control->log, WARNING, "dataset %s: %u files by another name in all", dataset->name,
             index->twin_count);
     for (uint32_t f = 0; f < index->file_count; f++)
         if (index->files[f].refusal)
-            LOG(pipeline->log, WARNING, "dataset %s: refused: %s", dataset->name,
+            LOG(control->log, WARNING, "dataset %s: refused: %s", dataset->name,
                 index->files[f].refusal);
     for (uint32_t e = 0; e < index->episode_count; e++)
         if (index->episodes[e].quarantine)
-            LOG(pipeline->log, WARNING, "dataset %s: quarantined: %s", dataset->name,
+            LOG(control->log, WARNING, "dataset %s: quarantined: %s", dataset->name,
                 index->episodes[e].quarantine);
 }
 
-enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline,
-                                              const struct trajd_config *config,
-                                              const struct trajd_config_dataset *from,
-                                              uint64_t store_bytes, struct trajd_dataset **dataset,
-                                              struct trajd_error *error)
+enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
+                                             const struct trajd_config *config,
+                                             const struct trajd_config_dataset *from,
+                                             uint64_t store_bytes, struct trajd_dataset **dataset,
+                                             struct trajd_error *error)
 {
     char indexer[PATH_MAX], layouts[PATH_MAX];
     const struct trajd_dataset_options options = {
@@ -103,24 +102,24 @@ enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline,
             "neither beside this program nor below its prefix: trajd-indexer, or the layouts");
     status = trajd_dataset_open(&options, dataset, error);
     if (!status)
-        log_quarantine(pipeline, *dataset);
+        log_quarantine(control, *dataset);
     return status;
 }
 
-static enum trajd_status open_datasets(struct trajd_pipeline *pipeline, struct trajd_error *error)
+static enum trajd_status open_datasets(struct trajd_control *control, struct trajd_error *error)
 {
-    struct trajd_holdings *now = pipeline->now;
+    struct trajd_holdings *now = control->now;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t d = 0; d < now->config->dataset_count && !status; d++) {
-        status = trajd_pipeline_open_dataset(pipeline, now->config, &now->config->datasets[d],
-                                             now->config->store_bytes / now->config->dataset_count,
-                                             &now->datasets[d], error);
+        status = trajd_control_open_dataset(control, now->config, &now->config->datasets[d],
+                                            now->config->store_bytes / now->config->dataset_count,
+                                            &now->datasets[d], error);
         if (status)
             break;
-        pthread_mutex_lock(&pipeline->mutex); /* the server's thread may be describing them */
+        pthread_mutex_lock(&control->mutex); /* the server's thread may be describing them */
         now->dataset_count++;
-        pthread_mutex_unlock(&pipeline->mutex);
+        pthread_mutex_unlock(&control->mutex);
     }
     return status;
 }
@@ -151,33 +150,33 @@ static void block_signals(sigset_t *before)
     pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
-static enum trajd_status open_gpus(struct trajd_pipeline *pipeline, struct trajd_error *error)
+static enum trajd_status open_gpus(struct trajd_control *control, struct trajd_error *error)
 {
     enum trajd_status status;
     sigset_t before;
 
     block_signals(&before);
-    status = trajd_pipeline_open_gpus(pipeline, error);
+    status = trajd_control_open_gpus(control, error);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }
 
-static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct trajd_error *error)
+static enum trajd_status start_server(struct trajd_control *control, struct trajd_error *error)
 {
-    const struct trajd_config *config = pipeline->first_config;
+    const struct trajd_config *config = control->first_config;
     struct trajd_server_options options = {
         .runtime_directory = runtime_directory(config),
         .max_sessions = config->max_sessions,
         .version = TRAJD_VERSION,
-        .open_feed = trajd_pipeline_on_open_feed,
-        .open_on_gpu = trajd_pipeline_on_open_on_gpu,
-        .open_instance = trajd_pipeline_on_open_instance,
-        .feed_idle = trajd_pipeline_on_feed_idle,
-        .describe = trajd_pipeline_describe,
-        .context = pipeline,
+        .open_feed = trajd_control_on_open_feed,
+        .open_on_gpu = trajd_control_on_open_on_gpu,
+        .open_instance = trajd_control_on_open_instance,
+        .feed_idle = trajd_control_on_feed_idle,
+        .describe = trajd_control_describe,
+        .context = control,
         .feed_idle_ms = (uint32_t)(config->feed_idle_ns / 1000000),
         .answers_asks = true,
-        .feed_names = pipeline->now->feed_names,
+        .feed_names = control->now->feed_names,
         .group_access = config->group_access,
         .remote = {.address = config->listen_tcp,
                    .keys = config->listen_keys,
@@ -193,79 +192,79 @@ static enum trajd_status start_server(struct trajd_pipeline *pipeline, struct tr
         sizeof options.instance_id)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "no random number for the instance");
     block_signals(&before);
-    status = trajd_server_create(&options, &pipeline->server, error);
+    status = trajd_server_create(&options, &control->server, error);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!status)
-        LOG(pipeline->log, INFO, "serving at %s", options.runtime_directory);
+        LOG(control->log, INFO, "serving at %s", options.runtime_directory);
     if (!status && config->listen_tcp)
-        LOG(pipeline->log, INFO, "serving remote workers at %s%s",
-            trajd_server_remote_endpoint(pipeline->server),
+        LOG(control->log, INFO, "serving remote workers at %s%s",
+            trajd_server_remote_endpoint(control->server),
             config->insecure_loopback ? ", without CURVE" : "");
     return status;
 }
 
-static enum trajd_status start_asker(struct trajd_pipeline *pipeline, struct trajd_error *error)
+static enum trajd_status start_asker(struct trajd_control *control, struct trajd_error *error)
 {
-    const struct trajd_asker_options options = {.server = pipeline->server,
-                                                .borrow = trajd_pipeline_lend_producer,
-                                                .give_back = trajd_pipeline_take_back,
-                                                .context = pipeline};
+    const struct trajd_asker_options options = {.server = control->server,
+                                                .borrow = trajd_control_lend_producer,
+                                                .give_back = trajd_control_take_back,
+                                                .context = control};
 
-    return trajd_asker_create(&options, &pipeline->asker, error);
+    return trajd_asker_create(&options, &control->asker, error);
 }
 
-static enum trajd_status start_resampler(struct trajd_pipeline *pipeline, struct trajd_error *error)
+static enum trajd_status start_resampler(struct trajd_control *control, struct trajd_error *error)
 {
     const struct trajd_resampler_options options = {
-        .directory = runtime_directory(pipeline->first_config),
-        .group_access = pipeline->first_config->group_access,
-        .log = pipeline->log,
-        .thread_count = trajd_pool_thread_count(pipeline->pool),
-        .device = trajd_pipeline_lend_device,
-        .device_lost = trajd_pipeline_on_gpu_lost,
-        .context = pipeline};
+        .directory = runtime_directory(control->first_config),
+        .group_access = control->first_config->group_access,
+        .log = control->log,
+        .thread_count = trajd_pool_thread_count(control->pool),
+        .device = trajd_control_lend_device,
+        .device_lost = trajd_control_on_gpu_lost,
+        .context = control};
     struct trajd_resampler *resampler;
     enum trajd_status status = trajd_resampler_create(&options, &resampler, error);
 
-    pthread_mutex_lock(&pipeline->mutex); /* the server's thread may be describing it */
-    pipeline->resampler = resampler;
-    pthread_mutex_unlock(&pipeline->mutex);
+    pthread_mutex_lock(&control->mutex); /* the server's thread may be describing it */
+    control->resampler = resampler;
+    pthread_mutex_unlock(&control->mutex);
     return status;
 }
 
-static void stop_resampler(struct trajd_pipeline *pipeline)
+static void stop_resampler(struct trajd_control *control)
 {
     struct trajd_resampler *resampler;
 
-    pthread_mutex_lock(&pipeline->mutex);
-    resampler = pipeline->resampler;
-    pipeline->resampler = NULL;
-    pthread_mutex_unlock(&pipeline->mutex);
+    pthread_mutex_lock(&control->mutex);
+    resampler = control->resampler;
+    control->resampler = NULL;
+    pthread_mutex_unlock(&control->mutex);
     trajd_resampler_destroy(&resampler);
 }
 
-static enum trajd_status start_statistician(struct trajd_pipeline *pipeline,
+static enum trajd_status start_statistician(struct trajd_control *control,
                                             struct trajd_error *error)
 {
-    const struct trajd_statistician_options options = {.pool = pipeline->pool,
+    const struct trajd_statistician_options options = {.pool = control->pool,
                                                        .cache_directory =
-                                                           cache_directory(pipeline->first_config),
-                                                       .log = pipeline->log};
+                                                           cache_directory(control->first_config),
+                                                       .log = control->log};
 
-    return trajd_statistician_create(&options, &pipeline->statistician, error);
+    return trajd_statistician_create(&options, &control->statistician, error);
 }
 
-void trajd_pipeline_warn_of_norms(struct trajd_pipeline *pipeline, FILE *report)
+void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report)
 {
-    for (uint32_t a = 0; a < pipeline->producer_count; a++)
-        for (uint32_t b = a + 1; b < pipeline->producer_count; b++) {
-            const char *first = trajd_producer_name(pipeline->producers[a]),
-                       *second = trajd_producer_name(pipeline->producers[b]);
+    for (uint32_t a = 0; a < control->producer_count; a++)
+        for (uint32_t b = a + 1; b < control->producer_count; b++) {
+            const char *first = trajd_producer_name(control->producers[a]),
+                       *second = trajd_producer_name(control->producers[b]);
             const char *output =
-                trajd_producer_norm_differs(pipeline->producers[a], pipeline->producers[b]);
+                trajd_producer_norm_differs(control->producers[a], control->producers[b]);
             if (!output)
                 continue;
-            LOG(pipeline->log, WARNING,
+            LOG(control->log, WARNING,
                 "feeds %s and %s normalise %s by statistics of their own windows, which differ: "
                 "say statistics_from: %s in %s "
                 "for both to be alike",
@@ -279,126 +278,125 @@ void trajd_pipeline_warn_of_norms(struct trajd_pipeline *pipeline, FILE *report)
         }
 }
 
-static enum trajd_status start_feeds(struct trajd_pipeline *pipeline, FILE *report,
+static enum trajd_status start_feeds(struct trajd_control *control, FILE *report,
                                      struct trajd_error *error)
 {
-    for (uint32_t f = 0; f < pipeline->now->config->feed_count; f++) {
-        struct trajd_window_spec *spec = pipeline->now->config->feeds[f];
+    for (uint32_t f = 0; f < control->now->config->feed_count; f++) {
+        struct trajd_window_spec *spec = control->now->config->feeds[f];
         const struct trajd_feed_source source = {.name = spec->feed_name, .spec = spec};
         struct trajd_producer *producer;
-        enum trajd_status status = trajd_pipeline_add_producer(pipeline, &source, &producer, error);
+        enum trajd_status status = trajd_control_add_producer(control, &source, &producer, error);
         if (status)
             return status;
         if (report)
             trajd_producer_describe(producer, report, false);
     }
-    trajd_pipeline_warn_of_norms(pipeline, report);
+    trajd_control_warn_of_norms(control, report);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struct trajd_log *log,
-                                        bool serve, FILE *report, struct trajd_pipeline **out,
-                                        struct trajd_error *error)
+enum trajd_status trajd_control_create(struct trajd_config *config, const struct trajd_log *log,
+                                       bool serve, FILE *report, struct trajd_control **out,
+                                       struct trajd_error *error)
 {
-    struct trajd_pipeline *pipeline = calloc(1, sizeof *pipeline);
+    struct trajd_control *control = calloc(1, sizeof *control);
     const uint32_t threads =
         config->resample_threads ? config->resample_threads : processor_count();
     enum trajd_status status;
 
     *out = NULL;
-    if (!pipeline || !(pipeline->now = calloc(1, sizeof *pipeline->now))) {
-        free(pipeline);
+    if (!control || !(control->now = calloc(1, sizeof *control->now))) {
+        free(control);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the pipeline");
     }
-    pipeline->first_config = pipeline->now->config = config;
-    pipeline->exit_idle_ns = config->exit_idle_ns;
+    control->first_config = control->now->config = config;
+    control->exit_idle_ns = config->exit_idle_ns;
     for (uint32_t f = 0; f < config->feed_count; f++)
-        pipeline->now->feed_names[f] = config->feeds[f]->feed_name;
-    pipeline->log = log;
-    pthread_mutex_init(&pipeline->mutex, NULL);
-    trajd_watch_init_condition(&pipeline->asked);
+        control->now->feed_names[f] = config->feeds[f]->feed_name;
+    control->log = log;
+    pthread_mutex_init(&control->mutex, NULL);
+    trajd_watch_init_condition(&control->asked);
     status = check_memory(config, error);
     if (!status && serve)
         status = start_server(
-            pipeline,
+            control,
             error); /* first: another daemon's directory is found before any work is done */
     if (!status)
-        status = open_datasets(pipeline, error);
+        status = open_datasets(control, error);
     if (!status)
-        status = trajd_pool_create(threads, "trajd-resample", &pipeline->pool, error);
+        status = trajd_pool_create(threads, "trajd-resample", &control->pool, error);
     if (!status && serve)
-        status = open_gpus(pipeline, error);
+        status = open_gpus(control, error);
     if (!status)
-        status = start_statistician(pipeline, error);
+        status = start_statistician(control, error);
     if (!status)
-        status = start_feeds(pipeline, report, error);
+        status = start_feeds(control, report, error);
     if (!status && serve)
-        status = trajd_pipeline_start_opener(pipeline, error);
+        status = trajd_control_start_opener(control, error);
     if (!status && serve)
-        status = start_asker(pipeline, error);
+        status = start_asker(control, error);
     if (!status && serve)
-        status = start_resampler(pipeline, error);
+        status = start_resampler(control, error);
     if (status)
-        trajd_pipeline_destroy(&pipeline);
-    *out = pipeline;
+        trajd_control_destroy(&control);
+    *out = control;
     return status;
 }
 
-void trajd_pipeline_reload(struct trajd_pipeline *pipeline,
-                           const struct trajd_config_source *source)
+void trajd_control_reload(struct trajd_control *control, const struct trajd_config_source *source)
 {
-    pthread_mutex_lock(&pipeline->mutex);
-    pipeline->reload.is_running = true;
-    pipeline->reload.began_ns = trajd_now_ns();
-    pipeline->reload_from = *source;
-    pthread_cond_signal(&pipeline->asked);
-    pthread_mutex_unlock(&pipeline->mutex);
+    pthread_mutex_lock(&control->mutex);
+    control->reload.is_running = true;
+    control->reload.began_ns = trajd_now_ns();
+    control->reload_from = *source;
+    pthread_cond_signal(&control->asked);
+    pthread_mutex_unlock(&control->mutex);
 }
 
-void trajd_pipeline_get_reload(struct trajd_pipeline *pipeline, struct trajd_reload *reload)
+void trajd_control_get_reload(struct trajd_control *control, struct trajd_reload *reload)
 {
-    pthread_mutex_lock(&pipeline->mutex);
-    *reload = pipeline->reload;
-    pthread_mutex_unlock(&pipeline->mutex);
+    pthread_mutex_lock(&control->mutex);
+    *reload = control->reload;
+    pthread_mutex_unlock(&control->mutex);
 }
 
-void trajd_pipeline_drain(struct trajd_pipeline *pipeline, uint32_t timeout_ms)
+void trajd_control_drain(struct trajd_control *control, uint32_t timeout_ms)
 {
-    trajd_watch_cancel(&pipeline->opening); /* what it opens nobody would read */
-    trajd_server_drain(pipeline->server, timeout_ms);
+    trajd_watch_cancel(&control->opening); /* what it opens nobody would read */
+    trajd_server_drain(control->server, timeout_ms);
 }
 
-void trajd_pipeline_destroy(struct trajd_pipeline **out)
+void trajd_control_destroy(struct trajd_control **out)
 {
-    struct trajd_pipeline *pipeline = *out;
+    struct trajd_control *control = *out;
 
     *out = NULL;
-    if (!pipeline)
+    if (!control)
         return;
-    stop_resampler(pipeline);
-    trajd_asker_destroy(&pipeline->asker);
-    if (pipeline->statistician)
-        trajd_statistician_stop(pipeline->statistician); /* an OPEN may be waiting for it */
-    trajd_pipeline_stop_opener(pipeline);
-    for (uint32_t f = 0; f < pipeline->producer_count; f++)
-        trajd_producer_stop(pipeline->producers[f]);
-    while (pipeline->producer_count) {
+    stop_resampler(control);
+    trajd_asker_destroy(&control->asker);
+    if (control->statistician)
+        trajd_statistician_stop(control->statistician); /* an OPEN may be waiting for it */
+    trajd_control_stop_opener(control);
+    for (uint32_t f = 0; f < control->producer_count; f++)
+        trajd_producer_stop(control->producers[f]);
+    while (control->producer_count) {
         struct trajd_producer *producer;
-        pthread_mutex_lock(&pipeline->mutex); /* the server's thread may be describing them */
-        producer = pipeline->producers[--pipeline->producer_count];
-        pthread_mutex_unlock(&pipeline->mutex);
+        pthread_mutex_lock(&control->mutex); /* the server's thread may be describing them */
+        producer = control->producers[--control->producer_count];
+        pthread_mutex_unlock(&control->mutex);
         trajd_producer_destroy(&producer);
     }
-    trajd_statistician_destroy(&pipeline->statistician);
-    trajd_server_destroy(&pipeline->server);
-    trajd_pipeline_close_gpus(pipeline);
-    for (uint32_t d = 0; d < pipeline->now->dataset_count; d++)
-        trajd_dataset_destroy(&pipeline->now->datasets[d]);
-    if (pipeline->now->config != pipeline->first_config)
-        trajd_config_destroy(&pipeline->now->config);
-    free(pipeline->now);
-    trajd_pool_destroy(&pipeline->pool);
-    pthread_cond_destroy(&pipeline->asked);
-    pthread_mutex_destroy(&pipeline->mutex);
-    free(pipeline);
+    trajd_statistician_destroy(&control->statistician);
+    trajd_server_destroy(&control->server);
+    trajd_control_close_gpus(control);
+    for (uint32_t d = 0; d < control->now->dataset_count; d++)
+        trajd_dataset_destroy(&control->now->datasets[d]);
+    if (control->now->config != control->first_config)
+        trajd_config_destroy(&control->now->config);
+    free(control->now);
+    trajd_pool_destroy(&control->pool);
+    pthread_cond_destroy(&control->asked);
+    pthread_mutex_destroy(&control->mutex);
+    free(control);
 }

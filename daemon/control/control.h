@@ -18,9 +18,9 @@
 #include "daemon/base/log.h"
 #include "daemon/config/config.h"
 
-struct trajd_pipeline;
+struct trajd_control;
 
-/* Where a configuration comes from; must live as long as the pipeline. */
+/* Where a configuration comes from; must live as long as the control. */
 struct trajd_config_source {
     const char *path;
     const struct trajd_config_value *values;
@@ -39,35 +39,34 @@ struct trajd_reload {
 /* Opens every dataset that a feed of the config uses and, with `serve`, the sockets; makes and
  * starts the feeds. Returns when a worker could be served. Without `serve` (--check) it opens and
  * plans everything and serves nothing. `report` gets the feeds in words. The configuration must
- * live as long as the pipeline, which may take feeds out of it (trajd_pipeline_reload). */
-enum trajd_status trajd_pipeline_create(struct trajd_config *config, const struct trajd_log *log,
-                                        bool serve, FILE *report, struct trajd_pipeline **pipeline,
-                                        struct trajd_error *error);
+ * live as long as the control, which may take feeds out of it (trajd_control_reload). */
+enum trajd_status trajd_control_create(struct trajd_config *config, const struct trajd_log *log,
+                                       bool serve, FILE *report, struct trajd_control **control,
+                                       struct trajd_error *error);
 
 /* Has the configuration read again and what differs in it made so, as far as it can while feeds are
  * read: all of it, or nothing. Feeds that stay are not touched. Returns at once; one at a time.
  * Only with `serve`. */
-void trajd_pipeline_reload(struct trajd_pipeline *pipeline,
-                           const struct trajd_config_source *source);
-void trajd_pipeline_get_reload(struct trajd_pipeline *pipeline, struct trajd_reload *reload);
+void trajd_control_reload(struct trajd_control *control, const struct trajd_config_source *source);
+void trajd_control_get_reload(struct trajd_control *control, struct trajd_reload *reload);
 
 /* Tells workers to stop and waits up to timeout_ms for leases to come back. What is being opened or
  * reloaded is given up. */
-void trajd_pipeline_drain(struct trajd_pipeline *pipeline, uint32_t timeout_ms);
-void trajd_pipeline_destroy(struct trajd_pipeline **pipeline);
+void trajd_control_drain(struct trajd_control *control, uint32_t timeout_ms);
+void trajd_control_destroy(struct trajd_control **control);
 
 /* True while every thread but the readers has taken a turn within the last limit_ns or waits for
  * storage (base/watch.h); else the name of one that does not is written to `stuck`. */
-bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, char *stuck,
-                             size_t size);
+bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, char *stuck,
+                            size_t size);
 /* The configuration's exit_idle. */
-int64_t trajd_pipeline_exit_idle_ns(const struct trajd_pipeline *pipeline);
+int64_t trajd_control_exit_idle_ns(const struct trajd_control *control);
 /* A GPU has failed, and the configuration does not say to go on without it. */
-bool trajd_pipeline_gpu_is_lost(const struct trajd_pipeline *pipeline);
+bool trajd_control_gpu_is_lost(const struct trajd_control *control);
 /* CLOCK_MONOTONIC since when no worker has been here; 0: there are workers, or programs that have
  * rows resampled. The main thread. */
-int64_t trajd_pipeline_empty_since_ns(const struct trajd_pipeline *pipeline);
+int64_t trajd_control_empty_since_ns(const struct trajd_control *control);
 /* "2 feeds, 12 workers, 41 k windows/s": for the service manager's status line. */
-void trajd_pipeline_status_line(struct trajd_pipeline *pipeline, char *line, size_t size);
+void trajd_control_status_line(struct trajd_control *control, char *line, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the files of the pipeline share: control.c starts and ends it, feed_list.c makes producers,
+/* What the files of the control share: control.c starts and ends it, feed_list.c makes producers,
  * feed_opener.c answers OPEN, status.c tells what there is, reload.c changes it. */
 #ifndef TRAJD_CONTROL_CONTROL_INTERNAL_H
 #define TRAJD_CONTROL_CONTROL_INTERNAL_H
@@ -11,9 +11,9 @@
 #include "daemon/control/control.h"
 #include "daemon/control/resample_service.h"
 
-#define TRAJD_PIPELINE_MAX_REQUESTS 64
-#define TRAJD_PIPELINE_MAX_GPUS 16
-#define TRAJD_PIPELINE_MAX_PRODUCERS (TRAJD_CONFIG_MAX_FEEDS + 1024)
+#define TRAJD_CONTROL_MAX_REQUESTS 64
+#define TRAJD_CONTROL_MAX_GPUS 16
+#define TRAJD_CONTROL_MAX_PRODUCERS (TRAJD_CONFIG_MAX_FEEDS + 1024)
 
 /* What the opener thread is asked: a feed for an OPEN. */
 struct trajd_opener_request {
@@ -31,7 +31,7 @@ struct trajd_holdings {
     const char *feed_names[TRAJD_CONFIG_MAX_FEEDS + 1];
 };
 
-struct trajd_pipeline {
+struct trajd_control {
     const struct trajd_log *log;
     /* the caller's: what no reload changes, and texts that are used to the end */
     const struct trajd_config *first_config;
@@ -40,7 +40,7 @@ struct trajd_pipeline {
     struct trajd_server *server;
     int64_t exit_idle_ns; /* atomic */
     uint32_t gpu_count;
-    struct trajd_gpu *gpus[TRAJD_PIPELINE_MAX_GPUS];
+    struct trajd_gpu *gpus[TRAJD_CONTROL_MAX_GPUS];
     bool gpu_is_lost; /* atomic: one of them has failed, and with it this process's use of all */
 
     /* guards what follows; `now` and the producers are changed by the main thread (before READY)
@@ -50,11 +50,11 @@ struct trajd_pipeline {
     bool stop;
     struct trajd_holdings *now;
     uint32_t producer_count;
-    struct trajd_producer *producers[TRAJD_PIPELINE_MAX_PRODUCERS];
+    struct trajd_producer *producers[TRAJD_CONTROL_MAX_PRODUCERS];
     /* the server said so: the opener closes it, if it still is */
-    bool is_idle[TRAJD_PIPELINE_MAX_PRODUCERS];
+    bool is_idle[TRAJD_CONTROL_MAX_PRODUCERS];
     uint32_t request_count;
-    struct trajd_opener_request requests[TRAJD_PIPELINE_MAX_REQUESTS];
+    struct trajd_opener_request requests[TRAJD_CONTROL_MAX_REQUESTS];
     struct trajd_producer *lent; /* the asker looks at it: it is not destroyed */
     struct trajd_watch opening;  /* the opener's; needs no lock */
     pthread_t opener;
@@ -71,14 +71,14 @@ struct trajd_pipeline {
 
 /* ---- control.c ---- */
 
-enum trajd_status trajd_pipeline_open_dataset(struct trajd_pipeline *pipeline,
-                                              const struct trajd_config *config,
-                                              const struct trajd_config_dataset *from,
-                                              uint64_t store_bytes, struct trajd_dataset **dataset,
-                                              struct trajd_error *error);
+enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
+                                             const struct trajd_config *config,
+                                             const struct trajd_config_dataset *from,
+                                             uint64_t store_bytes, struct trajd_dataset **dataset,
+                                             struct trajd_error *error);
 /* Tells of training and validation that are not normalised alike, a mistake that nothing else
  * shows. */
-void trajd_pipeline_warn_of_norms(struct trajd_pipeline *pipeline, FILE *report);
+void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report);
 
 /* ---- feed_list.c: by the main thread before READY, then by the opener alone ---- */
 
@@ -92,98 +92,95 @@ struct trajd_feed_source {
 };
 
 /* Of journals; NULL: none are kept. */
-const char *trajd_pipeline_state_directory(const struct trajd_pipeline *pipeline);
+const char *trajd_control_state_directory(const struct trajd_control *control);
 struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings, const char *name);
 /* Makes a producer of what `holdings` has, whose ring takes at most rings_left_bytes; lists it
  * nowhere. */
 enum trajd_status
-trajd_pipeline_make_producer(struct trajd_pipeline *pipeline, const struct trajd_holdings *holdings,
-                             const struct trajd_feed_source *source, uint64_t rings_left_bytes,
-                             struct trajd_producer **producer, struct trajd_error *error);
+trajd_control_make_producer(struct trajd_control *control, const struct trajd_holdings *holdings,
+                            const struct trajd_feed_source *source, uint64_t rings_left_bytes,
+                            struct trajd_producer **producer, struct trajd_error *error);
 /* Makes a producer and lists it; with a text the producer owns the spec, if it could be made. */
-enum trajd_status trajd_pipeline_add_producer(struct trajd_pipeline *pipeline,
-                                              const struct trajd_feed_source *source,
+enum trajd_status trajd_control_add_producer(struct trajd_control *control,
+                                             const struct trajd_feed_source *source,
+                                             struct trajd_producer **producer,
+                                             struct trajd_error *error);
+/* The feed that a job sent as text, new or open already. */
+enum trajd_status trajd_control_open_spec(struct trajd_control *control, const char *text,
+                                          struct trajd_producer **producer,
+                                          struct trajd_error *error);
+/* Another production of the feed `family`, for a job that is elsewhere than those that read it. */
+enum trajd_status trajd_control_open_instance(struct trajd_control *control, const char *family,
                                               struct trajd_producer **producer,
                                               struct trajd_error *error);
-/* The feed that a job sent as text, new or open already. */
-enum trajd_status trajd_pipeline_open_spec(struct trajd_pipeline *pipeline, const char *text,
-                                           struct trajd_producer **producer,
-                                           struct trajd_error *error);
-/* Another production of the feed `family`, for a job that is elsewhere than those that read it. */
-enum trajd_status trajd_pipeline_open_instance(struct trajd_pipeline *pipeline, const char *family,
-                                               struct trajd_producer **producer,
-                                               struct trajd_error *error);
 /* The production of a feed of the configuration (name) or of a text on the GPU with that UUID, new
  * or open already. TRAJD_ERR_UNSUPPORTED, TRAJD_ERR_MEMORY, TRAJD_ERR_DEVICE: its batches are to be
  * had in host memory alone, and why. */
-enum trajd_status trajd_pipeline_open_on_gpu(struct trajd_pipeline *pipeline, const char *name,
-                                             const char *text, const char *gpu,
-                                             struct trajd_producer **producer,
+enum trajd_status trajd_control_open_on_gpu(struct trajd_control *control, const char *name,
+                                            const char *text, const char *gpu,
+                                            struct trajd_producer **producer,
+                                            struct trajd_error *error);
+enum trajd_status trajd_control_unknown_feed(const struct trajd_control *control, const char *name,
                                              struct trajd_error *error);
-enum trajd_status trajd_pipeline_unknown_feed(const struct trajd_pipeline *pipeline,
-                                              const char *name, struct trajd_error *error);
 /* The name of a feed sent as text. Any thread. */
-void trajd_pipeline_name_spec(const char *text, char *name, size_t size);
+void trajd_control_name_spec(const char *text, char *name, size_t size);
 /* NULL: there is none. The first with the mutex held, the second without. */
-struct trajd_producer *trajd_pipeline_find_listed(struct trajd_pipeline *pipeline,
-                                                  const char *name);
-struct trajd_producer *trajd_pipeline_find_producer(struct trajd_pipeline *pipeline,
-                                                    const char *name);
+struct trajd_producer *trajd_control_find_listed(struct trajd_control *control, const char *name);
+struct trajd_producer *trajd_control_find_producer(struct trajd_control *control, const char *name);
 /* A feed of the configuration, or another production of one; else a job has sent it. */
-bool trajd_pipeline_is_configured(const struct trajd_producer *producer);
+bool trajd_control_is_configured(const struct trajd_producer *producer);
 /* The name without what tells instances apart: its length. */
-size_t trajd_pipeline_family_length(const char *name);
+size_t trajd_control_family_length(const char *name);
 /* Of the name that the configuration has: productions on a GPU are other families of the same feed.
  */
-size_t trajd_pipeline_base_length(const char *name);
+size_t trajd_control_base_length(const char *name);
 /* Feeds of the configuration stay, whoever reads them. */
-bool trajd_pipeline_may_close(const struct trajd_producer *producer);
+bool trajd_control_may_close(const struct trajd_producer *producer);
 
 /* ---- gpu_list.c ---- */
 
 /* Those that the configuration names; none without. */
-enum trajd_status trajd_pipeline_open_gpus(struct trajd_pipeline *pipeline,
-                                           struct trajd_error *error);
-void trajd_pipeline_close_gpus(struct trajd_pipeline *pipeline);
+enum trajd_status trajd_control_open_gpus(struct trajd_control *control, struct trajd_error *error);
+void trajd_control_close_gpus(struct trajd_control *control);
 /* By its UUID; NULL and why not. */
-struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const char *uuid,
-                                          struct trajd_error *error);
+struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const char *uuid,
+                                         struct trajd_error *error);
 /* A GPU has failed, and the configuration says to go on without (gpu.fall_back). */
-bool trajd_pipeline_goes_on_without_gpus(const struct trajd_pipeline *pipeline);
+bool trajd_control_goes_on_without_gpus(const struct trajd_control *control);
 /* What the resampler calls, on its thread: the first GPU, while none has failed; NULL. */
-struct trajd_device *trajd_pipeline_lend_device(void *context);
+struct trajd_device *trajd_control_lend_device(void *context);
 /* What a producer, or the resampler, calls on its thread: its GPU has failed. */
-void trajd_pipeline_on_gpu_lost(void *context);
+void trajd_control_on_gpu_lost(void *context);
 /* A feed could not be made there, and *why says why: if the GPU answers nothing any more, it has
  * failed. */
-void trajd_pipeline_suspect_gpu(struct trajd_pipeline *pipeline, const struct trajd_gpu *gpu,
-                                const struct trajd_error *why);
+void trajd_control_suspect_gpu(struct trajd_control *control, const struct trajd_gpu *gpu,
+                               const struct trajd_error *why);
 
 /* ---- feed_opener.c ---- */
 
-enum trajd_status trajd_pipeline_start_opener(struct trajd_pipeline *pipeline,
-                                              struct trajd_error *error);
-void trajd_pipeline_stop_opener(struct trajd_pipeline *pipeline);
-/* What the server calls, on its thread: feed/server.h. `context` is the pipeline. */
-void trajd_pipeline_on_open_feed(void *context, uint64_t request_id, const char *name,
-                                 const char *spec, size_t spec_length);
-void trajd_pipeline_on_open_on_gpu(void *context, uint64_t request_id, const char *name,
-                                   const char *spec, const char *gpu);
-void trajd_pipeline_on_open_instance(void *context, uint64_t request_id, const char *name);
-void trajd_pipeline_on_feed_idle(void *context, struct trajd_feed *feed);
+enum trajd_status trajd_control_start_opener(struct trajd_control *control,
+                                             struct trajd_error *error);
+void trajd_control_stop_opener(struct trajd_control *control);
+/* What the server calls, on its thread: feed/server.h. `context` is the control. */
+void trajd_control_on_open_feed(void *context, uint64_t request_id, const char *name,
+                                const char *spec, size_t spec_length);
+void trajd_control_on_open_on_gpu(void *context, uint64_t request_id, const char *name,
+                                  const char *spec, const char *gpu);
+void trajd_control_on_open_instance(void *context, uint64_t request_id, const char *name);
+void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed);
 
 /* ---- reload.c; on the opener's thread ---- */
 
-/* Reads pipeline->reload_from and makes it so, all or nothing; `message` says what, or why not. */
-enum trajd_status trajd_reload_run(struct trajd_pipeline *pipeline, char *message, size_t size);
+/* Reads control->reload_from and makes it so, all or nothing; `message` says what, or why not. */
+enum trajd_status trajd_reload_run(struct trajd_control *control, char *message, size_t size);
 
 /* ---- status.c ---- */
 
 /* What the server calls, on its thread: datasets and producers for the status document; returns its
  * length, 0: it did not fit. */
-size_t trajd_pipeline_describe(void *context, char *json, size_t size);
+size_t trajd_control_describe(void *context, char *json, size_t size);
 /* What the asker calls, on its thread: the producer stays until it is taken back. */
-struct trajd_producer *trajd_pipeline_lend_producer(void *context, uint32_t feed_id);
-void trajd_pipeline_take_back(void *context, struct trajd_producer *producer);
+struct trajd_producer *trajd_control_lend_producer(void *context, uint32_t feed_id);
+void trajd_control_take_back(void *context, struct trajd_producer *producer);
 
 #endif

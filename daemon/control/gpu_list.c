@@ -31,10 +31,10 @@ static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t
         char *end;
         const unsigned long index = strtoul(at, &end, 10);
         if (end == at || *at < '0' || *at > '9' || (*end && (*end != ',' || !end[1])) ||
-            index >= TRAJD_PIPELINE_MAX_GPUS)
+            index >= TRAJD_CONTROL_MAX_GPUS)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                    "gpu.devices: %s: `all`, or numbers below %d such as \"0,2\"",
-                                   text, TRAJD_PIPELINE_MAX_GPUS);
+                                   text, TRAJD_CONTROL_MAX_GPUS);
         if (index >= count)
             return trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
                                    "gpu.devices: %s: there are %u GPUs that this process can use",
@@ -45,113 +45,111 @@ static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t
     return TRAJD_OK;
 }
 
-static enum trajd_status open_one(struct trajd_pipeline *pipeline, uint32_t index,
+static enum trajd_status open_one(struct trajd_control *control, uint32_t index,
                                   struct trajd_error *error)
 {
     const struct trajd_gpu_options options = {.index = index,
-                                              .rows_bytes = pipeline->first_config->gpu_rows_bytes,
-                                              .rings_bytes =
-                                                  pipeline->first_config->gpu_rings_bytes,
-                                              .pool = pipeline->pool};
+                                              .rows_bytes = control->first_config->gpu_rows_bytes,
+                                              .rings_bytes = control->first_config->gpu_rings_bytes,
+                                              .pool = control->pool};
     struct trajd_gpu *gpu;
     enum trajd_status status = trajd_gpu_open(&options, &gpu, error);
 
     if (status)
         return status;
-    pthread_mutex_lock(&pipeline->mutex); /* the server's thread may be describing them */
-    pipeline->gpus[pipeline->gpu_count++] = gpu;
-    pthread_mutex_unlock(&pipeline->mutex);
-    LOG(pipeline->log, INFO, "GPU %u: %s, %s: up to %llu MiB of rows and %llu MiB of rings", index,
+    pthread_mutex_lock(&control->mutex); /* the server's thread may be describing them */
+    control->gpus[control->gpu_count++] = gpu;
+    pthread_mutex_unlock(&control->mutex);
+    LOG(control->log, INFO, "GPU %u: %s, %s: up to %llu MiB of rows and %llu MiB of rings", index,
         trajd_device_info(trajd_gpu_device(gpu))->name, trajd_gpu_uuid(gpu),
         (unsigned long long)(options.rows_bytes >> 20),
         (unsigned long long)(options.rings_bytes >> 20));
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_pipeline_open_gpus(struct trajd_pipeline *pipeline,
-                                           struct trajd_error *error)
+enum trajd_status trajd_control_open_gpus(struct trajd_control *control, struct trajd_error *error)
 {
-    const char *devices = pipeline->first_config->gpu_devices;
+    const char *devices = control->first_config->gpu_devices;
     const uint32_t found = devices ? trajd_device_count() : 0,
-                   count = found < TRAJD_PIPELINE_MAX_GPUS ? found : TRAJD_PIPELINE_MAX_GPUS;
+                   count = found < TRAJD_CONTROL_MAX_GPUS ? found : TRAJD_CONTROL_MAX_GPUS;
     uint32_t wanted = 0;
     enum trajd_status status = devices ? read_devices(devices, count, &wanted, error) : TRAJD_OK;
 
     for (uint32_t g = 0; g < count && !status; g++)
         if (wanted & 1u << g)
-            status = open_one(pipeline, g, error);
-    if (!status || status == TRAJD_ERR_ARGUMENT || !pipeline->first_config->gpu_fall_back)
+            status = open_one(control, g, error);
+    if (!status || status == TRAJD_ERR_ARGUMENT || !control->first_config->gpu_fall_back)
         return status;
-    LOG(pipeline->log, WARNING, "%s: %s (gpu.fall_back)", error->message,
-        pipeline->gpu_count
+    LOG(control->log, WARNING, "%s: %s (gpu.fall_back)", error->message,
+        control->gpu_count
             ? "batches come in host memory where it and those behind it are asked for"
             : "batches come in host memory");
     return TRAJD_OK;
 }
 
-void trajd_pipeline_close_gpus(struct trajd_pipeline *pipeline)
+void trajd_control_close_gpus(struct trajd_control *control)
 {
-    while (pipeline->gpu_count)
-        trajd_gpu_close(&pipeline->gpus[--pipeline->gpu_count]);
+    while (control->gpu_count)
+        trajd_gpu_close(&control->gpus[--control->gpu_count]);
 }
 
-struct trajd_gpu *trajd_pipeline_find_gpu(struct trajd_pipeline *pipeline, const char *uuid,
-                                          struct trajd_error *error)
+struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const char *uuid,
+                                         struct trajd_error *error)
 {
-    if (__atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED)) { /* a flag on its own */
+    if (__atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED)) { /* a flag on its own */
         trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "GPU %s: a GPU of the daemon has failed", uuid);
         return NULL;
     }
-    for (uint32_t g = 0; g < pipeline->gpu_count; g++)
-        if (strcmp(trajd_gpu_uuid(pipeline->gpus[g]), uuid) == 0)
-            return pipeline->gpus[g];
+    for (uint32_t g = 0; g < control->gpu_count; g++)
+        if (strcmp(trajd_gpu_uuid(control->gpus[g]), uuid) == 0)
+            return control->gpus[g];
     trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "GPU %s: the daemon uses %s", uuid,
-                    pipeline->gpu_count
+                    control->gpu_count
                         ? "others (gpu.devices of its configuration, or another container's)"
                         : "none (gpu.devices of its configuration)");
     return NULL;
 }
 
-struct trajd_device *trajd_pipeline_lend_device(void *context)
+struct trajd_device *trajd_control_lend_device(void *context)
 {
-    const struct trajd_pipeline *pipeline = context;
+    const struct trajd_control *control = context;
     /* a flag on its own */
-    const bool is_lost = __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED);
+    const bool is_lost = __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED);
 
-    return pipeline->gpu_count && !is_lost ? trajd_gpu_device(pipeline->gpus[0]) : NULL;
+    return control->gpu_count && !is_lost ? trajd_gpu_device(control->gpus[0]) : NULL;
 }
 
-void trajd_pipeline_on_gpu_lost(void *context)
+void trajd_control_on_gpu_lost(void *context)
 {
-    struct trajd_pipeline *pipeline = context;
+    struct trajd_control *control = context;
 
-    pthread_mutex_lock(&pipeline->mutex);
-    __atomic_store_n(&pipeline->gpu_is_lost, true, __ATOMIC_RELAXED); /* a flag on its own */
+    pthread_mutex_lock(&control->mutex);
+    __atomic_store_n(&control->gpu_is_lost, true, __ATOMIC_RELAXED); /* a flag on its own */
     /* the opener closes what was made there, if that is to be */
-    pthread_cond_signal(&pipeline->asked);
-    pthread_mutex_unlock(&pipeline->mutex);
+    pthread_cond_signal(&control->asked);
+    pthread_mutex_unlock(&control->mutex);
 }
 
-void trajd_pipeline_suspect_gpu(struct trajd_pipeline *pipeline, const struct trajd_gpu *gpu,
-                                const struct trajd_error *why)
+void trajd_control_suspect_gpu(struct trajd_control *control, const struct trajd_gpu *gpu,
+                               const struct trajd_error *why)
 {
     struct trajd_error answer;
     uint64_t left;
 
     if (!trajd_device_free_bytes(trajd_gpu_device(gpu), &left, &answer))
         return; /* memory that cannot be shared, say */
-    LOG(pipeline->log, ERROR, "GPU %s: %s", trajd_gpu_uuid(gpu), why->message);
-    trajd_pipeline_on_gpu_lost(pipeline);
+    LOG(control->log, ERROR, "GPU %s: %s", trajd_gpu_uuid(gpu), why->message);
+    trajd_control_on_gpu_lost(control);
 }
 
-bool trajd_pipeline_goes_on_without_gpus(const struct trajd_pipeline *pipeline)
+bool trajd_control_goes_on_without_gpus(const struct trajd_control *control)
 {
-    return __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED) &&
-           pipeline->first_config->gpu_fall_back;
+    return __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED) &&
+           control->first_config->gpu_fall_back;
 }
 
-bool trajd_pipeline_gpu_is_lost(const struct trajd_pipeline *pipeline)
+bool trajd_control_gpu_is_lost(const struct trajd_control *control)
 {
-    return __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED) &&
-           !pipeline->first_config->gpu_fall_back;
+    return __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED) &&
+           !control->first_config->gpu_fall_back;
 }

@@ -1,4 +1,4 @@
-/* A reload: the configuration is read again, and the running pipeline becomes what it says, all of
+/* A reload: the configuration is read again, and the running control becomes what it says, all of
  * it or nothing.
  *
  *   read -> what stays, goes, comes -> refusals that need no work -> new datasets and feeds, which
@@ -26,8 +26,8 @@ static enum trajd_status open_datasets(struct trajd_reload_change *change,
 
     for (uint32_t d = 0; d < next->dataset_count && !status; d++)
         if (change->is_new_dataset[d])
-            status = trajd_pipeline_open_dataset(
-                change->pipeline, next->config, &next->config->datasets[d],
+            status = trajd_control_open_dataset(
+                change->control, next->config, &next->config->datasets[d],
                 change->store_share_bytes, &next->datasets[d], error);
     return status;
 }
@@ -43,8 +43,8 @@ static enum trajd_status make_feeds(struct trajd_reload_change *change, struct t
             .name = config->feeds[f]->feed_name, .spec = config->feeds[f], .is_hidden = true};
         if (change->feed_reason[f] == TRAJD_FEED_STAYS)
             continue;
-        status = trajd_pipeline_make_producer(change->pipeline, change->next, &source, left,
-                                              &change->in[change->in_count], error);
+        status = trajd_control_make_producer(change->control, change->next, &source, left,
+                                             &change->in[change->in_count], error);
         if (!status)
             left -= trajd_producer_ring_bytes(change->in[change->in_count++]);
     }
@@ -77,7 +77,7 @@ static void name_feeds(struct trajd_holdings *holdings)
 
 static enum trajd_status show(const struct trajd_reload_change *change, struct trajd_error *error)
 {
-    struct trajd_feed *in[TRAJD_CONFIG_MAX_FEEDS], *out[TRAJD_PIPELINE_MAX_PRODUCERS];
+    struct trajd_feed *in[TRAJD_CONFIG_MAX_FEEDS], *out[TRAJD_CONTROL_MAX_PRODUCERS];
     const struct trajd_server_change moment = {
         .in = in,
         .in_count = change->in_count,
@@ -91,7 +91,7 @@ static enum trajd_status show(const struct trajd_reload_change *change, struct t
         in[f] = trajd_producer_feed(change->in[f]);
     for (uint32_t f = 0; f < change->out_count; f++)
         out[f] = trajd_producer_feed(change->out[f]);
-    return trajd_server_change(change->pipeline->server, &moment, &busy)
+    return trajd_server_change(change->control->server, &moment, &busy)
                ? trajd_reload_refuse_busy(change, busy, error)
                : TRAJD_OK;
 }
@@ -99,7 +99,7 @@ static enum trajd_status show(const struct trajd_reload_change *change, struct t
 /* Feeds that stay go by the specification that they were made of. */
 static void keep_specs(const struct trajd_reload_change *change)
 {
-    struct trajd_config *before = change->pipeline->now->config, *next = change->next->config;
+    struct trajd_config *before = change->control->now->config, *next = change->next->config;
 
     for (uint32_t f = 0; f < next->feed_count; f++)
         for (uint32_t b = 0; b < before->feed_count && change->feed_reason[f] == TRAJD_FEED_STAYS;
@@ -118,23 +118,23 @@ static void keep_specs(const struct trajd_reload_change *change)
  * held. */
 static void swap_lists(struct trajd_reload_change *change)
 {
-    struct trajd_pipeline *pipeline = change->pipeline;
+    struct trajd_control *control = change->control;
     uint32_t count = 0;
 
-    pipeline->now = change->next;
-    for (uint32_t f = 0; f < pipeline->producer_count; f++) {
-        if (trajd_reload_goes(change, pipeline->producers[f]))
+    control->now = change->next;
+    for (uint32_t f = 0; f < control->producer_count; f++) {
+        if (trajd_reload_goes(change, control->producers[f]))
             continue;
-        pipeline->is_idle[count] = pipeline->is_idle[f];
-        pipeline->producers[count++] = pipeline->producers[f];
+        control->is_idle[count] = control->is_idle[f];
+        control->producers[count++] = control->producers[f];
     }
     for (uint32_t f = 0; f < change->in_count; f++) {
-        pipeline->is_idle[count] = false;
-        pipeline->producers[count++] = change->in[f];
+        control->is_idle[count] = false;
+        control->producers[count++] = change->in[f];
     }
-    pipeline->producer_count = count;
-    while (pipeline->lent && trajd_reload_goes(change, pipeline->lent))
-        trajd_watch_wait_for(&pipeline->asked, &pipeline->mutex);
+    control->producer_count = count;
+    while (control->lent && trajd_reload_goes(change, control->lent))
+        trajd_watch_wait_for(&control->asked, &control->mutex);
 }
 
 /* For the server and for OPENs that are answered from the lists it is one moment. */
@@ -142,13 +142,13 @@ static enum trajd_status change_over(struct trajd_reload_change *change, struct 
 {
     enum trajd_status status;
 
-    pthread_mutex_lock(&change->pipeline->mutex);
+    pthread_mutex_lock(&change->control->mutex);
     status = show(change, error);
     if (!status) {
         keep_specs(change);
         swap_lists(change);
     }
-    pthread_mutex_unlock(&change->pipeline->mutex);
+    pthread_mutex_unlock(&change->control->mutex);
     return status;
 }
 
@@ -161,29 +161,29 @@ static void free_before(struct trajd_reload_change *change, struct trajd_holding
     for (uint32_t d = 0; d < before->dataset_count; d++)
         if (!trajd_reload_stays_open(change, before->datasets[d]))
             trajd_dataset_destroy(&before->datasets[d]);
-    if (before->config != change->pipeline->first_config)
+    if (before->config != change->control->first_config)
         trajd_config_destroy(&before->config);
     free(before);
 }
 
 static void settle(struct trajd_reload_change *change, struct trajd_holdings *before)
 {
-    struct trajd_pipeline *pipeline = change->pipeline;
+    struct trajd_control *control = change->control;
 
     for (uint32_t d = 0; d < change->next->dataset_count; d++)
         if (!change->is_new_dataset[d] && change->store_raise_bytes)
             trajd_store_raise_budget(change->next->datasets[d]->store, change->store_raise_bytes);
     /* a number on its own */
-    __atomic_store_n(&pipeline->exit_idle_ns, change->next->config->exit_idle_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&control->exit_idle_ns, change->next->config->exit_idle_ns, __ATOMIC_RELAXED);
     free_before(change, before);
-    trajd_pipeline_warn_of_norms(pipeline, NULL);
+    trajd_control_warn_of_norms(control, NULL);
 }
 
 /* ---- all of it ---- */
 
 static enum trajd_status prepare(struct trajd_reload_change *change, struct trajd_error *error)
 {
-    const struct trajd_config_source *from = &change->pipeline->reload_from;
+    const struct trajd_config_source *from = &change->control->reload_from;
     enum trajd_status status;
 
     trajd_watch_wait();
@@ -200,10 +200,10 @@ static enum trajd_status prepare(struct trajd_reload_change *change, struct traj
     return status ? status : make_feeds(change, error);
 }
 
-enum trajd_status trajd_reload_run(struct trajd_pipeline *pipeline, char *message, size_t size)
+enum trajd_status trajd_reload_run(struct trajd_control *control, char *message, size_t size)
 {
     struct trajd_reload_change *change = calloc(1, sizeof *change);
-    struct trajd_holdings *before = pipeline->now;
+    struct trajd_holdings *before = control->now;
     struct trajd_error error;
     enum trajd_status status;
 
@@ -212,7 +212,7 @@ enum trajd_status trajd_reload_run(struct trajd_pipeline *pipeline, char *messag
         snprintf(message, size, "no memory for the new configuration");
         return TRAJD_ERR_MEMORY;
     }
-    change->pipeline = pipeline;
+    change->control = control;
     status = prepare(change, &error);
     if (!status) {
         trajd_reload_describe(change, message, size);

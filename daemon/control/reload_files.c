@@ -26,18 +26,18 @@ static bool is_of(const struct trajd_config *config, const struct trajd_window_s
     return false;
 }
 
-static bool is_read(const struct trajd_pipeline *pipeline, const char *dataset)
+static bool is_read(const struct trajd_control *control, const char *dataset)
 {
-    for (uint32_t f = 0; f < pipeline->producer_count; f++)
-        if (is_of(pipeline->now->config, trajd_producer_spec(pipeline->producers[f]), dataset) &&
-            !trajd_feed_is_idle(trajd_producer_feed(pipeline->producers[f])))
+    for (uint32_t f = 0; f < control->producer_count; f++)
+        if (is_of(control->now->config, trajd_producer_spec(control->producers[f]), dataset) &&
+            !trajd_feed_is_idle(trajd_producer_feed(control->producers[f])))
             return true;
     return false;
 }
 
 void trajd_reload_look_for_files(struct trajd_reload_change *change)
 {
-    const struct trajd_pipeline *pipeline = change->pipeline;
+    const struct trajd_control *control = change->control;
     struct trajd_holdings *next = change->next;
     char layouts[PATH_MAX];
     struct trajd_error error;
@@ -52,13 +52,13 @@ void trajd_reload_look_for_files(struct trajd_reload_change *change)
         if (change->is_new_dataset[d])
             continue;
         if (trajd_index_look_again(&options, next->datasets[d]->index, news, &error)) {
-            LOG(pipeline->log, WARNING, "dataset %s: new files are not looked for: %s", from->name,
+            LOG(control->log, WARNING, "dataset %s: new files are not looked for: %s", from->name,
                 error.message);
             continue;
         }
         if (!trajd_index_is_news(news))
             continue;
-        if (is_read(pipeline, from->name)) {
+        if (is_read(control, from->name)) {
             change->not_taken[d] = "workers read it; reload when they have ended, or give the path "
                                    "another name as well";
             continue;
@@ -85,7 +85,7 @@ bool trajd_reload_put_off_files(struct trajd_reload_change *change)
         return false;
     change->is_new_dataset[last] = false;
     next->datasets[last] =
-        trajd_holdings_find(change->pipeline->now, next->config->datasets[last].name);
+        trajd_holdings_find(change->control->now, next->config->datasets[last].name);
     change->not_taken[last] = again;
     for (uint32_t d = 0; d < next->dataset_count && new_count == 1; d++)
         if (change->not_taken[d] == again)

@@ -16,7 +16,7 @@ enum trajd_reload_reason {
 };
 
 struct trajd_reload_change {
-    struct trajd_pipeline *pipeline;
+    struct trajd_control *control;
     struct trajd_holdings *next;
     uint64_t store_share_bytes; /* of each new dataset */
     /* for each that stays, where none is new */
@@ -32,9 +32,9 @@ struct trajd_reload_change {
     const char *feed_cause[TRAJD_CONFIG_MAX_FEEDS];
     uint32_t in_count, out_count;
     struct trajd_producer *in[TRAJD_CONFIG_MAX_FEEDS];
-    struct trajd_producer *out[TRAJD_PIPELINE_MAX_PRODUCERS];
-    enum trajd_reload_reason out_reason[TRAJD_PIPELINE_MAX_PRODUCERS];
-    const char *out_cause[TRAJD_PIPELINE_MAX_PRODUCERS];
+    struct trajd_producer *out[TRAJD_CONTROL_MAX_PRODUCERS];
+    enum trajd_reload_reason out_reason[TRAJD_CONTROL_MAX_PRODUCERS];
+    const char *out_cause[TRAJD_CONTROL_MAX_PRODUCERS];
 };
 
 /* ---- reload_plan.c ---- */

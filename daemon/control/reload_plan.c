@@ -73,7 +73,7 @@ static enum trajd_status check_keys(const struct trajd_reload_change *change,
 
     for (size_t k = 0; k < trajd_config_key_count; k++)
         if (!is_live(&trajd_config_keys[k]) &&
-            !trajd_reload_is_same_value(change->pipeline->now->config, change->next->config,
+            !trajd_reload_is_same_value(change->control->now->config, change->next->config,
                                         &trajd_config_keys[k]))
             trajd_reload_append_key(&text, &trajd_config_keys[k]);
     if (!text.length)
@@ -110,7 +110,7 @@ static bool is_same_node(const struct trajd_yaml_node *a, const struct trajd_yam
 
 static void match_datasets(struct trajd_reload_change *change)
 {
-    const struct trajd_holdings *now = change->pipeline->now;
+    const struct trajd_holdings *now = change->control->now;
     struct trajd_holdings *next = change->next;
 
     next->dataset_count = next->config->dataset_count;
@@ -143,7 +143,7 @@ static const char *changed_dataset(const struct trajd_reload_change *change,
 {
     for (uint32_t p = 0; p < spec->part_count; p++) {
         const struct trajd_dataset *dataset =
-            trajd_holdings_find(change->pipeline->now, spec->parts[p].dataset);
+            trajd_holdings_find(change->control->now, spec->parts[p].dataset);
         if (!dataset || !trajd_reload_stays_open(change, dataset))
             return spec->parts[p].dataset;
     }
@@ -155,7 +155,7 @@ static enum trajd_reload_reason judge_feed(const struct trajd_reload_change *cha
                                            const struct trajd_window_spec *spec, const char **cause)
 {
     const struct trajd_yaml_node *before =
-        trajd_reload_feed_node(change->pipeline->now->config, spec->feed_name);
+        trajd_reload_feed_node(change->control->now->config, spec->feed_name);
 
     if (!before ||
         !is_same_node(before, trajd_reload_feed_node(change->next->config, spec->feed_name)))
@@ -205,10 +205,10 @@ static enum trajd_reload_reason judge_producer(const struct trajd_reload_change 
                                                const char **cause)
 {
     const char *name = trajd_producer_name(producer);
-    const size_t length = trajd_pipeline_base_length(name);
+    const size_t length = trajd_control_base_length(name);
 
     *cause = NULL;
-    if (!trajd_pipeline_is_configured(producer)) {
+    if (!trajd_control_is_configured(producer)) {
         if ((*cause = changed_dataset(change, trajd_producer_spec(producer))))
             return TRAJD_FEED_DATASET_HAS_CHANGED;
         *cause = changed_statistics(change, trajd_producer_spec(producer));
@@ -226,15 +226,15 @@ static enum trajd_reload_reason judge_producer(const struct trajd_reload_change 
 
 static void judge_producers(struct trajd_reload_change *change)
 {
-    struct trajd_pipeline *pipeline = change->pipeline;
+    struct trajd_control *control = change->control;
 
-    for (uint32_t f = 0; f < pipeline->producer_count; f++) {
+    for (uint32_t f = 0; f < control->producer_count; f++) {
         const char *cause;
         const enum trajd_reload_reason reason =
-            judge_producer(change, pipeline->producers[f], &cause);
+            judge_producer(change, control->producers[f], &cause);
         if (reason == TRAJD_FEED_STAYS)
             continue;
-        change->out[change->out_count] = pipeline->producers[f];
+        change->out[change->out_count] = control->producers[f];
         change->out_cause[change->out_count] = cause;
         change->out_reason[change->out_count++] = reason;
     }
@@ -289,9 +289,9 @@ uint64_t trajd_reload_rings_of(const struct trajd_reload_change *change, bool ou
 {
     uint64_t bytes = 0;
 
-    for (uint32_t f = 0; f < change->pipeline->producer_count; f++)
-        if (trajd_reload_goes(change, change->pipeline->producers[f]) == out)
-            bytes += trajd_producer_ring_bytes(change->pipeline->producers[f]);
+    for (uint32_t f = 0; f < change->control->producer_count; f++)
+        if (trajd_reload_goes(change, change->control->producers[f]) == out)
+            bytes += trajd_producer_ring_bytes(change->control->producers[f]);
     return bytes;
 }
 
@@ -309,7 +309,7 @@ static enum trajd_status check_limits(const struct trajd_reload_change *change,
 {
     const struct trajd_config *config = change->next->config;
     const uint32_t feeds =
-        change->pipeline->producer_count - change->out_count + count_new_feeds(change);
+        change->control->producer_count - change->out_count + count_new_feeds(change);
 
     if (feeds > config->max_feeds)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
@@ -367,7 +367,7 @@ static enum trajd_status share_store(struct trajd_reload_change *change, struct 
 static enum trajd_status check_memory(const struct trajd_reload_change *change,
                                       struct trajd_error *error)
 {
-    const struct trajd_config *now = change->pipeline->now->config, *next = change->next->config;
+    const struct trajd_config *now = change->control->now->config, *next = change->next->config;
     struct trajd_memory memory;
     uint64_t wanted =
         next->rings_bytes > now->rings_bytes ? next->rings_bytes - now->rings_bytes : 0;
@@ -390,7 +390,7 @@ enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct t
 {
     enum trajd_status status;
 
-    keep_shares(change->pipeline->now->config, change->next->config);
+    keep_shares(change->control->now->config, change->next->config);
     if ((status = check_keys(change, error)))
         return status;
     match_datasets(change);

@@ -40,7 +40,7 @@ static void append_name(struct trajd_reload_text *text, const char *before, cons
 
 static void describe_feeds(const struct trajd_reload_change *change, struct trajd_reload_text *text)
 {
-    const struct trajd_config *now = change->pipeline->now->config, *next = change->next->config;
+    const struct trajd_config *now = change->control->now->config, *next = change->next->config;
     bool begun = false;
 
     for (uint32_t f = 0; f < next->feed_count; f++)
@@ -54,14 +54,14 @@ static void describe_feeds(const struct trajd_reload_change *change, struct traj
     begun = false;
     for (uint32_t f = 0; f < change->out_count; f++)
         if (change->out_reason[f] == TRAJD_FEED_IS_GONE ||
-            !trajd_pipeline_is_configured(change->out[f]))
+            !trajd_control_is_configured(change->out[f]))
             append_name(text, "feeds gone: ", trajd_producer_name(change->out[f]), &begun);
 }
 
 static void describe_datasets(const struct trajd_reload_change *change,
                               struct trajd_reload_text *text)
 {
-    const struct trajd_holdings *now = change->pipeline->now, *next = change->next;
+    const struct trajd_holdings *now = change->control->now, *next = change->next;
     bool begun = false;
 
     for (uint32_t d = 0; d < next->dataset_count; d++)
@@ -112,7 +112,7 @@ void trajd_reload_describe(const struct trajd_reload_change *change, char *messa
     describe_datasets(change, &text);
     describe_files(change, &text);
     for (size_t k = 0; k < trajd_config_key_count; k++)
-        if (!trajd_reload_is_same_value(change->pipeline->now->config, change->next->config,
+        if (!trajd_reload_is_same_value(change->control->now->config, change->next->config,
                                         &trajd_config_keys[k]))
             trajd_reload_append_key(&keys, &trajd_config_keys[k]);
     if (keys.length)

@@ -65,40 +65,40 @@ static bool fits(FILE *out, long mark, size_t size)
 }
 
 /* With the mutex held. Of the lists as much as there is room for. */
-static void describe_all(struct trajd_pipeline *pipeline, FILE *out, size_t size)
+static void describe_all(struct trajd_control *control, FILE *out, size_t size)
 {
     bool has_room = true;
     uint32_t shown = 0;
 
-    describe_reload(&pipeline->reload, out);
-    describe_resampling(pipeline->resampler, out);
+    describe_reload(&control->reload, out);
+    describe_resampling(control->resampler, out);
     fputs("\"gpus\":[", out);
-    for (uint32_t g = 0; g < pipeline->gpu_count && has_room; g++) {
+    for (uint32_t g = 0; g < control->gpu_count && has_room; g++) {
         const long mark = ftell(out);
         fputs(g ? "," : "", out);
-        trajd_gpu_describe(pipeline->gpus[g], out);
+        trajd_gpu_describe(control->gpus[g], out);
         has_room = fits(out, mark, size);
     }
     fputs("],\"datasets\":[", out);
-    for (uint32_t d = 0; d < pipeline->now->dataset_count && has_room; d++) {
+    for (uint32_t d = 0; d < control->now->dataset_count && has_room; d++) {
         const long mark = ftell(out);
         fputs(d ? "," : "", out);
-        describe_dataset(pipeline->now->datasets[d], out);
+        describe_dataset(control->now->datasets[d], out);
         has_room = fits(out, mark, size);
     }
     fputs("],\"producers\":[", out);
-    for (; shown < pipeline->producer_count && has_room; shown += has_room) {
+    for (; shown < control->producer_count && has_room; shown += has_room) {
         const long mark = ftell(out);
         fputs(shown ? "," : "", out);
-        trajd_producer_describe(pipeline->producers[shown], out, true);
+        trajd_producer_describe(control->producers[shown], out, true);
         has_room = fits(out, mark, size);
     }
-    fprintf(out, "],\"producers_not_shown\":%u", pipeline->producer_count - shown);
+    fprintf(out, "],\"producers_not_shown\":%u", control->producer_count - shown);
 }
 
-size_t trajd_pipeline_describe(void *context, char *json, size_t size)
+size_t trajd_control_describe(void *context, char *json, size_t size)
 {
-    struct trajd_pipeline *pipeline = context;
+    struct trajd_control *control = context;
     char *text = NULL;
     size_t length = 0;
     bool failed;
@@ -106,9 +106,9 @@ size_t trajd_pipeline_describe(void *context, char *json, size_t size)
 
     if (!out)
         return 0;
-    pthread_mutex_lock(&pipeline->mutex);
-    describe_all(pipeline, out, size);
-    pthread_mutex_unlock(&pipeline->mutex);
+    pthread_mutex_lock(&control->mutex);
+    describe_all(control, out, size);
+    pthread_mutex_unlock(&control->mutex);
     failed = ferror(out) != 0;
     if (fclose(out) || failed || length >= size)
         length = 0; /* half a document is worse than none */
@@ -119,48 +119,48 @@ size_t trajd_pipeline_describe(void *context, char *json, size_t size)
 
 /* ---- what the asker calls, on its thread ---- */
 
-struct trajd_producer *trajd_pipeline_lend_producer(void *context, uint32_t feed_id)
+struct trajd_producer *trajd_control_lend_producer(void *context, uint32_t feed_id)
 {
-    struct trajd_pipeline *pipeline = context;
+    struct trajd_control *control = context;
 
-    pthread_mutex_lock(&pipeline->mutex);
-    for (uint32_t f = 0; f < pipeline->producer_count; f++)
-        if (trajd_feed_id(trajd_producer_feed(pipeline->producers[f])) == feed_id)
-            pipeline->lent = pipeline->producers[f];
-    pthread_mutex_unlock(&pipeline->mutex);
-    return pipeline->lent; /* nobody else sets it */
+    pthread_mutex_lock(&control->mutex);
+    for (uint32_t f = 0; f < control->producer_count; f++)
+        if (trajd_feed_id(trajd_producer_feed(control->producers[f])) == feed_id)
+            control->lent = control->producers[f];
+    pthread_mutex_unlock(&control->mutex);
+    return control->lent; /* nobody else sets it */
 }
 
-void trajd_pipeline_take_back(void *context, struct trajd_producer *producer)
+void trajd_control_take_back(void *context, struct trajd_producer *producer)
 {
-    struct trajd_pipeline *pipeline = context;
+    struct trajd_control *control = context;
 
     (void)producer;
-    pthread_mutex_lock(&pipeline->mutex);
-    pipeline->lent = NULL;
-    pthread_cond_signal(&pipeline->asked); /* the opener may close it now */
-    pthread_mutex_unlock(&pipeline->mutex);
+    pthread_mutex_lock(&control->mutex);
+    control->lent = NULL;
+    pthread_cond_signal(&control->asked); /* the opener may close it now */
+    pthread_mutex_unlock(&control->mutex);
 }
 
 /* ---- the main thread's view ---- */
 
-bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, char *stuck,
-                             size_t size)
+bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, char *stuck,
+                            size_t size)
 {
     const int64_t now_ns = trajd_now_ns();
     struct trajd_server_stats stats;
     const struct {
         const struct trajd_watch *watch;
         const char *name;
-    } threads[] = {{&pipeline->opening, "the opener"},
-                   {trajd_asker_watch(pipeline->asker), "the asker"},
-                   {trajd_statistician_watch(pipeline->statistician), "the thread of statistics"},
-                   {trajd_resampler_watch(pipeline->resampler), "the resampler"}};
+    } threads[] = {{&control->opening, "the opener"},
+                   {trajd_asker_watch(control->asker), "the asker"},
+                   {trajd_statistician_watch(control->statistician), "the thread of statistics"},
+                   {trajd_resampler_watch(control->resampler), "the resampler"}};
     bool alive = true;
     /* a flag on its own */
-    const bool gpu_is_lost = __atomic_load_n(&pipeline->gpu_is_lost, __ATOMIC_RELAXED);
+    const bool gpu_is_lost = __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED);
 
-    trajd_server_get_stats(pipeline->server, &stats);
+    trajd_server_get_stats(control->server, &stats);
     if (now_ns - (int64_t)stats.last_turn_ns > limit_ns) {
         snprintf(stuck, size, "the server's thread");
         return false;
@@ -170,51 +170,51 @@ bool trajd_pipeline_is_alive(struct trajd_pipeline *pipeline, int64_t limit_ns, 
             snprintf(stuck, size, "%s", threads[t].name);
             return false;
         }
-    pthread_mutex_lock(&pipeline->mutex);
-    for (uint32_t f = 0; f < pipeline->producer_count && alive; f++) {
+    pthread_mutex_lock(&control->mutex);
+    for (uint32_t f = 0; f < control->producer_count && alive; f++) {
         alive =
             (gpu_is_lost &&
              trajd_producer_gpu(
-                 pipeline->producers
+                 control->producers
                      [f])) || /* its thread has ended: the opener closes it when it can */
-            !trajd_watch_is_stuck(trajd_producer_watch(pipeline->producers[f]), now_ns, limit_ns);
+            !trajd_watch_is_stuck(trajd_producer_watch(control->producers[f]), now_ns, limit_ns);
         if (!alive)
-            snprintf(stuck, size, "feed %s", trajd_producer_name(pipeline->producers[f]));
+            snprintf(stuck, size, "feed %s", trajd_producer_name(control->producers[f]));
     }
-    pthread_mutex_unlock(&pipeline->mutex);
+    pthread_mutex_unlock(&control->mutex);
     return alive;
 }
 
-int64_t trajd_pipeline_exit_idle_ns(const struct trajd_pipeline *pipeline)
+int64_t trajd_control_exit_idle_ns(const struct trajd_control *control)
 {
     /* a number on its own: orders nothing */
-    return __atomic_load_n(&pipeline->exit_idle_ns, __ATOMIC_RELAXED);
+    return __atomic_load_n(&control->exit_idle_ns, __ATOMIC_RELAXED);
 }
 
-int64_t trajd_pipeline_empty_since_ns(const struct trajd_pipeline *pipeline)
+int64_t trajd_control_empty_since_ns(const struct trajd_control *control)
 {
     struct trajd_resampler_stats resampling;
     struct trajd_server_stats stats;
 
-    trajd_server_get_stats(pipeline->server, &stats);
-    trajd_resampler_get_stats(pipeline->resampler, &resampling);
+    trajd_server_get_stats(control->server, &stats);
+    trajd_resampler_get_stats(control->resampler, &resampling);
     return resampling.clients ? 0 : (int64_t)stats.empty_since_ns;
 }
 
-void trajd_pipeline_status_line(struct trajd_pipeline *pipeline, char *line, size_t size)
+void trajd_control_status_line(struct trajd_control *control, char *line, size_t size)
 {
     const int64_t now_ns = trajd_now_ns();
     struct trajd_server_stats stats;
     double rate = 0;
 
-    trajd_server_get_stats(pipeline->server, &stats);
-    if (pipeline->windows_at_ns && now_ns > pipeline->windows_at_ns)
-        rate = (double)(stats.windows_done - pipeline->windows_before) * 1e9 /
-               (double)(now_ns - pipeline->windows_at_ns);
-    pipeline->windows_before = stats.windows_done;
-    pipeline->windows_at_ns = now_ns;
-    pthread_mutex_lock(&pipeline->mutex);
-    snprintf(line, size, "%u feeds, %u workers, %.0f windows/s", pipeline->producer_count,
+    trajd_server_get_stats(control->server, &stats);
+    if (control->windows_at_ns && now_ns > control->windows_at_ns)
+        rate = (double)(stats.windows_done - control->windows_before) * 1e9 /
+               (double)(now_ns - control->windows_at_ns);
+    control->windows_before = stats.windows_done;
+    control->windows_at_ns = now_ns;
+    pthread_mutex_lock(&control->mutex);
+    snprintf(line, size, "%u feeds, %u workers, %.0f windows/s", control->producer_count,
              stats.sessions, rate);
-    pthread_mutex_unlock(&pipeline->mutex);
+    pthread_mutex_unlock(&control->mutex);
 }

@@ -1,7 +1,7 @@
 /* The hand-over side of the daemon: sessions, leases and rings behind one ROUTER thread. Sees slots
  * and bytes, never episodes.
  *
- * A producer (the pipeline; in tests a fake) adds feeds, takes slots to fill, publishes them.
+ * A producer (the control; in tests a fake) adds feeds, takes slots to fill, publishes them.
  * Everything else, who has what and what is done, happens on the server's thread; a publish sends
  * what it leads to itself. Functions here are thread-safe unless said; none blocks except take,
  * drain and destroy. */
