@@ -8,10 +8,10 @@
 
 #define LEVEL_BITS 11
 #define BINS (1u << LEVEL_BITS)
-#define TILE TRAJD_TALLY_TILE
+#define TILE TRAJD_HISTOGRAM_TILE
 #define NO_NODE 0xff
 
-const double trajd_tally_quantiles[TRAJD_TALLY_QUANTILES] = {0.01, 0.10, 0.50, 0.90, 0.99};
+const double trajd_histogram_quantiles[TRAJD_HISTOGRAM_QUANTILES] = {0.01, 0.10, 0.50, 0.90, 0.99};
 
 /* Finite values gathered from rows that count. */
 struct tile {
@@ -20,7 +20,7 @@ struct tile {
     uint32_t count;
 };
 
-uint32_t trajd_tally_key_bits(enum trajd_dtype dtype)
+uint32_t trajd_histogram_key_bits(enum trajd_dtype dtype)
 {
     switch (dtype) {
     case TRAJD_U8:
@@ -42,12 +42,12 @@ static uint32_t level_count(uint32_t key_bits)
     return (key_bits + LEVEL_BITS - 1) / LEVEL_BITS;
 }
 
-uint64_t trajd_tally_bytes(uint32_t key_bits)
+uint64_t trajd_histogram_bytes(uint32_t key_bits)
 {
     const uint64_t levels = level_count(key_bits);
-    return sizeof(struct trajd_tally) +
-           BINS * sizeof(uint64_t) * (levels > 1 ? TRAJD_TALLY_RANKS : 1) +
-           BINS * TRAJD_TALLY_RANKS * (levels - 1);
+    return sizeof(struct trajd_histogram) +
+           BINS * sizeof(uint64_t) * (levels > 1 ? TRAJD_HISTOGRAM_RANKS : 1) +
+           BINS * TRAJD_HISTOGRAM_RANKS * (levels - 1);
 }
 
 /* The bits of a key that a level counts. */
@@ -92,15 +92,16 @@ static double value_of_key(uint64_t key, uint32_t key_bits)
     }
 }
 
-enum trajd_status trajd_tally_begin(struct trajd_tally *tally, uint32_t key_bits,
-                                    struct trajd_error *error)
+enum trajd_status trajd_histogram_begin(struct trajd_histogram *histogram, uint32_t key_bits,
+                                        struct trajd_error *error)
 {
-    *tally = (struct trajd_tally){.key_bits = key_bits, .node_count = 1};
-    tally->found.min = INFINITY;
-    tally->found.max = -INFINITY;
-    tally->counts = calloc(BINS, sizeof *tally->counts);
-    return tally->counts ? TRAJD_OK
-                         : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
+    *histogram = (struct trajd_histogram){.key_bits = key_bits, .node_count = 1};
+    histogram->found.min = INFINITY;
+    histogram->found.max = -INFINITY;
+    histogram->counts = calloc(BINS, sizeof *histogram->counts);
+    return histogram->counts
+               ? TRAJD_OK
+               : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
 }
 
 /* ---- gathering ---- */
@@ -122,10 +123,10 @@ static inline double load(enum trajd_dtype dtype, const char *at)
 }
 
 static inline __attribute__((always_inline)) void
-gather_rows(struct trajd_tally *tally, struct tile *tile, enum trajd_dtype dtype, bool rounds,
-            const char *at, uint64_t stride, const uint32_t *weights, uint32_t count)
+gather_rows(struct trajd_histogram *histogram, struct tile *tile, enum trajd_dtype dtype,
+            bool rounds, const char *at, uint64_t stride, const uint32_t *weights, uint32_t count)
 {
-    const bool first_sweep = tally->level == 0;
+    const bool first_sweep = histogram->level == 0;
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < count; i++, at += stride) {
@@ -138,48 +139,50 @@ gather_rows(struct trajd_tally *tally, struct tile *tile, enum trajd_dtype dtype
         if (__builtin_expect(isfinite(value), 1)) {
             kept += weight != 0;
         } else if (first_sweep) {
-            *(isnan(value) ? &tally->found.nan : &tally->found.infinite) += weight;
+            *(isnan(value) ? &histogram->found.nan : &histogram->found.infinite) += weight;
         }
     }
     tile->count = kept;
 }
 
-static void gather(struct trajd_tally *tally, struct tile *tile,
-                   const struct trajd_tally_values *values, const char *at, const uint32_t *weights,
-                   uint32_t count)
+static void gather(struct trajd_histogram *histogram, struct tile *tile,
+                   const struct trajd_histogram_values *values, const char *at,
+                   const uint32_t *weights, uint32_t count)
 {
     const uint64_t stride = values->row_stride_bytes;
 
     if (values->dtype == TRAJD_F32)
-        gather_rows(tally, tile, TRAJD_F32, false, at, stride, weights, count);
-    else if (values->dtype == TRAJD_F64 && tally->key_bits == 64)
-        gather_rows(tally, tile, TRAJD_F64, false, at, stride, weights, count);
+        gather_rows(histogram, tile, TRAJD_F32, false, at, stride, weights, count);
+    else if (values->dtype == TRAJD_F64 && histogram->key_bits == 64)
+        gather_rows(histogram, tile, TRAJD_F64, false, at, stride, weights, count);
     else
-        gather_rows(tally, tile, values->dtype, tally->key_bits == 32, at, stride, weights, count);
+        gather_rows(histogram, tile, values->dtype, histogram->key_bits == 32, at, stride, weights,
+                    count);
 }
 
 /* ---- counting ---- */
 
 /* Chan's merge of a tile's count, mean and squared distances into those of all before it. */
-static void merge(struct trajd_tally *tally, uint64_t count, double mean, double m2)
+static void merge(struct trajd_histogram *histogram, uint64_t count, double mean, double m2)
 {
-    struct trajd_feature_statistics *found = &tally->found;
+    struct trajd_feature_statistics *found = &histogram->found;
     const double n = (double)found->count, m = (double)count, delta = mean - found->mean;
 
     if (!found->count) {
         found->count = count;
         found->mean = mean;
-        tally->m2 = m2;
+        histogram->m2 = m2;
         return;
     }
     found->count += count;
     found->mean += delta * (m / (n + m));
-    tally->m2 += m2 + delta * delta * (n * (m / (n + m)));
+    histogram->m2 += m2 + delta * delta * (n * (m / (n + m)));
 }
 
-static void add_moments(struct trajd_tally *tally, const struct tile *tile)
+static void add_moments(struct trajd_histogram *histogram, const struct tile *tile)
 {
-    double sums[4] = {0}, squares[4] = {0}, low = tally->found.min, high = tally->found.max, mean;
+    double sums[4] = {0}, squares[4] = {0}, low = histogram->found.min, high = histogram->found.max,
+           mean;
     uint64_t count = 0;
 
     for (uint32_t i = 0; i < tile->count; i++) {
@@ -196,104 +199,107 @@ static void add_moments(struct trajd_tally *tally, const struct tile *tile)
         const double distance = tile->values[i] - mean;
         squares[i & 3] += tile->weights[i] * (distance * distance);
     }
-    tally->found.min = low;
-    tally->found.max = high;
-    merge(tally, count, mean, (squares[0] + squares[1]) + (squares[2] + squares[3]));
+    histogram->found.min = low;
+    histogram->found.max = high;
+    merge(histogram, count, mean, (squares[0] + squares[1]) + (squares[2] + squares[3]));
 }
 
 static inline __attribute__((always_inline)) void
-count_keys(struct trajd_tally *tally, const struct tile *tile, uint32_t key_bits)
+count_keys(struct trajd_histogram *histogram, const struct tile *tile, uint32_t key_bits)
 {
-    const uint32_t level = tally->level;
+    const uint32_t level = histogram->level;
 
     for (uint32_t i = 0; i < tile->count; i++) {
         const uint64_t key =
             key_bits == 32 ? key_of_single(tile->values[i]) : key_of_double(tile->values[i]);
         uint32_t node = 0;
         for (uint32_t above = 0; above < level && node != NO_NODE; above++)
-            node = tally->children[above][node * BINS + bin_of(key, key_bits, above)];
+            node = histogram->children[above][node * BINS + bin_of(key, key_bits, above)];
         if (node != NO_NODE)
-            tally->counts[node * BINS + bin_of(key, key_bits, level)] += tile->weights[i];
+            histogram->counts[node * BINS + bin_of(key, key_bits, level)] += tile->weights[i];
     }
 }
 
-static void count_bytes(struct trajd_tally *tally, const struct trajd_tally_values *values)
+static void count_bytes(struct trajd_histogram *histogram,
+                        const struct trajd_histogram_values *values)
 {
     for (uint64_t row = 0; row < values->row_count; row++) {
         const uint8_t *at = (const uint8_t *)values->base + row * values->row_stride_bytes;
         const uint32_t weight = values->weights ? values->weights[row] : 1;
         for (uint32_t i = 0; weight && i < values->group; i++, at += values->group_stride_bytes)
-            tally->counts[*at] += weight;
+            histogram->counts[*at] += weight;
     }
 }
 
-void trajd_tally_add(struct trajd_tally *tally, const struct trajd_tally_values *values)
+void trajd_histogram_add(struct trajd_histogram *histogram,
+                         const struct trajd_histogram_values *values)
 {
     struct tile tile;
 
-    if (tally->key_bits == 8) {
-        count_bytes(tally, values);
+    if (histogram->key_bits == 8) {
+        count_bytes(histogram, values);
         return;
     }
     for (uint64_t row = 0; row < values->row_count; row += TILE) {
         const uint64_t left = values->row_count - row;
-        gather(tally, &tile, values, (const char *)values->base + row * values->row_stride_bytes,
+        gather(histogram, &tile, values,
+               (const char *)values->base + row * values->row_stride_bytes,
                values->weights ? values->weights + row : NULL, left < TILE ? (uint32_t)left : TILE);
-        if (tally->level == 0)
-            add_moments(tally, &tile);
-        if (tally->key_bits == 32)
-            count_keys(tally, &tile, 32);
+        if (histogram->level == 0)
+            add_moments(histogram, &tile);
+        if (histogram->key_bits == 32)
+            count_keys(histogram, &tile, 32);
         else
-            count_keys(tally, &tile, 64);
+            count_keys(histogram, &tile, 64);
     }
 }
 
 /* ---- between sweeps ---- */
 
 /* A byte's counts say everything. */
-static void moments_of_bytes(struct trajd_tally *tally)
+static void moments_of_bytes(struct trajd_histogram *histogram)
 {
-    struct trajd_feature_statistics *found = &tally->found;
+    struct trajd_feature_statistics *found = &histogram->found;
     double sum = 0;
 
     for (uint32_t b = 0; b < 256; b++) {
-        if (!tally->counts[b])
+        if (!histogram->counts[b])
             continue;
         found->min = found->count ? found->min : b;
         found->max = b;
-        found->count += tally->counts[b];
-        sum += (double)tally->counts[b] * b;
+        found->count += histogram->counts[b];
+        sum += (double)histogram->counts[b] * b;
     }
     found->mean = sum / (double)found->count;
     for (uint32_t b = 0; b < 256; b++)
-        tally->m2 += (double)tally->counts[b] * (b - found->mean) * (b - found->mean);
+        histogram->m2 += (double)histogram->counts[b] * (b - found->mean) * (b - found->mean);
 }
 
 /* The two ranks around q (n - 1) for every quantile, as numpy forms them. */
-static void want_ranks(struct trajd_tally *tally)
+static void want_ranks(struct trajd_histogram *histogram)
 {
-    const uint64_t last = tally->found.count - 1;
+    const uint64_t last = histogram->found.count - 1;
 
-    tally->rank_count = TRAJD_TALLY_RANKS;
-    for (uint32_t q = 0; q < TRAJD_TALLY_QUANTILES; q++) {
-        const uint64_t below = (uint64_t)floor(trajd_tally_quantiles[q] * (double)last);
-        tally->ranks[2 * q].rest = below;
-        tally->ranks[2 * q + 1].rest = below < last ? below + 1 : last;
+    histogram->rank_count = TRAJD_HISTOGRAM_RANKS;
+    for (uint32_t q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++) {
+        const uint64_t below = (uint64_t)floor(trajd_histogram_quantiles[q] * (double)last);
+        histogram->ranks[2 * q].rest = below;
+        histogram->ranks[2 * q + 1].rest = below < last ? below + 1 : last;
     }
 }
 
 /* Finds the bin of every wanted rank and gives each such bin a node for the next level. */
-static uint32_t descend(struct trajd_tally *tally, uint8_t *children)
+static uint32_t descend(struct trajd_histogram *histogram, uint8_t *children)
 {
-    const uint32_t above = LEVEL_BITS * tally->level;
+    const uint32_t above = LEVEL_BITS * histogram->level;
     const uint32_t width =
-        tally->key_bits - above < LEVEL_BITS ? tally->key_bits - above : LEVEL_BITS;
+        histogram->key_bits - above < LEVEL_BITS ? histogram->key_bits - above : LEVEL_BITS;
     uint32_t nodes = 0;
 
-    memset(children, NO_NODE, (size_t)tally->node_count * BINS);
-    for (uint32_t r = 0; r < tally->rank_count; r++) {
-        struct trajd_tally_rank *rank = &tally->ranks[r];
-        const uint64_t *counts = tally->counts + (size_t)rank->node * BINS;
+    memset(children, NO_NODE, (size_t)histogram->node_count * BINS);
+    for (uint32_t r = 0; r < histogram->rank_count; r++) {
+        struct trajd_histogram_rank *rank = &histogram->ranks[r];
+        const uint64_t *counts = histogram->counts + (size_t)rank->node * BINS;
         uint8_t *child;
         uint32_t bin = 0;
         while (bin < BINS - 1 && rank->rest >= counts[bin])
@@ -312,64 +318,65 @@ static double interpolate(double below, double above, double part)
     return part < 0.5 ? below + (above - below) * part : above - (above - below) * (1 - part);
 }
 
-static void finish(struct trajd_tally *tally)
+static void finish(struct trajd_histogram *histogram)
 {
-    struct trajd_feature_statistics *found = &tally->found;
+    struct trajd_feature_statistics *found = &histogram->found;
 
     if (!found->count) {
         found->mean = found->std = found->min = found->max = NAN;
-        for (uint32_t q = 0; q < TRAJD_TALLY_QUANTILES; q++)
+        for (uint32_t q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++)
             found->quantiles[q] = NAN;
         return;
     }
     if (found->min == found->max) { /* exactly, whatever the additions cut off */
         found->mean = found->min;
-        tally->m2 = 0;
+        histogram->m2 = 0;
     }
-    found->std = sqrt(tally->m2 / (double)found->count);
-    for (uint32_t q = 0; q < TRAJD_TALLY_QUANTILES; q++) {
-        const double place = trajd_tally_quantiles[q] * (double)(found->count - 1);
+    found->std = sqrt(histogram->m2 / (double)found->count);
+    for (uint32_t q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++) {
+        const double place = trajd_histogram_quantiles[q] * (double)(found->count - 1);
         found->quantiles[q] =
-            tally->rank_count
-                ? interpolate(value_of_key(tally->ranks[2 * q].key, tally->key_bits),
-                              value_of_key(tally->ranks[2 * q + 1].key, tally->key_bits),
+            histogram->rank_count
+                ? interpolate(value_of_key(histogram->ranks[2 * q].key, histogram->key_bits),
+                              value_of_key(histogram->ranks[2 * q + 1].key, histogram->key_bits),
                               place - floor(place))
                 : found->min;
     }
 }
 
-enum trajd_status trajd_tally_next(struct trajd_tally *tally, bool *more, struct trajd_error *error)
+enum trajd_status trajd_histogram_next(struct trajd_histogram *histogram, bool *more,
+                                       struct trajd_error *error)
 {
     uint64_t *counts;
     uint8_t *children;
 
-    if (tally->level == 0 && tally->key_bits == 8)
-        moments_of_bytes(tally);
+    if (histogram->level == 0 && histogram->key_bits == 8)
+        moments_of_bytes(histogram);
     *more = false;
-    if (tally->found.count && tally->found.min != tally->found.max) {
-        if (tally->level == 0)
-            want_ranks(tally);
-        children = malloc((size_t)tally->node_count * BINS);
+    if (histogram->found.count && histogram->found.min != histogram->found.max) {
+        if (histogram->level == 0)
+            want_ranks(histogram);
+        children = malloc((size_t)histogram->node_count * BINS);
         if (!children)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
-        tally->children[tally->level] = children;
-        tally->node_count = descend(tally, children);
-        *more = ++tally->level < level_count(tally->key_bits);
+        histogram->children[histogram->level] = children;
+        histogram->node_count = descend(histogram, children);
+        *more = ++histogram->level < level_count(histogram->key_bits);
     }
-    free(tally->counts);
-    tally->counts = counts =
-        *more ? calloc((size_t)tally->node_count * BINS, sizeof *counts) : NULL;
+    free(histogram->counts);
+    histogram->counts = counts =
+        *more ? calloc((size_t)histogram->node_count * BINS, sizeof *counts) : NULL;
     if (*more && !counts)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
     if (!*more)
-        finish(tally);
+        finish(histogram);
     return TRAJD_OK;
 }
 
-void trajd_tally_end(struct trajd_tally *tally)
+void trajd_histogram_end(struct trajd_histogram *histogram)
 {
-    for (uint32_t level = 0; level < TRAJD_TALLY_LEVELS; level++)
-        free(tally->children[level]);
-    free(tally->counts);
-    *tally = (struct trajd_tally){0};
+    for (uint32_t level = 0; level < TRAJD_HISTOGRAM_LEVELS; level++)
+        free(histogram->children[level]);
+    free(histogram->counts);
+    *histogram = (struct trajd_histogram){0};
 }

@@ -21,10 +21,10 @@
 #include "proto/dtype.h"
 #include "proto/error.h"
 
-#define TRAJD_TALLY_QUANTILES 5 /* 0.01, 0.10, 0.50, 0.90, 0.99 */
-#define TRAJD_TALLY_RANKS (2 * TRAJD_TALLY_QUANTILES)
-#define TRAJD_TALLY_LEVELS 6
-#define TRAJD_TALLY_TILE 256
+#define TRAJD_HISTOGRAM_QUANTILES 5 /* 0.01, 0.10, 0.50, 0.90, 0.99 */
+#define TRAJD_HISTOGRAM_RANKS (2 * TRAJD_HISTOGRAM_QUANTILES)
+#define TRAJD_HISTOGRAM_LEVELS 6
+#define TRAJD_HISTOGRAM_TILE 256
 
 /* What is known of one feature. Without a value (count 0) the figures are NaN. */
 struct trajd_feature_statistics {
@@ -32,14 +32,14 @@ struct trajd_feature_statistics {
     uint64_t nan, infinite; /* left out */
     double mean, std;       /* of the population: divided by count */
     double min, max;
-    double quantiles[TRAJD_TALLY_QUANTILES];
+    double quantiles[TRAJD_HISTOGRAM_QUANTILES];
 };
 
-extern const double trajd_tally_quantiles[TRAJD_TALLY_QUANTILES];
+extern const double trajd_histogram_quantiles[TRAJD_HISTOGRAM_QUANTILES];
 
 /* Values of one feature: `row_count` rows of `group` elements each (pixels of a picture; else 1).
  */
-struct trajd_tally_values {
+struct trajd_histogram_values {
     const void *base; /* the feature's first element */
     enum trajd_dtype dtype;
     uint64_t row_count, row_stride_bytes;
@@ -48,7 +48,7 @@ struct trajd_tally_values {
     const uint32_t *weights; /* [row_count]: how often each row counts; NULL: once */
 };
 
-struct trajd_tally {
+struct trajd_histogram {
     uint32_t key_bits; /* 8: bytes; 32: values are rounded to float32 first; 64 */
     uint32_t level;
     struct trajd_feature_statistics found;
@@ -56,29 +56,30 @@ struct trajd_tally {
     uint32_t node_count; /* bins of the level above that are looked into */
     uint64_t *counts;    /* [node_count][bins] of this level */
     /* [nodes of that level][bins]: the node a bin became, or none */
-    uint8_t *children[TRAJD_TALLY_LEVELS];
+    uint8_t *children[TRAJD_HISTOGRAM_LEVELS];
     uint32_t rank_count;
-    struct trajd_tally_rank {
+    struct trajd_histogram_rank {
         uint64_t rest; /* its rank inside the node */
         uint64_t key;  /* bits found so far */
         uint8_t node;
-    } ranks[TRAJD_TALLY_RANKS];
+    } ranks[TRAJD_HISTOGRAM_RANKS];
 };
 
 /* How values of that type are keyed: 8, 32 or 64 bits. */
-uint32_t trajd_tally_key_bits(enum trajd_dtype dtype);
-/* Memory that one tally may take at most. */
-uint64_t trajd_tally_bytes(uint32_t key_bits);
+uint32_t trajd_histogram_key_bits(enum trajd_dtype dtype);
+/* Memory that one histogram may take at most. */
+uint64_t trajd_histogram_bytes(uint32_t key_bits);
 
-enum trajd_status trajd_tally_begin(struct trajd_tally *tally, uint32_t key_bits,
-                                    struct trajd_error *error);
+enum trajd_status trajd_histogram_begin(struct trajd_histogram *histogram, uint32_t key_bits,
+                                        struct trajd_error *error);
 /* Counts values of the sweep under way. Every sweep must be given the same values, in any order and
  * pieces from sweep 1 on. */
-void trajd_tally_add(struct trajd_tally *tally, const struct trajd_tally_values *values);
-/* Ends a sweep. *more: another one is needed. After the last, tally->found is complete. */
-enum trajd_status trajd_tally_next(struct trajd_tally *tally, bool *more,
-                                   struct trajd_error *error);
+void trajd_histogram_add(struct trajd_histogram *histogram,
+                         const struct trajd_histogram_values *values);
+/* Ends a sweep. *more: another one is needed. After the last, histogram->found is complete. */
+enum trajd_status trajd_histogram_next(struct trajd_histogram *histogram, bool *more,
+                                       struct trajd_error *error);
 /* Frees what it holds; zeroed is fine. */
-void trajd_tally_end(struct trajd_tally *tally);
+void trajd_histogram_end(struct trajd_histogram *histogram);
 
 #endif

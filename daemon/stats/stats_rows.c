@@ -113,7 +113,7 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
                              .may_miss = request->plan->spec->keep_bad_rows};
     struct statistics_item item = {.index = stream_index,
                                    .column_count = (uint32_t)columns,
-                                   .key_bits = trajd_tally_key_bits(stream->dtype)};
+                                   .key_bits = trajd_histogram_key_bits(stream->dtype)};
     struct statistics_lane lane = {
         .column_count = (uint32_t)columns,
         .dtype = stream->dtype,

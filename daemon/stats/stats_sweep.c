@@ -6,10 +6,10 @@
 
 #include "daemon/base/heartbeat.h"
 
-/* of all tallies at once: more columns are counted in further sweeps */
-#define TALLY_BYTES (UINT64_C(64) << 20)
+/* of all histograms at once: more columns are counted in further sweeps */
+#define HISTOGRAM_BYTES (UINT64_C(64) << 20)
 /* the columns of so many rows are counted in turn while these are in the processor's cache */
-#define BLOCK_ROWS TRAJD_TALLY_TILE
+#define BLOCK_ROWS TRAJD_HISTOGRAM_TILE
 #define SLICES_PER_THREAD 2
 #define PAUSE_NS 1000000
 
@@ -42,7 +42,7 @@ static void count_block(struct statistics_sweep *sweep, const struct statistics_
     const uint32_t first = sweep->items[lane->item].first_column + lane->first_column;
 
     for (uint32_t c = begin; c < end; c++) {
-        const struct trajd_tally_values values = {
+        const struct trajd_histogram_values values = {
             .base = (const char *)run->base + row * lane->row_stride_bytes +
                     (size_t)(c - first) * element,
             .dtype = lane->dtype,
@@ -52,7 +52,7 @@ static void count_block(struct statistics_sweep *sweep, const struct statistics_
             .group_stride_bytes = (uint64_t)lane->column_count * element,
             .weights = run->weights ? run->weights + row : NULL};
         if (!sweep->done[c - sweep->group_begin])
-            trajd_tally_add(&sweep->tallies[c - sweep->group_begin], &values);
+            trajd_histogram_add(&sweep->histograms[c - sweep->group_begin], &values);
     }
 }
 
@@ -147,10 +147,10 @@ static enum trajd_status end_level(struct statistics_sweep *sweep, struct trajd_
         if (sweep->done[place])
             continue;
         trajd_watch_turn();
-        status = trajd_tally_next(&sweep->tallies[place], &more, error);
+        status = trajd_histogram_next(&sweep->histograms[place], &more, error);
         sweep->done[place] = !more;
         if (!more && !status)
-            item->result->features[c - item->first_column] = sweep->tallies[place].found;
+            item->result->features[c - item->first_column] = sweep->histograms[place].found;
     }
     return status;
 }
@@ -162,8 +162,8 @@ static enum trajd_status run_group(struct statistics_sweep *sweep, statistics_wa
 
     for (uint32_t c = sweep->group_begin; c < sweep->group_end && !status; c++) {
         sweep->done[c - sweep->group_begin] = false;
-        status = trajd_tally_begin(&sweep->tallies[c - sweep->group_begin],
-                                   item_of(sweep, c)->key_bits, error);
+        status = trajd_histogram_begin(&sweep->histograms[c - sweep->group_begin],
+                                       item_of(sweep, c)->key_bits, error);
     }
     while (!status && mark_active(sweep)) {
         status = walk(sweep, context, error);
@@ -173,19 +173,19 @@ static enum trajd_status run_group(struct statistics_sweep *sweep, statistics_wa
         sweep->pass += sweep->pass + 1 < sweep->pass_count;
     }
     for (uint32_t c = sweep->group_begin; c < sweep->group_end; c++)
-        trajd_tally_end(&sweep->tallies[c - sweep->group_begin]);
+        trajd_histogram_end(&sweep->histograms[c - sweep->group_begin]);
     return status;
 }
 
-/* The first column of the next group, by what tallies may take. */
+/* The first column of the next group, by what histograms may take. */
 static uint32_t group_end(struct statistics_sweep *sweep, uint32_t begin, uint32_t column_count)
 {
     uint64_t bytes = 0;
     uint32_t end = begin;
 
     while (end < column_count) {
-        bytes += trajd_tally_bytes(item_of(sweep, end)->key_bits);
-        if (bytes > TALLY_BYTES && end > begin)
+        bytes += trajd_histogram_bytes(item_of(sweep, end)->key_bits);
+        if (bytes > HISTOGRAM_BYTES && end > begin)
             break;
         end++;
     }
@@ -206,9 +206,9 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
     for (uint32_t begin = 0; begin < columns; begin = group_end(sweep, begin, columns))
         sweep->pass_count += key_bits == 8 ? 1 : key_bits == 32 ? 3 : 6;
     sweep->first = true;
-    sweep->tallies = calloc(columns, sizeof *sweep->tallies);
+    sweep->histograms = calloc(columns, sizeof *sweep->histograms);
     sweep->done = calloc(columns, sizeof *sweep->done);
-    if (!sweep->tallies || !sweep->done)
+    if (!sweep->histograms || !sweep->done)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                  "no memory for statistics of %u features", columns);
     while (sweep->group_end < columns && !status) {
@@ -216,7 +216,7 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
         sweep->group_end = group_end(sweep, sweep->group_begin, columns);
         status = run_group(sweep, walk, context, error);
     }
-    free(sweep->tallies);
+    free(sweep->histograms);
     free(sweep->done);
     return status;
 }

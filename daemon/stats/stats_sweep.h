@@ -39,10 +39,10 @@ struct statistics_sweep {
     uint32_t item_count, lane_count;
     struct statistics_item *items;
     struct statistics_lane *lanes;
-    bool first;                      /* the first sweep: steps are counted */
-    uint32_t group_begin, group_end; /* columns that are counted now */
-    struct trajd_tally *tallies;     /* [group_end - group_begin] */
-    bool *done;                      /* the same */
+    bool first;                         /* the first sweep: steps are counted */
+    uint32_t group_begin, group_end;    /* columns that are counted now */
+    struct trajd_histogram *histograms; /* [group_end - group_begin] */
+    bool *done;                         /* the same */
     uint64_t pass_count, pass, pass_permille;
 };
 

@@ -210,7 +210,7 @@ static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *o
         view->direct = is_direct(plan, view);
         sweep->items[i].index = outputs[i];
         sweep->items[i].column_count = trajd_statistics_output_features(plan, outputs[i]);
-        sweep->items[i].key_bits = trajd_tally_key_bits(plan->outputs[outputs[i]].dtype);
+        sweep->items[i].key_bits = trajd_histogram_key_bits(plan->outputs[outputs[i]].dtype);
         sweep->items[i].result =
             statistics_new(TRAJD_STATISTICS_WINDOWS, sweep->items[i].column_count);
         status = sweep->items[i].result ? make_lanes(walk, i, error) : no_memory(error);

@@ -105,7 +105,7 @@ static double width_of(enum trajd_norm by, const struct trajd_feature_statistics
 {
     const double low = by == TRAJD_NORM_MIN_MAX ? found->min : found->quantiles[0];
     const double high =
-        by == TRAJD_NORM_MIN_MAX ? found->max : found->quantiles[TRAJD_TALLY_QUANTILES - 1];
+        by == TRAJD_NORM_MIN_MAX ? found->max : found->quantiles[TRAJD_HISTOGRAM_QUANTILES - 1];
 
     if (by == TRAJD_NORM_MEAN_STD) {
         *centre = *flat_centre = found->mean;
@@ -120,7 +120,7 @@ static double width_of(enum trajd_norm by, const struct trajd_feature_statistics
 static double magnitude_of(enum trajd_norm by, const struct trajd_feature_statistics *found)
 {
     const double figures[] = {found->mean, found->min, found->max, found->quantiles[0],
-                              found->quantiles[TRAJD_TALLY_QUANTILES - 1]};
+                              found->quantiles[TRAJD_HISTOGRAM_QUANTILES - 1]};
     double greatest = 0;
 
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)

@@ -11,24 +11,24 @@
 
 #define SLICES 1000
 
-struct tally {
+struct histogram {
     uint32_t seen[SLICES]; /* plain: each slice has its own */
 };
 
 static void count(void *context, uint32_t index)
 {
-    struct tally *tally = context;
+    struct histogram *histogram = context;
 
-    tally->seen[index]++;
+    histogram->seen[index]++;
 }
 
 static void expect_each_once(struct trajd_pool *pool, uint32_t slices)
 {
-    struct tally tally = {0};
+    struct histogram histogram = {0};
 
-    trajd_pool_run(pool, slices, count, &tally);
+    trajd_pool_run(pool, slices, count, &histogram);
     for (uint32_t i = 0; i < SLICES; i++)
-        assert_int_equal(tally.seen[i], i < slices);
+        assert_int_equal(histogram.seen[i], i < slices);
 }
 
 static void test_every_slice_once(void **state)

@@ -65,26 +65,27 @@ static void store(enum trajd_dtype dtype, void *at, double value)
 
 /* All sweeps; the values in two pieces. */
 static struct trajd_feature_statistics count(enum trajd_dtype dtype,
-                                             const struct trajd_tally_values *values)
+                                             const struct trajd_histogram_values *values)
 {
-    struct trajd_tally tally;
+    struct trajd_histogram histogram;
     struct trajd_error error;
     struct trajd_feature_statistics found;
     bool more = true;
 
-    assert_int_equal(trajd_tally_begin(&tally, trajd_tally_key_bits(dtype), &error), TRAJD_OK);
+    assert_int_equal(trajd_histogram_begin(&histogram, trajd_histogram_key_bits(dtype), &error),
+                     TRAJD_OK);
     while (more) {
-        struct trajd_tally_values part = *values;
+        struct trajd_histogram_values part = *values;
         part.row_count = values->row_count / 3;
-        trajd_tally_add(&tally, &part);
+        trajd_histogram_add(&histogram, &part);
         part.base = (const char *)values->base + part.row_count * part.row_stride_bytes;
         part.weights = part.weights ? part.weights + part.row_count : NULL;
         part.row_count = values->row_count - part.row_count;
-        trajd_tally_add(&tally, &part);
-        assert_int_equal(trajd_tally_next(&tally, &more, &error), TRAJD_OK);
+        trajd_histogram_add(&histogram, &part);
+        assert_int_equal(trajd_histogram_next(&histogram, &more, &error), TRAJD_OK);
     }
-    found = tally.found;
-    trajd_tally_end(&tally);
+    found = histogram.found;
+    trajd_histogram_end(&histogram);
     return found;
 }
 
@@ -103,8 +104,8 @@ static void check(const struct trajd_feature_statistics *found, double *sorted, 
     assert_true(fabsl(found->mean - mean) <=
                 1e-13L * fmaxl(fabsl(sorted[0]), fabsl(sorted[n - 1])));
     assert_true(fabsl(found->std - sqrtl(squares / n)) <= 1e-12L * sqrtl(squares / n));
-    for (int q = 0; q < TRAJD_TALLY_QUANTILES; q++) {
-        const double place = trajd_tally_quantiles[q] * (double)(n - 1),
+    for (int q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++) {
+        const double place = trajd_histogram_quantiles[q] * (double)(n - 1),
                      part = place - floor(place);
         const double a = sorted[(uint64_t)place],
                      b = sorted[(uint64_t)place + 1 < n ? (uint64_t)place + 1 : n - 1];
@@ -128,12 +129,12 @@ static void test_against_sorting(void **state)
             for (int variant = 0; variant < 4; variant++) {
                 const enum trajd_dtype dtype = variant & 1 ? TRAJD_F64 : TRAJD_F32;
                 const uint32_t stride = trajd_dtype_size(dtype) * 3;
-                struct trajd_tally_values values = {.base = rows,
-                                                    .dtype = dtype,
-                                                    .row_count = sizes[s],
-                                                    .row_stride_bytes = stride,
-                                                    .group = 1,
-                                                    .weights = variant & 2 ? weights : NULL};
+                struct trajd_histogram_values values = {.base = rows,
+                                                        .dtype = dtype,
+                                                        .row_count = sizes[s],
+                                                        .row_stride_bytes = stride,
+                                                        .group = 1,
+                                                        .weights = variant & 2 ? weights : NULL};
                 struct trajd_feature_statistics found;
                 uint64_t n = 0;
                 for (uint64_t i = 0; i < sizes[s]; i++) {
@@ -162,12 +163,12 @@ static void test_bytes(void **state)
             for (int c = 0; c < 3; c++)
                 sorted[c][4 * i + p] = pictures[i][p][c] = (uint8_t)(c == 2 ? 255 : next_random());
     for (int c = 0; c < 3; c++) {
-        const struct trajd_tally_values values = {.base = &pictures[0][0][c],
-                                                  .dtype = TRAJD_U8,
-                                                  .row_count = 50,
-                                                  .row_stride_bytes = sizeof pictures[0],
-                                                  .group = 4,
-                                                  .group_stride_bytes = 3};
+        const struct trajd_histogram_values values = {.base = &pictures[0][0][c],
+                                                      .dtype = TRAJD_U8,
+                                                      .row_count = 50,
+                                                      .row_stride_bytes = sizeof pictures[0],
+                                                      .group = 4,
+                                                      .group_stride_bytes = 3};
         const struct trajd_feature_statistics found = count(TRAJD_U8, &values);
         check(&found, sorted[c], 200);
     }
@@ -177,7 +178,7 @@ static void test_what_is_left_out(void **state)
 {
     const float some[] = {NAN, 1, INFINITY, 3, -INFINITY, NAN}, none[] = {NAN, NAN};
     const double wide[] = {1e300, -1e300, 5};
-    struct trajd_tally_values values = {
+    struct trajd_histogram_values values = {
         .base = some, .dtype = TRAJD_F32, .row_count = 6, .row_stride_bytes = 4, .group = 1};
     struct trajd_feature_statistics found = count(TRAJD_F32, &values);
 
@@ -194,7 +195,7 @@ static void test_what_is_left_out(void **state)
     assert_int_equal(found.nan, 2);
     assert_true(isnan(found.mean) && isnan(found.std) && isnan(found.min) &&
                 isnan(found.quantiles[0]));
-    values = (struct trajd_tally_values){
+    values = (struct trajd_histogram_values){
         .base = wide, .dtype = TRAJD_F64, .row_count = 3, .row_stride_bytes = 8, .group = 1};
     found = count(TRAJD_F64, &values); /* the variance is beyond a double */
     assert_true(found.min == -1e300 && found.max == 1e300 && found.quantiles[2] == 5 &&

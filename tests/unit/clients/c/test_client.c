@@ -513,49 +513,49 @@ static void test_the_daemons_end_is_told(void **state)
 
 /* ---- processes ---- */
 
-struct tally {
+struct histogram {
     uint32_t seen[LENGTH]; /* times that a window's row was delivered */
     uint32_t lines;
     bool ended;
 };
 
-static bool count_line(struct tally *tally, const char *line)
+static bool count_line(struct histogram *histogram, const char *line)
 {
     unsigned long long epoch, position;
     unsigned int begin, rows;
     if (line[0] == 'E')
-        tally->ended = true;
+        histogram->ended = true;
     if (sscanf(line, "B %llu %llu %u %u", &epoch, &position, &begin, &rows) != 4)
         return false;
-    tally->lines++;
+    histogram->lines++;
     for (unsigned int row = begin; row < begin + rows; row++)
-        tally->seen[position + row]++;
+        histogram->seen[position + row]++;
     return true;
 }
 
-static void read_rest(struct process *worker, struct tally *tally)
+static void read_rest(struct process *worker, struct histogram *histogram)
 {
     char line[256];
     while (process_read(worker, line, sizeof line)) {
-        count_line(tally, line);
+        count_line(histogram, line);
         if (line[0] == 'X')
             fail_msg("%s", line);
     }
 }
 
-static void read_batches(struct process *worker, struct tally *tally, uint32_t count)
+static void read_batches(struct process *worker, struct histogram *histogram, uint32_t count)
 {
     char line[256];
     for (uint32_t i = 0; i < count; i++) {
         assert_true(process_read(worker, line, sizeof line));
-        assert_true(count_line(tally, line));
+        assert_true(count_line(histogram, line));
     }
 }
 
-static void assert_each_once(const struct tally *tally)
+static void assert_each_once(const struct histogram *histogram)
 {
     for (uint32_t i = 0; i < LENGTH; i++)
-        assert_int_equal(tally->seen[i], 1);
+        assert_int_equal(histogram->seen[i], 1);
 }
 
 static struct process start_daemon(const char *arguments)
@@ -576,11 +576,11 @@ static void end_daemon(struct process *daemon)
 /* Starts workers one after another. Each is stopped when it has read some batches: who came after
  * the end would begin the epoch again. */
 static void start_sharing(struct process *workers, uint32_t count, const char *arguments,
-                          uint32_t batches, struct tally *tally)
+                          uint32_t batches, struct histogram *histogram)
 {
     for (uint32_t i = 0; i < count; i++) {
         workers[i] = process_start("fake_worker", directory, arguments);
-        read_batches(&workers[i], tally, batches);
+        read_batches(&workers[i], histogram, batches);
         process_signal(&workers[i], SIGSTOP);
     }
 }
@@ -588,16 +588,16 @@ static void start_sharing(struct process *workers, uint32_t count, const char *a
 static void share_among(uint32_t count)
 {
     struct process daemon = start_daemon("slots=12 delay_us=1000"), workers[4];
-    struct tally tally = {0};
-    start_sharing(workers, count, "credit=2 delay_us=1000", 1, &tally);
+    struct histogram histogram = {0};
+    start_sharing(workers, count, "credit=2 delay_us=1000", 1, &histogram);
     for (uint32_t i = 0; i < count; i++)
         process_signal(&workers[i], SIGCONT);
     for (uint32_t i = 0; i < count; i++) {
-        read_rest(&workers[i], &tally);
+        read_rest(&workers[i], &histogram);
         assert_int_equal(process_wait(&workers[i]), 0);
     }
-    assert_true(tally.ended);
-    assert_each_once(&tally);
+    assert_true(histogram.ended);
+    assert_each_once(&histogram);
     end_daemon(&daemon);
 }
 
@@ -617,12 +617,12 @@ static void test_an_epoch_is_sharded(void **state)
         process_start("fake_worker", directory, "shard=1 rank=0 world=2 epochs=2");
     struct process second =
         process_start("fake_worker", directory, "shard=1 rank=1 world=2 epochs=2");
-    struct tally tally = {0};
-    read_rest(&first, &tally);
-    read_rest(&second, &tally);
-    assert_int_equal(tally.lines, 4 * BATCHES); /* each half, two epochs */
+    struct histogram histogram = {0};
+    read_rest(&first, &histogram);
+    read_rest(&second, &histogram);
+    assert_int_equal(histogram.lines, 4 * BATCHES); /* each half, two epochs */
     for (uint32_t i = 0; i < LENGTH; i++)
-        assert_int_equal(tally.seen[i], 2);
+        assert_int_equal(histogram.seen[i], 2);
     assert_int_equal(process_wait(&first), 0);
     assert_int_equal(process_wait(&second), 0);
     end_daemon(&daemon);
@@ -632,7 +632,7 @@ static void test_a_killed_workers_batches_go_to_others(void **state)
 {
     (void)state;
     struct process daemon = start_daemon("slots=8");
-    struct tally victim = {0}, heir = {0};
+    struct histogram victim = {0}, heir = {0};
     struct process doomed = process_start("fake_worker", directory, "credit=4 hang=10");
     read_batches(&doomed, &victim, 10);
     struct trajd_client *watcher = connect_client(false);
@@ -657,20 +657,20 @@ static void test_a_stopped_worker_loses_nothing(void **state)
 {
     (void)state;
     struct process daemon = start_daemon("slots=8");
-    struct tally tally = {0};
+    struct histogram histogram = {0};
     struct process stopped = process_start("fake_worker", directory, "credit=2 delay_us=1000");
-    read_batches(&stopped, &tally, 5);
+    read_batches(&stopped, &histogram, 5);
     process_signal(&stopped, SIGSTOP);
     struct process worker = process_start("fake_worker", directory, "credit=2");
-    read_batches(&worker, &tally, BATCHES / 2);
+    read_batches(&worker, &histogram, BATCHES / 2);
     struct trajd_client *watcher = connect_client(false);
     assert_int_equal(status_number(watcher, "handed_again"), 0); /* silence is no death */
     process_signal(&stopped, SIGCONT);
-    read_rest(&worker, &tally);
-    read_rest(&stopped, &tally);
+    read_rest(&worker, &histogram);
+    read_rest(&stopped, &histogram);
     assert_int_equal(process_wait(&worker), 0);
     assert_int_equal(process_wait(&stopped), 0);
-    assert_each_once(&tally);
+    assert_each_once(&histogram);
     trajd_client_close(&watcher);
     end_daemon(&daemon);
 }
@@ -679,23 +679,23 @@ static void test_a_killed_daemon_comes_back_to_shared_workers(void **state)
 {
     (void)state;
     struct process daemon = start_daemon("slots=8 journal=1");
-    struct tally tally = {0};
+    struct histogram histogram = {0};
     struct process workers[2];
-    start_sharing(workers, 2, "credit=2 reconnect=1 delay_us=500", 10, &tally);
+    start_sharing(workers, 2, "credit=2 reconnect=1 delay_us=500", 10, &histogram);
     process_signal(&daemon, SIGKILL);
     process_wait(&daemon);
     daemon = start_daemon("slots=8 journal=1");
     for (uint32_t i = 0; i < 2; i++)
         process_signal(&workers[i], SIGCONT);
     for (uint32_t i = 0; i < 2; i++) {
-        read_rest(&workers[i], &tally);
+        read_rest(&workers[i], &histogram);
         assert_int_equal(process_wait(&workers[i]), 0);
     }
-    assert_true(tally.ended);
+    assert_true(histogram.ended);
     uint32_t again = 0;
     for (uint32_t i = 0; i < LENGTH; i++) {
-        assert_true(tally.seen[i] >= 1);
-        again += tally.seen[i] - 1;
+        assert_true(histogram.seen[i] >= 1);
+        again += histogram.seen[i] - 1;
     }
     assert_true(again <= 2 * 2 * BATCH); /* only what was leased, and not DONE */
     end_daemon(&daemon);
@@ -705,21 +705,21 @@ static void test_a_killed_daemon_repeats_nothing_to_ranks(void **state)
 {
     (void)state;
     struct process daemon = start_daemon("");
-    struct tally tally = {0};
+    struct histogram histogram = {0};
     struct process workers[2] = {
         process_start("fake_worker", directory, "shard=1 rank=0 world=2 reconnect=1 delay_us=500"),
         process_start("fake_worker", directory, "shard=1 rank=1 world=2 reconnect=1 delay_us=500"),
     };
-    read_batches(&workers[0], &tally, 10);
-    read_batches(&workers[1], &tally, 12);
+    read_batches(&workers[0], &histogram, 10);
+    read_batches(&workers[1], &histogram, 12);
     process_signal(&daemon, SIGKILL);
     process_wait(&daemon);
     daemon = start_daemon("");
     for (uint32_t i = 0; i < 2; i++) {
-        read_rest(&workers[i], &tally);
+        read_rest(&workers[i], &histogram);
         assert_int_equal(process_wait(&workers[i]), 0);
     }
-    assert_each_once(&tally);
+    assert_each_once(&histogram);
     end_daemon(&daemon);
 }
 
