@@ -243,15 +243,15 @@ static void stop_resampler(struct trajd_control *control)
     trajd_resampler_destroy(&resampler);
 }
 
-static enum trajd_status start_statistician(struct trajd_control *control,
-                                            struct trajd_error *error)
+static enum trajd_status start_stats_service(struct trajd_control *control,
+                                             struct trajd_error *error)
 {
-    const struct trajd_statistician_options options = {.pool = control->pool,
-                                                       .cache_directory =
-                                                           cache_directory(control->first_config),
-                                                       .log = control->log};
+    const struct trajd_stats_service_options options = {.pool = control->pool,
+                                                        .cache_directory =
+                                                            cache_directory(control->first_config),
+                                                        .log = control->log};
 
-    return trajd_statistician_create(&options, &control->statistician, error);
+    return trajd_stats_service_create(&options, &control->stats_service, error);
 }
 
 void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report)
@@ -328,7 +328,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
     if (!status && serve)
         status = open_gpus(control, error);
     if (!status)
-        status = start_statistician(control, error);
+        status = start_stats_service(control, error);
     if (!status)
         status = start_feeds(control, report, error);
     if (!status && serve)
@@ -375,8 +375,8 @@ void trajd_control_destroy(struct trajd_control **out)
         return;
     stop_resampler(control);
     trajd_asker_destroy(&control->asker);
-    if (control->statistician)
-        trajd_statistician_stop(control->statistician); /* an OPEN may be waiting for it */
+    if (control->stats_service)
+        trajd_stats_service_stop(control->stats_service); /* an OPEN may be waiting for it */
     trajd_control_stop_opener(control);
     for (uint32_t f = 0; f < control->producer_count; f++)
         trajd_producer_stop(control->producers[f]);
@@ -387,7 +387,7 @@ void trajd_control_destroy(struct trajd_control **out)
         pthread_mutex_unlock(&control->mutex);
         trajd_producer_destroy(&producer);
     }
-    trajd_statistician_destroy(&control->statistician);
+    trajd_stats_service_destroy(&control->stats_service);
     trajd_server_destroy(&control->server);
     trajd_control_close_gpus(control);
     for (uint32_t d = 0; d < control->now->dataset_count; d++)

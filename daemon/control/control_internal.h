@@ -36,7 +36,7 @@ struct trajd_control {
     /* the caller's: what no reload changes, and texts that are used to the end */
     const struct trajd_config *first_config;
     struct trajd_pool *pool;
-    struct trajd_statistician *statistician;
+    struct trajd_stats_service *stats_service;
     struct trajd_server *server;
     int64_t exit_idle_ns; /* atomic */
     uint32_t gpu_count;

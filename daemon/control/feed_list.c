@@ -67,7 +67,7 @@ trajd_control_make_producer(struct trajd_control *control, const struct trajd_ho
         .journal_directory = trajd_control_state_directory(control),
         .max_credit = control->first_config->max_credit,
         .rings_left_bytes = rings_left_bytes,
-        .statistician = control->statistician,
+        .stats_service = control->stats_service,
         .statistics_spec = statistics_spec,
         .statistics_dataset = statistics_spec
                                   ? trajd_holdings_find(holdings, statistics_spec->parts[0].dataset)

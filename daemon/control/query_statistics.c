@@ -137,8 +137,8 @@ enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
     if (!status)
         status = find_subject(plan, ask->name, &subject, &index, error);
     if (!status)
-        status = trajd_statistician_ask(trajd_producer_statistician(producer), plan, subject, index,
-                                        &found, &permille, error);
+        status = trajd_stats_service_ask(trajd_producer_stats_service(producer), plan, subject,
+                                         index, &found, &permille, error);
     if (!status && found && ask->first >= found->feature_count)
         status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                  "feature %" PRIu64 " is beyond the last: there are %u", ask->first,

@@ -154,7 +154,7 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
         const char *name;
     } threads[] = {{&control->opening, "the opener"},
                    {trajd_asker_watch(control->asker), "the asker"},
-                   {trajd_statistician_watch(control->statistician), "the thread of statistics"},
+                   {trajd_stats_service_watch(control->stats_service), "the thread of statistics"},
                    {trajd_resampler_watch(control->resampler), "the resampler"}};
     bool alive = true;
     /* a flag on its own */

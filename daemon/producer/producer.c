@@ -42,9 +42,9 @@ const struct trajd_mixture_plan *trajd_producer_plan(const struct trajd_producer
     return producer->plan;
 }
 
-struct trajd_statistician *trajd_producer_statistician(const struct trajd_producer *producer)
+struct trajd_stats_service *trajd_producer_stats_service(const struct trajd_producer *producer)
 {
-    return producer->statistician;
+    return producer->stats_service;
 }
 
 const char *trajd_producer_name(const struct trajd_producer *producer)
@@ -273,7 +273,7 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     producer->rings_left_bytes = options->rings_left_bytes;
     producer->gpu_lost = options->gpu_lost;
     producer->lost_context = options->context;
-    producer->statistician = options->statistician;
+    producer->stats_service = options->stats_service;
     memcpy(producer->counters, counters_at_start, sizeof producer->counters);
     status = trajd_mixture_plan_create(options->spec, options->datasets, &producer->plan, error);
     if (!status)
@@ -330,7 +330,7 @@ void trajd_producer_destroy(struct trajd_producer **out)
     if (producer->feed)
         trajd_server_remove_feed(producer->server, &producer->feed);
     for (uint32_t p = 0; producer->plan && p < producer->plan->part_count; p++)
-        trajd_statistician_forget(producer->statistician, producer->plan->parts[p]);
+        trajd_stats_service_forget(producer->stats_service, producer->plan->parts[p]);
     trajd_producer_gpu_destroy(producer);
     if (producer->parts)
         free_parts(producer);

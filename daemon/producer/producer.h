@@ -42,8 +42,8 @@ struct trajd_producer_options {
     struct trajd_server *server;
     const char *journal_directory; /* or NULL */
     uint32_t max_credit;
-    uint64_t rings_left_bytes;               /* of host memory, which its ring must fit */
-    struct trajd_statistician *statistician; /* must outlive the producer */
+    uint64_t rings_left_bytes;                 /* of host memory, which its ring must fit */
+    struct trajd_stats_service *stats_service; /* must outlive the producer */
     /* of the feed that spec->statistics_from names, and its dataset; NULL: there is none */
     const struct trajd_window_spec *statistics_spec;
     struct trajd_dataset *statistics_dataset; /* its first one */
@@ -71,7 +71,7 @@ struct trajd_feed *trajd_producer_feed(const struct trajd_producer *producer);
 /* What does not change while the producer lives: datasets, specification, samplers, targets; for
  * questions about the feed. */
 const struct trajd_mixture_plan *trajd_producer_plan(const struct trajd_producer *producer);
-struct trajd_statistician *trajd_producer_statistician(const struct trajd_producer *producer);
+struct trajd_stats_service *trajd_producer_stats_service(const struct trajd_producer *producer);
 /* The feed whose windows its statistics for `norm:` are of. */
 const char *trajd_producer_norm_source(const struct trajd_producer *producer);
 /* An output that both normalise by statistics of their own windows of one dataset, which are not

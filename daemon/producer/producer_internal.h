@@ -43,7 +43,7 @@ struct trajd_producer {
     struct trajd_pool *pool;
     struct trajd_server *server;
     const struct trajd_log *log;
-    struct trajd_statistician *statistician;
+    struct trajd_stats_service *stats_service;
     bool norm_is_known; /* statistics that the outputs go by are in force */
     struct trajd_mixture_plan *plan;
     struct trajd_producer_member *parts; /* [plan->part_count] */

@@ -84,13 +84,13 @@ static enum trajd_status put_in_force(struct trajd_producer *producer,
 
     for (uint32_t i = 0; i < count && !status; i++) {
         status = find_output(producer, source, outputs[i], &wanted[i], error);
-        known =
-            known && !status && trajd_statistician_knows(producer->statistician, source, wanted[i]);
+        known = known && !status &&
+                trajd_stats_service_knows(producer->stats_service, source, wanted[i]);
     }
     if (status || (!known && !may_compute))
         return status;
     status =
-        trajd_statistician_compute(producer->statistician, source, wanted, count, results, error);
+        trajd_stats_service_compute(producer->stats_service, source, wanted, count, results, error);
     if (status)
         return trajd_error_prefix(error, "feed %s: norm", producer->name);
     for (uint32_t i = 0; i < count; i++) {

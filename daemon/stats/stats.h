@@ -49,7 +49,7 @@ struct trajd_statistics {
 };
 
 /* Shared by who computes and who looks on; atomic, no order with anything else. */
-struct trajd_statistics_watch {
+struct trajd_stats_heartbeat {
     uint32_t permille; /* done */
     bool cancel;       /* set: computing ends with TRAJD_ERR_CLOSED */
 };
@@ -57,7 +57,7 @@ struct trajd_statistics_watch {
 struct trajd_statistics_request {
     const struct trajd_window_plan *plan; /* the feed's; its constant part alone is read */
     struct trajd_pool *pool;              /* NULL: the caller's thread alone */
-    struct trajd_statistics_watch *watch; /* or NULL */
+    struct trajd_stats_heartbeat *watch;  /* or NULL */
 };
 
 /* Features that statistics of an output or a stream have: its channels if it is a picture, else its

@@ -18,8 +18,8 @@ struct job {
     uint64_t fingerprint;
 };
 
-struct trajd_statistician {
-    struct trajd_statistician_options options;
+struct trajd_stats_service {
+    struct trajd_stats_service_options options;
     pthread_t thread;
     bool running;
     struct trajd_watch own; /* the thread's */
@@ -32,8 +32,8 @@ struct trajd_statistician {
     uint32_t job_count; /* jobs[0] is under way while `busy` */
     struct job jobs[MAX_JOBS];
     bool busy;
-    struct trajd_statistics_watch watch; /* of jobs[0] */
-    uint64_t failed_fingerprint;         /* of the last job that failed; 0: told, or none */
+    struct trajd_stats_heartbeat watch; /* of jobs[0] */
+    uint64_t failed_fingerprint;        /* of the last job that failed; 0: told, or none */
     struct trajd_error failure;
 };
 
@@ -46,32 +46,32 @@ static struct trajd_statistics *copy_of(const struct trajd_statistics *statistic
     return copy ? memcpy(copy, statistics, size) : NULL;
 }
 
-static struct trajd_statistics *find_known(struct trajd_statistician *statistician,
+static struct trajd_statistics *find_known(struct trajd_stats_service *stats_service,
                                            uint64_t fingerprint)
 {
     struct trajd_statistics *found = NULL;
 
-    pthread_mutex_lock(&statistician->mutex);
+    pthread_mutex_lock(&stats_service->mutex);
     for (uint32_t k = 0; k < MAX_KNOWN && !found; k++)
-        if (statistician->known[k] && statistician->known[k]->fingerprint == fingerprint)
-            found = copy_of(statistician->known[k]);
-    pthread_mutex_unlock(&statistician->mutex);
+        if (stats_service->known[k] && stats_service->known[k]->fingerprint == fingerprint)
+            found = copy_of(stats_service->known[k]);
+    pthread_mutex_unlock(&stats_service->mutex);
     return found;
 }
 
 /* Keeps a copy. */
-static void remember(struct trajd_statistician *statistician,
+static void remember(struct trajd_stats_service *stats_service,
                      const struct trajd_statistics *statistics)
 {
     struct trajd_statistics *copy = copy_of(statistics),
-                            *known = find_known(statistician, statistics->fingerprint);
+                            *known = find_known(stats_service, statistics->fingerprint);
 
     if (copy && !known) {
-        pthread_mutex_lock(&statistician->mutex);
-        free(statistician->known[statistician->known_next]);
-        statistician->known[statistician->known_next] = copy;
-        statistician->known_next = (statistician->known_next + 1) % MAX_KNOWN;
-        pthread_mutex_unlock(&statistician->mutex);
+        pthread_mutex_lock(&stats_service->mutex);
+        free(stats_service->known[stats_service->known_next]);
+        stats_service->known[stats_service->known_next] = copy;
+        stats_service->known_next = (stats_service->known_next + 1) % MAX_KNOWN;
+        pthread_mutex_unlock(&stats_service->mutex);
         copy = NULL;
     }
     free(copy);
@@ -79,35 +79,36 @@ static void remember(struct trajd_statistician *statistician,
 }
 
 /* From memory or the cache directory; NULL: to be computed. */
-static struct trajd_statistics *look_up(struct trajd_statistician *statistician,
+static struct trajd_statistics *look_up(struct trajd_stats_service *stats_service,
                                         uint64_t fingerprint)
 {
-    struct trajd_statistics *found = find_known(statistician, fingerprint);
+    struct trajd_statistics *found = find_known(stats_service, fingerprint);
 
     if (!found &&
-        (found = trajd_statistics_load(statistician->options.cache_directory, fingerprint)))
-        remember(statistician, found);
+        (found = trajd_statistics_load(stats_service->options.cache_directory, fingerprint)))
+        remember(stats_service, found);
     return found;
 }
 
-static void keep(struct trajd_statistician *statistician, const struct trajd_statistics *statistics)
+static void keep(struct trajd_stats_service *stats_service,
+                 const struct trajd_statistics *statistics)
 {
-    remember(statistician, statistics);
-    trajd_statistics_save(statistician->options.cache_directory, statistics);
+    remember(stats_service, statistics);
+    trajd_statistics_save(stats_service->options.cache_directory, statistics);
 }
 
 /* ---- callers that wait ---- */
 
-const struct trajd_watch *trajd_statistician_watch(const struct trajd_statistician *statistician)
+const struct trajd_watch *trajd_stats_service_watch(const struct trajd_stats_service *stats_service)
 {
-    return &statistician->own;
+    return &stats_service->own;
 }
 
-bool trajd_statistician_knows(struct trajd_statistician *statistician,
-                              const struct trajd_window_plan *plan, uint32_t output_index)
+bool trajd_stats_service_knows(struct trajd_stats_service *stats_service,
+                               const struct trajd_window_plan *plan, uint32_t output_index)
 {
     struct trajd_statistics *found =
-        look_up(statistician, trajd_statistics_output_fingerprint(plan, output_index));
+        look_up(stats_service, trajd_statistics_output_fingerprint(plan, output_index));
     const bool known = found != NULL;
 
     free(found);
@@ -116,11 +117,11 @@ bool trajd_statistician_knows(struct trajd_statistician *statistician,
 
 /* Computes those of the outputs that results lacks. */
 static enum trajd_status
-compute_missing(struct trajd_statistician *statistician, const struct trajd_window_plan *plan,
-                struct trajd_statistics_watch *watch, const uint32_t *outputs, uint32_t count,
+compute_missing(struct trajd_stats_service *stats_service, const struct trajd_window_plan *plan,
+                struct trajd_stats_heartbeat *watch, const uint32_t *outputs, uint32_t count,
                 struct trajd_statistics **results, struct trajd_error *error)
 {
-    const struct trajd_statistics_request request = {plan, statistician->options.pool, watch};
+    const struct trajd_statistics_request request = {plan, stats_service->options.pool, watch};
     uint32_t missing[TRAJD_SPEC_MAX_OUTPUTS], places[TRAJD_SPEC_MAX_OUTPUTS], missing_count = 0;
     struct trajd_statistics *made[TRAJD_SPEC_MAX_OUTPUTS];
     const int64_t begin_ns = trajd_now_ns();
@@ -136,27 +137,27 @@ compute_missing(struct trajd_statistician *statistician, const struct trajd_wind
     status = trajd_statistics_of_outputs(&request, missing, missing_count, made, error);
     for (uint32_t i = 0; i < missing_count && !status; i++) {
         results[places[i]] = made[i];
-        keep(statistician, made[i]);
+        keep(stats_service, made[i]);
     }
     if (!status)
-        LOG(statistician->options.log, INFO,
+        LOG(stats_service->options.log, INFO,
             "feed %s: statistics of %u outputs over %llu windows in %.1f s", plan->spec->feed_name,
             missing_count, (unsigned long long)made[0]->item_count,
             (double)(trajd_now_ns() - begin_ns) / 1e9);
     return status;
 }
 
-enum trajd_status trajd_statistician_compute(struct trajd_statistician *statistician,
-                                             const struct trajd_window_plan *plan,
-                                             const uint32_t *outputs, uint32_t count,
-                                             struct trajd_statistics **results,
-                                             struct trajd_error *error)
+enum trajd_status trajd_stats_service_compute(struct trajd_stats_service *stats_service,
+                                              const struct trajd_window_plan *plan,
+                                              const uint32_t *outputs, uint32_t count,
+                                              struct trajd_statistics **results,
+                                              struct trajd_error *error)
 {
     enum trajd_status status;
 
     for (uint32_t i = 0; i < count; i++)
-        results[i] = look_up(statistician, trajd_statistics_output_fingerprint(plan, outputs[i]));
-    status = compute_missing(statistician, plan, NULL, outputs, count, results, error);
+        results[i] = look_up(stats_service, trajd_statistics_output_fingerprint(plan, outputs[i]));
+    status = compute_missing(stats_service, plan, NULL, outputs, count, results, error);
     for (uint32_t i = 0; i < count && status; i++) {
         free(results[i]);
         results[i] = NULL;
@@ -164,21 +165,21 @@ enum trajd_status trajd_statistician_compute(struct trajd_statistician *statisti
     return status;
 }
 
-void trajd_statistician_stop(struct trajd_statistician *statistician)
+void trajd_stats_service_stop(struct trajd_stats_service *stats_service)
 {
-    trajd_watch_cancel(&statistician->own);
-    pthread_mutex_lock(&statistician->mutex);
-    statistician->stop = true;
-    __atomic_store_n(&statistician->watch.cancel, true, __ATOMIC_RELAXED);
-    pthread_cond_broadcast(&statistician->changed);
-    pthread_mutex_unlock(&statistician->mutex);
+    trajd_watch_cancel(&stats_service->own);
+    pthread_mutex_lock(&stats_service->mutex);
+    stats_service->stop = true;
+    __atomic_store_n(&stats_service->watch.cancel, true, __ATOMIC_RELAXED);
+    pthread_cond_broadcast(&stats_service->changed);
+    pthread_mutex_unlock(&stats_service->mutex);
 }
 
 /* ---- the thread ---- */
 
 /* The output asked for, and with it all others of the feed that are not pictures: whoever asks for
  * one asks for the rest. */
-static enum trajd_status compute_outputs(struct trajd_statistician *statistician,
+static enum trajd_status compute_outputs(struct trajd_stats_service *stats_service,
                                          const struct job *job, struct trajd_error *error)
 {
     struct trajd_statistics *results[TRAJD_SPEC_MAX_OUTPUTS] = {NULL};
@@ -190,30 +191,30 @@ static enum trajd_status compute_outputs(struct trajd_statistician *statistician
             (trajd_statistics_is_picture(job->plan, o) ||
              trajd_statistics_output_features(job->plan, o) > TRAJD_STATISTICS_MAX_FEATURES))
             continue;
-        results[count] = look_up(statistician, trajd_statistics_output_fingerprint(job->plan, o));
+        results[count] = look_up(stats_service, trajd_statistics_output_fingerprint(job->plan, o));
         outputs[count++] = o;
     }
-    status = compute_missing(statistician, job->plan, &statistician->watch, outputs, count, results,
-                             error);
+    status = compute_missing(stats_service, job->plan, &stats_service->watch, outputs, count,
+                             results, error);
     for (uint32_t i = 0; i < count; i++)
         free(results[i]);
     return status;
 }
 
-static enum trajd_status run_job(struct trajd_statistician *statistician, const struct job *job,
+static enum trajd_status run_job(struct trajd_stats_service *stats_service, const struct job *job,
                                  struct trajd_error *error)
 {
-    const struct trajd_statistics_request request = {job->plan, statistician->options.pool,
-                                                     &statistician->watch};
-    struct trajd_statistics *result = look_up(statistician, job->fingerprint);
+    const struct trajd_statistics_request request = {job->plan, stats_service->options.pool,
+                                                     &stats_service->watch};
+    struct trajd_statistics *result = look_up(stats_service, job->fingerprint);
     enum trajd_status status = TRAJD_OK;
 
     if (!result && job->subject == TRAJD_SUBJECT_OUTPUT) {
-        status = compute_outputs(statistician, job, error);
+        status = compute_outputs(stats_service, job, error);
     } else if (!result) {
         status = trajd_statistics_of_stream(&request, job->index, &result, error);
         if (!status)
-            keep(statistician, result);
+            keep(stats_service, result);
     }
     free(result);
     return status;
@@ -221,123 +222,124 @@ static enum trajd_status run_job(struct trajd_statistician *statistician, const 
 
 static void *run_jobs(void *context)
 {
-    struct trajd_statistician *statistician = context;
+    struct trajd_stats_service *stats_service = context;
 
-    trajd_watch_begin(&statistician->own);
-    pthread_mutex_lock(&statistician->mutex);
+    trajd_watch_begin(&stats_service->own);
+    pthread_mutex_lock(&stats_service->mutex);
     for (;;) {
         struct trajd_error error;
         enum trajd_status status;
         struct job job;
-        while (!statistician->stop && !statistician->job_count)
-            trajd_watch_wait_for(&statistician->changed, &statistician->mutex);
-        if (statistician->stop)
+        while (!stats_service->stop && !stats_service->job_count)
+            trajd_watch_wait_for(&stats_service->changed, &stats_service->mutex);
+        if (stats_service->stop)
             break;
-        job = statistician->jobs[0];
-        statistician->busy = true;
-        statistician->watch = (struct trajd_statistics_watch){0};
-        pthread_mutex_unlock(&statistician->mutex);
-        status = run_job(statistician, &job, &error);
+        job = stats_service->jobs[0];
+        stats_service->busy = true;
+        stats_service->watch = (struct trajd_stats_heartbeat){0};
+        pthread_mutex_unlock(&stats_service->mutex);
+        status = run_job(stats_service, &job, &error);
         if (status && status != TRAJD_ERR_CLOSED)
-            LOG(statistician->options.log, WARNING, "feed %s: statistics: %s",
+            LOG(stats_service->options.log, WARNING, "feed %s: statistics: %s",
                 job.plan->spec->feed_name, error.message);
-        pthread_mutex_lock(&statistician->mutex);
+        pthread_mutex_lock(&stats_service->mutex);
         if (status && status != TRAJD_ERR_CLOSED) {
-            statistician->failed_fingerprint = job.fingerprint;
-            statistician->failure = error;
+            stats_service->failed_fingerprint = job.fingerprint;
+            stats_service->failure = error;
         }
-        statistician->busy = false;
-        memmove(statistician->jobs, statistician->jobs + 1, --statistician->job_count * sizeof job);
-        pthread_cond_broadcast(&statistician->changed);
+        stats_service->busy = false;
+        memmove(stats_service->jobs, stats_service->jobs + 1,
+                --stats_service->job_count * sizeof job);
+        pthread_cond_broadcast(&stats_service->changed);
     }
-    pthread_mutex_unlock(&statistician->mutex);
+    pthread_mutex_unlock(&stats_service->mutex);
     return NULL;
 }
 
-static enum trajd_status start_thread(struct trajd_statistician *statistician,
+static enum trajd_status start_thread(struct trajd_stats_service *stats_service,
                                       struct trajd_error *error)
 {
     const int failed =
-        trajd_thread_start(&statistician->thread, "trajd-stats", run_jobs, statistician);
+        trajd_thread_start(&stats_service->thread, "trajd-stats", run_jobs, stats_service);
 
     if (failed)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "statistics' thread: %s",
                                strerror(failed));
-    statistician->running = true;
+    stats_service->running = true;
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_statistician_create(const struct trajd_statistician_options *options,
-                                            struct trajd_statistician **out,
-                                            struct trajd_error *error)
+enum trajd_status trajd_stats_service_create(const struct trajd_stats_service_options *options,
+                                             struct trajd_stats_service **out,
+                                             struct trajd_error *error)
 {
-    struct trajd_statistician *statistician = calloc(1, sizeof *statistician);
+    struct trajd_stats_service *stats_service = calloc(1, sizeof *stats_service);
     enum trajd_status status;
 
     *out = NULL;
-    if (!statistician)
+    if (!stats_service)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
-    statistician->options = *options;
-    pthread_mutex_init(&statistician->mutex, NULL);
-    trajd_watch_init_condition(&statistician->changed);
-    status = start_thread(statistician, error);
+    stats_service->options = *options;
+    pthread_mutex_init(&stats_service->mutex, NULL);
+    trajd_watch_init_condition(&stats_service->changed);
+    status = start_thread(stats_service, error);
     if (status)
-        trajd_statistician_destroy(&statistician);
-    *out = statistician;
+        trajd_stats_service_destroy(&stats_service);
+    *out = stats_service;
     return status;
 }
 
-void trajd_statistician_destroy(struct trajd_statistician **out)
+void trajd_stats_service_destroy(struct trajd_stats_service **out)
 {
-    struct trajd_statistician *statistician = *out;
+    struct trajd_stats_service *stats_service = *out;
 
     *out = NULL;
-    if (!statistician)
+    if (!stats_service)
         return;
-    trajd_statistician_stop(statistician);
-    if (statistician->running)
-        pthread_join(statistician->thread, NULL);
+    trajd_stats_service_stop(stats_service);
+    if (stats_service->running)
+        pthread_join(stats_service->thread, NULL);
     for (uint32_t k = 0; k < MAX_KNOWN; k++)
-        free(statistician->known[k]);
-    pthread_cond_destroy(&statistician->changed);
-    pthread_mutex_destroy(&statistician->mutex);
-    free(statistician);
+        free(stats_service->known[k]);
+    pthread_cond_destroy(&stats_service->changed);
+    pthread_mutex_destroy(&stats_service->mutex);
+    free(stats_service);
 }
 
 /* ---- callers that do not wait ---- */
 
 /* Where the job stands, or its failure. With the mutex held. */
-static enum trajd_status enqueue(struct trajd_statistician *statistician, const struct job *job,
+static enum trajd_status enqueue(struct trajd_stats_service *stats_service, const struct job *job,
                                  uint32_t *permille, struct trajd_error *error)
 {
     *permille = 0;
-    if (statistician->failed_fingerprint == job->fingerprint) {
-        statistician->failed_fingerprint = 0;
-        *error = statistician->failure;
+    if (stats_service->failed_fingerprint == job->fingerprint) {
+        stats_service->failed_fingerprint = 0;
+        *error = stats_service->failure;
         return error->status;
     }
-    for (uint32_t j = 0; j < statistician->job_count; j++)
-        if (statistician->jobs[j].fingerprint == job->fingerprint &&
-            statistician->jobs[j].plan == job->plan) {
+    for (uint32_t j = 0; j < stats_service->job_count; j++)
+        if (stats_service->jobs[j].fingerprint == job->fingerprint &&
+            stats_service->jobs[j].plan == job->plan) {
             *permille =
-                j == 0 ? __atomic_load_n(&statistician->watch.permille, __ATOMIC_RELAXED) : 0;
+                j == 0 ? __atomic_load_n(&stats_service->watch.permille, __ATOMIC_RELAXED) : 0;
             return TRAJD_OK;
         }
-    if (statistician->stop)
+    if (stats_service->stop)
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending");
-    if (statistician->job_count == MAX_JOBS)
+    if (stats_service->job_count == MAX_JOBS)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
                                "%d statistics wait to be computed: try again", MAX_JOBS);
-    statistician->jobs[statistician->job_count++] = *job;
-    pthread_cond_broadcast(&statistician->changed);
+    stats_service->jobs[stats_service->job_count++] = *job;
+    pthread_cond_broadcast(&stats_service->changed);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_statistician_ask(struct trajd_statistician *statistician,
-                                         const struct trajd_window_plan *plan,
-                                         enum trajd_statistics_subject subject, uint32_t index,
-                                         struct trajd_statistics **result, uint32_t *permille,
-                                         struct trajd_error *error)
+enum trajd_status trajd_stats_service_ask(struct trajd_stats_service *stats_service,
+                                          const struct trajd_window_plan *plan,
+                                          enum trajd_statistics_subject subject, uint32_t index,
+                                          struct trajd_statistics **result, uint32_t *permille,
+                                          struct trajd_error *error)
 {
     const struct job job = {plan, subject, index,
                             subject == TRAJD_SUBJECT_OUTPUT
@@ -346,28 +348,28 @@ enum trajd_status trajd_statistician_ask(struct trajd_statistician *statistician
     enum trajd_status status;
 
     *permille = 1000;
-    *result = look_up(statistician, job.fingerprint);
+    *result = look_up(stats_service, job.fingerprint);
     if (*result)
         return TRAJD_OK;
-    pthread_mutex_lock(&statistician->mutex);
-    status = enqueue(statistician, &job, permille, error);
-    pthread_mutex_unlock(&statistician->mutex);
+    pthread_mutex_lock(&stats_service->mutex);
+    status = enqueue(stats_service, &job, permille, error);
+    pthread_mutex_unlock(&stats_service->mutex);
     return status;
 }
 
-void trajd_statistician_forget(struct trajd_statistician *statistician,
-                               const struct trajd_window_plan *plan)
+void trajd_stats_service_forget(struct trajd_stats_service *stats_service,
+                                const struct trajd_window_plan *plan)
 {
-    pthread_mutex_lock(&statistician->mutex);
-    for (uint32_t j = statistician->busy; j < statistician->job_count;)
-        if (statistician->jobs[j].plan == plan)
-            memmove(statistician->jobs + j, statistician->jobs + j + 1,
-                    (--statistician->job_count - j) * sizeof statistician->jobs[0]);
+    pthread_mutex_lock(&stats_service->mutex);
+    for (uint32_t j = stats_service->busy; j < stats_service->job_count;)
+        if (stats_service->jobs[j].plan == plan)
+            memmove(stats_service->jobs + j, stats_service->jobs + j + 1,
+                    (--stats_service->job_count - j) * sizeof stats_service->jobs[0]);
         else
             j++;
-    while (statistician->busy && statistician->jobs[0].plan == plan) {
-        __atomic_store_n(&statistician->watch.cancel, true, __ATOMIC_RELAXED);
-        trajd_watch_wait_for(&statistician->changed, &statistician->mutex);
+    while (stats_service->busy && stats_service->jobs[0].plan == plan) {
+        __atomic_store_n(&stats_service->watch.cancel, true, __ATOMIC_RELAXED);
+        trajd_watch_wait_for(&stats_service->changed, &stats_service->mutex);
     }
-    pthread_mutex_unlock(&statistician->mutex);
+    pthread_mutex_unlock(&stats_service->mutex);
 }

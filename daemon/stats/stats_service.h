@@ -11,48 +11,49 @@
 #include "daemon/base/heartbeat.h"
 #include "daemon/stats/stats.h"
 
-struct trajd_statistician;
+struct trajd_stats_service;
 
-struct trajd_statistician_options {
+struct trajd_stats_service_options {
     struct trajd_pool *pool;
     const char *cache_directory; /* or NULL */
     const struct trajd_log *log;
 };
 
-enum trajd_status trajd_statistician_create(const struct trajd_statistician_options *options,
-                                            struct trajd_statistician **statistician,
-                                            struct trajd_error *error);
+enum trajd_status trajd_stats_service_create(const struct trajd_stats_service_options *options,
+                                             struct trajd_stats_service **stats_service,
+                                             struct trajd_error *error);
 /* Joins the thread; what is being computed is given up. No feed that was asked about may be gone
- * without trajd_statistician_forget. */
-void trajd_statistician_destroy(struct trajd_statistician **statistician);
+ * without trajd_stats_service_forget. */
+void trajd_stats_service_destroy(struct trajd_stats_service **stats_service);
 /* From now on what is being computed is given up, TRAJD_ERR_CLOSED. */
-void trajd_statistician_stop(struct trajd_statistician *statistician);
+void trajd_stats_service_stop(struct trajd_stats_service *stats_service);
 
 /* Statistics of outputs over the plan's windows, copies that the caller frees. Blocks for as long
  * as computing takes. */
-enum trajd_status trajd_statistician_compute(struct trajd_statistician *statistician,
-                                             const struct trajd_window_plan *plan,
-                                             const uint32_t *outputs, uint32_t count,
-                                             struct trajd_statistics **results,
-                                             struct trajd_error *error);
+enum trajd_status trajd_stats_service_compute(struct trajd_stats_service *stats_service,
+                                              const struct trajd_window_plan *plan,
+                                              const uint32_t *outputs, uint32_t count,
+                                              struct trajd_statistics **results,
+                                              struct trajd_error *error);
 /* The thread's. */
-const struct trajd_watch *trajd_statistician_watch(const struct trajd_statistician *statistician);
+const struct trajd_watch *
+trajd_stats_service_watch(const struct trajd_stats_service *stats_service);
 /* True: they are known, and compute would not take long. */
-bool trajd_statistician_knows(struct trajd_statistician *statistician,
-                              const struct trajd_window_plan *plan, uint32_t output_index);
+bool trajd_stats_service_knows(struct trajd_stats_service *stats_service,
+                               const struct trajd_window_plan *plan, uint32_t output_index);
 
 enum trajd_statistics_subject { TRAJD_SUBJECT_OUTPUT, TRAJD_SUBJECT_STREAM };
 
 /* The same without waiting: *result NULL and *permille where it is being computed, or waits to be.
  * `plan` must live until it is forgotten. A failure is told once, then it is tried again.
  * TRAJD_ERR_BUSY: too many wait. */
-enum trajd_status trajd_statistician_ask(struct trajd_statistician *statistician,
-                                         const struct trajd_window_plan *plan,
-                                         enum trajd_statistics_subject subject, uint32_t index,
-                                         struct trajd_statistics **result, uint32_t *permille,
-                                         struct trajd_error *error);
+enum trajd_status trajd_stats_service_ask(struct trajd_stats_service *stats_service,
+                                          const struct trajd_window_plan *plan,
+                                          enum trajd_statistics_subject subject, uint32_t index,
+                                          struct trajd_statistics **result, uint32_t *permille,
+                                          struct trajd_error *error);
 /* Gives up what was asked about the plan, and waits until nothing looks at it. */
-void trajd_statistician_forget(struct trajd_statistician *statistician,
-                               const struct trajd_window_plan *plan);
+void trajd_stats_service_forget(struct trajd_stats_service *stats_service,
+                                const struct trajd_window_plan *plan);
 
 #endif

@@ -35,7 +35,7 @@ struct statistics_item {
 
 struct statistics_sweep {
     struct trajd_pool *pool;
-    struct trajd_statistics_watch *watch;
+    struct trajd_stats_heartbeat *watch;
     uint32_t item_count, lane_count;
     struct statistics_item *items;
     struct statistics_lane *lanes;
