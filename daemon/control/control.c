@@ -213,9 +213,10 @@ static enum trajd_status start_asker(struct trajd_control *control, struct trajd
     return trajd_asker_create(&options, &control->asker, error);
 }
 
-static enum trajd_status start_resampler(struct trajd_control *control, struct trajd_error *error)
+static enum trajd_status start_resample_service(struct trajd_control *control,
+                                                struct trajd_error *error)
 {
-    const struct trajd_resampler_options options = {
+    const struct trajd_resample_service_options options = {
         .directory = runtime_directory(control->first_config),
         .group_access = control->first_config->group_access,
         .log = control->log,
@@ -223,24 +224,24 @@ static enum trajd_status start_resampler(struct trajd_control *control, struct t
         .device = trajd_control_lend_device,
         .device_lost = trajd_control_on_gpu_lost,
         .context = control};
-    struct trajd_resampler *resampler;
-    enum trajd_status status = trajd_resampler_create(&options, &resampler, error);
+    struct trajd_resample_service *resample_service;
+    enum trajd_status status = trajd_resample_service_create(&options, &resample_service, error);
 
     pthread_mutex_lock(&control->mutex); /* the server's thread may be describing it */
-    control->resampler = resampler;
+    control->resample_service = resample_service;
     pthread_mutex_unlock(&control->mutex);
     return status;
 }
 
-static void stop_resampler(struct trajd_control *control)
+static void stop_resample_service(struct trajd_control *control)
 {
-    struct trajd_resampler *resampler;
+    struct trajd_resample_service *resample_service;
 
     pthread_mutex_lock(&control->mutex);
-    resampler = control->resampler;
-    control->resampler = NULL;
+    resample_service = control->resample_service;
+    control->resample_service = NULL;
     pthread_mutex_unlock(&control->mutex);
-    trajd_resampler_destroy(&resampler);
+    trajd_resample_service_destroy(&resample_service);
 }
 
 static enum trajd_status start_stats_service(struct trajd_control *control,
@@ -336,7 +337,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
     if (!status && serve)
         status = start_asker(control, error);
     if (!status && serve)
-        status = start_resampler(control, error);
+        status = start_resample_service(control, error);
     if (status)
         trajd_control_destroy(&control);
     *out = control;
@@ -373,7 +374,7 @@ void trajd_control_destroy(struct trajd_control **out)
     *out = NULL;
     if (!control)
         return;
-    stop_resampler(control);
+    stop_resample_service(control);
     trajd_asker_destroy(&control->asker);
     if (control->stats_service)
         trajd_stats_service_stop(control->stats_service); /* an OPEN may be waiting for it */

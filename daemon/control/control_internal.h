@@ -61,7 +61,7 @@ struct trajd_control {
     bool opener_running;
     int64_t swept_ns; /* the opener's own: when it last looked for old journals; 0: never */
     struct trajd_asker *asker;
-    struct trajd_resampler *resampler;
+    struct trajd_resample_service *resample_service;
     struct trajd_reload reload; /* the last one */
     struct trajd_config_source reload_from;
 
@@ -147,9 +147,9 @@ struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const ch
                                          struct trajd_error *error);
 /* A GPU has failed, and the configuration says to go on without (gpu.fall_back). */
 bool trajd_control_goes_on_without_gpus(const struct trajd_control *control);
-/* What the resampler calls, on its thread: the first GPU, while none has failed; NULL. */
+/* What the resample service calls, on its thread: the first GPU, while none has failed; NULL. */
 struct trajd_device *trajd_control_lend_device(void *context);
-/* What a producer, or the resampler, calls on its thread: its GPU has failed. */
+/* What a producer, or the resample service, calls on its thread: its GPU has failed. */
 void trajd_control_on_gpu_lost(void *context);
 /* A feed could not be made there, and *why says why: if the GPU answers nothing any more, it has
  * failed. */

@@ -36,13 +36,13 @@ enum {
 /* a GPU without room is asked again behind it: asking costs, and is logged */
 static const int64_t gpu_pause_ns = INT64_C(10000000000);
 
-struct trajd_resampler {
-    struct trajd_resampler_options options;
+struct trajd_resample_service {
+    struct trajd_resample_service_options options;
     char path[PATH_MAX];
     int listener, epoll, stop;
     /* given up for a moment to accept and close a connection when descriptors have run out */
     int reserve;
-    int connections[TRAJD_RESAMPLER_MAX_CLIENTS]; /* -1: free */
+    int connections[TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS]; /* -1: free */
     pthread_t thread;
     bool is_running;
     struct trajd_watch watch;             /* of the thread */
@@ -51,7 +51,7 @@ struct trajd_resampler {
     struct trajd_device *device;          /* of on_gpu */
     int64_t gpu_again_ns;                 /* before that it is not asked for room again */
     /* its members atomic: counters, nothing is ordered by them */
-    struct trajd_resampler_stats stats;
+    struct trajd_resample_service_stats stats;
 };
 
 static void count(uint64_t *counter, uint64_t by)
@@ -142,77 +142,82 @@ static enum trajd_status run_by(struct trajd_runner *runner, int fd, uint64_t si
 }
 
 /* The GPU that pieces go to now, or NULL. */
-static struct trajd_device *gpu_now(const struct trajd_resampler *resampler)
+static struct trajd_device *gpu_now(const struct trajd_resample_service *resample_service)
 {
-    return trajd_now_ns() < resampler->gpu_again_ns
+    return trajd_now_ns() < resample_service->gpu_again_ns
                ? NULL
-               : resampler->options.device(resampler->options.context);
+               : resample_service->options.device(resample_service->options.context);
 }
 
-static void leave_gpu(struct trajd_resampler *resampler, const struct trajd_error *why)
+static void leave_gpu(struct trajd_resample_service *resample_service,
+                      const struct trajd_error *why)
 {
-    LOG(resampler->options.log, WARNING, "RESAMPLE goes to the CPU: %s", why->message);
-    trajd_runner_destroy(&resampler->on_gpu); /* and with it what it has of the GPU's memory */
-    resampler->gpu_again_ns = trajd_now_ns() + gpu_pause_ns;
+    LOG(resample_service->options.log, WARNING, "RESAMPLE goes to the CPU: %s", why->message);
+    /* and with it what it has of the GPU's memory */
+    trajd_runner_destroy(&resample_service->on_gpu);
+    resample_service->gpu_again_ns = trajd_now_ns() + gpu_pause_ns;
 }
 
 /* The GPU's runner; NULL: there is none now, or no room on it. */
-static struct trajd_runner *find_gpu(struct trajd_resampler *resampler)
+static struct trajd_runner *find_gpu(struct trajd_resample_service *resample_service)
 {
-    struct trajd_device *device = gpu_now(resampler);
+    struct trajd_device *device = gpu_now(resample_service);
     struct trajd_error error;
 
-    if (resampler->on_gpu && device != resampler->device)
-        trajd_runner_destroy(&resampler->on_gpu);
-    resampler->device = device;
-    if (device && !resampler->on_gpu &&
-        trajd_runner_create(device, NULL, &resampler->on_gpu, &error))
-        leave_gpu(resampler, &error);
-    return resampler->on_gpu;
+    if (resample_service->on_gpu && device != resample_service->device)
+        trajd_runner_destroy(&resample_service->on_gpu);
+    resample_service->device = device;
+    if (device && !resample_service->on_gpu &&
+        trajd_runner_create(device, NULL, &resample_service->on_gpu, &error))
+        leave_gpu(resample_service, &error);
+    return resample_service->on_gpu;
 }
 
 /* Threads that are as nice as the one that makes them. Without them it is slower, no more. */
-static enum trajd_status make_cpu(struct trajd_resampler *resampler, struct trajd_error *error)
+static enum trajd_status make_cpu(struct trajd_resample_service *resample_service,
+                                  struct trajd_error *error)
 {
-    if (trajd_pool_create(resampler->options.thread_count, "trajd-for-cli", &resampler->pool,
-                          error))
-        LOG(resampler->options.log, WARNING, "RESAMPLE has one thread: %s", error->message);
-    return trajd_runner_create(NULL, resampler->pool, &resampler->on_cpu, error);
+    if (trajd_pool_create(resample_service->options.thread_count, "trajd-for-cli",
+                          &resample_service->pool, error))
+        LOG(resample_service->options.log, WARNING, "RESAMPLE has one thread: %s", error->message);
+    return trajd_runner_create(NULL, resample_service->pool, &resample_service->on_cpu, error);
 }
 
-static enum trajd_status run_on_cpu(struct trajd_resampler *resampler, int fd, uint64_t size_bytes,
-                                    struct trajd_error *error)
+static enum trajd_status run_on_cpu(struct trajd_resample_service *resample_service, int fd,
+                                    uint64_t size_bytes, struct trajd_error *error)
 {
-    enum trajd_status status = resampler->on_cpu ? TRAJD_OK : make_cpu(resampler, error);
+    enum trajd_status status =
+        resample_service->on_cpu ? TRAJD_OK : make_cpu(resample_service, error);
 
-    return status ? status : run_by(resampler->on_cpu, fd, size_bytes, error);
+    return status ? status : run_by(resample_service->on_cpu, fd, size_bytes, error);
 }
 
 /* *device is NULL where the CPU has done it. */
-static enum trajd_status run_somewhere(struct trajd_resampler *resampler, int fd,
+static enum trajd_status run_somewhere(struct trajd_resample_service *resample_service, int fd,
                                        uint64_t size_bytes, struct trajd_device **device,
                                        struct trajd_error *error)
 {
-    struct trajd_runner *gpu = find_gpu(resampler);
+    struct trajd_runner *gpu = find_gpu(resample_service);
     enum trajd_status status;
 
-    *device = gpu ? resampler->device : NULL;
+    *device = gpu ? resample_service->device : NULL;
     if (gpu) {
         status = run_by(gpu, fd, size_bytes, error);
         if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_DEVICE)
             return status;
-        leave_gpu(resampler, error);
+        leave_gpu(resample_service, error);
         if (status == TRAJD_ERR_DEVICE)
-            resampler->options.device_lost(resampler->options.context);
+            resample_service->options.device_lost(resample_service->options.context);
     }
     *device = NULL;
-    return run_on_cpu(resampler, fd, size_bytes, error);
+    return run_on_cpu(resample_service, fd, size_bytes, error);
 }
 
 /* A piece is bounded, but not the time that a driver takes, or who is nice beside threads that are
  * not: that is no mistake of ours. */
-static enum trajd_status run_block(struct trajd_resampler *resampler, int fd, uint64_t size_bytes,
-                                   struct trajd_device **device, struct trajd_error *error)
+static enum trajd_status run_block(struct trajd_resample_service *resample_service, int fd,
+                                   uint64_t size_bytes, struct trajd_device **device,
+                                   struct trajd_error *error)
 {
     int64_t blocks = 0;
     enum trajd_status status = check_file(fd, size_bytes, &blocks, error);
@@ -220,7 +225,7 @@ static enum trajd_status run_block(struct trajd_resampler *resampler, int fd, ui
     if (status)
         return status;
     trajd_watch_wait();
-    status = run_somewhere(resampler, fd, size_bytes, device, error);
+    status = run_somewhere(resample_service, fd, size_bytes, device, error);
     trajd_watch_resume();
     return status ? status : check_pages(fd, size_bytes, blocks, error);
 }
@@ -237,17 +242,17 @@ static bool answer(int connection, const struct trajd_wire_message *message)
            send(connection, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size;
 }
 
-static bool refuse(struct trajd_resampler *resampler, int connection, uint64_t request,
-                   const struct trajd_error *error)
+static bool refuse(struct trajd_resample_service *resample_service, int connection,
+                   uint64_t request, const struct trajd_error *error)
 {
     const struct trajd_wire_message message = {
         .op = TRAJD_WIRE_ERROR, .error = {request, error->status, trajd_wire_text(error->message)}};
 
-    count(&resampler->stats.refused, 1);
+    count(&resample_service->stats.refused, 1);
     return answer(connection, &message);
 }
 
-static bool handle_resample(struct trajd_resampler *resampler, int connection,
+static bool handle_resample(struct trajd_resample_service *resample_service, int connection,
                             const struct trajd_wire_resample *asked, int fd)
 {
     struct trajd_device *device = NULL;
@@ -257,24 +262,24 @@ static bool handle_resample(struct trajd_resampler *resampler, int connection,
     enum trajd_status status = TRAJD_OK;
 
     if (!asked->size_bytes)
-        device = gpu_now(resampler);
+        device = gpu_now(resample_service);
     else if (fd < 0)
         status = trajd_error_set(&error, TRAJD_ERR_ARGUMENT, 0,
                                  "RESAMPLE: no descriptor came along, or more than one");
     else
-        status = run_block(resampler, fd, asked->size_bytes, &device, &error);
+        status = run_block(resample_service, fd, asked->size_bytes, &device, &error);
     if (status)
-        return refuse(resampler, connection, asked->request, &error);
-    count(&resampler->stats.pieces, asked->size_bytes != 0);
-    count(&resampler->stats.bytes, asked->size_bytes);
+        return refuse(resample_service, connection, asked->request, &error);
+    count(&resample_service->stats.pieces, asked->size_bytes != 0);
+    count(&resample_service->stats.bytes, asked->size_bytes);
     if (device)
         message.resampled.device = trajd_wire_text(trajd_device_info(device)->name);
     return answer(connection, &message);
 }
 
 /* False: no peer of ours. */
-static bool handle(struct trajd_resampler *resampler, int connection, const uint8_t *frame,
-                   size_t size, int fd)
+static bool handle(struct trajd_resample_service *resample_service, int connection,
+                   const uint8_t *frame, size_t size, int fd)
 {
     struct trajd_wire_message message;
     struct trajd_error error;
@@ -285,12 +290,12 @@ static bool handle(struct trajd_resampler *resampler, int connection, const uint
     if (status == TRAJD_ERR_DATA)
         return false;
     if (status)
-        return refuse(resampler, connection, request, &error);
+        return refuse(resample_service, connection, request, &error);
     if (message.op == TRAJD_WIRE_RESAMPLE)
-        return handle_resample(resampler, connection, &message.resample, fd);
+        return handle_resample(resample_service, connection, &message.resample, fd);
     trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "op %d: %s takes RESAMPLE alone",
-                    (int)message.op, TRAJD_RESAMPLER_SOCKET);
-    return refuse(resampler, connection, 0, &error);
+                    (int)message.op, TRAJD_RESAMPLE_SERVICE_SOCKET);
+    return refuse(resample_service, connection, 0, &error);
 }
 
 /* Whatever it is of: a socket whose peer does not read would keep its last owner for as long as its
@@ -328,7 +333,7 @@ static int take_descriptor(struct msghdr *message)
 }
 
 /* One message of a connection. False: it is over. */
-static bool receive(struct trajd_resampler *resampler, int connection)
+static bool receive(struct trajd_resample_service *resample_service, int connection)
 {
     uint8_t frame[FRAME_ROOM];
     union {
@@ -348,7 +353,7 @@ static bool receive(struct trajd_resampler *resampler, int connection)
         return errno == EAGAIN || errno == EINTR;
     fd = take_descriptor(&message); /* one may come with a message of no bytes, too */
     is_good = size && !(message.msg_flags & MSG_TRUNC) &&
-              handle(resampler, connection, frame, (size_t)size, fd);
+              handle(resample_service, connection, frame, (size_t)size, fd);
     if (fd >= 0)
         drop_descriptor(fd);
     return is_good;
@@ -356,20 +361,20 @@ static bool receive(struct trajd_resampler *resampler, int connection)
 
 /* ---- connections ---- */
 
-static bool may_enter(const struct trajd_resampler *resampler, int connection)
+static bool may_enter(const struct trajd_resample_service *resample_service, int connection)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
 
     return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) &&
-           (resampler->options.group_access || peer.uid == 0 || peer.uid == geteuid());
+           (resample_service->options.group_access || peer.uid == 0 || peer.uid == geteuid());
 }
 
-static bool watch(struct trajd_resampler *resampler, int fd, uint32_t index)
+static bool watch(struct trajd_resample_service *resample_service, int fd, uint32_t index)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
 
-    return !epoll_ctl(resampler->epoll, EPOLL_CTL_ADD, fd, &event);
+    return !epoll_ctl(resample_service->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
 static int open_reserve(void)
@@ -378,199 +383,205 @@ static int open_reserve(void)
 }
 
 /* Without descriptors the pending connection would make the listener readable for ever. */
-static void refuse_without_descriptors(struct trajd_resampler *resampler)
+static void refuse_without_descriptors(struct trajd_resample_service *resample_service)
 {
     int connection;
 
-    if (resampler->reserve >= 0)
-        close(resampler->reserve);
-    connection = accept4(resampler->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (resample_service->reserve >= 0)
+        close(resample_service->reserve);
+    connection = accept4(resample_service->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (connection >= 0)
         close(connection);
-    resampler->reserve = open_reserve();
+    resample_service->reserve = open_reserve();
 }
 
-static void accept_one(struct trajd_resampler *resampler)
+static void accept_one(struct trajd_resample_service *resample_service)
 {
-    const int connection = accept4(resampler->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int connection =
+        accept4(resample_service->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     uint32_t index = 0;
 
     if (connection < 0 && (errno == EMFILE || errno == ENFILE))
-        refuse_without_descriptors(resampler);
+        refuse_without_descriptors(resample_service);
     if (connection < 0)
         return;
-    while (index < TRAJD_RESAMPLER_MAX_CLIENTS && resampler->connections[index] >= 0)
+    while (index < TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS && resample_service->connections[index] >= 0)
         index++;
-    if (index == TRAJD_RESAMPLER_MAX_CLIENTS || !may_enter(resampler, connection) ||
-        !watch(resampler, connection, index)) {
+    if (index == TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS || !may_enter(resample_service, connection) ||
+        !watch(resample_service, connection, index)) {
         close(connection);
         return;
     }
-    resampler->connections[index] = connection;
-    __atomic_add_fetch(&resampler->stats.clients, 1, __ATOMIC_RELAXED); /* a counter */
+    resample_service->connections[index] = connection;
+    __atomic_add_fetch(&resample_service->stats.clients, 1, __ATOMIC_RELAXED); /* a counter */
 }
 
-static void drop_cpu(struct trajd_resampler *resampler)
+static void drop_cpu(struct trajd_resample_service *resample_service)
 {
-    trajd_runner_destroy(&resampler->on_cpu);
-    trajd_pool_destroy(&resampler->pool);
+    trajd_runner_destroy(&resample_service->on_cpu);
+    trajd_pool_destroy(&resample_service->pool);
 }
 
 /* With the last client go the memory of its blocks and the threads. */
-static void close_connection(struct trajd_resampler *resampler, uint32_t index)
+static void close_connection(struct trajd_resample_service *resample_service, uint32_t index)
 {
-    close(resampler->connections[index]);
-    resampler->connections[index] = -1;
-    if (__atomic_sub_fetch(&resampler->stats.clients, 1, __ATOMIC_RELAXED)) /* a counter */
+    close(resample_service->connections[index]);
+    resample_service->connections[index] = -1;
+    if (__atomic_sub_fetch(&resample_service->stats.clients, 1, __ATOMIC_RELAXED)) /* a counter */
         return;
-    drop_cpu(resampler);
+    drop_cpu(resample_service);
     trajd_watch_wait(); /* a driver */
-    trajd_runner_destroy(&resampler->on_gpu);
+    trajd_runner_destroy(&resample_service->on_gpu);
     trajd_watch_resume();
 }
 
 /* A message of each connection that has one, so that who asks much does not keep others waiting for
  * more than a piece each. False: to end. */
-static bool turn(struct trajd_resampler *resampler)
+static bool turn(struct trajd_resample_service *resample_service)
 {
     struct epoll_event events[EVENTS];
-    const int ready = epoll_wait(resampler->epoll, events, EVENTS, TURN_MS);
+    const int ready = epoll_wait(resample_service->epoll, events, EVENTS, TURN_MS);
 
     trajd_watch_turn();
     for (int i = 0; i < ready; i++) {
         const uint32_t index = events[i].data.u32;
         trajd_watch_turn();
-        if (index == STOP || eventfd_read(resampler->stop, &(eventfd_t){0}) == 0)
+        if (index == STOP || eventfd_read(resample_service->stop, &(eventfd_t){0}) == 0)
             return false;
         if (index == LISTENER)
-            accept_one(resampler);
-        else if (resampler->connections[index] >= 0 &&
-                 !receive(resampler, resampler->connections[index]))
-            close_connection(resampler, index);
+            accept_one(resample_service);
+        else if (resample_service->connections[index] >= 0 &&
+                 !receive(resample_service, resample_service->connections[index]))
+            close_connection(resample_service, index);
     }
     return true;
 }
 
-static void *run_resampler(void *context)
+static void *run_resample_service(void *context)
 {
-    struct trajd_resampler *resampler = context;
+    struct trajd_resample_service *resample_service = context;
 
-    trajd_watch_begin(&resampler->watch);
+    trajd_watch_begin(&resample_service->watch);
     /* of this thread, on Linux; where it is refused, all are alike */
     setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICENESS);
-    while (turn(resampler))
+    while (turn(resample_service))
         ;
     return NULL;
 }
 
 /* ---- life ---- */
 
-static enum trajd_status listen_at(struct trajd_resampler *resampler, struct trajd_error *error)
+static enum trajd_status listen_at(struct trajd_resample_service *resample_service,
+                                   struct trajd_error *error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-    if (strlen(resampler->path) >= sizeof address.sun_path)
+    if (strlen(resample_service->path) >= sizeof address.sun_path)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
             "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory",
-            resampler->path, sizeof address.sun_path - 1);
-    strcpy(address.sun_path, resampler->path);
-    resampler->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (resampler->listener < 0)
+            resample_service->path, sizeof address.sun_path - 1);
+    strcpy(address.sun_path, resample_service->path);
+    resample_service->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (resample_service->listener < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
-    unlink(resampler->path);
+    unlink(resample_service->path);
     /* nobody can connect before listen; a umask would be that of all threads, which make files by
      * now */
-    if (bind(resampler->listener, (struct sockaddr *)&address, sizeof address) ||
-        chmod(resampler->path, resampler->options.group_access ? 0770 : 0700) ||
-        listen(resampler->listener, TRAJD_RESAMPLER_MAX_CLIENTS))
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", resampler->path,
+    if (bind(resample_service->listener, (struct sockaddr *)&address, sizeof address) ||
+        chmod(resample_service->path, resample_service->options.group_access ? 0770 : 0700) ||
+        listen(resample_service->listener, TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS))
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", resample_service->path,
                                strerror(errno));
     return TRAJD_OK;
 }
 
-static enum trajd_status start(struct trajd_resampler *resampler, struct trajd_error *error)
+static enum trajd_status start(struct trajd_resample_service *resample_service,
+                               struct trajd_error *error)
 {
-    const int failed =
-        trajd_thread_start(&resampler->thread, "trajd-for-cli", run_resampler, resampler);
+    const int failed = trajd_thread_start(&resample_service->thread, "trajd-for-cli",
+                                          run_resample_service, resample_service);
 
     if (failed)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "resampler thread: %s",
                                strerror(failed));
-    resampler->is_running = true;
+    resample_service->is_running = true;
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_resampler_create(const struct trajd_resampler_options *options,
-                                         struct trajd_resampler **out, struct trajd_error *error)
+enum trajd_status
+trajd_resample_service_create(const struct trajd_resample_service_options *options,
+                              struct trajd_resample_service **out, struct trajd_error *error)
 {
-    struct trajd_resampler *resampler = calloc(1, sizeof *resampler);
+    struct trajd_resample_service *resample_service = calloc(1, sizeof *resample_service);
     enum trajd_status status;
 
     *out = NULL;
-    if (!resampler)
+    if (!resample_service)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the resampler");
-    *resampler = (struct trajd_resampler){.options = *options, .listener = -1};
-    for (uint32_t i = 0; i < TRAJD_RESAMPLER_MAX_CLIENTS; i++)
-        resampler->connections[i] = -1;
-    snprintf(resampler->path, sizeof resampler->path, "%s/%s", options->directory,
-             TRAJD_RESAMPLER_SOCKET);
-    resampler->epoll = epoll_create1(EPOLL_CLOEXEC);
-    resampler->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    resampler->reserve = open_reserve();
-    status = resampler->epoll < 0 || resampler->stop < 0 || resampler->reserve < 0
-                 ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "resampler: %s", strerror(errno))
-                 : listen_at(resampler, error);
-    if (!status && (!watch(resampler, resampler->listener, LISTENER) ||
-                    !watch(resampler, resampler->stop, STOP)))
+    *resample_service = (struct trajd_resample_service){.options = *options, .listener = -1};
+    for (uint32_t i = 0; i < TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS; i++)
+        resample_service->connections[i] = -1;
+    snprintf(resample_service->path, sizeof resample_service->path, "%s/%s", options->directory,
+             TRAJD_RESAMPLE_SERVICE_SOCKET);
+    resample_service->epoll = epoll_create1(EPOLL_CLOEXEC);
+    resample_service->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    resample_service->reserve = open_reserve();
+    status =
+        resample_service->epoll < 0 || resample_service->stop < 0 || resample_service->reserve < 0
+            ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "resampler: %s", strerror(errno))
+            : listen_at(resample_service, error);
+    if (!status && (!watch(resample_service, resample_service->listener, LISTENER) ||
+                    !watch(resample_service, resample_service->stop, STOP)))
         status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "epoll_ctl: %s", strerror(errno));
     if (!status)
-        status = start(resampler, error);
+        status = start(resample_service, error);
     if (status)
-        trajd_resampler_destroy(&resampler);
-    *out = resampler;
+        trajd_resample_service_destroy(&resample_service);
+    *out = resample_service;
     return status;
 }
 
-void trajd_resampler_destroy(struct trajd_resampler **out)
+void trajd_resample_service_destroy(struct trajd_resample_service **out)
 {
-    struct trajd_resampler *resampler = *out;
+    struct trajd_resample_service *resample_service = *out;
 
     *out = NULL;
-    if (!resampler)
+    if (!resample_service)
         return;
-    if (resampler->is_running) {
-        eventfd_write(resampler->stop, 1);
-        pthread_join(resampler->thread, NULL);
+    if (resample_service->is_running) {
+        eventfd_write(resample_service->stop, 1);
+        pthread_join(resample_service->thread, NULL);
     }
-    for (uint32_t i = 0; i < TRAJD_RESAMPLER_MAX_CLIENTS; i++)
-        if (resampler->connections[i] >= 0)
-            close(resampler->connections[i]);
-    if (resampler->listener >= 0) {
-        close(resampler->listener);
-        unlink(resampler->path);
+    for (uint32_t i = 0; i < TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS; i++)
+        if (resample_service->connections[i] >= 0)
+            close(resample_service->connections[i]);
+    if (resample_service->listener >= 0) {
+        close(resample_service->listener);
+        unlink(resample_service->path);
     }
-    if (resampler->epoll >= 0)
-        close(resampler->epoll);
-    if (resampler->stop >= 0)
-        close(resampler->stop);
-    if (resampler->reserve >= 0)
-        close(resampler->reserve);
-    drop_cpu(resampler);
-    trajd_runner_destroy(&resampler->on_gpu);
-    free(resampler);
+    if (resample_service->epoll >= 0)
+        close(resample_service->epoll);
+    if (resample_service->stop >= 0)
+        close(resample_service->stop);
+    if (resample_service->reserve >= 0)
+        close(resample_service->reserve);
+    drop_cpu(resample_service);
+    trajd_runner_destroy(&resample_service->on_gpu);
+    free(resample_service);
 }
 
-void trajd_resampler_get_stats(const struct trajd_resampler *resampler,
-                               struct trajd_resampler_stats *stats)
+void trajd_resample_service_get_stats(const struct trajd_resample_service *resample_service,
+                                      struct trajd_resample_service_stats *stats)
 {
-    stats->clients = __atomic_load_n(&resampler->stats.clients, __ATOMIC_RELAXED);
-    stats->pieces = __atomic_load_n(&resampler->stats.pieces, __ATOMIC_RELAXED);
-    stats->bytes = __atomic_load_n(&resampler->stats.bytes, __ATOMIC_RELAXED);
-    stats->refused = __atomic_load_n(&resampler->stats.refused, __ATOMIC_RELAXED);
+    stats->clients = __atomic_load_n(&resample_service->stats.clients, __ATOMIC_RELAXED);
+    stats->pieces = __atomic_load_n(&resample_service->stats.pieces, __ATOMIC_RELAXED);
+    stats->bytes = __atomic_load_n(&resample_service->stats.bytes, __ATOMIC_RELAXED);
+    stats->refused = __atomic_load_n(&resample_service->stats.refused, __ATOMIC_RELAXED);
 }
 
-const struct trajd_watch *trajd_resampler_watch(const struct trajd_resampler *resampler)
+const struct trajd_watch *
+trajd_resample_service_watch(const struct trajd_resample_service *resample_service)
 {
-    return &resampler->watch;
+    return &resample_service->watch;
 }

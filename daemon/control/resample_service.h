@@ -16,38 +16,40 @@
 #include "daemon/base/heartbeat.h"
 #include "kernels/device.h"
 
-#define TRAJD_RESAMPLER_SOCKET "resample.sock"
-#define TRAJD_RESAMPLER_MAX_CLIENTS 64 /* connections: more are closed */
+#define TRAJD_RESAMPLE_SERVICE_SOCKET "resample.sock"
+#define TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS 64 /* connections: more are closed */
 
-struct trajd_resampler;
+struct trajd_resample_service;
 
-struct trajd_resampler_options {
+struct trajd_resample_service_options {
     const char *directory; /* the daemon's, which it has locked */
     /* the socket is 0770: whoever is in the directory's group may connect; else our uid and root */
     bool group_access;
     const struct trajd_log *log;
     uint32_t thread_count; /* >= 1: on the CPU, its own thread counted */
-    /* The GPU to use now; NULL: the CPU. It must stay until the resampler is gone. Both on the
-     * resampler's thread. */
+    /* The GPU to use now; NULL: the CPU. It must stay until the resample service is gone. Both on
+     * the resample service's thread. */
     struct trajd_device *(*device)(void *context);
     void (*device_lost)(void *context); /* it has failed: device() does not give it any more */
     void *context;
 };
 
-struct trajd_resampler_stats {
+struct trajd_resample_service_stats {
     uint32_t clients;
     uint64_t pieces, bytes, refused; /* bytes of blocks */
 };
 
-enum trajd_status trajd_resampler_create(const struct trajd_resampler_options *options,
-                                         struct trajd_resampler **resampler,
-                                         struct trajd_error *error);
+enum trajd_status
+trajd_resample_service_create(const struct trajd_resample_service_options *options,
+                              struct trajd_resample_service **resample_service,
+                              struct trajd_error *error);
 /* Ends and joins the thread, at the latest behind the piece that it is at. Clients see the end of
  * their connections. NULL is fine. */
-void trajd_resampler_destroy(struct trajd_resampler **resampler);
+void trajd_resample_service_destroy(struct trajd_resample_service **resample_service);
 /* Any thread. */
-void trajd_resampler_get_stats(const struct trajd_resampler *resampler,
-                               struct trajd_resampler_stats *stats);
-const struct trajd_watch *trajd_resampler_watch(const struct trajd_resampler *resampler);
+void trajd_resample_service_get_stats(const struct trajd_resample_service *resample_service,
+                                      struct trajd_resample_service_stats *stats);
+const struct trajd_watch *
+trajd_resample_service_watch(const struct trajd_resample_service *resample_service);
 
 #endif

@@ -20,13 +20,13 @@ static void describe_reload(const struct trajd_reload *reload, FILE *out)
     fputs("},", out);
 }
 
-static void describe_resampling(const struct trajd_resampler *resampler, FILE *out)
+static void describe_resampling(const struct trajd_resample_service *resample_service, FILE *out)
 {
-    struct trajd_resampler_stats stats;
+    struct trajd_resample_service_stats stats;
 
-    if (!resampler)
+    if (!resample_service)
         return;
-    trajd_resampler_get_stats(resampler, &stats);
+    trajd_resample_service_get_stats(resample_service, &stats);
     fprintf(out, "\"resampling\":{\"clients\":%u,\"pieces\":%llu,\"bytes\":%llu,\"refused\":%llu},",
             stats.clients, (unsigned long long)stats.pieces, (unsigned long long)stats.bytes,
             (unsigned long long)stats.refused);
@@ -71,7 +71,7 @@ static void describe_all(struct trajd_control *control, FILE *out, size_t size)
     uint32_t shown = 0;
 
     describe_reload(&control->reload, out);
-    describe_resampling(control->resampler, out);
+    describe_resampling(control->resample_service, out);
     fputs("\"gpus\":[", out);
     for (uint32_t g = 0; g < control->gpu_count && has_room; g++) {
         const long mark = ftell(out);
@@ -155,7 +155,7 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
     } threads[] = {{&control->opening, "the opener"},
                    {trajd_asker_watch(control->asker), "the asker"},
                    {trajd_stats_service_watch(control->stats_service), "the thread of statistics"},
-                   {trajd_resampler_watch(control->resampler), "the resampler"}};
+                   {trajd_resample_service_watch(control->resample_service), "the resampler"}};
     bool alive = true;
     /* a flag on its own */
     const bool gpu_is_lost = __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED);
@@ -193,11 +193,11 @@ int64_t trajd_control_exit_idle_ns(const struct trajd_control *control)
 
 int64_t trajd_control_empty_since_ns(const struct trajd_control *control)
 {
-    struct trajd_resampler_stats resampling;
+    struct trajd_resample_service_stats resampling;
     struct trajd_server_stats stats;
 
     trajd_server_get_stats(control->server, &stats);
-    trajd_resampler_get_stats(control->resampler, &resampling);
+    trajd_resample_service_get_stats(control->resample_service, &resampling);
     return resampling.clients ? 0 : (int64_t)stats.empty_since_ns;
 }
 
