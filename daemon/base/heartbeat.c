@@ -7,21 +7,21 @@
 #define TURN_NS 100000000
 #define SECOND_NS 1000000000
 
-static _Thread_local struct trajd_watch *own;
+static _Thread_local struct trajd_heartbeat *own;
 
-void trajd_watch_begin(struct trajd_watch *watch)
+void trajd_heartbeat_begin(struct trajd_heartbeat *heartbeat)
 {
-    own = watch;
-    trajd_watch_turn();
+    own = heartbeat;
+    trajd_heartbeat_turn();
 }
 
-void trajd_watch_turn(void)
+void trajd_heartbeat_turn(void)
 {
     if (own)
         __atomic_store_n(&own->last_turn_ns, trajd_now_ns(), __ATOMIC_RELAXED);
 }
 
-void trajd_watch_wait(void)
+void trajd_heartbeat_wait(void)
 {
     if (own)
         __atomic_fetch_add(&own->waits, 1, __ATOMIC_RELAXED);
@@ -29,26 +29,26 @@ void trajd_watch_wait(void)
 
 /* The turn must be seen before the end of the wait, or who looks between the two takes the thread
  * for stuck. */
-void trajd_watch_resume(void)
+void trajd_heartbeat_resume(void)
 {
-    trajd_watch_turn();
+    trajd_heartbeat_turn();
     if (own)
         __atomic_fetch_sub(&own->waits, 1, __ATOMIC_RELEASE);
 }
 
-bool trajd_watch_is_cancelled(void)
+bool trajd_heartbeat_is_cancelled(void)
 {
     return own && __atomic_load_n(&own->cancel, __ATOMIC_RELAXED);
 }
 
-enum trajd_status trajd_watch_check(struct trajd_error *error)
+enum trajd_status trajd_heartbeat_check(struct trajd_error *error)
 {
-    return trajd_watch_is_cancelled()
+    return trajd_heartbeat_is_cancelled()
                ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending")
                : TRAJD_OK;
 }
 
-void trajd_watch_init_condition(pthread_cond_t *condition)
+void trajd_heartbeat_init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
 
@@ -58,7 +58,7 @@ void trajd_watch_init_condition(pthread_cond_t *condition)
     pthread_condattr_destroy(&attributes);
 }
 
-void trajd_watch_wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex)
+void trajd_heartbeat_wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
     const int64_t until_ns = trajd_now_ns() + TURN_NS;
     const struct timespec until = {until_ns / SECOND_NS, until_ns % SECOND_NS};
@@ -67,19 +67,20 @@ void trajd_watch_wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex)
         pthread_cond_timedwait(condition, mutex, &until);
     else
         pthread_cond_wait(condition, mutex);
-    trajd_watch_turn();
+    trajd_heartbeat_turn();
 }
 
-void trajd_watch_cancel(struct trajd_watch *watch)
+void trajd_heartbeat_cancel(struct trajd_heartbeat *heartbeat)
 {
-    __atomic_store_n(&watch->cancel, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&heartbeat->cancel, true, __ATOMIC_RELAXED);
 }
 
-bool trajd_watch_is_stuck(const struct trajd_watch *watch, int64_t now_ns, int64_t limit_ns)
+bool trajd_heartbeat_is_stuck(const struct trajd_heartbeat *heartbeat, int64_t now_ns,
+                              int64_t limit_ns)
 {
-    /* before the turn: trajd_watch_resume */
-    const bool waits = __atomic_load_n(&watch->waits, __ATOMIC_ACQUIRE) != 0;
-    const int64_t last_ns = __atomic_load_n(&watch->last_turn_ns, __ATOMIC_RELAXED);
+    /* before the turn: trajd_heartbeat_resume */
+    const bool waits = __atomic_load_n(&heartbeat->waits, __ATOMIC_ACQUIRE) != 0;
+    const int64_t last_ns = __atomic_load_n(&heartbeat->last_turn_ns, __ATOMIC_RELAXED);
 
     return !waits && last_ns && now_ns - last_ns > limit_ns;
 }

@@ -20,7 +20,7 @@
 #include "proto/error.h"
 
 /* Zero at first. Each is atomic, and a number on its own: nothing is ordered by them. */
-struct trajd_watch {
+struct trajd_heartbeat {
     int64_t last_turn_ns; /* CLOCK_MONOTONIC; 0: the thread has not begun */
     uint32_t waits;       /* how deep in waits it is */
     bool cancel;
@@ -30,24 +30,25 @@ struct trajd_watch {
 
 /* From now on this thread's; NULL: none. It must live as long as the thread, or until another is
  * named. */
-void trajd_watch_begin(struct trajd_watch *watch);
-void trajd_watch_turn(void);
+void trajd_heartbeat_begin(struct trajd_heartbeat *heartbeat);
+void trajd_heartbeat_turn(void);
 /* May be nested. */
-void trajd_watch_wait(void);
-void trajd_watch_resume(void);
-bool trajd_watch_is_cancelled(void);
+void trajd_heartbeat_wait(void);
+void trajd_heartbeat_resume(void);
+bool trajd_heartbeat_is_cancelled(void);
 /* TRAJD_ERR_CLOSED where it is. */
-enum trajd_status trajd_watch_check(struct trajd_error *error);
+enum trajd_status trajd_heartbeat_check(struct trajd_error *error);
 /* Waits for the condition, whose clock is CLOCK_MONOTONIC, and takes a turn; at most a tenth of a
  * second where the thread has a watch, so that whoever calls it in a loop takes turns and hears of
  * cancel. */
-void trajd_watch_wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex);
+void trajd_heartbeat_wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex);
 /* A condition for that. */
-void trajd_watch_init_condition(pthread_cond_t *condition);
+void trajd_heartbeat_init_condition(pthread_cond_t *condition);
 
 /* ---- by others ---- */
 
-void trajd_watch_cancel(struct trajd_watch *watch);
-bool trajd_watch_is_stuck(const struct trajd_watch *watch, int64_t now_ns, int64_t limit_ns);
+void trajd_heartbeat_cancel(struct trajd_heartbeat *heartbeat);
+bool trajd_heartbeat_is_stuck(const struct trajd_heartbeat *heartbeat, int64_t now_ns,
+                              int64_t limit_ns);
 
 #endif

@@ -231,7 +231,7 @@ enum trajd_status trajd_store_create(const struct trajd_store_options *options,
     made->budget_bytes = made->stats.budget_bytes = options->budget_bytes;
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->work, NULL);
-    trajd_watch_init_condition(&made->done);
+    trajd_heartbeat_init_condition(&made->done);
     status = allocate_tables(made, options, error);
     if (!status)
         status = find_clocks(made, error);
@@ -255,10 +255,10 @@ static void stop_readers(struct trajd_store *store)
     store->stopping = true;
     pthread_cond_broadcast(&store->work);
     pthread_mutex_unlock(&store->lock);
-    trajd_watch_wait(); /* for what they are reading */
+    trajd_heartbeat_wait(); /* for what they are reading */
     for (uint32_t i = 0; i < store->reader_count; i++)
         pthread_join(store->readers[i], NULL);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
 }
 
 void trajd_store_destroy(struct trajd_store **store)
@@ -407,10 +407,11 @@ static enum trajd_status wait_for(struct trajd_store *store, uint32_t piece, con
     }
     if (p->state == PIECE_ABSENT || p->state == PIECE_LOADING)
         store->stats.pin_waits++;
-    while ((p->state == PIECE_ABSENT || p->state == PIECE_LOADING) && !trajd_watch_is_cancelled())
-        trajd_watch_wait_for(&store->done, &store->lock);
+    while ((p->state == PIECE_ABSENT || p->state == PIECE_LOADING) &&
+           !trajd_heartbeat_is_cancelled())
+        trajd_heartbeat_wait_for(&store->done, &store->lock);
     if (p->state == PIECE_ABSENT || p->state == PIECE_LOADING)
-        return trajd_watch_check(error);
+        return trajd_heartbeat_check(error);
     *rows = p->rows;
     if (p->state == PIECE_RESIDENT)
         return TRAJD_OK;

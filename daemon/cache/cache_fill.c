@@ -93,15 +93,16 @@ enum trajd_status trajd_store_fill(struct trajd_store *store,
     enqueue_fitting(store, candidates, count);
     for (uint64_t i = 0; i < count; i++) {
         const struct piece *p = &store->pieces[candidates[i].piece];
-        while ((p->queued[QUEUE_FILL] || p->state == PIECE_LOADING) && !trajd_watch_is_cancelled())
-            trajd_watch_wait_for(&store->done, &store->lock);
+        while ((p->queued[QUEUE_FILL] || p->state == PIECE_LOADING) &&
+               !trajd_heartbeat_is_cancelled())
+            trajd_heartbeat_wait_for(&store->done, &store->lock);
     }
     *complete = true;
     for (uint64_t i = 0; i < count; i++)
         *complete = *complete && store->pieces[candidates[i].piece].state == PIECE_RESIDENT;
     pthread_mutex_unlock(&store->lock);
     free(candidates);
-    status = trajd_watch_check(error);
+    status = trajd_heartbeat_check(error);
     *complete = *complete && !status;
     return status;
 }

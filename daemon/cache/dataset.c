@@ -159,7 +159,7 @@ static enum trajd_status gather_stamps(struct trajd_dataset *dataset, uint32_t c
         const int64_t rows =
             index->episodes[e].quarantine ? 0 : clock_rows(index, &index->episodes[e], clock);
         begin[e] = total;
-        trajd_watch_turn();
+        trajd_heartbeat_turn();
         for (int64_t row = 0; row < rows; row++)
             stamps[total + row] =
                 view->stamps_ns ? view->stamps_ns[row] : trajd_rate_row_ns(view->rate, row);
@@ -204,9 +204,9 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
             goto failed;
     }
     store.index = dataset->index;
-    trajd_watch_wait(); /* it asks where each file lies */
+    trajd_heartbeat_wait(); /* it asks where each file lies */
     status = trajd_store_create(&store, &dataset->store, error);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
     if (status)
         goto failed;
     *out = dataset;

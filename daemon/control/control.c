@@ -316,7 +316,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
         control->now->feed_names[f] = config->feeds[f]->feed_name;
     control->log = log;
     pthread_mutex_init(&control->mutex, NULL);
-    trajd_watch_init_condition(&control->asked);
+    trajd_heartbeat_init_condition(&control->asked);
     status = check_memory(config, error);
     if (!status && serve)
         status = start_server(
@@ -363,7 +363,7 @@ void trajd_control_get_reload(struct trajd_control *control, struct trajd_reload
 
 void trajd_control_drain(struct trajd_control *control, uint32_t timeout_ms)
 {
-    trajd_watch_cancel(&control->opening); /* what it opens nobody would read */
+    trajd_heartbeat_cancel(&control->opening); /* what it opens nobody would read */
     trajd_server_drain(control->server, timeout_ms);
 }
 

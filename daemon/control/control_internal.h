@@ -55,8 +55,8 @@ struct trajd_control {
     bool is_idle[TRAJD_CONTROL_MAX_PRODUCERS];
     uint32_t request_count;
     struct trajd_opener_request requests[TRAJD_CONTROL_MAX_REQUESTS];
-    struct trajd_producer *lent; /* the asker looks at it: it is not destroyed */
-    struct trajd_watch opening;  /* the opener's; needs no lock */
+    struct trajd_producer *lent;    /* the asker looks at it: it is not destroyed */
+    struct trajd_heartbeat opening; /* the opener's; needs no lock */
     pthread_t opener;
     bool opener_running;
     int64_t swept_ns; /* the opener's own: when it last looked for old journals; 0: never */

@@ -103,14 +103,14 @@ static void sweep(struct trajd_control *control)
     uint32_t removed;
 
     control->swept_ns = trajd_now_ns();
-    trajd_watch_wait();
+    trajd_heartbeat_wait();
     if (trajd_journal_sweep(trajd_control_state_directory(control), idle_ns, &removed, &error))
         LOG(control->log, WARNING, "old journals: %s", error.message);
     else if (removed)
         LOG(control->log, INFO,
             "%u journals removed that nobody has touched for %g days (journal_idle)", removed,
             (double)idle_ns / 86400e9);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
 }
 
 static void run_reload(struct trajd_control *control)
@@ -130,7 +130,7 @@ static void *run_opener(void *context)
 {
     struct trajd_control *control = context;
 
-    trajd_watch_begin(&control->opening);
+    trajd_heartbeat_begin(&control->opening);
     pthread_mutex_lock(&control->mutex);
     for (;;) {
         struct trajd_opener_request request;
@@ -139,7 +139,7 @@ static void *run_opener(void *context)
         while (!control->stop && !(idle = take_lost(control)) && !control->request_count &&
                !control->reload.is_running && !(idle = take_idle(control)) &&
                !(is_due = is_sweep_due(control)))
-            trajd_watch_wait_for(&control->asked, &control->mutex);
+            trajd_heartbeat_wait_for(&control->asked, &control->mutex);
         if (control->stop && !idle)
             break;
         if (is_due) {
@@ -295,7 +295,7 @@ enum trajd_status trajd_control_start_opener(struct trajd_control *control,
 
 void trajd_control_stop_opener(struct trajd_control *control)
 {
-    trajd_watch_cancel(&control->opening);
+    trajd_heartbeat_cancel(&control->opening);
     pthread_mutex_lock(&control->mutex);
     control->stop = true;
     pthread_cond_signal(&control->asked);

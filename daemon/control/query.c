@@ -25,7 +25,7 @@ enum { ANSWER_COUNT = sizeof answers / sizeof answers[0] };
 
 struct trajd_asker {
     struct trajd_asker_options options;
-    struct trajd_watch watch;
+    struct trajd_heartbeat heartbeat;
     pthread_t thread;
 };
 
@@ -121,9 +121,9 @@ static void *run_asker(void *context)
     enum trajd_status status;
     struct trajd_ask ask;
 
-    trajd_watch_begin(&asker->watch);
+    trajd_heartbeat_begin(&asker->heartbeat);
     do {
-        trajd_watch_turn();
+        trajd_heartbeat_turn();
         status = trajd_server_take_ask(asker->options.server, TAKE_TIMEOUT_MS, &ask);
         if (!status)
             answer_ask(asker, &ask);
@@ -151,9 +151,9 @@ enum trajd_status trajd_asker_create(const struct trajd_asker_options *options,
     return TRAJD_OK;
 }
 
-const struct trajd_watch *trajd_asker_watch(const struct trajd_asker *asker)
+const struct trajd_heartbeat *trajd_asker_heartbeat(const struct trajd_asker *asker)
 {
-    return &asker->watch;
+    return &asker->heartbeat;
 }
 
 void trajd_asker_destroy(struct trajd_asker **out)
@@ -163,7 +163,7 @@ void trajd_asker_destroy(struct trajd_asker **out)
     *out = NULL;
     if (!asker)
         return;
-    trajd_watch_cancel(&asker->watch);
+    trajd_heartbeat_cancel(&asker->heartbeat);
     trajd_server_close_asks(asker->options.server);
     pthread_join(asker->thread, NULL);
     free(asker);

@@ -29,7 +29,7 @@ struct trajd_asker_options {
 enum trajd_status trajd_asker_create(const struct trajd_asker_options *options,
                                      struct trajd_asker **asker, struct trajd_error *error);
 /* The thread's. */
-const struct trajd_watch *trajd_asker_watch(const struct trajd_asker *asker);
+const struct trajd_heartbeat *trajd_asker_heartbeat(const struct trajd_asker *asker);
 /* Ends and joins the thread; questions that wait are not answered any more. Before the server is
  * destroyed. NULL is fine. */
 void trajd_asker_destroy(struct trajd_asker **asker);

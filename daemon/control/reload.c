@@ -134,7 +134,7 @@ static void swap_lists(struct trajd_reload_change *change)
     }
     control->producer_count = count;
     while (control->lent && trajd_reload_goes(change, control->lent))
-        trajd_watch_wait_for(&control->asked, &control->mutex);
+        trajd_heartbeat_wait_for(&control->asked, &control->mutex);
 }
 
 /* For the server and for OPENs that are answered from the lists it is one moment. */
@@ -186,10 +186,10 @@ static enum trajd_status prepare(struct trajd_reload_change *change, struct traj
     const struct trajd_config_source *from = &change->control->reload_from;
     enum trajd_status status;
 
-    trajd_watch_wait();
+    trajd_heartbeat_wait();
     status = trajd_config_load(from->path, from->values, from->value_count, &change->next->config,
                                error);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
     if (status)
         return status;
     name_feeds(change->next);

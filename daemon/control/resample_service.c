@@ -45,7 +45,7 @@ struct trajd_resample_service {
     int connections[TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS]; /* -1: free */
     pthread_t thread;
     bool is_running;
-    struct trajd_watch watch;             /* of the thread */
+    struct trajd_heartbeat heartbeat;     /* of the thread */
     struct trajd_runner *on_cpu, *on_gpu; /* made when they are needed, gone with the last client */
     struct trajd_pool *pool;              /* of on_cpu */
     struct trajd_device *device;          /* of on_gpu */
@@ -224,9 +224,9 @@ static enum trajd_status run_block(struct trajd_resample_service *resample_servi
 
     if (status)
         return status;
-    trajd_watch_wait();
+    trajd_heartbeat_wait();
     status = run_somewhere(resample_service, fd, size_bytes, device, error);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
     return status ? status : check_pages(fd, size_bytes, blocks, error);
 }
 
@@ -305,9 +305,10 @@ static void drop_descriptor(int fd)
     const struct linger none = {0};
 
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none); /* refused by all else */
-    trajd_watch_wait();                                        /* a filesystem that is a program */
+    /* a filesystem that is a program */
+    trajd_heartbeat_wait();
     close(fd);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
 }
 
 /* The one descriptor that came along; -1: none, or several, which are closed. */
@@ -370,7 +371,7 @@ static bool may_enter(const struct trajd_resample_service *resample_service, int
            (resample_service->options.group_access || peer.uid == 0 || peer.uid == geteuid());
 }
 
-static bool watch(struct trajd_resample_service *resample_service, int fd, uint32_t index)
+static bool heartbeat(struct trajd_resample_service *resample_service, int fd, uint32_t index)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
 
@@ -408,7 +409,7 @@ static void accept_one(struct trajd_resample_service *resample_service)
     while (index < TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS && resample_service->connections[index] >= 0)
         index++;
     if (index == TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS || !may_enter(resample_service, connection) ||
-        !watch(resample_service, connection, index)) {
+        !heartbeat(resample_service, connection, index)) {
         close(connection);
         return;
     }
@@ -430,9 +431,9 @@ static void close_connection(struct trajd_resample_service *resample_service, ui
     if (__atomic_sub_fetch(&resample_service->stats.clients, 1, __ATOMIC_RELAXED)) /* a counter */
         return;
     drop_cpu(resample_service);
-    trajd_watch_wait(); /* a driver */
+    trajd_heartbeat_wait(); /* a driver */
     trajd_runner_destroy(&resample_service->on_gpu);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
 }
 
 /* A message of each connection that has one, so that who asks much does not keep others waiting for
@@ -442,10 +443,10 @@ static bool turn(struct trajd_resample_service *resample_service)
     struct epoll_event events[EVENTS];
     const int ready = epoll_wait(resample_service->epoll, events, EVENTS, TURN_MS);
 
-    trajd_watch_turn();
+    trajd_heartbeat_turn();
     for (int i = 0; i < ready; i++) {
         const uint32_t index = events[i].data.u32;
-        trajd_watch_turn();
+        trajd_heartbeat_turn();
         if (index == STOP || eventfd_read(resample_service->stop, &(eventfd_t){0}) == 0)
             return false;
         if (index == LISTENER)
@@ -461,7 +462,7 @@ static void *run_resample_service(void *context)
 {
     struct trajd_resample_service *resample_service = context;
 
-    trajd_watch_begin(&resample_service->watch);
+    trajd_heartbeat_begin(&resample_service->heartbeat);
     /* of this thread, on Linux; where it is refused, all are alike */
     setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICENESS);
     while (turn(resample_service))
@@ -531,8 +532,8 @@ trajd_resample_service_create(const struct trajd_resample_service_options *optio
         resample_service->epoll < 0 || resample_service->stop < 0 || resample_service->reserve < 0
             ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "resampler: %s", strerror(errno))
             : listen_at(resample_service, error);
-    if (!status && (!watch(resample_service, resample_service->listener, LISTENER) ||
-                    !watch(resample_service, resample_service->stop, STOP)))
+    if (!status && (!heartbeat(resample_service, resample_service->listener, LISTENER) ||
+                    !heartbeat(resample_service, resample_service->stop, STOP)))
         status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "epoll_ctl: %s", strerror(errno));
     if (!status)
         status = start(resample_service, error);
@@ -580,8 +581,8 @@ void trajd_resample_service_get_stats(const struct trajd_resample_service *resam
     stats->refused = __atomic_load_n(&resample_service->stats.refused, __ATOMIC_RELAXED);
 }
 
-const struct trajd_watch *
-trajd_resample_service_watch(const struct trajd_resample_service *resample_service)
+const struct trajd_heartbeat *
+trajd_resample_service_heartbeat(const struct trajd_resample_service *resample_service)
 {
-    return &resample_service->watch;
+    return &resample_service->heartbeat;
 }

@@ -49,7 +49,7 @@ void trajd_resample_service_destroy(struct trajd_resample_service **resample_ser
 /* Any thread. */
 void trajd_resample_service_get_stats(const struct trajd_resample_service *resample_service,
                                       struct trajd_resample_service_stats *stats);
-const struct trajd_watch *
-trajd_resample_service_watch(const struct trajd_resample_service *resample_service);
+const struct trajd_heartbeat *
+trajd_resample_service_heartbeat(const struct trajd_resample_service *resample_service);
 
 #endif

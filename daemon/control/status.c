@@ -150,12 +150,13 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
     const int64_t now_ns = trajd_now_ns();
     struct trajd_server_stats stats;
     const struct {
-        const struct trajd_watch *watch;
+        const struct trajd_heartbeat *heartbeat;
         const char *name;
-    } threads[] = {{&control->opening, "the opener"},
-                   {trajd_asker_watch(control->asker), "the asker"},
-                   {trajd_stats_service_watch(control->stats_service), "the thread of statistics"},
-                   {trajd_resample_service_watch(control->resample_service), "the resampler"}};
+    } threads[] = {
+        {&control->opening, "the opener"},
+        {trajd_asker_heartbeat(control->asker), "the asker"},
+        {trajd_stats_service_heartbeat(control->stats_service), "the thread of statistics"},
+        {trajd_resample_service_heartbeat(control->resample_service), "the resampler"}};
     bool alive = true;
     /* a flag on its own */
     const bool gpu_is_lost = __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED);
@@ -166,18 +167,18 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
         return false;
     }
     for (size_t t = 0; t < sizeof threads / sizeof threads[0]; t++)
-        if (trajd_watch_is_stuck(threads[t].watch, now_ns, limit_ns)) {
+        if (trajd_heartbeat_is_stuck(threads[t].heartbeat, now_ns, limit_ns)) {
             snprintf(stuck, size, "%s", threads[t].name);
             return false;
         }
     pthread_mutex_lock(&control->mutex);
     for (uint32_t f = 0; f < control->producer_count && alive; f++) {
-        alive =
-            (gpu_is_lost &&
-             trajd_producer_gpu(
-                 control->producers
-                     [f])) || /* its thread has ended: the opener closes it when it can */
-            !trajd_watch_is_stuck(trajd_producer_watch(control->producers[f]), now_ns, limit_ns);
+        alive = (gpu_is_lost &&
+                 trajd_producer_gpu(
+                     control->producers
+                         [f])) || /* its thread has ended: the opener closes it when it can */
+                !trajd_heartbeat_is_stuck(trajd_producer_heartbeat(control->producers[f]), now_ns,
+                                          limit_ns);
         if (!alive)
             snprintf(stuck, size, "feed %s", trajd_producer_name(control->producers[f]));
     }

@@ -97,9 +97,9 @@ static enum trajd_status read_exactly(int fd, uint64_t offset, uint64_t bytes, u
 {
     while (bytes) {
         ssize_t got;
-        trajd_watch_wait();
+        trajd_heartbeat_wait();
         got = pread(fd, to, bytes < PREAD_BYTES ? bytes : PREAD_BYTES, (off_t)offset);
-        trajd_watch_resume();
+        trajd_heartbeat_resume();
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {

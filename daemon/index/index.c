@@ -151,19 +151,19 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options,
     if (!options->child_count || !options->file_timeout_ms)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "child_count and file_timeout_ms must be at least 1");
-    trajd_watch_wait(); /* for storage */
+    trajd_heartbeat_wait(); /* for storage */
     status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
     if (!status)
         status = find_files(options->path, layout, &files, error);
     if (!status)
         trajd_index_cache_load(options, layout, files.entries, files.count);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
     if (!status)
         status = trajd_index_run_split(options, layout, files.entries, files.count, error);
     if (!status) {
-        trajd_watch_wait();
+        trajd_heartbeat_wait();
         trajd_index_cache_save(options, layout, files.entries, files.count);
-        trajd_watch_resume();
+        trajd_heartbeat_resume();
         status =
             trajd_index_build(layout, files.entries, files.count, files.twin_count, index, error);
         layout = NULL;
@@ -205,11 +205,11 @@ enum trajd_status trajd_index_look_again(const struct trajd_index_options *optio
     enum trajd_status status;
 
     *news = (struct trajd_index_news){0};
-    trajd_watch_wait();
+    trajd_heartbeat_wait();
     status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
     if (!status)
         status = find_files(options->path, layout, &files, error);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
     if (!status) {
         news->layout_changed = layout->hash != index->layout->hash;
         compare_files(&files, index, news);

@@ -105,8 +105,8 @@ static enum trajd_status survey(struct build *b)
     for (uint32_t i = 0; i < b->entry_count && !status; i++) {
         struct trajd_arena arena;
         struct trajd_record record;
-        trajd_watch_turn();
-        status = trajd_watch_check(b->error);
+        trajd_heartbeat_turn();
+        status = trajd_heartbeat_check(b->error);
         if (status)
             break;
         status = decode(b, &b->entries[i], &arena, &record);
@@ -295,7 +295,7 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
         status = add_notes(b, entry->relative_path, &record);
     for (uint32_t i = 0; i < record.episode_count && !status; i++) {
         struct trajd_episode *episode = &b->episodes[(*next)++];
-        trajd_watch_turn();
+        trajd_heartbeat_turn();
         episode->file_index = file;
         episode->id = *record.episodes[i].id ? copy_text(b, record.episodes[i].id)
                                              : b->files[file].relative_path;
@@ -325,7 +325,7 @@ static enum trajd_status build_files(struct build *b)
     index->note_count = 0;
     status = add_twins(b);
     for (uint32_t i = 0; i < b->entry_count && !status; i++) {
-        status = trajd_watch_check(b->error);
+        status = trajd_heartbeat_check(b->error);
         if (!status)
             status = build_file(b, i, &next);
     }

@@ -119,10 +119,10 @@ static int end_child(struct child *child)
         return 0;
     close(child->socket);
     kill(child->pid, SIGKILL);
-    trajd_watch_wait(); /* it may be in a read that does not end */
+    trajd_heartbeat_wait(); /* it may be in a read that does not end */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
     free(child->data);
     release_child(child);
     *child = (struct child){.socket = -1, .fd = -1};
@@ -271,9 +271,9 @@ static enum trajd_status give_file(struct pool *pool, struct child *child,
     const char *refusal;
     int fd;
 
-    trajd_watch_wait();
+    trajd_heartbeat_wait();
     fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
     if (fd < 0)
         return retry_entry(pool, entry, errno);
     if (!check_file(entry, fd, &refusal)) {
@@ -301,7 +301,7 @@ static enum trajd_status accept_record(struct pool *pool, struct child *child,
     if (status == TRAJD_ERR_IO)
         return retry_entry(pool, entry, local.foreign_code ? local.foreign_code : EIO);
     if (status == TRAJD_ERR_CLOSED)
-        return trajd_watch_check(pool->error);
+        return trajd_heartbeat_check(pool->error);
     entry->keep = true;
     if (!status && !trajd_record_encode(record, &entry->record))
         status = TRAJD_ERR_MEMORY;
@@ -503,8 +503,8 @@ static enum trajd_status run(struct pool *pool)
     enum trajd_status status = hand_out(pool);
 
     while (!status && (count_waiting(pool) || next_entry(pool))) {
-        trajd_watch_turn();
-        status = trajd_watch_check(pool->error);
+        trajd_heartbeat_turn();
+        status = trajd_heartbeat_check(pool->error);
         if (!status)
             status = wait_for_children(pool);
         if (!status)

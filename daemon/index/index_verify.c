@@ -262,8 +262,8 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
     for (uint32_t i = 0; i < record->episode_count && !status; i++) {
         e.episode = &record->episodes[i];
         e.whole = NULL;
-        trajd_watch_turn();
-        status = trajd_watch_check(e.error);
+        trajd_heartbeat_turn();
+        status = trajd_heartbeat_check(e.error);
         if (!status)
             status = evaluate_episode(&e);
     }

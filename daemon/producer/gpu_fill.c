@@ -99,7 +99,7 @@ static enum trajd_status wait_for_buffer(const struct filling *filling, struct t
     while (!status && !passed) {
         status = trajd_device_event_poll(buffer->over, &passed, error);
         if (!status && !passed)
-            status = trajd_watch_check(error);
+            status = trajd_heartbeat_check(error);
         if (!status && !passed && trajd_now_ns() - begin_ns > GPU_PATIENCE_NS)
             status = trajd_error_set(
                 error, TRAJD_ERR_DEVICE, 0,
@@ -144,7 +144,7 @@ static enum trajd_status send_pieces(struct filling *filling, struct trajd_error
          filling->at = filling->end) {
         filling->end =
             end - filling->at < filling->buffer_bytes ? end : filling->at + filling->buffer_bytes;
-        trajd_watch_turn();
+        trajd_heartbeat_turn();
         status = send_buffer(filling, error);
     }
     filling->copy_ns += trajd_now_ns() - begin_ns;
@@ -164,7 +164,7 @@ static bool is_of_rows(enum trajd_status status)
 static bool wait_for_room(const struct filling *filling, uint32_t episode, int64_t begin_ns,
                           const struct trajd_error *error)
 {
-    trajd_watch_turn();
+    trajd_heartbeat_turn();
     if (error->foreign_code == ENOMEM || trajd_now_ns() - begin_ns > PATIENCE_NS ||
         !trajd_store_will_have_room(filling->dataset->store, &filling->selection, episode))
         return false;
@@ -187,7 +187,7 @@ static enum trajd_status pin(struct filling *filling, uint32_t episode, struct t
                                      error)) == TRAJD_ERR_MEMORY) {
         if (filling->piece_count || !wait_for_room(filling, episode, begin_ns, error))
             return status;
-        status = trajd_watch_check(error);
+        status = trajd_heartbeat_check(error);
         if (status)
             return status;
     }
@@ -242,7 +242,7 @@ static enum trajd_status pin_some(struct filling *filling, uint32_t *episode,
             break;
         if (filling->announces)
             announce(filling, *episode);
-        status = trajd_watch_check(error);
+        status = trajd_heartbeat_check(error);
         if (!status)
             status = pin(filling, *episode, error);
         if (status)

@@ -79,9 +79,9 @@ struct trajd_gpu *trajd_producer_gpu(const struct trajd_producer *producer)
     return producer->where;
 }
 
-const struct trajd_watch *trajd_producer_watch(const struct trajd_producer *producer)
+const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_producer *producer)
 {
-    return &producer->watch;
+    return &producer->heartbeat;
 }
 
 /* ---- the thread ---- */
@@ -114,7 +114,7 @@ static void *produce(void *context)
     struct trajd_producer *producer = context;
     enum trajd_status status;
 
-    trajd_watch_begin(&producer->watch);
+    trajd_heartbeat_begin(&producer->heartbeat);
     if (producer->gpu) {
         trajd_producer_gpu_produce(producer);
         return NULL;
@@ -122,7 +122,7 @@ static void *produce(void *context)
     do {
         struct trajd_fill fill;
         const int64_t begin_ns = trajd_now_ns();
-        trajd_watch_turn();
+        trajd_heartbeat_turn();
         status = trajd_feed_take(producer->feed, TAKE_TIMEOUT_MS, &fill);
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WAIT_NS],
                           (uint64_t)(trajd_now_ns() - begin_ns));
@@ -229,9 +229,9 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
 
     if (!options->server)
         return TRAJD_OK;
-    trajd_watch_wait(); /* for the pages of its ring */
+    trajd_heartbeat_wait(); /* for the pages of its ring */
     status = trajd_server_add_feed(options->server, &feed, &producer->feed, error);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
     return status;
 }
 
@@ -241,14 +241,14 @@ static enum trajd_status load_rows(struct trajd_producer *producer, struct trajd
 
     if (!producer->where)
         return trajd_producer_load_rows(producer, error);
-    trajd_watch_wait(); /* for the driver */
+    trajd_heartbeat_wait(); /* for the driver */
     status = trajd_producer_gpu_create(producer, producer->where, error);
     if (status == TRAJD_ERR_MEMORY && !producer->spec->slot_count && producer->slot_count > SLOTS) {
         trajd_producer_gpu_destroy(producer);
         producer->slot_count = SLOTS;
         status = trajd_producer_gpu_create(producer, producer->where, error);
     }
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
     return status;
 }
 
@@ -304,7 +304,7 @@ void trajd_producer_stop(struct trajd_producer *producer)
 {
     /* a flag on its own: the join orders the rest */
     __atomic_store_n(&producer->stop, true, __ATOMIC_RELAXED);
-    trajd_watch_cancel(&producer->watch);
+    trajd_heartbeat_cancel(&producer->heartbeat);
     if (producer->feed)
         trajd_feed_close(producer->feed); /* take returns; publish still may be called */
 }

@@ -86,7 +86,7 @@ const char *trajd_producer_text(const struct trajd_producer *producer);
 uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer);
 struct trajd_gpu *trajd_producer_gpu(const struct trajd_producer *producer);
 /* The thread's. */
-const struct trajd_watch *trajd_producer_watch(const struct trajd_producer *producer);
+const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_producer *producer);
 
 /* The feed in words: windows, outputs with source, clock, kind, grid, type, shape. One line each,
  * to `out` (with `json`: one object). */

@@ -172,7 +172,7 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
     own->gpu = gpu;
     pthread_mutex_init(&own->mutex, NULL);
-    trajd_watch_init_condition(&own->changed);
+    trajd_heartbeat_init_condition(&own->changed);
     status = trajd_device_stream_create(trajd_gpu_device(gpu), &own->stream, error);
     if (!status)
         status = trajd_device_event_create(trajd_gpu_device(gpu), &own->pulse, error);

@@ -324,7 +324,7 @@ static enum trajd_status prepare_all(struct trajd_producer *producer, struct tra
             continue;
         }
         if (has_gone_on(own, &published))
-            trajd_watch_turn();
+            trajd_heartbeat_turn();
         status = prepare_lot(producer, flight, begin_ns, &count, error);
         /* closed: copies are under way that only events tell the end of */
         if ((!status || status == TRAJD_ERR_CLOSED) && count)

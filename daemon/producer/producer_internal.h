@@ -53,9 +53,9 @@ struct trajd_producer {
     struct trajd_feed *feed;
     pthread_t thread;
     bool running;
-    bool stop;                 /* atomic: the thread is to end */
-    struct trajd_watch watch;  /* the thread's */
-    struct trajd_window *next; /* [G]: windows announced */
+    bool stop;                        /* atomic: the thread is to end */
+    struct trajd_heartbeat heartbeat; /* the thread's */
+    struct trajd_window *next;        /* [G]: windows announced */
     uint64_t announced_life, announced_until;
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
     struct trajd_gpu *where;        /* NULL: host memory */

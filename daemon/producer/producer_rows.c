@@ -29,7 +29,7 @@ static enum trajd_status pin_episode(struct trajd_producer *producer,
         return TRAJD_OK;
     status = trajd_store_pin(part->dataset->store, selection, episode,
                              part->rows + (size_t)episode * selection->dataset_count, error);
-    trajd_watch_turn();
+    trajd_heartbeat_turn();
     if (!status)
         part->pinned[episode] = 1;
     else if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED &&
@@ -99,7 +99,7 @@ bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
-    trajd_watch_turn();
+    trajd_heartbeat_turn();
     if (error->foreign_code == ENOMEM || __atomic_load_n(&producer->stop, __ATOMIC_RELAXED) ||
         !trajd_store_will_have_room(part->dataset->store, part->selection, episode))
         return false;

@@ -52,8 +52,8 @@ static enum trajd_status listen_at(struct trajd_fdsock *fdsock, struct trajd_err
     return TRAJD_OK;
 }
 
-static enum trajd_status watch(struct trajd_fdsock *fdsock, int fd, uint32_t index,
-                               struct trajd_error *error)
+static enum trajd_status heartbeat(struct trajd_fdsock *fdsock, int fd, uint32_t index,
+                                   struct trajd_error *error)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
     if (epoll_ctl(fdsock->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
@@ -91,7 +91,7 @@ enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options
     }
     status = listen_at(fdsock, error);
     if (!status)
-        status = watch(fdsock, fdsock->listener, LISTENER, error);
+        status = heartbeat(fdsock, fdsock->listener, LISTENER, error);
     if (status)
         goto fail;
     *out = fdsock;
@@ -174,7 +174,7 @@ static void accept_one(struct trajd_fdsock *fdsock, uint64_t now_ns)
         return;
     }
     struct connection *connection = find_free(fdsock);
-    if (!connection || watch(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL)) {
+    if (!connection || heartbeat(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL)) {
         close(fd);
         return;
     }

@@ -254,8 +254,8 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     server->lock_fd = server->wake_fd = -1;
     pthread_mutex_init(&server->mutex, NULL);
     pthread_mutex_init(&server->baton, NULL);
-    trajd_watch_init_condition(&server->changed);
-    trajd_watch_init_condition(&server->asked);
+    trajd_heartbeat_init_condition(&server->changed);
+    trajd_heartbeat_init_condition(&server->asked);
     server->last_end_ns = now();
     /* a stamp: nothing is ordered by it */
     __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED);

@@ -145,7 +145,7 @@ enum trajd_status trajd_server_add_feed(struct trajd_server *server,
     if (!feed)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
     feed->server = server;
-    trajd_watch_init_condition(&feed->wanted);
+    trajd_heartbeat_init_condition(&feed->wanted);
     enum trajd_status status = make_ring(feed, options, error);
     if (!status)
         status = enter_core(server, options, feed, error);

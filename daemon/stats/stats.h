@@ -55,9 +55,9 @@ struct trajd_stats_heartbeat {
 };
 
 struct trajd_statistics_request {
-    const struct trajd_window_plan *plan; /* the feed's; its constant part alone is read */
-    struct trajd_pool *pool;              /* NULL: the caller's thread alone */
-    struct trajd_stats_heartbeat *watch;  /* or NULL */
+    const struct trajd_window_plan *plan;    /* the feed's; its constant part alone is read */
+    struct trajd_pool *pool;                 /* NULL: the caller's thread alone */
+    struct trajd_stats_heartbeat *heartbeat; /* or NULL */
 };
 
 /* Features that statistics of an output or a stream have: its channels if it is a picture, else its

@@ -179,13 +179,13 @@ struct trajd_statistics *trajd_statistics_load(const char *directory, uint64_t f
 
     if (!cache_path(directory, fingerprint, path, sizeof path))
         return NULL;
-    trajd_watch_wait();
+    trajd_heartbeat_wait();
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0) {
         found = read_file(fd, fingerprint);
         close(fd);
     }
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
     return found;
 }
 
@@ -211,7 +211,7 @@ static void save(const char *directory, const struct trajd_statistics *statistic
 
 void trajd_statistics_save(const char *directory, const struct trajd_statistics *statistics)
 {
-    trajd_watch_wait();
+    trajd_heartbeat_wait();
     save(directory, statistics);
-    trajd_watch_resume();
+    trajd_heartbeat_resume();
 }

@@ -122,7 +122,7 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
         .row_stride_bytes = row_bytes(request->plan, stream->dataset_index),
         .group = picture ? (uint32_t)(stream->feature_count / columns) : 1};
     struct statistics_sweep sweep = {.pool = request->pool,
-                                     .watch = request->watch,
+                                     .heartbeat = request->heartbeat,
                                      .item_count = 1,
                                      .lane_count = 1,
                                      .items = &item,

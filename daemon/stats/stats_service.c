@@ -22,7 +22,7 @@ struct trajd_stats_service {
     struct trajd_stats_service_options options;
     pthread_t thread;
     bool running;
-    struct trajd_watch own; /* the thread's */
+    struct trajd_heartbeat own; /* the thread's */
 
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
@@ -32,8 +32,8 @@ struct trajd_stats_service {
     uint32_t job_count; /* jobs[0] is under way while `busy` */
     struct job jobs[MAX_JOBS];
     bool busy;
-    struct trajd_stats_heartbeat watch; /* of jobs[0] */
-    uint64_t failed_fingerprint;        /* of the last job that failed; 0: told, or none */
+    struct trajd_stats_heartbeat heartbeat; /* of jobs[0] */
+    uint64_t failed_fingerprint;            /* of the last job that failed; 0: told, or none */
     struct trajd_error failure;
 };
 
@@ -99,7 +99,8 @@ static void keep(struct trajd_stats_service *stats_service,
 
 /* ---- callers that wait ---- */
 
-const struct trajd_watch *trajd_stats_service_watch(const struct trajd_stats_service *stats_service)
+const struct trajd_heartbeat *
+trajd_stats_service_heartbeat(const struct trajd_stats_service *stats_service)
 {
     return &stats_service->own;
 }
@@ -118,10 +119,10 @@ bool trajd_stats_service_knows(struct trajd_stats_service *stats_service,
 /* Computes those of the outputs that results lacks. */
 static enum trajd_status
 compute_missing(struct trajd_stats_service *stats_service, const struct trajd_window_plan *plan,
-                struct trajd_stats_heartbeat *watch, const uint32_t *outputs, uint32_t count,
+                struct trajd_stats_heartbeat *heartbeat, const uint32_t *outputs, uint32_t count,
                 struct trajd_statistics **results, struct trajd_error *error)
 {
-    const struct trajd_statistics_request request = {plan, stats_service->options.pool, watch};
+    const struct trajd_statistics_request request = {plan, stats_service->options.pool, heartbeat};
     uint32_t missing[TRAJD_SPEC_MAX_OUTPUTS], places[TRAJD_SPEC_MAX_OUTPUTS], missing_count = 0;
     struct trajd_statistics *made[TRAJD_SPEC_MAX_OUTPUTS];
     const int64_t begin_ns = trajd_now_ns();
@@ -167,10 +168,10 @@ enum trajd_status trajd_stats_service_compute(struct trajd_stats_service *stats_
 
 void trajd_stats_service_stop(struct trajd_stats_service *stats_service)
 {
-    trajd_watch_cancel(&stats_service->own);
+    trajd_heartbeat_cancel(&stats_service->own);
     pthread_mutex_lock(&stats_service->mutex);
     stats_service->stop = true;
-    __atomic_store_n(&stats_service->watch.cancel, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&stats_service->heartbeat.cancel, true, __ATOMIC_RELAXED);
     pthread_cond_broadcast(&stats_service->changed);
     pthread_mutex_unlock(&stats_service->mutex);
 }
@@ -194,7 +195,7 @@ static enum trajd_status compute_outputs(struct trajd_stats_service *stats_servi
         results[count] = look_up(stats_service, trajd_statistics_output_fingerprint(job->plan, o));
         outputs[count++] = o;
     }
-    status = compute_missing(stats_service, job->plan, &stats_service->watch, outputs, count,
+    status = compute_missing(stats_service, job->plan, &stats_service->heartbeat, outputs, count,
                              results, error);
     for (uint32_t i = 0; i < count; i++)
         free(results[i]);
@@ -205,7 +206,7 @@ static enum trajd_status run_job(struct trajd_stats_service *stats_service, cons
                                  struct trajd_error *error)
 {
     const struct trajd_statistics_request request = {job->plan, stats_service->options.pool,
-                                                     &stats_service->watch};
+                                                     &stats_service->heartbeat};
     struct trajd_statistics *result = look_up(stats_service, job->fingerprint);
     enum trajd_status status = TRAJD_OK;
 
@@ -224,19 +225,19 @@ static void *run_jobs(void *context)
 {
     struct trajd_stats_service *stats_service = context;
 
-    trajd_watch_begin(&stats_service->own);
+    trajd_heartbeat_begin(&stats_service->own);
     pthread_mutex_lock(&stats_service->mutex);
     for (;;) {
         struct trajd_error error;
         enum trajd_status status;
         struct job job;
         while (!stats_service->stop && !stats_service->job_count)
-            trajd_watch_wait_for(&stats_service->changed, &stats_service->mutex);
+            trajd_heartbeat_wait_for(&stats_service->changed, &stats_service->mutex);
         if (stats_service->stop)
             break;
         job = stats_service->jobs[0];
         stats_service->busy = true;
-        stats_service->watch = (struct trajd_stats_heartbeat){0};
+        stats_service->heartbeat = (struct trajd_stats_heartbeat){0};
         pthread_mutex_unlock(&stats_service->mutex);
         status = run_job(stats_service, &job, &error);
         if (status && status != TRAJD_ERR_CLOSED)
@@ -281,7 +282,7 @@ enum trajd_status trajd_stats_service_create(const struct trajd_stats_service_op
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
     stats_service->options = *options;
     pthread_mutex_init(&stats_service->mutex, NULL);
-    trajd_watch_init_condition(&stats_service->changed);
+    trajd_heartbeat_init_condition(&stats_service->changed);
     status = start_thread(stats_service, error);
     if (status)
         trajd_stats_service_destroy(&stats_service);
@@ -322,7 +323,7 @@ static enum trajd_status enqueue(struct trajd_stats_service *stats_service, cons
         if (stats_service->jobs[j].fingerprint == job->fingerprint &&
             stats_service->jobs[j].plan == job->plan) {
             *permille =
-                j == 0 ? __atomic_load_n(&stats_service->watch.permille, __ATOMIC_RELAXED) : 0;
+                j == 0 ? __atomic_load_n(&stats_service->heartbeat.permille, __ATOMIC_RELAXED) : 0;
             return TRAJD_OK;
         }
     if (stats_service->stop)
@@ -368,8 +369,8 @@ void trajd_stats_service_forget(struct trajd_stats_service *stats_service,
         else
             j++;
     while (stats_service->busy && stats_service->jobs[0].plan == plan) {
-        __atomic_store_n(&stats_service->watch.cancel, true, __ATOMIC_RELAXED);
-        trajd_watch_wait_for(&stats_service->changed, &stats_service->mutex);
+        __atomic_store_n(&stats_service->heartbeat.cancel, true, __ATOMIC_RELAXED);
+        trajd_heartbeat_wait_for(&stats_service->changed, &stats_service->mutex);
     }
     pthread_mutex_unlock(&stats_service->mutex);
 }

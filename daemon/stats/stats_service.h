@@ -36,8 +36,8 @@ enum trajd_status trajd_stats_service_compute(struct trajd_stats_service *stats_
                                               struct trajd_statistics **results,
                                               struct trajd_error *error);
 /* The thread's. */
-const struct trajd_watch *
-trajd_stats_service_watch(const struct trajd_stats_service *stats_service);
+const struct trajd_heartbeat *
+trajd_stats_service_heartbeat(const struct trajd_stats_service *stats_service);
 /* True: they are known, and compute would not take long. */
 bool trajd_stats_service_knows(struct trajd_stats_service *stats_service,
                                const struct trajd_window_plan *plan, uint32_t output_index);

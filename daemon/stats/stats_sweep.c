@@ -101,13 +101,13 @@ enum trajd_status statistics_tell(struct statistics_sweep *sweep, uint64_t done,
 {
     const uint64_t permille = whole ? done * 1000 / whole : 1000;
 
-    trajd_watch_turn();
-    if (!sweep->watch || trajd_watch_is_cancelled())
-        return trajd_watch_check(error);
-    __atomic_store_n(&sweep->watch->permille,
+    trajd_heartbeat_turn();
+    if (!sweep->heartbeat || trajd_heartbeat_is_cancelled())
+        return trajd_heartbeat_check(error);
+    __atomic_store_n(&sweep->heartbeat->permille,
                      (uint32_t)((sweep->pass * 1000 + permille) / sweep->pass_count),
                      __ATOMIC_RELAXED);
-    return __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)
+    return __atomic_load_n(&sweep->heartbeat->cancel, __ATOMIC_RELAXED)
                ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "statistics: not wanted any more")
                : TRAJD_OK;
 }
@@ -146,7 +146,7 @@ static enum trajd_status end_level(struct statistics_sweep *sweep, struct trajd_
         bool more = false;
         if (sweep->done[place])
             continue;
-        trajd_watch_turn();
+        trajd_heartbeat_turn();
         status = trajd_histogram_next(&sweep->histograms[place], &more, error);
         sweep->done[place] = !more;
         if (!more && !status)
@@ -228,9 +228,9 @@ bool statistics_wait_for_others(const struct statistics_sweep *sweep,
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
-    trajd_watch_turn();
-    if ((error && error->foreign_code == ENOMEM) || trajd_watch_is_cancelled() ||
-        (sweep->watch && __atomic_load_n(&sweep->watch->cancel, __ATOMIC_RELAXED)) ||
+    trajd_heartbeat_turn();
+    if ((error && error->foreign_code == ENOMEM) || trajd_heartbeat_is_cancelled() ||
+        (sweep->heartbeat && __atomic_load_n(&sweep->heartbeat->cancel, __ATOMIC_RELAXED)) ||
         !trajd_store_will_have_room(store, selection, episode_index))
         return false;
     nanosleep(&pause, NULL);

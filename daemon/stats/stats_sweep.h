@@ -35,7 +35,7 @@ struct statistics_item {
 
 struct statistics_sweep {
     struct trajd_pool *pool;
-    struct trajd_stats_heartbeat *watch;
+    struct trajd_stats_heartbeat *heartbeat;
     uint32_t item_count, lane_count;
     struct statistics_item *items;
     struct statistics_lane *lanes;

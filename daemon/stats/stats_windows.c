@@ -271,7 +271,7 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
                                               struct trajd_error *error)
 {
     struct statistics_sweep sweep = {
-        .pool = request->pool, .watch = request->watch, .item_count = count};
+        .pool = request->pool, .heartbeat = request->heartbeat, .item_count = count};
     struct windows_walk *walk = calloc(1, sizeof *walk);
     enum trajd_status status;
 

@@ -27,15 +27,15 @@ struct preprocessing {
     int64_t wait_ns; /* until the next file is settled; 0: none is waited for */
 };
 
-static bool is_cancelled;        /* set by the signal handler alone */
-static struct trajd_watch watch; /* the main thread's: for its cancel */
+static bool is_cancelled;                /* set by the signal handler alone */
+static struct trajd_heartbeat heartbeat; /* the main thread's: for its cancel */
 static int cancelled_by;
 
 static void on_signal(int number)
 {
     cancelled_by = number;
     __atomic_store_n(&is_cancelled, true, __ATOMIC_RELAXED);
-    trajd_watch_cancel(&watch);
+    trajd_heartbeat_cancel(&heartbeat);
 }
 
 static bool parse_shard(struct preprocessing *preprocessing, const char *text)
@@ -177,7 +177,7 @@ int cli_preprocess(int argc, char **argv)
     if (cli_files_find(&preprocessing.files))
         return CLI_FAILED;
     trajd_log_init(&preprocessing.log, STDERR_FILENO, TRAJD_LOG_INFO, getenv("JOURNAL_STREAM"));
-    trajd_watch_begin(&watch);
+    trajd_heartbeat_begin(&heartbeat);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of its write */

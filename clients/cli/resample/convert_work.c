@@ -96,7 +96,7 @@ static void tell_of_backend(struct rewriting *r)
 }
 
 /* While the workers work: progress, the journal, the wish to stop. */
-static enum trajd_status watch(struct rewriting *r)
+static enum trajd_status heartbeat(struct rewriting *r)
 {
     int64_t told_ms = now_ms(), committed_ms = told_ms;
     uint64_t committed_bytes = 0;
@@ -176,7 +176,7 @@ enum trajd_status rewrite_write_rows(struct rewriting *r)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!count)
         return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, errno, "no thread can be started");
-    status = watch(r);
+    status = heartbeat(r);
     for (uint32_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     return status;

@@ -10,82 +10,82 @@
 
 #define LIMIT_NS INT64_C(1000000000)
 
-static int64_t later(const struct trajd_watch *watch)
+static int64_t later(const struct trajd_heartbeat *heartbeat)
 {
-    return watch->last_turn_ns + LIMIT_NS + 1;
+    return heartbeat->last_turn_ns + LIMIT_NS + 1;
 }
 
 static void test_turns(void **state)
 {
-    struct trajd_watch watch = {0};
+    struct trajd_heartbeat heartbeat = {0};
 
     (void)state;
-    assert_false(trajd_watch_is_stuck(&watch, INT64_MAX, LIMIT_NS)); /* it has not begun */
-    trajd_watch_begin(&watch);
-    assert_true(watch.last_turn_ns > 0);
-    assert_false(trajd_watch_is_stuck(&watch, watch.last_turn_ns + LIMIT_NS, LIMIT_NS));
-    assert_true(trajd_watch_is_stuck(&watch, later(&watch), LIMIT_NS));
-    watch.last_turn_ns = 1;
-    trajd_watch_turn();
-    assert_true(watch.last_turn_ns > 1);
-    trajd_watch_begin(NULL);
-    watch.last_turn_ns = 1;
-    trajd_watch_turn();
-    assert_true(watch.last_turn_ns == 1);
+    assert_false(trajd_heartbeat_is_stuck(&heartbeat, INT64_MAX, LIMIT_NS)); /* it has not begun */
+    trajd_heartbeat_begin(&heartbeat);
+    assert_true(heartbeat.last_turn_ns > 0);
+    assert_false(trajd_heartbeat_is_stuck(&heartbeat, heartbeat.last_turn_ns + LIMIT_NS, LIMIT_NS));
+    assert_true(trajd_heartbeat_is_stuck(&heartbeat, later(&heartbeat), LIMIT_NS));
+    heartbeat.last_turn_ns = 1;
+    trajd_heartbeat_turn();
+    assert_true(heartbeat.last_turn_ns > 1);
+    trajd_heartbeat_begin(NULL);
+    heartbeat.last_turn_ns = 1;
+    trajd_heartbeat_turn();
+    assert_true(heartbeat.last_turn_ns == 1);
 }
 
 static void test_waits_are_not_stuck(void **state)
 {
-    struct trajd_watch watch = {0};
+    struct trajd_heartbeat heartbeat = {0};
 
     (void)state;
-    trajd_watch_begin(&watch);
-    trajd_watch_wait();
-    trajd_watch_wait();
-    assert_false(trajd_watch_is_stuck(&watch, later(&watch), LIMIT_NS));
-    trajd_watch_resume();
-    assert_false(trajd_watch_is_stuck(&watch, later(&watch), LIMIT_NS));
-    watch.last_turn_ns = 1;
-    trajd_watch_resume(); /* the end of a wait is a turn */
-    assert_true(watch.last_turn_ns > 1);
-    assert_true(trajd_watch_is_stuck(&watch, later(&watch), LIMIT_NS));
-    trajd_watch_begin(NULL);
+    trajd_heartbeat_begin(&heartbeat);
+    trajd_heartbeat_wait();
+    trajd_heartbeat_wait();
+    assert_false(trajd_heartbeat_is_stuck(&heartbeat, later(&heartbeat), LIMIT_NS));
+    trajd_heartbeat_resume();
+    assert_false(trajd_heartbeat_is_stuck(&heartbeat, later(&heartbeat), LIMIT_NS));
+    heartbeat.last_turn_ns = 1;
+    trajd_heartbeat_resume(); /* the end of a wait is a turn */
+    assert_true(heartbeat.last_turn_ns > 1);
+    assert_true(trajd_heartbeat_is_stuck(&heartbeat, later(&heartbeat), LIMIT_NS));
+    trajd_heartbeat_begin(NULL);
 }
 
 static void test_cancel(void **state)
 {
-    struct trajd_watch watch = {0};
+    struct trajd_heartbeat heartbeat = {0};
     struct trajd_error error;
 
     (void)state;
-    trajd_watch_begin(&watch);
-    assert_false(trajd_watch_is_cancelled());
-    assert_int_equal(trajd_watch_check(&error), TRAJD_OK);
-    trajd_watch_cancel(&watch);
-    assert_true(trajd_watch_is_cancelled());
-    assert_int_equal(trajd_watch_check(&error), TRAJD_ERR_CLOSED);
-    assert_int_equal(trajd_watch_check(NULL), TRAJD_ERR_CLOSED);
-    trajd_watch_begin(NULL);
-    assert_false(trajd_watch_is_cancelled()); /* who has no watch is never told */
+    trajd_heartbeat_begin(&heartbeat);
+    assert_false(trajd_heartbeat_is_cancelled());
+    assert_int_equal(trajd_heartbeat_check(&error), TRAJD_OK);
+    trajd_heartbeat_cancel(&heartbeat);
+    assert_true(trajd_heartbeat_is_cancelled());
+    assert_int_equal(trajd_heartbeat_check(&error), TRAJD_ERR_CLOSED);
+    assert_int_equal(trajd_heartbeat_check(NULL), TRAJD_ERR_CLOSED);
+    trajd_heartbeat_begin(NULL);
+    assert_false(trajd_heartbeat_is_cancelled()); /* who has no watch is never told */
 }
 
 /* Nobody signals: it returns by itself, with a turn taken. */
 static void test_a_wait_for_a_condition_turns(void **state)
 {
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    struct trajd_watch watch = {0};
+    struct trajd_heartbeat heartbeat = {0};
     pthread_cond_t condition;
     int64_t begin_ns;
 
     (void)state;
-    trajd_watch_init_condition(&condition);
-    trajd_watch_begin(&watch);
-    begin_ns = watch.last_turn_ns;
+    trajd_heartbeat_init_condition(&condition);
+    trajd_heartbeat_begin(&heartbeat);
+    begin_ns = heartbeat.last_turn_ns;
     pthread_mutex_lock(&mutex);
-    trajd_watch_wait_for(&condition, &mutex);
+    trajd_heartbeat_wait_for(&condition, &mutex);
     pthread_mutex_unlock(&mutex);
-    assert_true(watch.last_turn_ns > begin_ns);
-    trajd_watch_begin(NULL);
+    assert_true(heartbeat.last_turn_ns > begin_ns);
+    trajd_heartbeat_begin(NULL);
     pthread_cond_destroy(&condition);
 }
 

@@ -271,19 +271,19 @@ static void fill_stops_at_the_budget(void **state)
 static void who_is_to_end_does_not_wait(void **state)
 {
     struct trajd_store *store = new_store(*state, 1u << 20, 1);
-    struct trajd_watch watch = {0};
+    struct trajd_heartbeat heartbeat = {0};
     struct trajd_store_stats stats;
     struct trajd_error error;
     const void *rows[DATASETS];
     bool complete = true;
 
-    trajd_watch_begin(&watch);
-    trajd_watch_cancel(&watch);
+    trajd_heartbeat_begin(&heartbeat);
+    trajd_heartbeat_cancel(&heartbeat);
     assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_ERR_CLOSED);
     assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, &error),
                      TRAJD_ERR_CLOSED);
     assert_false(complete);
-    trajd_watch_begin(NULL);
+    trajd_heartbeat_begin(NULL);
     trajd_store_get_stats(store, &stats);
     assert_int_equal(stats.pinned_bytes, 0);
     assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_OK);
