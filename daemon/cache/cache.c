@@ -28,7 +28,7 @@ static uint64_t footprint(uint64_t bytes)
     return bytes > UINT64_MAX - unit ? UINT64_MAX - unit + 1 : (bytes + unit - 1) / unit * unit;
 }
 
-void *trajd_store_allocate(uint64_t bytes)
+void *trajd_cache_allocate(uint64_t bytes)
 {
     void *rows;
 
@@ -42,7 +42,7 @@ void *trajd_store_allocate(uint64_t bytes)
     return rows;
 }
 
-void trajd_store_release(void *rows, uint64_t bytes)
+void trajd_cache_free(void *rows, uint64_t bytes)
 {
     if (rows && bytes >= MAP_BYTES)
         munmap(rows, bytes);
@@ -50,26 +50,26 @@ void trajd_store_release(void *rows, uint64_t bytes)
         free(rows);
 }
 
-/* ---- pieces ---- */
+/* ---- entries ---- */
 
-const struct trajd_array *trajd_store_piece_array(const struct trajd_store *store, uint32_t piece)
+const struct trajd_array *trajd_cache_entry_array(const struct trajd_cache *cache, uint32_t entry)
 {
-    return &store->index->episodes[trajd_store_piece_episode(store, piece)]
-                .arrays[trajd_store_piece_dataset(store, piece)];
+    return &cache->index->episodes[trajd_cache_entry_episode(cache, entry)]
+                .arrays[trajd_cache_entry_dataset(cache, entry)];
 }
 
-const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t piece,
+const uint32_t *trajd_cache_entry_rows(const struct trajd_cache *cache, uint32_t entry,
                                        uint64_t *count)
 {
-    int64_t clock_index = store->dataset_clock[trajd_store_piece_dataset(store, piece)];
-    uint64_t rows = trajd_array_row_count(trajd_store_piece_array(store, piece));
+    int64_t clock_index = cache->dataset_clock[trajd_cache_entry_dataset(cache, entry)];
+    uint64_t rows = trajd_array_row_count(trajd_cache_entry_array(cache, entry));
     const struct trajd_episode_clock *clock;
     uint64_t low = 0, high;
 
     *count = rows;
     if (clock_index < 0)
         return NULL;
-    clock = &store->index->episodes[trajd_store_piece_episode(store, piece)].clocks[clock_index];
+    clock = &cache->index->episodes[trajd_cache_entry_episode(cache, entry)].clocks[clock_index];
     if (!clock->kept_rows)
         return NULL;
     /* how many of the kept rows the array has */
@@ -84,38 +84,38 @@ const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t
     return clock->kept_rows;
 }
 
-void trajd_store_enqueue(struct trajd_store *store, enum queue_kind kind, uint32_t piece)
+void trajd_cache_enqueue(struct trajd_cache *cache, enum queue_kind kind, uint32_t entry)
 {
-    struct piece *p = &store->pieces[piece];
+    struct entry *p = &cache->entries[entry];
     uint32_t file_index =
-        store->index->episodes[trajd_store_piece_episode(store, piece)].file_index;
-    struct queue *queue = &store->filesystems[store->files[file_index].filesystem].queues[kind];
+        cache->index->episodes[trajd_cache_entry_episode(cache, entry)].file_index;
+    struct queue *queue = &cache->filesystems[cache->files[file_index].filesystem].queues[kind];
 
     if (p->queued[kind])
         return;
     p->queued[kind] = true;
-    p->next[kind] = NO_PIECE;
-    if (queue->last == NO_PIECE)
-        queue->first = piece;
+    p->next[kind] = NO_ENTRY;
+    if (queue->last == NO_ENTRY)
+        queue->first = entry;
     else
-        store->pieces[queue->last].next[kind] = piece;
-    queue->last = piece;
-    pthread_cond_signal(&store->work);
+        cache->entries[queue->last].next[kind] = entry;
+    queue->last = entry;
+    pthread_cond_signal(&cache->work);
 }
 
 /* ---- making and destroying ---- */
 
-/* Which clock filters each dataset. One piece has one set of kept rows, so streams of a dataset
+/* Which clock filters each dataset. One entry has one set of kept rows, so streams of a dataset
  * must agree on them. */
-static enum trajd_status find_clocks(struct trajd_store *store, struct trajd_error *error)
+static enum trajd_status find_clocks(struct trajd_cache *cache, struct trajd_error *error)
 {
-    const struct trajd_index *index = store->index;
+    const struct trajd_index *index = cache->index;
 
     for (uint32_t d = 0; d < index->dataset_count; d++)
-        store->dataset_clock[d] = -1;
+        cache->dataset_clock[d] = -1;
     for (uint32_t s = 0; s < index->stream_count; s++) {
         const struct trajd_index_stream *stream = &index->streams[s];
-        int64_t *clock = &store->dataset_clock[stream->dataset_index];
+        int64_t *clock = &cache->dataset_clock[stream->dataset_index];
         for (uint32_t e = 0;
              *clock >= 0 && *clock != stream->clock_index && e < index->episode_count; e++) {
             const struct trajd_episode *episode = &index->episodes[e];
@@ -133,94 +133,94 @@ static enum trajd_status find_clocks(struct trajd_store *store, struct trajd_err
     return TRAJD_OK;
 }
 
-static uint64_t row_bytes_of(const struct trajd_store *store, uint32_t piece)
+static uint64_t row_bytes_of(const struct trajd_cache *cache, uint32_t entry)
 {
-    const struct trajd_array *array = trajd_store_piece_array(store, piece);
+    const struct trajd_array *array = trajd_cache_entry_array(cache, entry);
     uint64_t count, bytes;
 
-    if (store->index->episodes[trajd_store_piece_episode(store, piece)].quarantine)
+    if (cache->index->episodes[trajd_cache_entry_episode(cache, entry)].quarantine)
         return 0;
-    trajd_store_piece_rows(store, piece, &count);
+    trajd_cache_entry_rows(cache, entry, &count);
     bytes = count * trajd_array_row_bytes(array);
-    return trajd_store_piece_converts(array, piece) ? bytes / 2 : bytes;
+    return trajd_cache_entry_converts(array, entry) ? bytes / 2 : bytes;
 }
 
-uint64_t trajd_store_piece_bytes(const struct trajd_store *store,
+uint64_t trajd_cache_entry_bytes(const struct trajd_cache *cache,
                                  const struct trajd_selection *selection, uint32_t k,
                                  uint32_t episode_index)
 {
-    return row_bytes_of(store, trajd_store_piece(store, selection, k, episode_index));
+    return row_bytes_of(cache, trajd_cache_entry(cache, selection, k, episode_index));
 }
 
-static void prepare_pieces(struct trajd_store *store)
+static void prepare_entries(struct trajd_cache *cache)
 {
-    for (uint32_t piece = 0; piece < store->piece_count; piece++) {
-        struct piece *p = &store->pieces[piece];
-        p->bytes = footprint(row_bytes_of(store, piece));
-        p->heap_index = NO_PIECE;
-        p->first_use = p->last_announced = NO_USE;
+    for (uint32_t entry = 0; entry < cache->entry_count; entry++) {
+        struct entry *p = &cache->entries[entry];
+        p->bytes = footprint(row_bytes_of(cache, entry));
+        p->heap_index = NO_ENTRY;
+        p->first_use = p->last_prefetched = NO_USE;
     }
 }
 
 /* Files by filesystem, so that one that hangs does not take all readers. A file that is gone is
  * found when it is read. */
-static void group_files(struct trajd_store *store)
+static void group_files(struct trajd_cache *cache)
 {
-    for (uint32_t i = 0; i < store->index->file_count; i++) {
+    for (uint32_t i = 0; i < cache->index->file_count; i++) {
         struct stat file_stat = {0};
         uint32_t f = 0;
-        store->files[i].fd = -1;
-        if (stat(store->index->files[i].path, &file_stat) != 0)
+        cache->files[i].fd = -1;
+        if (stat(cache->index->files[i].path, &file_stat) != 0)
             file_stat.st_dev = 0;
-        while (f < store->filesystem_count && store->filesystems[f].device != file_stat.st_dev)
+        while (f < cache->filesystem_count && cache->filesystems[f].device != file_stat.st_dev)
             f++;
-        store->files[i].filesystem = f;
-        if (f < store->filesystem_count)
+        cache->files[i].filesystem = f;
+        if (f < cache->filesystem_count)
             continue;
-        store->filesystems[f].device = file_stat.st_dev;
+        cache->filesystems[f].device = file_stat.st_dev;
         for (int kind = 0; kind < QUEUE_COUNT; kind++)
-            store->filesystems[f].queues[kind] = (struct queue){NO_PIECE, NO_PIECE};
-        store->filesystem_count++;
+            cache->filesystems[f].queues[kind] = (struct queue){NO_ENTRY, NO_ENTRY};
+        cache->filesystem_count++;
     }
 }
 
-static enum trajd_status allocate_tables(struct trajd_store *store,
-                                         const struct trajd_store_options *options,
+static enum trajd_status allocate_tables(struct trajd_cache *cache,
+                                         const struct trajd_cache_options *options,
                                          struct trajd_error *error)
 {
     const struct trajd_index *index = options->index;
-    uint64_t piece_count = (uint64_t)index->episode_count * index->dataset_count * 2;
-    uint64_t uses = piece_count * 16 + 64;
+    uint64_t entry_count = (uint64_t)index->episode_count * index->dataset_count * 2;
+    uint64_t uses = entry_count * 16 + 64;
 
-    if (piece_count >= NO_PIECE)
+    if (entry_count >= NO_ENTRY)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%llu pieces (at most 2^32)",
-                               (unsigned long long)piece_count);
-    store->piece_count = (uint32_t)piece_count;
-    store->use_capacity = uses < MAX_USES ? (uint32_t)uses : MAX_USES;
-    store->pieces = calloc(piece_count + 1, sizeof *store->pieces);
-    store->heap = calloc(piece_count + 1, sizeof *store->heap);
-    store->uses = malloc(store->use_capacity * sizeof *store->uses);
-    store->dataset_clock = calloc(index->dataset_count + 1, sizeof *store->dataset_clock);
-    store->dataset_named =
-        calloc(2 * (size_t)index->dataset_count + 1, sizeof *store->dataset_named);
-    store->files = calloc(index->file_count + 1, sizeof *store->files);
-    store->filesystems = calloc((size_t)index->file_count + 1, sizeof *store->filesystems);
-    store->readers = calloc(options->reader_count, sizeof *store->readers);
-    if (!store->pieces || !store->heap || !store->uses || !store->dataset_clock ||
-        !store->dataset_named || !store->files || !store->filesystems || !store->readers)
+                               (unsigned long long)entry_count);
+    cache->entry_count = (uint32_t)entry_count;
+    cache->use_capacity = uses < MAX_USES ? (uint32_t)uses : MAX_USES;
+    cache->entries = calloc(entry_count + 1, sizeof *cache->entries);
+    cache->heap = calloc(entry_count + 1, sizeof *cache->heap);
+    cache->uses = malloc(cache->use_capacity * sizeof *cache->uses);
+    cache->dataset_clock = calloc(index->dataset_count + 1, sizeof *cache->dataset_clock);
+    cache->dataset_named =
+        calloc(2 * (size_t)index->dataset_count + 1, sizeof *cache->dataset_named);
+    cache->files = calloc(index->file_count + 1, sizeof *cache->files);
+    cache->filesystems = calloc((size_t)index->file_count + 1, sizeof *cache->filesystems);
+    cache->readers = calloc(options->reader_count, sizeof *cache->readers);
+    if (!cache->entries || !cache->heap || !cache->uses || !cache->dataset_clock ||
+        !cache->dataset_named || !cache->files || !cache->filesystems || !cache->readers)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the store's tables");
-    for (uint32_t i = 0; i < store->use_capacity; i++)
-        store->uses[i].piece = NO_PIECE;
+    for (uint32_t i = 0; i < cache->use_capacity; i++)
+        cache->uses[i].entry = NO_ENTRY;
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_store_create(const struct trajd_store_options *options,
-                                     struct trajd_store **store, struct trajd_error *error)
+enum trajd_status trajd_cache_create(const struct trajd_cache_options *options,
+                                     struct trajd_cache **cache, struct trajd_error *error)
 {
-    struct trajd_store *made;
+    struct trajd_cache *made;
     enum trajd_status status;
 
-    *store = NULL;
+    *cache = NULL;
     if (options->reader_count < 1 || options->reader_count > MAX_READERS)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%u reader threads (1..%u)",
                                options->reader_count, MAX_READERS);
@@ -236,42 +236,42 @@ enum trajd_status trajd_store_create(const struct trajd_store_options *options,
     if (!status)
         status = find_clocks(made, error);
     if (!status) {
-        prepare_pieces(made);
+        prepare_entries(made);
         group_files(made);
         /* With a single filesystem there is nobody to keep readers free for. */
         made->reads_per_filesystem =
             made->filesystem_count < 2 ? options->reader_count : (options->reader_count + 1) / 2;
-        status = trajd_store_start_readers(made, options->reader_count, error);
+        status = trajd_cache_start_readers(made, options->reader_count, error);
     }
     if (status)
-        trajd_store_destroy(&made);
-    *store = made;
+        trajd_cache_destroy(&made);
+    *cache = made;
     return status;
 }
 
-static void stop_readers(struct trajd_store *store)
+static void stop_readers(struct trajd_cache *cache)
 {
-    pthread_mutex_lock(&store->lock);
-    store->stopping = true;
-    pthread_cond_broadcast(&store->work);
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_lock(&cache->lock);
+    cache->stopping = true;
+    pthread_cond_broadcast(&cache->work);
+    pthread_mutex_unlock(&cache->lock);
     trajd_heartbeat_wait(); /* for what they are reading */
-    for (uint32_t i = 0; i < store->reader_count; i++)
-        pthread_join(store->readers[i], NULL);
+    for (uint32_t i = 0; i < cache->reader_count; i++)
+        pthread_join(cache->readers[i], NULL);
     trajd_heartbeat_resume();
 }
 
-void trajd_store_destroy(struct trajd_store **store)
+void trajd_cache_destroy(struct trajd_cache **cache)
 {
-    struct trajd_store *made = *store;
+    struct trajd_cache *made = *cache;
 
-    *store = NULL;
+    *cache = NULL;
     if (!made)
         return;
     stop_readers(made);
-    for (uint32_t i = 0; made->pieces && i < made->piece_count; i++) {
-        trajd_store_release(made->pieces[i].rows, made->pieces[i].bytes);
-        free(made->pieces[i].failure);
+    for (uint32_t i = 0; made->entries && i < made->entry_count; i++) {
+        trajd_cache_free(made->entries[i].rows, made->entries[i].bytes);
+        free(made->entries[i].failure);
     }
     for (uint32_t i = 0; made->filesystem_count && i < made->index->file_count; i++)
         if (made->files[i].fd >= 0)
@@ -279,7 +279,7 @@ void trajd_store_destroy(struct trajd_store **store)
     pthread_cond_destroy(&made->done);
     pthread_cond_destroy(&made->work);
     pthread_mutex_destroy(&made->lock);
-    free(made->pieces);
+    free(made->entries);
     free(made->heap);
     free(made->uses);
     free(made->dataset_clock);
@@ -292,128 +292,129 @@ void trajd_store_destroy(struct trajd_store **store)
 
 /* ---- calls ---- */
 
-void trajd_store_name_datasets(struct trajd_store *store, const struct trajd_selection *selection)
+void trajd_cache_name_datasets(struct trajd_cache *cache, const struct trajd_selection *selection)
 {
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        bool *named = &store->dataset_named[trajd_store_piece(store, selection, k, 0)];
-        for (uint32_t e = 0; !*named && e < store->index->episode_count; e++)
-            store->stats.total_bytes +=
-                store->pieces[trajd_store_piece(store, selection, k, e)].bytes;
+        bool *named = &cache->dataset_named[trajd_cache_entry(cache, selection, k, 0)];
+        for (uint32_t e = 0; !*named && e < cache->index->episode_count; e++)
+            cache->stats.total_bytes +=
+                cache->entries[trajd_cache_entry(cache, selection, k, e)].bytes;
         *named = true;
     }
 }
 
-static bool is_kept(const struct trajd_store *store, uint32_t episode_index)
+static bool is_kept(const struct trajd_cache *cache, uint32_t episode_index)
 {
-    return episode_index < store->index->episode_count &&
-           !store->index->episodes[episode_index].quarantine;
+    return episode_index < cache->index->episode_count &&
+           !cache->index->episodes[episode_index].quarantine;
 }
 
-void trajd_store_announce(struct trajd_store *store, const struct trajd_selection *selection,
+void trajd_cache_prefetch(struct trajd_cache *cache, const struct trajd_selection *selection,
                           const uint32_t *episode_indexes, uint32_t count, uint64_t when)
 {
-    pthread_mutex_lock(&store->lock);
-    trajd_store_name_datasets(store, selection);
+    pthread_mutex_lock(&cache->lock);
+    trajd_cache_name_datasets(cache, selection);
     for (uint32_t i = 0; i < count; i++)
-        for (uint32_t k = 0; k < selection->dataset_count && is_kept(store, episode_indexes[i]);
+        for (uint32_t k = 0; k < selection->dataset_count && is_kept(cache, episode_indexes[i]);
              k++) {
-            uint32_t piece = trajd_store_piece(store, selection, k, episode_indexes[i]);
-            if (store->pieces[piece].bytes == 0 || store->pieces[piece].bytes > store->budget_bytes)
+            uint32_t entry = trajd_cache_entry(cache, selection, k, episode_indexes[i]);
+            if (cache->entries[entry].bytes == 0 ||
+                cache->entries[entry].bytes > cache->budget_bytes)
                 continue; /* nothing to load, or never: pin says so */
-            trajd_store_add_use(store, piece, when);
-            if (store->pieces[piece].state == PIECE_ABSENT)
-                trajd_store_enqueue(store, QUEUE_AHEAD, piece);
+            trajd_cache_add_use(cache, entry, when);
+            if (cache->entries[entry].state == ENTRY_ABSENT)
+                trajd_cache_enqueue(cache, QUEUE_AHEAD, entry);
         }
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&cache->lock);
 }
 
 /* An IO failure is told once and then tried again for whoever comes next: storage comes back. What
  * the bytes say stays. */
-static void forget_failure(struct piece *p)
+static void forget_failure(struct entry *p)
 {
-    if (p->state != PIECE_FAILED || p->pins > 0 ||
+    if (p->state != ENTRY_FAILED || p->pins > 0 ||
         (p->failure && p->failure->status == TRAJD_ERR_DATA))
         return;
     free(p->failure);
     p->failure = NULL;
-    p->state = PIECE_ABSENT;
+    p->state = ENTRY_ABSENT;
 }
 
-static void unpin_pieces(struct trajd_store *store, const struct trajd_selection *selection,
-                         uint32_t episode_index)
+static void unpin_entries(struct trajd_cache *cache, const struct trajd_selection *selection,
+                          uint32_t episode_index)
 {
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        uint32_t piece = trajd_store_piece(store, selection, k, episode_index);
-        struct piece *p = &store->pieces[piece];
+        uint32_t entry = trajd_cache_entry(cache, selection, k, episode_index);
+        struct entry *p = &cache->entries[entry];
         if (p->bytes == 0 || --p->pins > 0)
             continue;
-        store->pinned_bytes -= p->bytes;
-        p->last_use = ++store->tick;
+        cache->pinned_bytes -= p->bytes;
+        p->last_use = ++cache->tick;
         forget_failure(p);
-        if (p->state == PIECE_RESIDENT)
-            trajd_store_heap_add(store, piece);
+        if (p->state == ENTRY_RESIDENT)
+            trajd_cache_heap_add(cache, entry);
     }
-    pthread_cond_broadcast(&store->work); /* there may be room now for what waits */
+    pthread_cond_broadcast(&cache->work); /* there may be room now for what waits */
 }
 
-/* Counts the pieces as pinned if the budget has room for all of them beside those pinned already.
+/* Counts the entries as pinned if the budget has room for all of them beside those pinned already.
  */
-static enum trajd_status pin_pieces(struct trajd_store *store,
-                                    const struct trajd_selection *selection, uint32_t episode_index,
-                                    struct trajd_error *error)
+static enum trajd_status pin_entries(struct trajd_cache *cache,
+                                     const struct trajd_selection *selection,
+                                     uint32_t episode_index, struct trajd_error *error)
 {
     uint64_t needed = 0;
 
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        struct piece *p = &store->pieces[trajd_store_piece(store, selection, k, episode_index)];
+        struct entry *p = &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
         if (p->pins == 0 && __builtin_add_overflow(needed, p->bytes, &needed))
             needed = UINT64_MAX;
     }
-    if (needed > store->budget_bytes - store->pinned_bytes)
+    if (needed > cache->budget_bytes - cache->pinned_bytes)
         return trajd_error_set(
             error, TRAJD_ERR_MEMORY, 0,
             "%s: %s needs %llu bytes, the store has %llu of which %llu are in use",
-            store->index->files[store->index->episodes[episode_index].file_index].path,
-            store->index->episodes[episode_index].id, (unsigned long long)needed,
-            (unsigned long long)store->budget_bytes, (unsigned long long)store->pinned_bytes);
-    store->pinned_bytes += needed;
+            cache->index->files[cache->index->episodes[episode_index].file_index].path,
+            cache->index->episodes[episode_index].id, (unsigned long long)needed,
+            (unsigned long long)cache->budget_bytes, (unsigned long long)cache->pinned_bytes);
+    cache->pinned_bytes += needed;
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        uint32_t piece = trajd_store_piece(store, selection, k, episode_index);
-        struct piece *p = &store->pieces[piece];
+        uint32_t entry = trajd_cache_entry(cache, selection, k, episode_index);
+        struct entry *p = &cache->entries[entry];
         if (p->bytes == 0)
             continue;
-        if (p->heap_index != NO_PIECE)
-            trajd_store_heap_remove(store, piece);
+        if (p->heap_index != NO_ENTRY)
+            trajd_cache_heap_remove(cache, entry);
         p->pins++;
-        trajd_store_take_use(store, piece);
-        if (p->state == PIECE_ABSENT)
-            trajd_store_enqueue(store, QUEUE_DEMAND, piece);
+        trajd_cache_take_use(cache, entry);
+        if (p->state == ENTRY_ABSENT)
+            trajd_cache_enqueue(cache, QUEUE_DEMAND, entry);
     }
     return TRAJD_OK;
 }
 
-static enum trajd_status wait_for(struct trajd_store *store, uint32_t piece, const void **rows,
+static enum trajd_status wait_for(struct trajd_cache *cache, uint32_t entry, const void **rows,
                                   struct trajd_error *error)
 {
-    const struct piece *p = &store->pieces[piece];
+    const struct entry *p = &cache->entries[entry];
 
     *rows = NULL;
-    if (trajd_store_piece_array(store, piece)->storage == TRAJD_STORAGE_ABSENT)
+    if (trajd_cache_entry_array(cache, entry)->storage == TRAJD_STORAGE_ABSENT)
         return TRAJD_OK;
     /* no rows, or of no width: there, but nothing to read; some address that is not NULL */
     if (p->bytes == 0) {
-        *rows = trajd_store_piece_array(store, piece);
+        *rows = trajd_cache_entry_array(cache, entry);
         return TRAJD_OK;
     }
-    if (p->state == PIECE_ABSENT || p->state == PIECE_LOADING)
-        store->stats.pin_waits++;
-    while ((p->state == PIECE_ABSENT || p->state == PIECE_LOADING) &&
+    if (p->state == ENTRY_ABSENT || p->state == ENTRY_LOADING)
+        cache->stats.pin_waits++;
+    while ((p->state == ENTRY_ABSENT || p->state == ENTRY_LOADING) &&
            !trajd_heartbeat_is_cancelled())
-        trajd_heartbeat_wait_for(&store->done, &store->lock);
-    if (p->state == PIECE_ABSENT || p->state == PIECE_LOADING)
+        trajd_heartbeat_wait_for(&cache->done, &cache->lock);
+    if (p->state == ENTRY_ABSENT || p->state == ENTRY_LOADING)
         return trajd_heartbeat_check(error);
     *rows = p->rows;
-    if (p->state == PIECE_RESIDENT)
+    if (p->state == ENTRY_RESIDENT)
         return TRAJD_OK;
     if (!p->failure)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM, "no memory to read rows");
@@ -422,95 +423,95 @@ static enum trajd_status wait_for(struct trajd_store *store, uint32_t piece, con
     return p->failure->status;
 }
 
-enum trajd_status trajd_store_pin(struct trajd_store *store,
+enum trajd_status trajd_cache_pin(struct trajd_cache *cache,
                                   const struct trajd_selection *selection, uint32_t episode_index,
                                   const void **rows, struct trajd_error *error)
 {
     enum trajd_status status;
 
-    if (!is_kept(store, episode_index))
+    if (!is_kept(cache, episode_index))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "episode %u is not among the kept ones", episode_index);
-    pthread_mutex_lock(&store->lock);
-    trajd_store_name_datasets(store, selection);
-    status = pin_pieces(store, selection, episode_index, error);
+    pthread_mutex_lock(&cache->lock);
+    trajd_cache_name_datasets(cache, selection);
+    status = pin_entries(cache, selection, episode_index, error);
     if (!status) {
         for (uint32_t k = 0; k < selection->dataset_count && !status; k++)
-            status = wait_for(store, trajd_store_piece(store, selection, k, episode_index),
+            status = wait_for(cache, trajd_cache_entry(cache, selection, k, episode_index),
                               &rows[k], error);
         if (status)
-            unpin_pieces(store, selection, episode_index);
+            unpin_entries(cache, selection, episode_index);
     }
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&cache->lock);
     return status;
 }
 
-void trajd_store_unpin(struct trajd_store *store, const struct trajd_selection *selection,
+void trajd_cache_unpin(struct trajd_cache *cache, const struct trajd_selection *selection,
                        uint32_t episode_index)
 {
-    pthread_mutex_lock(&store->lock);
-    unpin_pieces(store, selection, episode_index);
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_lock(&cache->lock);
+    unpin_entries(cache, selection, episode_index);
+    pthread_mutex_unlock(&cache->lock);
 }
 
-void trajd_store_keep(struct trajd_store *store, const struct trajd_selection *selection,
-                      uint32_t episode_index)
-{
-    pthread_mutex_lock(&store->lock);
-    for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        struct piece *p = &store->pieces[trajd_store_piece(store, selection, k, episode_index)];
-        if (p->keeps++ == 0)
-            store->kept_bytes += p->bytes;
-    }
-    pthread_mutex_unlock(&store->lock);
-}
-
-void trajd_store_let_go(struct trajd_store *store, const struct trajd_selection *selection,
+void trajd_cache_retain(struct trajd_cache *cache, const struct trajd_selection *selection,
                         uint32_t episode_index)
 {
-    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&cache->lock);
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        struct piece *p = &store->pieces[trajd_store_piece(store, selection, k, episode_index)];
-        if (--p->keeps == 0)
-            store->kept_bytes -= p->bytes;
+        struct entry *p = &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
+        if (p->keeps++ == 0)
+            cache->kept_bytes += p->bytes;
     }
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&cache->lock);
 }
 
-bool trajd_store_will_have_room(const struct trajd_store *store,
+void trajd_cache_release(struct trajd_cache *cache, const struct trajd_selection *selection,
+                         uint32_t episode_index)
+{
+    pthread_mutex_lock(&cache->lock);
+    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+        struct entry *p = &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
+        if (--p->keeps == 0)
+            cache->kept_bytes -= p->bytes;
+    }
+    pthread_mutex_unlock(&cache->lock);
+}
+
+bool trajd_cache_will_have_room(const struct trajd_cache *cache,
                                 const struct trajd_selection *selection, uint32_t episode_index)
 {
-    struct trajd_store *unlocked = (struct trajd_store *)store; /* only its lock changes */
+    struct trajd_cache *unlocked = (struct trajd_cache *)cache; /* only its lock changes */
     uint64_t needed = 0;
     bool fits;
 
     pthread_mutex_lock(&unlocked->lock);
     for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        const struct piece *p =
-            &store->pieces[trajd_store_piece(store, selection, k, episode_index)];
+        const struct entry *p =
+            &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
         if (p->keeps == 0 && __builtin_add_overflow(needed, p->bytes, &needed))
             needed = UINT64_MAX;
     }
-    fits = needed <= store->budget_bytes - store->kept_bytes;
+    fits = needed <= cache->budget_bytes - cache->kept_bytes;
     pthread_mutex_unlock(&unlocked->lock);
     return fits;
 }
 
-void trajd_store_raise_budget(struct trajd_store *store, uint64_t more_bytes)
+void trajd_cache_raise_budget(struct trajd_cache *cache, uint64_t more_bytes)
 {
-    pthread_mutex_lock(&store->lock);
-    store->budget_bytes += more_bytes;
-    store->stats.budget_bytes = store->budget_bytes;
-    pthread_cond_broadcast(&store->work); /* a reader may have waited for room */
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_lock(&cache->lock);
+    cache->budget_bytes += more_bytes;
+    cache->stats.budget_bytes = cache->budget_bytes;
+    pthread_cond_broadcast(&cache->work); /* a reader may have waited for room */
+    pthread_mutex_unlock(&cache->lock);
 }
 
-void trajd_store_get_stats(const struct trajd_store *store, struct trajd_store_stats *stats)
+void trajd_cache_get_stats(const struct trajd_cache *cache, struct trajd_cache_stats *stats)
 {
-    struct trajd_store *unlocked = (struct trajd_store *)store; /* only its lock changes */
+    struct trajd_cache *unlocked = (struct trajd_cache *)cache; /* only its lock changes */
 
     pthread_mutex_lock(&unlocked->lock);
-    *stats = store->stats;
-    stats->pinned_bytes = store->pinned_bytes;
+    *stats = cache->stats;
+    stats->pinned_bytes = cache->pinned_bytes;
     pthread_mutex_unlock(&unlocked->lock);
 }

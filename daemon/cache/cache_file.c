@@ -12,12 +12,12 @@
 
 /* Closes files that nobody reads, longest unused first, until there is room for one more. With the
  * lock held. */
-static void close_unused(struct trajd_store *store)
+static void close_unused(struct trajd_cache *cache)
 {
-    while (store->open_count >= MAX_OPEN_FILES) {
+    while (cache->open_count >= MAX_OPEN_FILES) {
         struct open_file *oldest = NULL;
-        for (uint32_t i = 0; i < store->index->file_count; i++) {
-            struct open_file *file = &store->files[i];
+        for (uint32_t i = 0; i < cache->index->file_count; i++) {
+            struct open_file *file = &cache->files[i];
             if (file->fd >= 0 && file->users == 0 && (!oldest || file->last_use < oldest->last_use))
                 oldest = file;
         }
@@ -25,38 +25,38 @@ static void close_unused(struct trajd_store *store)
             return; /* all are being read: there are no more of those than readers */
         close(oldest->fd);
         oldest->fd = -1;
-        store->open_count--;
+        cache->open_count--;
     }
 }
 
 /* The descriptor if the file is open, with a user more; else -1. */
-static int take_open(struct trajd_store *store, uint32_t file_index)
+static int take_open(struct trajd_cache *cache, uint32_t file_index)
 {
-    struct open_file *file = &store->files[file_index];
+    struct open_file *file = &cache->files[file_index];
 
     if (file->fd < 0)
         return -1;
     file->users++;
-    file->last_use = ++store->file_tick;
+    file->last_use = ++cache->file_tick;
     return file->fd;
 }
 
 /* Puts a descriptor that this thread opened into the table, unless another thread was faster: then
  * that one is used. */
-static int publish(struct trajd_store *store, uint32_t file_index, int opened)
+static int publish(struct trajd_cache *cache, uint32_t file_index, int opened)
 {
-    struct open_file *file = &store->files[file_index];
+    struct open_file *file = &cache->files[file_index];
 
-    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&cache->lock);
     if (file->fd < 0) {
-        close_unused(store);
+        close_unused(cache);
         file->fd = opened;
         file->users = 0;
-        store->open_count++;
+        cache->open_count++;
         opened = -1;
     }
-    int fd = take_open(store, file_index);
-    pthread_mutex_unlock(&store->lock);
+    int fd = take_open(cache, file_index);
+    pthread_mutex_unlock(&cache->lock);
     if (opened >= 0)
         close(opened);
     return fd;
@@ -78,40 +78,40 @@ static enum trajd_status check_unchanged(const struct trajd_index_file *file, in
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_store_file_acquire(struct trajd_store *store, uint32_t file_index, int *fd,
+enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t file_index, int *fd,
                                            struct trajd_error *error)
 {
-    const struct trajd_index_file *file = &store->index->files[file_index];
+    const struct trajd_index_file *file = &cache->index->files[file_index];
     enum trajd_status status;
 
-    pthread_mutex_lock(&store->lock);
-    *fd = take_open(store, file_index);
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_lock(&cache->lock);
+    *fd = take_open(cache, file_index);
+    pthread_mutex_unlock(&cache->lock);
     if (*fd < 0) { /* opened without the lock: on a dead mount this does not return */
         int opened = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
         if (opened < 0) {
             int code = errno;
             return trajd_error_set(error, TRAJD_ERR_IO, code, "open: %s", strerror(code));
         }
-        *fd = publish(store, file_index, opened);
+        *fd = publish(cache, file_index, opened);
     }
     status = check_unchanged(file, *fd, error);
     if (status)
-        trajd_store_file_release(store, file_index, *fd, true);
+        trajd_cache_file_release(cache, file_index, *fd, true);
     return status;
 }
 
-void trajd_store_file_release(struct trajd_store *store, uint32_t file_index, int fd, bool broken)
+void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, int fd, bool broken)
 {
-    struct open_file *file = &store->files[file_index];
+    struct open_file *file = &cache->files[file_index];
 
-    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&cache->lock);
     file->users--;
     /* with other users: the last one to fail closes it */
     if (broken && file->users == 0 && file->fd == fd) {
         close(fd);
         file->fd = -1;
-        store->open_count--;
+        cache->open_count--;
     }
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&cache->lock);
 }

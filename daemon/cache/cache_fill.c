@@ -6,7 +6,7 @@
 
 struct candidate {
     uint32_t file_index;
-    uint32_t piece;
+    uint32_t entry;
     uint64_t offset; /* of its first byte in the file */
 };
 
@@ -30,10 +30,10 @@ static int by_place(const void *a, const void *b)
         return left->file_index < right->file_index ? -1 : 1;
     if (left->offset != right->offset)
         return left->offset < right->offset ? -1 : 1;
-    return (left->piece > right->piece) - (left->piece < right->piece);
+    return (left->entry > right->entry) - (left->entry < right->entry);
 }
 
-static uint64_t list_candidates(const struct trajd_store *store,
+static uint64_t list_candidates(const struct trajd_cache *cache,
                                 const struct trajd_selection *selection,
                                 const uint32_t *episode_indexes, uint32_t episode_count,
                                 struct candidate *candidates)
@@ -42,14 +42,14 @@ static uint64_t list_candidates(const struct trajd_store *store,
 
     for (uint32_t i = 0; i < episode_count; i++) {
         uint32_t e = episode_indexes ? episode_indexes[i] : i;
-        if (e >= store->index->episode_count || store->index->episodes[e].quarantine)
+        if (e >= cache->index->episode_count || cache->index->episodes[e].quarantine)
             continue;
         for (uint32_t k = 0; k < selection->dataset_count; k++) {
-            uint32_t piece = trajd_store_piece(store, selection, k, e);
-            if (store->pieces[piece].bytes) /* constant, so no lock is needed here */
+            uint32_t entry = trajd_cache_entry(cache, selection, k, e);
+            if (cache->entries[entry].bytes) /* constant, so no lock is needed here */
                 candidates[count++] =
-                    (struct candidate){store->index->episodes[e].file_index, piece,
-                                       first_offset(trajd_store_piece_array(store, piece))};
+                    (struct candidate){cache->index->episodes[e].file_index, entry,
+                                       first_offset(trajd_cache_entry_array(cache, entry))};
         }
     }
     qsort(candidates, count, sizeof *candidates, by_place);
@@ -57,27 +57,27 @@ static uint64_t list_candidates(const struct trajd_store *store,
 }
 
 /* Queues what fits beside what is there, without evicting. */
-static void enqueue_fitting(struct trajd_store *store, const struct candidate *candidates,
+static void enqueue_fitting(struct trajd_cache *cache, const struct candidate *candidates,
                             uint64_t count)
 {
-    uint64_t room = store->budget_bytes - store->stats.resident_bytes;
+    uint64_t room = cache->budget_bytes - cache->stats.resident_bytes;
 
     for (uint64_t i = 0; i < count; i++) {
-        const struct piece *p = &store->pieces[candidates[i].piece];
-        if (p->state != PIECE_ABSENT || p->bytes > room)
+        const struct entry *p = &cache->entries[candidates[i].entry];
+        if (p->state != ENTRY_ABSENT || p->bytes > room)
             continue;
         room -= p->bytes;
-        trajd_store_enqueue(store, QUEUE_FILL, candidates[i].piece);
+        trajd_cache_enqueue(cache, QUEUE_FILL, candidates[i].entry);
     }
-    pthread_cond_broadcast(&store->work);
+    pthread_cond_broadcast(&cache->work);
 }
 
-enum trajd_status trajd_store_fill(struct trajd_store *store,
+enum trajd_status trajd_cache_fill(struct trajd_cache *cache,
                                    const struct trajd_selection *selection,
                                    const uint32_t *episode_indexes, uint32_t episode_count,
                                    bool *complete, struct trajd_error *error)
 {
-    uint32_t episodes = episode_indexes ? episode_count : store->index->episode_count;
+    uint32_t episodes = episode_indexes ? episode_count : cache->index->episode_count;
     struct candidate *candidates =
         calloc((uint64_t)episodes * selection->dataset_count + 1, sizeof *candidates);
     enum trajd_status status;
@@ -87,20 +87,20 @@ enum trajd_status trajd_store_fill(struct trajd_store *store,
     if (!candidates)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "no memory to put %u episodes into file order", episodes);
-    count = list_candidates(store, selection, episode_indexes, episodes, candidates);
-    pthread_mutex_lock(&store->lock);
-    trajd_store_name_datasets(store, selection);
-    enqueue_fitting(store, candidates, count);
+    count = list_candidates(cache, selection, episode_indexes, episodes, candidates);
+    pthread_mutex_lock(&cache->lock);
+    trajd_cache_name_datasets(cache, selection);
+    enqueue_fitting(cache, candidates, count);
     for (uint64_t i = 0; i < count; i++) {
-        const struct piece *p = &store->pieces[candidates[i].piece];
-        while ((p->queued[QUEUE_FILL] || p->state == PIECE_LOADING) &&
+        const struct entry *p = &cache->entries[candidates[i].entry];
+        while ((p->queued[QUEUE_FILL] || p->state == ENTRY_LOADING) &&
                !trajd_heartbeat_is_cancelled())
-            trajd_heartbeat_wait_for(&store->done, &store->lock);
+            trajd_heartbeat_wait_for(&cache->done, &cache->lock);
     }
     *complete = true;
     for (uint64_t i = 0; i < count; i++)
-        *complete = *complete && store->pieces[candidates[i].piece].state == PIECE_RESIDENT;
-    pthread_mutex_unlock(&store->lock);
+        *complete = *complete && cache->entries[candidates[i].entry].state == ENTRY_RESIDENT;
+    pthread_mutex_unlock(&cache->lock);
     free(candidates);
     status = trajd_heartbeat_check(error);
     *complete = *complete && !status;

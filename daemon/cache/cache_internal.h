@@ -1,12 +1,12 @@
-/* Inside the store: pieces, their states, and what cache.c (calls), cache_reader.c (threads),
+/* Inside the cache: entries, their states, and what cache.c (calls), cache_reader.c (threads),
  * cache_evict.c (who is evicted) and cache_file.c (descriptors) share (cache_fill.c uses them).
- * Everything here is under trajd_store.lock unless it says otherwise.
+ * Everything here is under trajd_cache.lock unless it says otherwise.
  *
  * Three queues a filesystem, first in first out: demand (somebody waits in pin), fill, ahead
- * (announced). A piece may stand in several: one that is no longer wanted there is skipped when its
- * turn comes.
+ * (prefetched). A entry may stand in several: one that is no longer wanted there is skipped when
+ * its turn comes.
  *
- * Room is accounted before memory is taken. The bytes of pinned pieces never exceed the budget, so
+ * Room is accounted before memory is taken. The bytes of pinned entries never exceed the budget, so
  * whoever waits for room gets it: what is not pinned is evicted, or is being read and can be
  * evicted after that. */
 #ifndef TRAJD_CACHE_CACHE_INTERNAL_H
@@ -19,26 +19,26 @@
 #include "daemon/index/array.h"
 #include "daemon/cache/cache.h"
 
-#define NO_PIECE UINT32_MAX
+#define NO_ENTRY UINT32_MAX
 #define NO_USE UINT32_MAX
 #define NEVER UINT64_MAX
 
-enum piece_state { PIECE_ABSENT, PIECE_LOADING, PIECE_RESIDENT, PIECE_FAILED };
+enum entry_state { ENTRY_ABSENT, ENTRY_LOADING, ENTRY_RESIDENT, ENTRY_FAILED };
 enum queue_kind { QUEUE_DEMAND, QUEUE_FILL, QUEUE_AHEAD, QUEUE_COUNT };
 
-struct piece {
+struct entry {
     void *rows; /* while resident */
     /* as accounted: rounded up to what the allocation takes; 0 where there is nothing to load */
     uint64_t bytes;
-    uint64_t last_use;                  /* count of unpins at the last one */
-    struct trajd_error *failure;        /* while failed */
-    uint32_t pins;                      /* those who wait included */
-    uint32_t keeps;                     /* of those pins: they stay for long */
-    uint32_t heap_index;                /* while in the heap: resident and not pinned */
-    uint32_t first_use, last_announced; /* list of announced uses, oldest first */
+    uint64_t last_use;                   /* count of unpins at the last one */
+    struct trajd_error *failure;         /* while failed */
+    uint32_t pins;                       /* those who wait included */
+    uint32_t keeps;                      /* of those pins: they stay for long */
+    uint32_t heap_index;                 /* while in the heap: resident and not pinned */
+    uint32_t first_use, last_prefetched; /* list of prefetched uses, oldest first */
     uint32_t next[QUEUE_COUNT];
     bool queued[QUEUE_COUNT];
-    uint8_t state; /* enum piece_state */
+    uint8_t state; /* enum entry_state */
 };
 
 struct queue {
@@ -51,11 +51,11 @@ struct filesystem {
     struct queue queues[QUEUE_COUNT];
 };
 
-/* An announced use of a piece. Uses stand in a ring: the oldest gives way, which bounds what a feed
- * that is gone leaves behind. */
+/* An prefetched use of a entry. Uses stand in a ring: the oldest gives way, which bounds what a
+ * feed that is gone leaves behind. */
 struct use {
     uint64_t when;
-    uint32_t piece; /* NO_PIECE: free */
+    uint32_t entry; /* NO_ENTRY: free */
     uint32_t next;
 };
 
@@ -63,24 +63,24 @@ struct open_file {
     int fd; /* -1: closed */
     uint32_t users;
     uint64_t last_use;
-    uint32_t filesystem; /* which of the store's; constant */
+    uint32_t filesystem; /* which of the cache's; constant */
 };
 
-struct trajd_store {
+struct trajd_cache {
     const struct trajd_index *index;
     uint64_t budget_bytes;
     pthread_mutex_t lock;
     pthread_cond_t work; /* a reader may find something to do */
-    pthread_cond_t done; /* a piece has changed its state */
+    pthread_cond_t done; /* a entry has changed its state */
     bool stopping;
-    /* episode_count * dataset_count * 2 forms, an episode's pieces in a row */
-    uint32_t piece_count;
-    struct piece *pieces;
+    /* episode_count * dataset_count * 2 forms, an episode's entries in a row */
+    uint32_t entry_count;
+    struct entry *entries;
     int64_t *dataset_clock; /* per dataset: the clock whose kept rows filter it, or -1 */
     bool *dataset_named;    /* per dataset and form: some selection had it */
     uint64_t pinned_bytes, kept_bytes;
     uint64_t tick;
-    /* eviction order: a heap of resident pieces without pins, the first to go on top */
+    /* eviction order: a heap of resident entries without pins, the first to go on top */
     uint32_t *heap;
     uint32_t heap_count;
     struct use *uses;
@@ -93,63 +93,63 @@ struct trajd_store {
     uint64_t file_tick;
     uint32_t reader_count; /* started */
     pthread_t *readers;
-    struct trajd_store_stats stats; /* budget and resident bytes included */
+    struct trajd_cache_stats stats; /* budget and resident bytes included */
 };
 
-/* A piece's number: as in the file, or (form 1) converted to float32. */
-static inline uint32_t trajd_store_piece(const struct trajd_store *store,
+/* A entry's number: as in the file, or (form 1) converted to float32. */
+static inline uint32_t trajd_cache_entry(const struct trajd_cache *cache,
                                          const struct trajd_selection *selection, uint32_t k,
                                          uint32_t episode_index)
 {
     const bool form = selection->as_float32 && selection->as_float32[k];
-    return (episode_index * store->index->dataset_count + selection->dataset_indexes[k]) * 2 + form;
+    return (episode_index * cache->index->dataset_count + selection->dataset_indexes[k]) * 2 + form;
 }
 
-static inline uint32_t trajd_store_piece_dataset(const struct trajd_store *store, uint32_t piece)
+static inline uint32_t trajd_cache_entry_dataset(const struct trajd_cache *cache, uint32_t entry)
 {
-    return piece / 2 % store->index->dataset_count;
+    return entry / 2 % cache->index->dataset_count;
 }
 
-static inline uint32_t trajd_store_piece_episode(const struct trajd_store *store, uint32_t piece)
+static inline uint32_t trajd_cache_entry_episode(const struct trajd_cache *cache, uint32_t entry)
 {
-    return piece / 2 / store->index->dataset_count;
+    return entry / 2 / cache->index->dataset_count;
 }
 
 /* Whether the rows are converted when they are read: they then take half of what they take in the
  * file. */
-static inline bool trajd_store_piece_converts(const struct trajd_array *array, uint32_t piece)
+static inline bool trajd_cache_entry_converts(const struct trajd_array *array, uint32_t entry)
 {
-    return piece % 2 && array->dtype == TRAJD_F64;
+    return entry % 2 && array->dtype == TRAJD_F64;
 }
 
 /* cache.c */
-const struct trajd_array *trajd_store_piece_array(const struct trajd_store *store, uint32_t piece);
-/* The rows of the source that the piece keeps, ascending, or NULL for all; *count is how many rows
+const struct trajd_array *trajd_cache_entry_array(const struct trajd_cache *cache, uint32_t entry);
+/* The rows of the source that the entry keeps, ascending, or NULL for all; *count is how many rows
  * it has. */
-const uint32_t *trajd_store_piece_rows(const struct trajd_store *store, uint32_t piece,
+const uint32_t *trajd_cache_entry_rows(const struct trajd_cache *cache, uint32_t entry,
                                        uint64_t *count);
-void trajd_store_enqueue(struct trajd_store *store, enum queue_kind kind, uint32_t piece);
+void trajd_cache_enqueue(struct trajd_cache *cache, enum queue_kind kind, uint32_t entry);
 /* Counts datasets that no selection named before into total_bytes. */
-void trajd_store_name_datasets(struct trajd_store *store, const struct trajd_selection *selection);
-void *trajd_store_allocate(uint64_t bytes);           /* without the lock */
-void trajd_store_release(void *rows, uint64_t bytes); /* without the lock */
+void trajd_cache_name_datasets(struct trajd_cache *cache, const struct trajd_selection *selection);
+void *trajd_cache_allocate(uint64_t bytes);        /* without the lock */
+void trajd_cache_free(void *rows, uint64_t bytes); /* without the lock */
 
 /* cache_evict.c */
-uint64_t trajd_store_next_use(const struct trajd_store *store, uint32_t piece);
-void trajd_store_heap_add(struct trajd_store *store, uint32_t piece);
-void trajd_store_heap_remove(struct trajd_store *store, uint32_t piece);
-void trajd_store_add_use(struct trajd_store *store, uint32_t piece, uint64_t when);
-/* A pin: the piece's oldest announced use is over. */
-void trajd_store_take_use(struct trajd_store *store, uint32_t piece);
+uint64_t trajd_cache_next_use(const struct trajd_cache *cache, uint32_t entry);
+void trajd_cache_heap_add(struct trajd_cache *cache, uint32_t entry);
+void trajd_cache_heap_remove(struct trajd_cache *cache, uint32_t entry);
+void trajd_cache_add_use(struct trajd_cache *cache, uint32_t entry, uint64_t when);
+/* A pin: the entry's oldest prefetched use is over. */
+void trajd_cache_take_use(struct trajd_cache *cache, uint32_t entry);
 
 /* cache_file.c; both without the lock held. */
-enum trajd_status trajd_store_file_acquire(struct trajd_store *store, uint32_t file_index, int *fd,
+enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t file_index, int *fd,
                                            struct trajd_error *error);
 /* `broken`: reading failed; the descriptor is not used again. */
-void trajd_store_file_release(struct trajd_store *store, uint32_t file_index, int fd, bool broken);
+void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, int fd, bool broken);
 
 /* cache_reader.c */
-enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t count,
+enum trajd_status trajd_cache_start_readers(struct trajd_cache *cache, uint32_t count,
                                             struct trajd_error *error);
 
 #endif

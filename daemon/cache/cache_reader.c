@@ -1,4 +1,4 @@
-/* The reader threads: pick a piece, make room for it, read it without the lock. */
+/* The reader threads: pick a entry, make room for it, read it without the lock. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 /* What a reader took on, under the lock. */
 struct task {
-    uint32_t piece;
+    uint32_t entry;
     uint32_t filesystem;
     void *evicted; /* a chain of blocks to free */
 };
@@ -25,20 +25,20 @@ struct evicted_block {
     uint64_t bytes;
 };
 
-static void evict(struct trajd_store *store, uint32_t piece, void **chain)
+static void evict(struct trajd_cache *cache, uint32_t entry, void **chain)
 {
-    struct piece *p = &store->pieces[piece];
+    struct entry *p = &cache->entries[entry];
     struct evicted_block block = {*chain, p->bytes};
 
-    trajd_store_heap_remove(store, piece);
+    trajd_cache_heap_remove(cache, entry);
     memcpy(p->rows, &block, sizeof block);
     *chain = p->rows;
     p->rows = NULL;
-    p->state = PIECE_ABSENT;
-    store->stats.resident_bytes -= p->bytes;
-    store->stats.pieces_evicted++;
+    p->state = ENTRY_ABSENT;
+    cache->stats.resident_bytes -= p->bytes;
+    cache->stats.entries_evicted++;
     if (p->first_use != NO_USE)
-        trajd_store_enqueue(store, QUEUE_AHEAD, piece);
+        trajd_cache_enqueue(cache, QUEUE_AHEAD, entry);
 }
 
 static void free_evicted(void *chain)
@@ -46,90 +46,90 @@ static void free_evicted(void *chain)
     while (chain) {
         struct evicted_block block;
         memcpy(&block, chain, sizeof block);
-        trajd_store_release(chain, block.bytes);
+        trajd_cache_free(chain, block.bytes);
         chain = block.next;
     }
 }
 
-/* Who waits may evict anything that is not pinned; an announced piece only what is needed later; a
+/* Who waits may evict anything that is not pinned; an prefetched entry only what is needed later; a
  * fill nothing. */
-static bool may_evict(const struct trajd_store *store, enum queue_kind kind, uint32_t piece)
+static bool may_evict(const struct trajd_cache *cache, enum queue_kind kind, uint32_t entry)
 {
-    if (store->heap_count == 0 || kind == QUEUE_FILL)
+    if (cache->heap_count == 0 || kind == QUEUE_FILL)
         return false;
     return kind == QUEUE_DEMAND ||
-           trajd_store_next_use(store, store->heap[0]) > trajd_store_next_use(store, piece);
+           trajd_cache_next_use(cache, cache->heap[0]) > trajd_cache_next_use(cache, entry);
 }
 
-static bool make_room(struct trajd_store *store, enum queue_kind kind, uint32_t piece,
+static bool make_room(struct trajd_cache *cache, enum queue_kind kind, uint32_t entry,
                       void **evicted)
 {
-    uint64_t bytes = store->pieces[piece].bytes;
+    uint64_t bytes = cache->entries[entry].bytes;
 
-    while (store->stats.resident_bytes + bytes > store->budget_bytes) {
-        if (!may_evict(store, kind, piece))
+    while (cache->stats.resident_bytes + bytes > cache->budget_bytes) {
+        if (!may_evict(cache, kind, entry))
             return false;
-        evict(store, store->heap[0], evicted);
+        evict(cache, cache->heap[0], evicted);
     }
-    store->stats.resident_bytes += bytes;
+    cache->stats.resident_bytes += bytes;
     return true;
 }
 
-static bool is_wanted(const struct trajd_store *store, enum queue_kind kind, uint32_t piece)
+static bool is_wanted(const struct trajd_cache *cache, enum queue_kind kind, uint32_t entry)
 {
-    const struct piece *p = &store->pieces[piece];
+    const struct entry *p = &cache->entries[entry];
 
-    if (p->state != PIECE_ABSENT)
+    if (p->state != ENTRY_ABSENT)
         return false;
     return kind == QUEUE_FILL || (kind == QUEUE_DEMAND ? p->pins > 0 : p->first_use != NO_USE);
 }
 
-static void dequeue(struct trajd_store *store, struct queue *queue, enum queue_kind kind)
+static void dequeue(struct trajd_cache *cache, struct queue *queue, enum queue_kind kind)
 {
-    struct piece *first = &store->pieces[queue->first];
+    struct entry *first = &cache->entries[queue->first];
 
     first->queued[kind] = false;
     queue->first = first->next[kind];
-    if (queue->first == NO_PIECE)
-        queue->last = NO_PIECE;
+    if (queue->first == NO_ENTRY)
+        queue->last = NO_ENTRY;
     if (kind == QUEUE_FILL)
         pthread_cond_broadcast(
-            &store->done); /* whoever fills looks whether it is still under way */
+            &cache->done); /* whoever fills looks whether it is still under way */
 }
 
-/* The first piece of the queue that is still wanted, taken off it once there is room. */
-static bool take_from(struct trajd_store *store, struct queue *queue, enum queue_kind kind,
+/* The first entry of the queue that is still wanted, taken off it once there is room. */
+static bool take_from(struct trajd_cache *cache, struct queue *queue, enum queue_kind kind,
                       struct task *task)
 {
-    while (queue->first != NO_PIECE) {
-        uint32_t piece = queue->first;
-        bool wanted = is_wanted(store, kind, piece);
-        bool room = wanted && make_room(store, kind, piece, &task->evicted);
+    while (queue->first != NO_ENTRY) {
+        uint32_t entry = queue->first;
+        bool wanted = is_wanted(cache, kind, entry);
+        bool room = wanted && make_room(cache, kind, entry, &task->evicted);
         if (wanted && !room && kind != QUEUE_FILL)
             return false; /* its turn comes when something is unpinned or read */
         if (room)
-            store->pieces[piece].state = PIECE_LOADING;
-        dequeue(store, queue, kind);
+            cache->entries[entry].state = ENTRY_LOADING;
+        dequeue(cache, queue, kind);
         if (room) {
-            task->piece = piece;
+            task->entry = entry;
             return true;
         }
     }
     return false;
 }
 
-static bool take_task(struct trajd_store *store, struct task *task)
+static bool take_task(struct trajd_cache *cache, struct task *task)
 {
-    *task = (struct task){.piece = NO_PIECE};
+    *task = (struct task){.entry = NO_ENTRY};
     for (int kind = 0; kind < QUEUE_COUNT; kind++)
-        for (uint32_t i = 0; i < store->filesystem_count; i++) {
-            uint32_t at = (store->next_filesystem + i) % store->filesystem_count;
-            struct filesystem *filesystem = &store->filesystems[at];
-            if (filesystem->reads_in_flight >= store->reads_per_filesystem ||
-                !take_from(store, &filesystem->queues[kind], (enum queue_kind)kind, task))
+        for (uint32_t i = 0; i < cache->filesystem_count; i++) {
+            uint32_t at = (cache->next_filesystem + i) % cache->filesystem_count;
+            struct filesystem *filesystem = &cache->filesystems[at];
+            if (filesystem->reads_in_flight >= cache->reads_per_filesystem ||
+                !take_from(cache, &filesystem->queues[kind], (enum queue_kind)kind, task))
                 continue;
             filesystem->reads_in_flight++;
-            store->next_filesystem = (at + 1) % store->filesystem_count;
+            cache->next_filesystem = (at + 1) % cache->filesystem_count;
             task->filesystem = at;
             return true;
         }
@@ -146,7 +146,7 @@ static uint64_t gather_step(const struct trajd_array *array)
     return bytes && bytes < GATHER_BYTES ? GATHER_BYTES / bytes * unit : unit;
 }
 
-/* One row into the piece: as it is, or from float64 to float32, rounded to nearest. */
+/* One row into the entry: as it is, or from float64 to float32, rounded to nearest. */
 static void put_row(uint8_t *to, const uint8_t *from, uint64_t row_bytes, bool convert)
 {
     if (!convert) {
@@ -200,47 +200,47 @@ static enum trajd_status read_rows(struct trajd_array_reader *reader, int fd,
     return read_stretches(reader, fd, array, kept, count, convert, rows, error);
 }
 
-static enum trajd_status read_once(struct trajd_store *store, struct trajd_array_reader *reader,
-                                   uint32_t piece, void *rows, struct trajd_error *error)
+static enum trajd_status read_once(struct trajd_cache *cache, struct trajd_array_reader *reader,
+                                   uint32_t entry, void *rows, struct trajd_error *error)
 {
-    const struct trajd_array *array = trajd_store_piece_array(store, piece);
+    const struct trajd_array *array = trajd_cache_entry_array(cache, entry);
     uint32_t file_index =
-        store->index->episodes[trajd_store_piece_episode(store, piece)].file_index;
+        cache->index->episodes[trajd_cache_entry_episode(cache, entry)].file_index;
     uint64_t count;
-    const uint32_t *kept = trajd_store_piece_rows(store, piece, &count);
+    const uint32_t *kept = trajd_cache_entry_rows(cache, entry, &count);
     enum trajd_status status;
     int fd;
 
-    status = trajd_store_file_acquire(store, file_index, &fd, error);
+    status = trajd_cache_file_acquire(cache, file_index, &fd, error);
     if (status)
         return status;
-    status = read_rows(reader, fd, array, kept, count, trajd_store_piece_converts(array, piece),
+    status = read_rows(reader, fd, array, kept, count, trajd_cache_entry_converts(array, entry),
                        rows, error);
-    trajd_store_file_release(store, file_index, fd, status == TRAJD_ERR_IO);
+    trajd_cache_file_release(cache, file_index, fd, status == TRAJD_ERR_IO);
     return status;
 }
 
 /* IO errors are tried again: network mounts fail for moments. What the bytes say does not change by
  * reading them again. */
-static enum trajd_status read_piece(struct trajd_store *store, struct trajd_array_reader *reader,
-                                    uint32_t piece, void *rows, struct trajd_error *error)
+static enum trajd_status read_entry(struct trajd_cache *cache, struct trajd_array_reader *reader,
+                                    uint32_t entry, void *rows, struct trajd_error *error)
 {
     const struct trajd_episode *episode =
-        &store->index->episodes[trajd_store_piece_episode(store, piece)];
+        &cache->index->episodes[trajd_cache_entry_episode(cache, entry)];
     struct timespec pause = {0, FIRST_BACKOFF_MS * 1000000L};
-    enum trajd_status status = read_once(store, reader, piece, rows, error);
+    enum trajd_status status = read_once(cache, reader, entry, rows, error);
 
     /* Without a code the system call did what it could: the file has ended or changed, and will not
      * come back by waiting. */
     for (int i = 0; i < RETRY_COUNT && status == TRAJD_ERR_IO && error->foreign_code; i++) {
         nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
-        status = read_once(store, reader, piece, rows, error);
+        status = read_once(cache, reader, entry, rows, error);
     }
     if (status)
-        trajd_error_prefix(error, "%s: %s/%s", store->index->files[episode->file_index].path,
+        trajd_error_prefix(error, "%s: %s/%s", cache->index->files[episode->file_index].path,
                            episode->id,
-                           store->index->datasets[trajd_store_piece_dataset(store, piece)].path);
+                           cache->index->datasets[trajd_cache_entry_dataset(cache, entry)].path);
     return status;
 }
 
@@ -255,91 +255,91 @@ static uint64_t count_missing(const struct trajd_array *array)
 
 /* With the lock held. rows is NULL where reading failed; failure says how, NULL if there was no
  * memory even for that. */
-static void finish(struct trajd_store *store, const struct task *task, void *rows,
+static void finish(struct trajd_cache *cache, const struct task *task, void *rows,
                    struct trajd_error *failure)
 {
-    struct piece *p = &store->pieces[task->piece];
-    const struct trajd_array *array = trajd_store_piece_array(store, task->piece);
+    struct entry *p = &cache->entries[task->entry];
+    const struct trajd_array *array = trajd_cache_entry_array(cache, task->entry);
     uint64_t count;
 
-    store->filesystems[task->filesystem].reads_in_flight--;
+    cache->filesystems[task->filesystem].reads_in_flight--;
     p->rows = rows;
     p->failure = failure;
     if (rows) {
-        p->state = PIECE_RESIDENT;
-        p->last_use = ++store->tick;
+        p->state = ENTRY_RESIDENT;
+        p->last_use = ++cache->tick;
         if (p->pins == 0)
-            trajd_store_heap_add(store, task->piece);
-        trajd_store_piece_rows(store, task->piece, &count);
-        store->stats.bytes_read += count * trajd_array_row_bytes(array);
-        store->stats.pieces_loaded++;
-        store->stats.missing_chunks += count_missing(array);
+            trajd_cache_heap_add(cache, task->entry);
+        trajd_cache_entry_rows(cache, task->entry, &count);
+        cache->stats.bytes_read += count * trajd_array_row_bytes(array);
+        cache->stats.entries_loaded++;
+        cache->stats.missing_chunks += count_missing(array);
     } else {
-        p->state = PIECE_FAILED;
-        store->stats.resident_bytes -= p->bytes;
-        store->stats.read_errors++;
+        p->state = ENTRY_FAILED;
+        cache->stats.resident_bytes -= p->bytes;
+        cache->stats.read_errors++;
     }
-    pthread_cond_broadcast(&store->done);
+    pthread_cond_broadcast(&cache->done);
     pthread_cond_broadcast(
-        &store->work); /* its filesystem has a place again, and what was read may be evicted */
+        &cache->work); /* its filesystem has a place again, and what was read may be evicted */
 }
 
-static void load(struct trajd_store *store, struct trajd_array_reader *reader,
+static void load(struct trajd_cache *cache, struct trajd_array_reader *reader,
                  const struct task *task)
 {
-    uint64_t bytes = store->pieces[task->piece].bytes; /* constant */
-    void *rows = trajd_store_allocate(bytes);
+    uint64_t bytes = cache->entries[task->entry].bytes; /* constant */
+    void *rows = trajd_cache_allocate(bytes);
     struct trajd_error error, *failure = NULL;
     enum trajd_status status;
 
     if (rows)
-        status = read_piece(store, reader, task->piece, rows, &error);
+        status = read_entry(cache, reader, task->entry, rows, &error);
     else
         status = trajd_error_set(&error, TRAJD_ERR_MEMORY, ENOMEM,
                                  "no memory for %llu bytes of rows within the budget",
                                  (unsigned long long)bytes);
     if (status) {
-        trajd_store_release(rows, bytes);
+        trajd_cache_free(rows, bytes);
         rows = NULL;
         failure = malloc(sizeof *failure);
         if (failure)
             *failure = error;
     }
-    pthread_mutex_lock(&store->lock);
-    finish(store, task, rows, failure);
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_lock(&cache->lock);
+    finish(cache, task, rows, failure);
+    pthread_mutex_unlock(&cache->lock);
 }
 
 struct reader_thread {
-    struct trajd_store *store;
+    struct trajd_cache *cache;
     struct trajd_array_reader *reader;
 };
 
 static void *run_reader(void *context)
 {
     struct reader_thread thread = *(struct reader_thread *)context;
-    struct trajd_store *store = thread.store;
+    struct trajd_cache *cache = thread.cache;
     struct task task;
 
     free(context);
-    pthread_mutex_lock(&store->lock);
-    while (!store->stopping) {
-        if (!take_task(store, &task)) {
-            pthread_cond_wait(&store->work, &store->lock);
+    pthread_mutex_lock(&cache->lock);
+    while (!cache->stopping) {
+        if (!take_task(cache, &task)) {
+            pthread_cond_wait(&cache->work, &cache->lock);
             continue;
         }
-        pthread_mutex_unlock(&store->lock);
+        pthread_mutex_unlock(&cache->lock);
         free_evicted(task.evicted);
-        if (task.piece != NO_PIECE)
-            load(store, thread.reader, &task);
-        pthread_mutex_lock(&store->lock);
+        if (task.entry != NO_ENTRY)
+            load(cache, thread.reader, &task);
+        pthread_mutex_lock(&cache->lock);
     }
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&cache->lock);
     trajd_array_reader_destroy(&thread.reader);
     return NULL;
 }
 
-static enum trajd_status start_reader(struct trajd_store *store, struct trajd_error *error)
+static enum trajd_status start_reader(struct trajd_cache *cache, struct trajd_error *error)
 {
     struct reader_thread *thread = malloc(sizeof *thread);
     char name[16];
@@ -347,24 +347,24 @@ static enum trajd_status start_reader(struct trajd_store *store, struct trajd_er
 
     if (!thread)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a reader thread");
-    thread->store = store;
+    thread->cache = cache;
     if (trajd_array_reader_create(&thread->reader, error)) {
         free(thread);
         return TRAJD_ERR_MEMORY;
     }
-    failed = pthread_create(&store->readers[store->reader_count], NULL, run_reader, thread);
+    failed = pthread_create(&cache->readers[cache->reader_count], NULL, run_reader, thread);
     if (failed) {
         trajd_array_reader_destroy(&thread->reader);
         free(thread);
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "reader thread %u: %s",
-                               store->reader_count, strerror(failed));
+                               cache->reader_count, strerror(failed));
     }
-    snprintf(name, sizeof name, "trajd-read%u", store->reader_count % 1000);
-    pthread_setname_np(store->readers[store->reader_count++], name);
+    snprintf(name, sizeof name, "trajd-read%u", cache->reader_count % 1000);
+    pthread_setname_np(cache->readers[cache->reader_count++], name);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t count,
+enum trajd_status trajd_cache_start_readers(struct trajd_cache *cache, uint32_t count,
                                             struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
@@ -373,7 +373,7 @@ enum trajd_status trajd_store_start_readers(struct trajd_store *store, uint32_t 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the main thread */
     for (uint32_t i = 0; i < count && !status; i++)
-        status = start_reader(store, error);
+        status = start_reader(cache, error);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }

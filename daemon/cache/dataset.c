@@ -173,7 +173,7 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
                                      struct trajd_dataset **out, struct trajd_error *error)
 {
     struct trajd_dataset *dataset = calloc(1, sizeof *dataset);
-    struct trajd_store_options store = {.budget_bytes = options->store_budget_bytes,
+    struct trajd_cache_options cache = {.budget_bytes = options->cache_budget_bytes,
                                         .reader_count = options->reader_count};
     enum trajd_status status;
 
@@ -203,9 +203,9 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
         if (!dataset->clock_rates[c].num && (status = gather_stamps(dataset, c, error)))
             goto failed;
     }
-    store.index = dataset->index;
+    cache.index = dataset->index;
     trajd_heartbeat_wait(); /* it asks where each file lies */
-    status = trajd_store_create(&store, &dataset->store, error);
+    status = trajd_cache_create(&cache, &dataset->cache, error);
     trajd_heartbeat_resume();
     if (status)
         goto failed;
@@ -225,7 +225,7 @@ void trajd_dataset_destroy(struct trajd_dataset **out)
     *out = NULL;
     if (!dataset)
         return;
-    trajd_store_destroy(&dataset->store);
+    trajd_cache_destroy(&dataset->cache);
     for (uint32_t c = 0; dataset->index && c < dataset->index->clock_count; c++) {
         if (dataset->clock_stamps_ns)
             free(dataset->clock_stamps_ns[c]);

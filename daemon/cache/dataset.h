@@ -1,4 +1,4 @@
-/* A dataset as the daemon holds it: its index, its store, and the stamps of each clock end to end
+/* A dataset as the daemon holds it: its index, its cache, and the stamps of each clock end to end
  * for the kernels. */
 #ifndef TRAJD_CACHE_DATASET_H
 #define TRAJD_CACHE_DATASET_H
@@ -11,7 +11,7 @@
 struct trajd_dataset {
     char *name;
     struct trajd_index *index;
-    struct trajd_store *store;
+    struct trajd_cache *cache;
     /* per clock; stamps of all kept episodes in episode order, from the clock's zero. NULL where
      * one rate serves all episodes; a regular clock whose rate differs between episodes has its
      * stamps written out. */
@@ -25,11 +25,11 @@ struct trajd_dataset {
 struct trajd_dataset_options {
     const char *name;
     struct trajd_index_options index;
-    uint64_t store_budget_bytes;
+    uint64_t cache_budget_bytes;
     uint32_t reader_count;
 };
 
-/* Indexes (or reads the cache) and starts the store; reads no rows yet. Blocks. Caller destroys. */
+/* Indexes (or reads the cache) and starts the cache; reads no rows yet. Blocks. Caller destroys. */
 enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options,
                                      struct trajd_dataset **dataset, struct trajd_error *error);
 void trajd_dataset_destroy(struct trajd_dataset **dataset);

@@ -26,7 +26,7 @@ const struct trajd_config_key trajd_config_keys[] = {
      86400 * SECOND, 0},
     {NULL, "journal_idle", KEY_DURATION, offsetof(struct trajd_config, journal_idle_ns), 0,
      36500 * DAY, 90 * DAY},
-    {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, store_bytes), 1 << 16,
+    {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, cache_bytes), 1 << 16,
      INT64_C(1) << 50, 1024 * MIB},
     {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16,
      INT64_C(1) << 50, 1024 * MIB},

@@ -35,13 +35,13 @@ struct trajd_config {
     /* a remote worker that says nothing for so long is taken for dead */
     int64_t worker_timeout_ns;
     bool insecure_loopback;  /* tcp without CURVE, on the loopback address alone */
-    uint64_t store_bytes;    /* of resident rows, over all datasets */
+    uint64_t cache_bytes;    /* of resident rows, over all datasets */
     uint64_t rings_bytes;    /* of all rings */
     const char *gpu_devices; /* "all", or numbers as CUDA counts: "0,2"; NULL: none is used */
     uint64_t gpu_rows_bytes, gpu_rings_bytes; /* of the memory of each of them */
     /* without them, or when they fail: in host memory; else the daemon ends */
     bool gpu_fall_back;
-    /* that must stay free on the machine, and in the cgroup, beside store and rings */
+    /* that must stay free on the machine, and in the cgroup, beside cache and rings */
     uint64_t reserve_bytes;
     uint32_t reader_threads;   /* per dataset */
     uint32_t resample_threads; /* 0: one per processor */
@@ -64,7 +64,7 @@ struct trajd_config {
     const char *texts[TRAJD_CONFIG_MAX_KEYS];
 };
 
-/* A key of the command line, "memory.store=50%": in place of what the file says, or (is_preset)
+/* A key of the command line, "memory.cache=50%": in place of what the file says, or (is_preset)
  * where it says nothing. The text must live as long as the configuration. */
 struct trajd_config_value {
     const char *text;

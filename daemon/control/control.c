@@ -32,7 +32,7 @@ static void on_tell(void *context, const char *line)
 static enum trajd_status check_memory(const struct trajd_config *config, struct trajd_error *error)
 {
     struct trajd_memory memory;
-    const uint64_t wanted = config->store_bytes + config->rings_bytes;
+    const uint64_t wanted = config->cache_bytes + config->rings_bytes;
 
     trajd_memory_read(&memory); /* each figure is at most 2^50: the sum fits */
     if (wanted + config->reserve_bytes <= trajd_memory_available(&memory))
@@ -77,13 +77,13 @@ static void log_quarantine(const struct trajd_control *control, const struct tra
 enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                                              const struct trajd_config *config,
                                              const struct trajd_config_dataset *from,
-                                             uint64_t store_bytes, struct trajd_dataset **dataset,
+                                             uint64_t cache_bytes, struct trajd_dataset **dataset,
                                              struct trajd_error *error)
 {
     char indexer[PATH_MAX], layouts[PATH_MAX];
     const struct trajd_dataset_options options = {
         .name = from->name,
-        .store_budget_bytes = store_bytes,
+        .cache_budget_bytes = cache_bytes,
         .reader_count = config->reader_threads,
         .index = {.path = from->path,
                   .layout = from->layout,
@@ -113,7 +113,7 @@ static enum trajd_status open_datasets(struct trajd_control *control, struct tra
 
     for (uint32_t d = 0; d < now->config->dataset_count && !status; d++) {
         status = trajd_control_open_dataset(control, now->config, &now->config->datasets[d],
-                                            now->config->store_bytes / now->config->dataset_count,
+                                            now->config->cache_bytes / now->config->dataset_count,
                                             &now->datasets[d], error);
         if (status)
             break;

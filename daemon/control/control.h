@@ -7,7 +7,7 @@
  *   opener thread          feeds that jobs send in OPEN: indexing and loading take time
  *   asker thread           questions about feeds (query.h)
  *   statistics' thread     what is asked about values and not known yet (stats_service.h)
- *   reader threads         rows (dataset/store.h), resampling threads (kernels/pool.h) */
+ *   reader threads         rows (dataset/cache.h), resampling threads (kernels/pool.h) */
 #ifndef TRAJD_CONTROL_CONTROL_H
 #define TRAJD_CONTROL_CONTROL_H
 
@@ -56,7 +56,7 @@ void trajd_control_drain(struct trajd_control *control, uint32_t timeout_ms);
 void trajd_control_destroy(struct trajd_control **control);
 
 /* True while every thread but the readers has taken a turn within the last limit_ns or waits for
- * storage (base/watch.h); else the name of one that does not is written to `stuck`. */
+ * storage (base/heartbeat.h); else the name of one that does not is written to `stuck`. */
 bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, char *stuck,
                             size_t size);
 /* The configuration's exit_idle. */

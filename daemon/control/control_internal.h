@@ -74,7 +74,7 @@ struct trajd_control {
 enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                                              const struct trajd_config *config,
                                              const struct trajd_config_dataset *from,
-                                             uint64_t store_bytes, struct trajd_dataset **dataset,
+                                             uint64_t cache_bytes, struct trajd_dataset **dataset,
                                              struct trajd_error *error);
 /* Tells of training and validation that are not normalised alike, a mistake that nothing else
  * shows. */

@@ -17,7 +17,7 @@ struct explanation {
     struct trajd_window_spec spec; /* of the window's dataset, for batches of one window */
     struct trajd_window_plan *plan;
     const struct trajd_episode *episode;
-    const void **rows; /* [pieces] */
+    const void **rows; /* [entries] */
     bool pinned;
     const char *unreadable; /* why the rows could not be read */
     bool masked_missing;    /* bad_rows: keep: production goes on without them */
@@ -38,7 +38,7 @@ static void pin_rows(struct explanation *e)
     const struct trajd_selection *selection = &e->plan->selection;
     const uint32_t episode = e->plan->windows[0].episode_index;
     const enum trajd_status status =
-        trajd_store_pin(e->plan->dataset->store, selection, episode, e->rows, &e->error);
+        trajd_cache_pin(e->plan->dataset->cache, selection, episode, e->rows, &e->error);
 
     e->pinned = !status;
     if (e->pinned)
@@ -80,7 +80,7 @@ static enum trajd_status prepare(struct explanation *e, const struct trajd_mixtu
 static void clean_up(struct explanation *e)
 {
     if (e->pinned)
-        trajd_store_unpin(e->plan->dataset->store, &e->plan->selection,
+        trajd_cache_unpin(e->plan->dataset->cache, &e->plan->selection,
                           e->plan->windows[0].episode_index);
     trajd_window_plan_destroy(&e->plan);
     free(e->rows);

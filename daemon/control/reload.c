@@ -28,7 +28,7 @@ static enum trajd_status open_datasets(struct trajd_reload_change *change,
         if (change->is_new_dataset[d])
             status = trajd_control_open_dataset(
                 change->control, next->config, &next->config->datasets[d],
-                change->store_share_bytes, &next->datasets[d], error);
+                change->cache_share_bytes, &next->datasets[d], error);
     return status;
 }
 
@@ -171,8 +171,8 @@ static void settle(struct trajd_reload_change *change, struct trajd_holdings *be
     struct trajd_control *control = change->control;
 
     for (uint32_t d = 0; d < change->next->dataset_count; d++)
-        if (!change->is_new_dataset[d] && change->store_raise_bytes)
-            trajd_store_raise_budget(change->next->datasets[d]->store, change->store_raise_bytes);
+        if (!change->is_new_dataset[d] && change->cache_raise_bytes)
+            trajd_cache_raise_budget(change->next->datasets[d]->cache, change->cache_raise_bytes);
     /* a number on its own */
     __atomic_store_n(&control->exit_idle_ns, change->next->config->exit_idle_ns, __ATOMIC_RELAXED);
     free_before(change, before);

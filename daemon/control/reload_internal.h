@@ -18,9 +18,9 @@ enum trajd_reload_reason {
 struct trajd_reload_change {
     struct trajd_control *control;
     struct trajd_holdings *next;
-    uint64_t store_share_bytes; /* of each new dataset */
+    uint64_t cache_share_bytes; /* of each new dataset */
     /* for each that stays, where none is new */
-    uint64_t store_raise_bytes;
+    uint64_t cache_raise_bytes;
     bool is_new_dataset[TRAJD_CONFIG_MAX_DATASETS]; /* of next->datasets */
     /* of next->datasets whose lines are the same */
     struct trajd_index_news news[TRAJD_CONFIG_MAX_DATASETS];

@@ -4,7 +4,7 @@
 
 #include "daemon/base/memory.h"
 
-#define MIN_STORE_BYTES (UINT64_C(1) << 16)
+#define MIN_CACHE_BYTES (UINT64_C(1) << 16)
 #define MIB (UINT64_C(1) << 20)
 
 /* What counts from the moment of a reload on; the other keys' values are built into what runs. */
@@ -324,23 +324,23 @@ static enum trajd_status check_limits(const struct trajd_reload_change *change,
     return TRAJD_OK;
 }
 
-/* A store never shrinks: datasets that stay keep what they have, new ones share the rest. */
-static enum trajd_status share_store(struct trajd_reload_change *change, struct trajd_error *error)
+/* A cache never shrinks: datasets that stay keep what they have, new ones share the rest. */
+static enum trajd_status share_cache(struct trajd_reload_change *change, struct trajd_error *error)
 {
     const struct trajd_holdings *next = change->next;
-    const uint64_t all = next->config->store_bytes;
+    const uint64_t all = next->config->cache_bytes;
     uint64_t kept_bytes = 0;
     uint32_t new_count = 0;
     const char *name = "";
 
     for (uint32_t d = 0; d < next->dataset_count; d++) {
-        struct trajd_store_stats stats;
+        struct trajd_cache_stats stats;
         if (change->is_new_dataset[d]) {
             new_count++;
             name = next->config->datasets[d].name;
             continue;
         }
-        trajd_store_get_stats(next->datasets[d]->store, &stats);
+        trajd_cache_get_stats(next->datasets[d]->cache, &stats);
         kept_bytes += stats.budget_bytes;
     }
     if (kept_bytes > all)
@@ -350,16 +350,16 @@ static enum trajd_status share_store(struct trajd_reload_change *change, struct 
                                "daemon runs",
                                (unsigned long long)(all / MIB),
                                (unsigned long long)(kept_bytes / MIB));
-    if (new_count && (all - kept_bytes) / new_count < MIN_STORE_BYTES)
+    if (new_count && (all - kept_bytes) / new_count < MIN_CACHE_BYTES)
         return trajd_error_set(
             error, TRAJD_ERR_MEMORY, 0,
             "memory.store: the datasets that stay have all of its %llu MiB: raise it by what "
             "datasets.%s is to have",
             (unsigned long long)(all / MIB), name);
     if (new_count)
-        change->store_share_bytes = (all - kept_bytes) / new_count;
+        change->cache_share_bytes = (all - kept_bytes) / new_count;
     else
-        change->store_raise_bytes = (all - kept_bytes) / next->dataset_count;
+        change->cache_raise_bytes = (all - kept_bytes) / next->dataset_count;
     return TRAJD_OK;
 }
 
@@ -373,7 +373,7 @@ static enum trajd_status check_memory(const struct trajd_reload_change *change,
         next->rings_bytes > now->rings_bytes ? next->rings_bytes - now->rings_bytes : 0;
 
     for (uint32_t d = 0; d < change->next->dataset_count; d++)
-        wanted += change->is_new_dataset[d] ? change->store_share_bytes : change->store_raise_bytes;
+        wanted += change->is_new_dataset[d] ? change->cache_share_bytes : change->cache_raise_bytes;
     if (count_new_feeds(change))
         wanted += trajd_reload_rings_of(change, true);
     trajd_memory_read(&memory);
@@ -398,11 +398,11 @@ enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct t
     /* files alone make no reload fail: what has no room beside the rest waits for the next one */
     do {
         change->out_count = 0;
-        change->store_share_bytes = change->store_raise_bytes = 0;
+        change->cache_share_bytes = change->cache_raise_bytes = 0;
         judge_feeds(change);
         judge_producers(change);
         if ((status = check_idle(change, error)) || (status = check_limits(change, error)) ||
-            (status = share_store(change, error)))
+            (status = share_cache(change, error)))
             return status;
         status = check_memory(change, error);
     } while (status && trajd_reload_put_off_files(change));

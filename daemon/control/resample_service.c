@@ -59,7 +59,7 @@ static void count(uint64_t *counter, uint64_t by)
     __atomic_add_fetch(counter, by, __ATOMIC_RELAXED);
 }
 
-/* ---- a piece ---- */
+/* ---- a segment ---- */
 
 /* Until the size, or an error: the file is memory, so nothing here waits for anybody. */
 static enum trajd_status copy(int fd, bool is_read, void *memory, uint64_t size_bytes, uint64_t at,
@@ -141,7 +141,7 @@ static enum trajd_status run_by(struct trajd_runner *runner, int fd, uint64_t si
     return status;
 }
 
-/* The GPU that pieces go to now, or NULL. */
+/* The GPU that segments go to now, or NULL. */
 static struct trajd_device *gpu_now(const struct trajd_resample_service *resample_service)
 {
     return trajd_now_ns() < resample_service->gpu_again_ns
@@ -213,8 +213,8 @@ static enum trajd_status run_somewhere(struct trajd_resample_service *resample_s
     return run_on_cpu(resample_service, fd, size_bytes, error);
 }
 
-/* A piece is bounded, but not the time that a driver takes, or who is nice beside threads that are
- * not: that is no mistake of ours. */
+/* A segment is bounded, but not the time that a driver takes, or who is nice beside threads that
+ * are not: that is no mistake of ours. */
 static enum trajd_status run_block(struct trajd_resample_service *resample_service, int fd,
                                    uint64_t size_bytes, struct trajd_device **device,
                                    struct trajd_error *error)
@@ -270,7 +270,7 @@ static bool handle_resample(struct trajd_resample_service *resample_service, int
         status = run_block(resample_service, fd, asked->size_bytes, &device, &error);
     if (status)
         return refuse(resample_service, connection, asked->request, &error);
-    count(&resample_service->stats.pieces, asked->size_bytes != 0);
+    count(&resample_service->stats.segments, asked->size_bytes != 0);
     count(&resample_service->stats.bytes, asked->size_bytes);
     if (device)
         message.resampled.device = trajd_wire_text(trajd_device_info(device)->name);
@@ -437,7 +437,7 @@ static void close_connection(struct trajd_resample_service *resample_service, ui
 }
 
 /* A message of each connection that has one, so that who asks much does not keep others waiting for
- * more than a piece each. False: to end. */
+ * more than a segment each. False: to end. */
 static bool turn(struct trajd_resample_service *resample_service)
 {
     struct epoll_event events[EVENTS];
@@ -576,7 +576,7 @@ void trajd_resample_service_get_stats(const struct trajd_resample_service *resam
                                       struct trajd_resample_service_stats *stats)
 {
     stats->clients = __atomic_load_n(&resample_service->stats.clients, __ATOMIC_RELAXED);
-    stats->pieces = __atomic_load_n(&resample_service->stats.pieces, __ATOMIC_RELAXED);
+    stats->segments = __atomic_load_n(&resample_service->stats.segments, __ATOMIC_RELAXED);
     stats->bytes = __atomic_load_n(&resample_service->stats.bytes, __ATOMIC_RELAXED);
     stats->refused = __atomic_load_n(&resample_service->stats.refused, __ATOMIC_RELAXED);
 }

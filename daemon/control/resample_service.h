@@ -1,8 +1,8 @@
 /* Resampling for programs that have rows of their own (RESAMPLE of proto/PROTOCOL.md): `trajctl
  * resample` with the daemon's GPU, and no context of its own. A thread with a socket beside the
- * feeds': it does one piece at a time, each bounded (kernels/block.h), for its clients in turn.
- * Where the CPU does them, threads of its own share a piece while there are clients. All are nicer
- * than the threads of the feeds.
+ * feeds': it does one segment at a time, each bounded (kernels/block.h), for its clients in turn.
+ * Where the CPU does them, threads of its own share a segment while there are clients. All are
+ * nicer than the threads of the feeds.
  *
  * A client's descriptor is believed in nothing: it must be a memory file that is sealed against
  * resizing and has its pages, and what is asked is copied before it is looked at. */
@@ -36,14 +36,14 @@ struct trajd_resample_service_options {
 
 struct trajd_resample_service_stats {
     uint32_t clients;
-    uint64_t pieces, bytes, refused; /* bytes of blocks */
+    uint64_t segments, bytes, refused; /* bytes of blocks */
 };
 
 enum trajd_status
 trajd_resample_service_create(const struct trajd_resample_service_options *options,
                               struct trajd_resample_service **resample_service,
                               struct trajd_error *error);
-/* Ends and joins the thread, at the latest behind the piece that it is at. Clients see the end of
+/* Ends and joins the thread, at the latest behind the segment that it is at. Clients see the end of
  * their connections. NULL is fine. */
 void trajd_resample_service_destroy(struct trajd_resample_service **resample_service);
 /* Any thread. */

@@ -28,15 +28,15 @@ static void describe_resampling(const struct trajd_resample_service *resample_se
         return;
     trajd_resample_service_get_stats(resample_service, &stats);
     fprintf(out, "\"resampling\":{\"clients\":%u,\"pieces\":%llu,\"bytes\":%llu,\"refused\":%llu},",
-            stats.clients, (unsigned long long)stats.pieces, (unsigned long long)stats.bytes,
+            stats.clients, (unsigned long long)stats.segments, (unsigned long long)stats.bytes,
             (unsigned long long)stats.refused);
 }
 
 static void describe_dataset(const struct trajd_dataset *dataset, FILE *out)
 {
-    struct trajd_store_stats store;
+    struct trajd_cache_stats cache;
 
-    trajd_store_get_stats(dataset->store, &store);
+    trajd_cache_get_stats(dataset->cache, &cache);
     fprintf(out, "{\"name\":");
     trajd_json_text(out, dataset->name);
     fprintf(out, ",\"layout\":");
@@ -49,10 +49,10 @@ static void describe_dataset(const struct trajd_dataset *dataset, FILE *out)
             "chunks\":%llu}}",
             dataset->index->file_count, dataset->index->episode_count, dataset->index->kept_count,
             (unsigned long long)dataset->index->fingerprint,
-            (unsigned long long)store.resident_bytes, (unsigned long long)store.budget_bytes,
-            (unsigned long long)store.total_bytes, (unsigned long long)store.bytes_read,
-            (unsigned long long)store.pieces_loaded, (unsigned long long)store.pieces_evicted,
-            (unsigned long long)store.read_errors, (unsigned long long)store.missing_chunks);
+            (unsigned long long)cache.resident_bytes, (unsigned long long)cache.budget_bytes,
+            (unsigned long long)cache.total_bytes, (unsigned long long)cache.bytes_read,
+            (unsigned long long)cache.entries_loaded, (unsigned long long)cache.entries_evicted,
+            (unsigned long long)cache.read_errors, (unsigned long long)cache.missing_chunks);
 }
 
 /* What was written behind `mark` stays if there is room for the rest of the document. */

@@ -68,7 +68,7 @@ bool trajd_index_may_go_on(struct trajd_index_patience *patience, pid_t pid, int
 
 /* Reads stamps, compares first rows and forms the digest of every episode of the record. What is
  * wrong with an episode becomes its problem; only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and
- * TRAJD_ERR_CLOSED (base/watch.h) are returned. */
+ * TRAJD_ERR_CLOSED (base/heartbeat.h) are returned. */
 enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
                                        struct trajd_array_reader *reader, int fd,
                                        struct trajd_arena *arena, struct trajd_record *record,

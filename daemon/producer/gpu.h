@@ -1,9 +1,9 @@
 /* A GPU as the daemon uses it: what of its memory is for rings and what for rows, and whole streams
  * that are resident there.
  *
- *   store (host) --pinned staging--> rows, once, when the first feed wants them there
+ *   cache (host) --pinned staging--> rows, once, when the first feed wants them there
  *     gpu_resident_rows.c, gpu_fill.c
- *   store (host) --of each window what it touches, pinned--> GPU, for a batch: streams that are
+ *   cache (host) --of each window what it touches, pinned--> GPU, for a batch: streams that are
  *     over the budget   gpu_streamed_rows.h
  *   rows + windows --one launch--> slot of a ring that workers have opened
  *     producer_gpu.c, request.h
@@ -45,7 +45,7 @@ enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes
                                       void **memory, struct trajd_error *error);
 void trajd_gpu_return_ring(struct trajd_gpu *gpu, void *memory, uint64_t size_bytes);
 
-/* Makes the selection's pieces of every kept episode resident, those that are not yet and fit the
+/* Makes the selection's entries of every kept episode resident, those that are not yet and fit the
  * budget, the small ones first, and holds them: held[k]. rows[episode * dataset_count + k] is on
  * the GPU; NULL where the episode lacks it, or cannot be read: then unreadable[episode] is true.
  * What does not fit stays in host memory, and is shown there. Blocks for reading and copying. */

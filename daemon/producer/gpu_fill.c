@@ -16,10 +16,10 @@
 #define HOLE_BYTES ((uint64_t)1 << 20) /* of rows that cannot be read: what is longer is not sent */
 #define PAUSE_NS 50000
 #define ROOM_PAUSE_NS 1000000
-#define PATIENCE_NS INT64_C(10000000000)     /* for room in the store */
+#define PATIENCE_NS INT64_C(10000000000)     /* for room in the cache */
 #define GPU_PATIENCE_NS INT64_C(30000000000) /* for a buffer */
 
-struct piece {           /* rows of an episode */
+struct entry {           /* rows of an episode */
     uint64_t begin, end; /* in the resident */
     const void *rows;
     uint32_t episode;
@@ -38,10 +38,10 @@ struct filling {
     uint64_t buffer_bytes;
     struct buffer buffers[2];
     uint32_t current;
-    struct piece *pieces; /* [index episodes]: those that are pinned */
-    uint32_t piece_count;
-    bool announces;     /* the store does not hold all rows: readers are told what comes */
-    uint32_t announced; /* episodes before it are */
+    struct entry *entries; /* [index episodes]: those that are pinned */
+    uint32_t entry_count;
+    bool prefetches;     /* the cache does not hold all rows: readers are told what comes */
+    uint32_t prefetched; /* episodes before it are */
     struct trajd_gpu_resident *resident;
     struct trajd_selection selection; /* the resident's rows alone */
     uint64_t at, end;                 /* bytes of the resident that are gathered */
@@ -50,30 +50,30 @@ struct filling {
 
 /* ---- a slice of a buffer, by any thread of the pool ---- */
 
-static const struct piece *first_piece_behind(const struct filling *filling, uint64_t begin)
+static const struct entry *first_entry_behind(const struct filling *filling, uint64_t begin)
 {
-    uint32_t low = 0, high = filling->piece_count;
+    uint32_t low = 0, high = filling->entry_count;
 
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (filling->pieces[middle].end <= begin)
+        if (filling->entries[middle].end <= begin)
             low = middle + 1;
         else
             high = middle;
     }
-    return filling->pieces + low;
+    return filling->entries + low;
 }
 
-/* Between pieces lies what nobody reads. */
+/* Between entries lies what nobody reads. */
 static void gather(void *context, uint32_t index)
 {
     const struct filling *filling = context;
-    const struct piece *last = filling->pieces + filling->piece_count;
+    const struct entry *last = filling->entries + filling->entry_count;
     const uint64_t begin = filling->at + index * SLICE_BYTES,
                    end = filling->end - begin < SLICE_BYTES ? filling->end : begin + SLICE_BYTES;
     uint8_t *slice = filling->buffers[filling->current].bytes + index * SLICE_BYTES;
 
-    for (const struct piece *p = first_piece_behind(filling, begin); p < last && p->begin < end;
+    for (const struct entry *p = first_entry_behind(filling, begin); p < last && p->begin < end;
          p++) {
         const uint64_t from = p->begin > begin ? p->begin : begin, to = p->end < end ? p->end : end;
         memcpy(slice + (from - begin), (const uint8_t *)p->rows + (from - p->begin), to - from);
@@ -134,13 +134,13 @@ static enum trajd_status send_buffer(struct filling *filling, struct trajd_error
 }
 
 /* All that is pinned. */
-static enum trajd_status send_pieces(struct filling *filling, struct trajd_error *error)
+static enum trajd_status send_entries(struct filling *filling, struct trajd_error *error)
 {
-    const uint64_t end = filling->pieces[filling->piece_count - 1].end;
+    const uint64_t end = filling->entries[filling->entry_count - 1].end;
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = TRAJD_OK;
 
-    for (filling->at = filling->pieces[0].begin; filling->at < end && !status;
+    for (filling->at = filling->entries[0].begin; filling->at < end && !status;
          filling->at = filling->end) {
         filling->end =
             end - filling->at < filling->buffer_bytes ? end : filling->at + filling->buffer_bytes;
@@ -160,13 +160,13 @@ static bool is_of_rows(enum trajd_status status)
            status == TRAJD_ERR_UNSUPPORTED;
 }
 
-/* Others that have pinned all of the store's budget give it back soon. */
+/* Others that have pinned all of the cache's budget give it back soon. */
 static bool wait_for_room(const struct filling *filling, uint32_t episode, int64_t begin_ns,
                           const struct trajd_error *error)
 {
     trajd_heartbeat_turn();
     if (error->foreign_code == ENOMEM || trajd_now_ns() - begin_ns > PATIENCE_NS ||
-        !trajd_store_will_have_room(filling->dataset->store, &filling->selection, episode))
+        !trajd_cache_will_have_room(filling->dataset->cache, &filling->selection, episode))
         return false;
     pause_for(ROOM_PAUSE_NS);
     return true;
@@ -177,15 +177,15 @@ static enum trajd_status pin(struct filling *filling, uint32_t episode, struct t
 {
     struct trajd_gpu_resident *resident = filling->resident;
     const uint64_t begin = resident->offsets[episode],
-                   size = trajd_store_piece_bytes(filling->dataset->store, &filling->selection, 0,
+                   size = trajd_cache_entry_bytes(filling->dataset->cache, &filling->selection, 0,
                                                   episode);
     const int64_t begin_ns = trajd_now_ns();
     const void *rows;
     enum trajd_status status;
 
-    while ((status = trajd_store_pin(filling->dataset->store, &filling->selection, episode, &rows,
+    while ((status = trajd_cache_pin(filling->dataset->cache, &filling->selection, episode, &rows,
                                      error)) == TRAJD_ERR_MEMORY) {
-        if (filling->piece_count || !wait_for_room(filling, episode, begin_ns, error))
+        if (filling->entry_count || !wait_for_room(filling, episode, begin_ns, error))
             return status;
         status = trajd_heartbeat_check(error);
         if (status)
@@ -194,67 +194,68 @@ static enum trajd_status pin(struct filling *filling, uint32_t episode, struct t
     if (is_of_rows(status))
         resident->offsets[episode] = TRAJD_GPU_NO_ROWS;
     else if (!status)
-        filling->pieces[filling->piece_count++] =
-            (struct piece){begin, begin + size, rows, episode};
+        filling->entries[filling->entry_count++] =
+            (struct entry){begin, begin + size, rows, episode};
     return is_of_rows(status) ? TRAJD_OK : status;
 }
 
 /* What will be pinned from this episode on, which has rows: a buffer of it is read meanwhile. */
-static void announce(struct filling *filling, uint32_t episode)
+static void prefetch(struct filling *filling, uint32_t episode)
 {
     const uint64_t *offsets = filling->resident->offsets;
-    uint32_t e = filling->announced > episode ? filling->announced : episode;
+    uint32_t e = filling->prefetched > episode ? filling->prefetched : episode;
 
     for (;
          e < filling->dataset->index->episode_count &&
          (offsets[e] == TRAJD_GPU_NO_ROWS || offsets[e] - offsets[episode] < filling->buffer_bytes);
          e++)
         if (offsets[e] != TRAJD_GPU_NO_ROWS)
-            trajd_store_announce(filling->dataset->store, &filling->selection, &e, 1, e);
-    filling->announced = e;
+            trajd_cache_prefetch(filling->dataset->cache, &filling->selection, &e, 1, e);
+    filling->prefetched = e;
 }
 
 /* Whether the episode's rows are sent apart from those that are pinned: these are enough, or rows
  * between that cannot be read are many. */
 static bool is_apart(const struct filling *filling, uint32_t episode)
 {
-    const struct piece *last;
+    const struct entry *last;
 
-    if (!filling->piece_count)
+    if (!filling->entry_count)
         return false;
-    last = filling->pieces + filling->piece_count - 1;
-    return last->end - filling->pieces->begin >= filling->buffer_bytes ||
+    last = filling->entries + filling->entry_count - 1;
+    return last->end - filling->entries->begin >= filling->buffer_bytes ||
            filling->resident->offsets[episode] - last->end > HOLE_BYTES;
 }
 
-/* Episodes from *episode on, of a buffer's bytes together or all that the store has room for. */
+/* Episodes from *episode on, of a buffer's bytes together or all that the cache has room for. */
 static enum trajd_status pin_some(struct filling *filling, uint32_t *episode,
                                   struct trajd_error *error)
 {
     const struct trajd_index *index = filling->dataset->index;
     enum trajd_status status = TRAJD_OK;
 
-    filling->piece_count = 0;
+    filling->entry_count = 0;
     for (; *episode < index->episode_count; ++*episode) {
         if (filling->resident->offsets[*episode] == TRAJD_GPU_NO_ROWS)
             continue;
         if (is_apart(filling, *episode))
             break;
-        if (filling->announces)
-            announce(filling, *episode);
+        if (filling->prefetches)
+            prefetch(filling, *episode);
         status = trajd_heartbeat_check(error);
         if (!status)
             status = pin(filling, *episode, error);
         if (status)
             break;
     }
-    return status == TRAJD_ERR_MEMORY && filling->piece_count ? TRAJD_OK : status;
+    return status == TRAJD_ERR_MEMORY && filling->entry_count ? TRAJD_OK : status;
 }
 
 static void unpin_all(struct filling *filling)
 {
-    for (uint32_t i = 0; i < filling->piece_count; i++)
-        trajd_store_unpin(filling->dataset->store, &filling->selection, filling->pieces[i].episode);
+    for (uint32_t i = 0; i < filling->entry_count; i++)
+        trajd_cache_unpin(filling->dataset->cache, &filling->selection,
+                          filling->entries[i].episode);
 }
 
 static enum trajd_status fill_resident(struct filling *filling, struct trajd_error *error)
@@ -263,8 +264,8 @@ static enum trajd_status fill_resident(struct filling *filling, struct trajd_err
 
     for (uint32_t episode = 0; episode < filling->dataset->index->episode_count && !status;) {
         status = pin_some(filling, &episode, error);
-        if (!status && filling->piece_count)
-            status = send_pieces(filling, error);
+        if (!status && filling->entry_count)
+            status = send_entries(filling, error);
         unpin_all(filling);
     }
     return status;
@@ -285,7 +286,7 @@ static void close_filling(struct filling *filling)
             trajd_device_host_free(filling->gpu->device, filling->buffers[i].bytes);
     }
     trajd_device_stream_destroy(&filling->stream);
-    free(filling->pieces);
+    free(filling->entries);
 }
 
 static enum trajd_status open_filling(struct filling *filling, uint64_t size_bytes,
@@ -295,8 +296,8 @@ static enum trajd_status open_filling(struct filling *filling, uint64_t size_byt
     enum trajd_status status;
 
     filling->buffer_bytes = size_bytes < BUFFER_BYTES ? size_bytes : BUFFER_BYTES;
-    filling->pieces = calloc(filling->dataset->index->episode_count + 1, sizeof *filling->pieces);
-    if (!filling->pieces)
+    filling->entries = calloc(filling->dataset->index->episode_count + 1, sizeof *filling->entries);
+    if (!filling->entries)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s",
                                filling->dataset->name);
     status = trajd_device_stream_create(device, &filling->stream, error);
@@ -329,17 +330,17 @@ enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *da
     uint64_t size_bytes = 0;
     bool complete;
     enum trajd_status status =
-        trajd_store_fill(dataset->store, selection, NULL, 0, &complete, error);
+        trajd_cache_fill(dataset->cache, selection, NULL, 0, &complete, error);
 
     if (status)
         return status;
-    filling.announces = !complete;
+    filling.prefetches = !complete;
     for (uint32_t k = 0; k < selection->dataset_count; k++)
         size_bytes += residents[k]->size_bytes;
     status = open_filling(&filling, size_bytes, error);
     for (uint32_t k = 0; k < selection->dataset_count && !status; k++) {
         filling.resident = residents[k];
-        filling.announced = 0;
+        filling.prefetched = 0;
         filling.selection =
             (struct trajd_selection){&selection->dataset_indexes[k], 1, &selection->as_float32[k]};
         status = fill_resident(&filling, error);

@@ -27,7 +27,7 @@ static void lay_out(struct trajd_gpu_resident *resident, const struct trajd_sele
     const struct trajd_index *index = resident->dataset->index;
 
     for (uint32_t e = 0; e < index->episode_count; e++) {
-        const uint64_t size = trajd_store_piece_bytes(resident->dataset->store, selection, k, e);
+        const uint64_t size = trajd_cache_entry_bytes(resident->dataset->cache, selection, k, e);
         resident->offsets[e] =
             index->episodes[e].quarantine || !size ? TRAJD_GPU_NO_ROWS : resident->size_bytes;
         resident->size_bytes += (size + ROW_ALIGNMENT - 1) / ROW_ALIGNMENT * ROW_ALIGNMENT;
@@ -169,7 +169,7 @@ static struct trajd_gpu_resident *take(struct trajd_gpu *gpu, const struct trajd
     return known;
 }
 
-static void point_at_rows(const struct trajd_gpu_resident *resident, uint32_t piece_count,
+static void point_at_rows(const struct trajd_gpu_resident *resident, uint32_t entry_count,
                           uint32_t k, const void **rows, bool *unreadable,
                           const struct trajd_selection *selection)
 {
@@ -177,10 +177,10 @@ static void point_at_rows(const struct trajd_gpu_resident *resident, uint32_t pi
 
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const bool has = resident->offsets[e] != TRAJD_GPU_NO_ROWS;
-        rows[(size_t)e * piece_count + k] =
+        rows[(size_t)e * entry_count + k] =
             has ? (const uint8_t *)resident->memory + resident->offsets[e] : NULL;
         if (!has && !index->episodes[e].quarantine &&
-            trajd_store_piece_bytes(resident->dataset->store, selection, k, e))
+            trajd_cache_entry_bytes(resident->dataset->cache, selection, k, e))
             unreadable[e] = true;
     }
 }

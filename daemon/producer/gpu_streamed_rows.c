@@ -10,9 +10,9 @@
 #define POOL_BYTES ((uint64_t)1 << 20) /* less is copied before a thread of the pool is awake */
 #define RESIDENT UINT32_MAX
 
-/* A piece seen through a bracket. */
+/* A entry seen through a bracket. */
 struct guest {
-    uint32_t bracket_index, piece; /* of the guests' selection */
+    uint32_t bracket_index, entry; /* of the guests' selection */
     uint64_t stride_bytes;         /* of a row */
     uint64_t *places;              /* [G]: in the block */
 };
@@ -53,18 +53,18 @@ static int64_t quantum_of(struct trajd_rate rate)
     return rate.num / (int64_t)a;
 }
 
-/* Those that are not held among the first `piece` of the plan's pieces. */
-static uint32_t count_pieces(const bool *held, uint32_t piece)
+/* Those that are not held among the first `entry` of the plan's entries. */
+static uint32_t count_entries(const bool *held, uint32_t entry)
 {
     uint32_t number = 0;
 
-    for (uint32_t k = 0; k < piece; k++)
+    for (uint32_t k = 0; k < entry; k++)
         number += !held[k];
     return number;
 }
 
 /* They keep their order. */
-static void select_pieces(struct trajd_gpu_guests *guests, const bool *held)
+static void select_entries(struct trajd_gpu_guests *guests, const bool *held)
 {
     const struct trajd_selection *all = &guests->plan->selection;
 
@@ -80,12 +80,12 @@ static void select_pieces(struct trajd_gpu_guests *guests, const bool *held)
 }
 
 static uint32_t find_guest(const struct trajd_gpu_guests *guests, uint32_t bracket_index,
-                           uint32_t piece)
+                           uint32_t entry)
 {
     uint32_t g = 0;
 
     while (g < guests->guest_count &&
-           (guests->guests[g].bracket_index != bracket_index || guests->guests[g].piece != piece))
+           (guests->guests[g].bracket_index != bracket_index || guests->guests[g].entry != entry))
         g++;
     return g;
 }
@@ -98,19 +98,19 @@ static enum trajd_status add_target(struct trajd_gpu_guests *guests, const bool 
     const struct trajd_stream *stream = &plan->request_streams[t];
     struct narrowing *narrowing = &guests->brackets[target->bracket_index];
     const uint64_t batch = plan->spec->global_batch;
-    uint32_t piece, g;
+    uint32_t entry, g;
 
     guests->guest_of[t] = RESIDENT;
     narrowing->width =
         stream->mean_width > narrowing->width ? stream->mean_width : narrowing->width;
-    if (target->piece == TRAJD_PLAN_ABSENT || held[target->piece])
+    if (target->entry == TRAJD_PLAN_ABSENT || held[target->entry])
         return TRAJD_OK;
-    piece = count_pieces(held, target->piece);
-    g = guests->guest_of[t] = find_guest(guests, target->bracket_index, piece);
+    entry = count_entries(held, target->entry);
+    g = guests->guest_of[t] = find_guest(guests, target->bracket_index, entry);
     if (g < guests->guest_count)
         return TRAJD_OK;
     guests->guests[guests->guest_count++] = (struct guest){
-        target->bracket_index, piece, stream->row_stride_bytes, calloc(batch, sizeof(uint64_t))};
+        target->bracket_index, entry, stream->row_stride_bytes, calloc(batch, sizeof(uint64_t))};
     if (!narrowing->low)
         narrowing->low = calloc(batch, sizeof *narrowing->low);
     narrowing->wanted = true;
@@ -145,7 +145,7 @@ static void find_largest(struct trajd_gpu_guests *guests)
 enum trajd_status trajd_gpu_guests_create(const struct trajd_window_plan *plan, const bool *held,
                                           struct trajd_gpu_guests **out, struct trajd_error *error)
 {
-    const uint32_t count = count_pieces(held, plan->selection.dataset_count);
+    const uint32_t count = count_entries(held, plan->selection.dataset_count);
     struct trajd_gpu_guests *guests;
     enum trajd_status status = TRAJD_OK;
 
@@ -165,7 +165,7 @@ enum trajd_status trajd_gpu_guests_create(const struct trajd_window_plan *plan, 
         !guests->brackets)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's guests");
     else
-        select_pieces(guests, held);
+        select_entries(guests, held);
     for (uint32_t t = 0; t < plan->target_count && !status; t++)
         status = add_target(guests, held, t, error);
     if (status)
@@ -346,16 +346,16 @@ static void gather_window(void *context, uint32_t w)
     for (uint32_t g = 0; rows && g < guests->guest_count; g++) {
         const struct guest *guest = &guests->guests[g];
         const int64_t low = guests->brackets[guest->bracket_index].low[w];
-        if (rows[guest->piece])
+        if (rows[guest->entry])
             memcpy(gathering->block + guest->places[w],
-                   (const uint8_t *)rows[guest->piece] + (uint64_t)low * guest->stride_bytes,
+                   (const uint8_t *)rows[guest->entry] + (uint64_t)low * guest->stride_bytes,
                    (uint64_t)plan->brackets[guest->bracket_index].row_count[w] *
                        guest->stride_bytes);
     }
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const uint32_t g = guests->guest_of[t];
         if (g != RESIDENT)
-            plan->targets[t].bases[w] = rows && rows[guests->guests[g].piece]
+            plan->targets[t].bases[w] = rows && rows[guests->guests[g].entry]
                                             ? gathering->device_block + guests->guests[g].places[w]
                                             : NULL;
     }

@@ -12,14 +12,14 @@
 
 struct trajd_gpu_guests;
 
-/* Of the pieces of the plan's selection that are not `held`. The plan must outlive it. *guests
+/* Of the entries of the plan's selection that are not `held`. The plan must outlive it. *guests
  * NULL: there are none. */
 enum trajd_status trajd_gpu_guests_create(const struct trajd_window_plan *plan, const bool *held,
                                           struct trajd_gpu_guests **guests,
                                           struct trajd_error *error);
 void trajd_gpu_guests_destroy(struct trajd_gpu_guests **guests);
 
-/* Those pieces, as the store is asked for them. */
+/* Those entries, as the cache is asked for them. */
 const struct trajd_selection *trajd_gpu_guests_selection(const struct trajd_gpu_guests *guests);
 /* No window's rows are more bytes than this. */
 uint64_t trajd_gpu_guests_largest(const struct trajd_gpu_guests *guests);
@@ -29,8 +29,8 @@ uint64_t trajd_gpu_guests_largest(const struct trajd_gpu_guests *guests);
 uint64_t trajd_gpu_guests_narrow(struct trajd_gpu_guests *guests, uint32_t first, uint32_t count);
 
 /* Copies what was narrowed to `block`, which will lie at device_block on the GPU, and sets the
- * bases. host_rows: the pieces of the selection in host memory, as trajd_store_pin gives them; NULL
- * result: they cannot be read, and are masked MISSING. pool: NULL for this thread alone. */
+ * bases. host_rows: the entries of the selection in host memory, as trajd_cache_pin gives them;
+ * NULL result: they cannot be read, and are masked MISSING. pool: NULL for this thread alone. */
 void trajd_gpu_guests_gather(struct trajd_gpu_guests *guests, uint32_t first, uint32_t count,
                              trajd_episode_rows host_rows, void *context, uint8_t *block,
                              uint8_t *device_block, struct trajd_pool *pool);

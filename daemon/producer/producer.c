@@ -92,7 +92,7 @@ static void make_batch(struct trajd_producer *producer, const struct trajd_fill 
     struct trajd_error error;
 
     trajd_mixture_plan_look_up(producer->plan, fill->epoch, fill->position, fill->row_count);
-    trajd_producer_announce(producer, fill);
+    trajd_producer_prefetch(producer, fill);
     for (uint32_t r = 0; r < fill->range_count && !status; r++)
         status = trajd_producer_make_rows(producer, fill, fill->ranges[r], &error);
     if (status == TRAJD_ERR_CLOSED && __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))

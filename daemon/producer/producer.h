@@ -1,7 +1,7 @@
 /* One feed's production: a thread that takes free slots in order of positions, has them filled,
  * publishes them.
  *
- *   take (slot, epoch, position) -> sampler -> store: rows pinned -> request -> kernels -> slot ->
+ *   take (slot, epoch, position) -> sampler -> cache: rows pinned -> request -> kernels -> slot ->
  *     publish */
 #ifndef TRAJD_PRODUCER_PRODUCER_H
 #define TRAJD_PRODUCER_PRODUCER_H
@@ -57,7 +57,7 @@ struct trajd_producer_options {
 };
 
 /* Plans, sizes and adds the feed, computes statistics that it normalises by (not for --check),
- * fills the store as far as it fits, starts the thread. Blocks for as long as that takes. */
+ * fills the cache as far as it fits, starts the thread. Blocks for as long as that takes. */
 enum trajd_status trajd_producer_create(const struct trajd_producer_options *options,
                                         struct trajd_producer **producer,
                                         struct trajd_error *error);

@@ -96,7 +96,7 @@ static void measure(const struct trajd_producer *producer, struct trajd_producer
                                                                   : TRAJD_GPU_MAX_FLIGHTS;
 }
 
-/* Rows that are not resident come from the store as for the CPU, through room of their own in each
+/* Rows that are not resident come from the cache as for the CPU, through room of their own in each
  * flight. */
 static enum trajd_status make_room(struct trajd_producer *producer, struct trajd_producer_gpu *own,
                                    struct trajd_error *error)

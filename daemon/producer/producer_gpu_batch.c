@@ -8,7 +8,7 @@
 struct rows_of_part {
     const struct trajd_gpu_part *part;
     const struct trajd_producer_member *host;
-    uint32_t piece_count;
+    uint32_t entry_count;
 };
 
 /* bad_rows: keep. */
@@ -25,7 +25,7 @@ static const void *const *rows_of(void *context, uint32_t episode)
 
     return is_unreadable(of->part, of->host, episode)
                ? NULL
-               : of->part->rows + (size_t)episode * of->piece_count;
+               : of->part->rows + (size_t)episode * of->entry_count;
 }
 
 /* Of the guests, where they are pinned. */
@@ -39,7 +39,7 @@ static const void *const *host_rows_of(void *context, uint32_t episode)
 }
 
 /* The first episode of these windows whose rows cannot be read, told as whoever reads it from the
- * store is told. */
+ * cache is told. */
 static enum trajd_status check_readable(struct trajd_producer *producer, uint32_t p, uint32_t first,
                                         uint32_t count, struct trajd_error *error)
 {
@@ -52,12 +52,12 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
         if (!producer->gpu->parts[p].unreadable[episode])
             continue;
         rows = calloc(plan->selection.dataset_count, sizeof *rows);
-        status = rows ? trajd_store_pin(producer->parts[p].dataset->store, &plan->selection,
+        status = rows ? trajd_cache_pin(producer->parts[p].dataset->cache, &plan->selection,
                                         episode, rows, error)
                       : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory",
                                         producer->name);
         if (rows && !status) {
-            trajd_store_unpin(producer->parts[p].dataset->store, &plan->selection, episode);
+            trajd_cache_unpin(producer->parts[p].dataset->cache, &plan->selection, episode);
             status = trajd_error_set(error, TRAJD_ERR_DATA, 0,
                                      "%s: its rows could not be read when the GPU was filled",
                                      producer->parts[p].dataset->index->episodes[episode].id);
@@ -227,7 +227,7 @@ static enum trajd_status pin(struct trajd_producer *producer, struct trajd_produ
     return status;
 }
 
-/* Where these windows need more rows at once than store or flight hold: half of them, then the
+/* Where these windows need more rows at once than cache or flight hold: half of them, then the
  * rest. */
 static enum trajd_status gather_windows(struct trajd_producer *producer,
                                         struct trajd_gpu_flight *flight, uint32_t p, uint32_t first,
@@ -308,7 +308,7 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
 
     memset(flight->requests, 0, producer->plan->part_count * sizeof *flight->requests);
     if (producer->gpu->copies)
-        trajd_producer_announce(producer, fill);
+        trajd_producer_prefetch(producer, fill);
     trajd_mixture_plan_look_up(producer->plan, fill->epoch, fill->position, fill->row_count);
     for (uint32_t r = 0; r < fill->range_count; r++)
         for (uint32_t p = 0; p < producer->plan->part_count && !status; p++) {

@@ -27,10 +27,10 @@ struct trajd_gpu_flight {
 /* One dataset of the feed. */
 struct trajd_gpu_part {
     struct trajd_gpu_request *request;
-    const void **rows; /* [index episodes][pieces], on the GPU */
+    const void **rows; /* [index episodes][entries], on the GPU */
     bool *unreadable;  /* [index episodes] */
     bool holds_rows;
-    bool *held;                      /* [pieces]: resident */
+    bool *held;                      /* [entries]: resident */
     struct trajd_gpu_guests *guests; /* the others; NULL: none */
 };
 

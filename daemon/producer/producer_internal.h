@@ -25,13 +25,13 @@ struct trajd_producer_member {
     struct trajd_dataset *dataset;
     struct trajd_window_plan *plan; /* the mixture plan's */
     struct trajd_plan *kernel_plan;
-    /* what batches read from the store: the plan's, or what of it is not on the GPU */
+    /* what batches read from the cache: the plan's, or what of it is not on the GPU */
     const struct trajd_selection *selection;
-    /* every piece stays in the store while the feed lives: nothing is pinned per batch */
+    /* every entry stays in the cache while the feed lives: nothing is pinned per batch */
     bool resident;
-    const void **rows; /* [index episodes][pieces], of the episodes pinned now */
+    const void **rows; /* [index episodes][entries], of the episodes pinned now */
     uint8_t *pinned;   /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
-    uint32_t *ahead;   /* [G]: episodes announced */
+    uint32_t *ahead;   /* [G]: episodes prefetched */
     uint32_t ahead_count;
     struct trajd_counter windows;
 };
@@ -55,8 +55,8 @@ struct trajd_producer {
     bool running;
     bool stop;                        /* atomic: the thread is to end */
     struct trajd_heartbeat heartbeat; /* the thread's */
-    struct trajd_window *next;        /* [G]: windows announced */
-    uint64_t announced_life, announced_until;
+    struct trajd_window *next;        /* [G]: windows prefetched */
+    uint64_t prefetched_life, prefetched_until;
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
     struct trajd_gpu *where;        /* NULL: host memory */
     struct trajd_producer_gpu *gpu; /* producer_gpu.c; NULL likewise */
@@ -92,23 +92,23 @@ enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
                                            struct trajd_error *error);
 /* Rows of the windows [first, first + count) of those looked up last, until they are unpinned;
  * nothing is done where the part is resident. Whatever comes of it, what was pinned is to be
- * unpinned. TRAJD_ERR_MEMORY: the store has no room for as many. */
+ * unpinned. TRAJD_ERR_MEMORY: the cache has no room for as many. */
 enum trajd_status trajd_producer_pin_windows(struct trajd_producer *producer,
                                              struct trajd_producer_member *part, uint32_t first,
                                              uint32_t count, struct trajd_error *error);
 void trajd_producer_unpin_windows(struct trajd_producer_member *part, uint32_t first,
                                   uint32_t count);
-/* The rows of one window do not fit the store, as *error tells: true after a pause, if others have
+/* The rows of one window do not fit the cache, as *error tells: true after a pause, if others have
  * pinned what is missing. */
 bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
                                     const struct trajd_producer_member *part, uint32_t episode,
                                     const struct trajd_error *error);
 /* What load_rows has made, in whatever state. */
 void trajd_producer_drop_rows(struct trajd_producer *producer);
-/* Tells the store which episodes the batches behind this one will want, each batch once. */
-void trajd_producer_announce(struct trajd_producer *producer, const struct trajd_fill *fill);
+/* Tells the cache which episodes the batches behind this one will want, each batch once. */
+void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd_fill *fill);
 /* Makes the windows looked up last that go to these rows, dataset by dataset. Where they need more
- * rows at once than a store may hold: half of them, then the rest. */
+ * rows at once than a cache may hold: half of them, then the rest. */
 enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
                                            const struct trajd_fill *fill, struct trajd_rows rows,
                                            struct trajd_error *error);

@@ -27,7 +27,7 @@ static enum trajd_status pin_episode(struct trajd_producer *producer,
 
     if (part->pinned[episode])
         return TRAJD_OK;
-    status = trajd_store_pin(part->dataset->store, selection, episode,
+    status = trajd_cache_pin(part->dataset->cache, selection, episode,
                              part->rows + (size_t)episode * selection->dataset_count, error);
     trajd_heartbeat_turn();
     if (!status)
@@ -43,7 +43,7 @@ static enum trajd_status pin_episode(struct trajd_producer *producer,
 static void unpin_episode(struct trajd_producer_member *part, uint32_t episode)
 {
     if (part->pinned[episode] == 1)
-        trajd_store_unpin(part->dataset->store, part->selection, episode);
+        trajd_cache_unpin(part->dataset->cache, part->selection, episode);
     part->pinned[episode] = 0;
 }
 
@@ -101,13 +101,13 @@ bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
 
     trajd_heartbeat_turn();
     if (error->foreign_code == ENOMEM || __atomic_load_n(&producer->stop, __ATOMIC_RELAXED) ||
-        !trajd_store_will_have_room(part->dataset->store, part->selection, episode))
+        !trajd_cache_will_have_room(part->dataset->cache, part->selection, episode))
         return false;
     nanosleep(&pause, NULL);
     return true;
 }
 
-/* TRAJD_ERR_MEMORY: not all of them fit the store together, now. */
+/* TRAJD_ERR_MEMORY: not all of them fit the cache together, now. */
 static enum trajd_status try_windows(struct trajd_producer *producer,
                                      struct trajd_producer_member *part, uint8_t *slot,
                                      uint32_t first, uint32_t count, struct trajd_error *error)
@@ -177,7 +177,7 @@ static bool is_read_here(const struct trajd_fill *fill, uint64_t row)
     return false;
 }
 
-static void announce_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
+static void prefetch_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
                            uint64_t position, uint32_t count)
 {
     const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
@@ -194,7 +194,7 @@ static void announce_batch(struct trajd_producer *producer, const struct trajd_f
     for (uint32_t p = 0; p < producer->plan->part_count; p++) {
         const struct trajd_producer_member *part = &producer->parts[p];
         if (part->ahead_count && !part->resident)
-            trajd_store_announce(part->dataset->store, part->selection, part->ahead,
+            trajd_cache_prefetch(part->dataset->cache, part->selection, part->ahead,
                                  part->ahead_count, fill->epoch * length + position);
     }
 }
@@ -207,7 +207,7 @@ static bool is_resident(const struct trajd_producer *producer)
     return true;
 }
 
-void trajd_producer_announce(struct trajd_producer *producer, const struct trajd_fill *fill)
+void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd_fill *fill)
 {
     const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
                    batch = producer->spec->global_batch;
@@ -216,23 +216,23 @@ void trajd_producer_announce(struct trajd_producer *producer, const struct trajd
 
     if (is_resident(producer))
         return;
-    if (producer->announced_life != fill->life || producer->announced_until > end) {
-        producer->announced_life = fill->life;
-        producer->announced_until = begin;
+    if (producer->prefetched_life != fill->life || producer->prefetched_until > end) {
+        producer->prefetched_life = fill->life;
+        producer->prefetched_until = begin;
     }
-    for (end = end < length ? end : length; producer->announced_until < end;) {
-        const uint64_t left = end - producer->announced_until, count = left < batch ? left : batch;
-        announce_batch(producer, fill, producer->announced_until, (uint32_t)count);
-        producer->announced_until += count;
+    for (end = end < length ? end : length; producer->prefetched_until < end;) {
+        const uint64_t left = end - producer->prefetched_until, count = left < batch ? left : batch;
+        prefetch_batch(producer, fill, producer->prefetched_until, (uint32_t)count);
+        producer->prefetched_until += count;
     }
 }
 
 /* What stays pinned for feeds' lives leaves a quarter of the store to those that come and go. */
 static bool may_stay(const struct trajd_producer_member *part)
 {
-    struct trajd_store_stats stats;
+    struct trajd_cache_stats stats;
 
-    trajd_store_get_stats(part->dataset->store, &stats);
+    trajd_cache_get_stats(part->dataset->cache, &stats);
     return stats.pinned_bytes <= stats.budget_bytes / 4 * 3;
 }
 
@@ -241,7 +241,7 @@ static void unpin_part(struct trajd_producer_member *part)
     for (uint32_t i = 0; part->pinned && i < part->plan->episode_count; i++) {
         const uint32_t episode = part->plan->episodes[i];
         if (part->resident && part->pinned[episode] == 1)
-            trajd_store_let_go(part->dataset->store, part->selection, episode);
+            trajd_cache_release(part->dataset->cache, part->selection, episode);
         unpin_episode(part, episode);
     }
     part->resident = false;
@@ -267,7 +267,7 @@ static void keep_part(struct trajd_producer_member *part)
 {
     for (uint32_t i = 0; i < part->plan->episode_count; i++)
         if (part->pinned[part->plan->episodes[i]] == 1)
-            trajd_store_keep(part->dataset->store, part->selection, part->plan->episodes[i]);
+            trajd_cache_retain(part->dataset->cache, part->selection, part->plan->episodes[i]);
     part->resident = true;
 }
 
@@ -289,7 +289,7 @@ static enum trajd_status load_part(struct trajd_producer *producer,
         part->resident = true;
         return TRAJD_OK;
     }
-    status = trajd_store_fill(part->dataset->store, part->selection, plan->episodes,
+    status = trajd_cache_fill(part->dataset->cache, part->selection, plan->episodes,
                               plan->episode_count, &complete, error);
     for (uint32_t i = 0; i < plan->episode_count && complete && !status; i++)
         status = pin_episode(producer, part, plan->episodes[i], error);

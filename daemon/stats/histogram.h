@@ -73,7 +73,7 @@ uint64_t trajd_histogram_bytes(uint32_t key_bits);
 enum trajd_status trajd_histogram_begin(struct trajd_histogram *histogram, uint32_t key_bits,
                                         struct trajd_error *error);
 /* Counts values of the sweep under way. Every sweep must be given the same values, in any order and
- * pieces from sweep 1 on. */
+ * entries from sweep 1 on. */
 void trajd_histogram_add(struct trajd_histogram *histogram,
                          const struct trajd_histogram_values *values);
 /* Ends a sweep. *more: another one is needed. After the last, histogram->found is complete. */

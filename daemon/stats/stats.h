@@ -1,4 +1,4 @@
-/* Statistics of outputs and streams, exact and in bounded memory, from the store: whatever size the
+/* Statistics of outputs and streams, exact and in bounded memory, from the cache: whatever size the
  * dataset has.
  *
  *   source windows   an output's values on the training grid: every step whose mask is 0 of every

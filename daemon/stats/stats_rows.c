@@ -13,13 +13,13 @@ struct rows_walk {
     const struct trajd_index_stream *stream;
     struct trajd_selection selection;
     uint32_t dataset_index;
-    uint32_t announced;
+    uint32_t prefetched;
     uint64_t when;
     bool may_miss; /* bad_rows: keep */
     struct statistics_run run;
 };
 
-/* Rows of the episode in the store: of a stamped clock those that it kept. */
+/* Rows of the episode in the cache: of a stamped clock those that it kept. */
 static uint64_t row_count(const struct rows_walk *walk, const struct trajd_episode *episode)
 {
     const struct trajd_episode_clock *clock = &episode->clocks[walk->stream->clock_index];
@@ -44,10 +44,10 @@ static enum trajd_status count_episode(struct statistics_sweep *sweep, struct ro
     enum trajd_status status;
 
     do {
-        status = trajd_store_pin(plan->dataset->store, &walk->selection, plan->episodes[place],
+        status = trajd_cache_pin(plan->dataset->cache, &walk->selection, plan->episodes[place],
                                  &base, error);
     } while (status == TRAJD_ERR_MEMORY &&
-             statistics_wait_for_others(sweep, plan->dataset->store, &walk->selection,
+             statistics_wait_for_others(sweep, plan->dataset->cache, &walk->selection,
                                         plan->episodes[place], error));
     if (status)
         return status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && walk->may_miss ? TRAJD_OK
@@ -63,7 +63,7 @@ static enum trajd_status count_episode(struct statistics_sweep *sweep, struct ro
             sweep->items[0].result->item_count += count;
         status = statistics_tell(sweep, place, plan->episode_count, error);
     }
-    trajd_store_unpin(plan->dataset->store, &walk->selection, plan->episodes[place]);
+    trajd_cache_unpin(plan->dataset->cache, &walk->selection, plan->episodes[place]);
     return status;
 }
 
@@ -74,12 +74,12 @@ static enum trajd_status walk_rows(struct statistics_sweep *sweep, void *context
     const struct trajd_window_plan *plan = walk->plan;
     enum trajd_status status = TRAJD_OK;
 
-    walk->announced = 0;
+    walk->prefetched = 0;
     for (uint32_t e = 0; e < plan->episode_count && !status; e++) {
-        for (; walk->announced < plan->episode_count && walk->announced <= e + AHEAD_EPISODES;
-             walk->announced++)
-            trajd_store_announce(plan->dataset->store, &walk->selection,
-                                 &plan->episodes[walk->announced], 1, walk->when++);
+        for (; walk->prefetched < plan->episode_count && walk->prefetched <= e + AHEAD_EPISODES;
+             walk->prefetched++)
+            trajd_cache_prefetch(plan->dataset->cache, &walk->selection,
+                                 &plan->episodes[walk->prefetched], 1, walk->when++);
         status = count_episode(sweep, walk, e, error);
     }
     return status;

@@ -222,7 +222,7 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
 }
 
 bool statistics_wait_for_others(const struct statistics_sweep *sweep,
-                                const struct trajd_store *store,
+                                const struct trajd_cache *cache,
                                 const struct trajd_selection *selection, uint32_t episode_index,
                                 const struct trajd_error *error)
 {
@@ -231,7 +231,7 @@ bool statistics_wait_for_others(const struct statistics_sweep *sweep,
     trajd_heartbeat_turn();
     if ((error && error->foreign_code == ENOMEM) || trajd_heartbeat_is_cancelled() ||
         (sweep->heartbeat && __atomic_load_n(&sweep->heartbeat->cancel, __ATOMIC_RELAXED)) ||
-        !trajd_store_will_have_room(store, selection, episode_index))
+        !trajd_cache_will_have_room(cache, selection, episode_index))
         return false;
     nanosleep(&pause, NULL);
     return true;

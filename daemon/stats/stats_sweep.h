@@ -59,10 +59,10 @@ void statistics_count(struct statistics_sweep *sweep);
 /* How far the walk is; TRAJD_ERR_CLOSED where it is to end. */
 enum trajd_status statistics_tell(struct statistics_sweep *sweep, uint64_t done, uint64_t whole,
                                   struct trajd_error *error);
-/* The store had no room for a pin: a pause until others give some back. False: what others keep
+/* The cache had no room for a pin: a pause until others give some back. False: what others keep
  * leaves none, or the sweep is to end. */
 bool statistics_wait_for_others(const struct statistics_sweep *sweep,
-                                const struct trajd_store *store,
+                                const struct trajd_cache *cache,
                                 const struct trajd_selection *selection, uint32_t episode_index,
                                 const struct trajd_error *error);
 /* An empty result with so many features; NULL without memory. */

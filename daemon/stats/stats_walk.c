@@ -25,15 +25,15 @@ static const void *const *rows_of(void *context, uint32_t episode)
 static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode,
                                      struct trajd_error *error)
 {
-    const uint32_t place = walk->episode_count, pieces = walk->plan->selection.dataset_count;
-    const void **rows = walk->rows + (size_t)place * pieces;
+    const uint32_t place = walk->episode_count, entries = walk->plan->selection.dataset_count;
+    const void **rows = walk->rows + (size_t)place * entries;
     enum trajd_status status;
 
     do {
-        status = trajd_store_pin(walk->plan->dataset->store, &walk->selection, episode,
+        status = trajd_cache_pin(walk->plan->dataset->cache, &walk->selection, episode,
                                  walk->row_room, error);
     } while (status == TRAJD_ERR_MEMORY && place == 0 &&
-             statistics_wait_for_others(walk->sweep, walk->plan->dataset->store, &walk->selection,
+             statistics_wait_for_others(walk->sweep, walk->plan->dataset->cache, &walk->selection,
                                         episode, error));
     if (status &&
         (status == TRAJD_ERR_MEMORY || status == TRAJD_ERR_CLOSED || !walk->spec.keep_bad_rows))
@@ -41,9 +41,9 @@ static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode
     walk->episodes[place] = episode;
     walk->pinned[place] = !status;
     walk->episode_count++;
-    memset(rows, 0, pieces * sizeof *rows);
+    memset(rows, 0, entries * sizeof *rows);
     for (uint32_t k = 0; k < walk->selection.dataset_count && !status; k++)
-        rows[walk->pieces[k]] = walk->row_room[k];
+        rows[walk->entries[k]] = walk->row_room[k];
     return TRAJD_OK;
 }
 
@@ -51,31 +51,32 @@ static void unpin_chunk(struct windows_walk *walk)
 {
     for (uint32_t e = 0; e < walk->episode_count; e++)
         if (walk->pinned[e])
-            trajd_store_unpin(walk->plan->dataset->store, &walk->selection, walk->episodes[e]);
+            trajd_cache_unpin(walk->plan->dataset->cache, &walk->selection, walk->episodes[e]);
     walk->episode_count = walk->at = 0;
 }
 
 /* Readers go some episodes ahead of what is counted. */
-static void announce(struct windows_walk *walk, uint32_t last_episode)
+static void prefetch(struct windows_walk *walk, uint32_t last_episode)
 {
     const struct trajd_window_plan *plan = walk->plan;
 
     while (walk->next_episode < plan->episode_count &&
            plan->episodes[walk->next_episode] <= last_episode)
         walk->next_episode++;
-    walk->announced = walk->announced > walk->next_episode ? walk->announced : walk->next_episode;
-    for (; walk->announced < plan->episode_count &&
-           walk->announced < walk->next_episode + AHEAD_EPISODES;
-         walk->announced++)
-        trajd_store_announce(plan->dataset->store, &walk->selection,
-                             &plan->episodes[walk->announced], 1, walk->when++);
+    walk->prefetched =
+        walk->prefetched > walk->next_episode ? walk->prefetched : walk->next_episode;
+    for (; walk->prefetched < plan->episode_count &&
+           walk->prefetched < walk->next_episode + AHEAD_EPISODES;
+         walk->prefetched++)
+        trajd_cache_prefetch(plan->dataset->cache, &walk->selection,
+                             &plan->episodes[walk->prefetched], 1, walk->when++);
 }
 
-/* Pins the episodes of the windows looked up; *count is cut to those that fit the store. */
+/* Pins the episodes of the windows looked up; *count is cut to those that fit the cache. */
 static enum trajd_status pin_chunk(struct windows_walk *walk, uint32_t *count,
                                    struct trajd_error *error)
 {
-    announce(walk, walk->plan->windows[*count - 1].episode_index);
+    prefetch(walk, walk->plan->windows[*count - 1].episode_index);
     for (uint32_t w = 0; w < *count; w++) {
         const uint32_t episode = walk->plan->windows[w].episode_index;
         enum trajd_status status;
@@ -142,7 +143,7 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
     bool whole = rows != NULL;
 
     for (uint32_t t = 0; t < view->target_count && whole; t++)
-        whole = rows[plan->targets[view->first_target + t].piece] != NULL;
+        whole = rows[plan->targets[view->first_target + t].entry] != NULL;
     if (!whole)
         return;
     first =
@@ -153,7 +154,7 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
         const struct trajd_stream *stream = &plan->request_streams[view->first_target + t];
         struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane + t];
         lane->runs[lane->run_count++] = (struct statistics_run){
-            (const char *)rows[plan->targets[view->first_target + t].piece] +
+            (const char *)rows[plan->targets[view->first_target + t].entry] +
                 (uint64_t)first * stream->row_stride_bytes +
                 (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type),
             (uint64_t)count, view->weights + *used};
@@ -295,7 +296,7 @@ static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count,
 
 /* ---- one walk ---- */
 
-/* What the items that are counted now need from the store and from the kernels. */
+/* What the items that are counted now need from the cache and from the kernels. */
 static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = walk->plan;
@@ -304,20 +305,20 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
     struct trajd_resample_request shape = plan->request;
     bool needed[TRAJD_SPEC_MAX_OUTPUTS * TRAJD_SPEC_MAX_SOURCES] = {false};
 
-    walk->stream_count = walk->selection.dataset_count = walk->next_episode = walk->announced = 0;
+    walk->stream_count = walk->selection.dataset_count = walk->next_episode = walk->prefetched = 0;
     for (uint32_t t = 0; t < plan->target_count; t++)
         for (uint32_t i = 0; i < walk->sweep->item_count; i++) {
             if (!walk->sweep->items[i].active ||
                 walk->sweep->items[i].index != plan->targets[t].output_index)
                 continue;
-            needed[plan->targets[t].piece] = true;
+            needed[plan->targets[t].entry] = true;
             if (!walk->views[i].direct)
                 walk->streams[walk->stream_count++] = plan->request_streams[t];
         }
     for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
         if (needed[p]) {
             const uint32_t k = walk->selection.dataset_count++;
-            walk->pieces[k] = p;
+            walk->entries[k] = p;
             walk->datasets[k] = plan->selection.dataset_indexes[p];
             walk->forms[k] = plan->selection.as_float32[p];
         }

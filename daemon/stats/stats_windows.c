@@ -221,22 +221,22 @@ static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *o
 static enum trajd_status allocate(struct windows_walk *walk, struct trajd_error *error)
 {
     const size_t windows = walk->spec.global_batch, targets = walk->plan->target_count + 1;
-    const size_t pieces = walk->plan->selection.dataset_count;
+    const size_t entries = walk->plan->selection.dataset_count;
     struct statistics_sweep *sweep = walk->sweep;
 
     sweep->items = calloc(sweep->item_count, sizeof *sweep->items);
     sweep->lanes = calloc(targets + sweep->item_count, sizeof *sweep->lanes);
     walk->views = calloc(sweep->item_count, sizeof *walk->views);
     walk->streams = calloc(targets, sizeof *walk->streams);
-    walk->datasets = calloc(pieces, sizeof *walk->datasets);
-    walk->pieces = calloc(pieces, sizeof *walk->pieces);
-    walk->forms = calloc(pieces, sizeof *walk->forms);
-    walk->row_room = calloc(pieces, sizeof *walk->row_room);
+    walk->datasets = calloc(entries, sizeof *walk->datasets);
+    walk->entries = calloc(entries, sizeof *walk->entries);
+    walk->forms = calloc(entries, sizeof *walk->forms);
+    walk->row_room = calloc(entries, sizeof *walk->row_room);
     walk->episodes = calloc(windows, sizeof *walk->episodes);
     walk->pinned = calloc(windows, sizeof *walk->pinned);
-    walk->rows = calloc(windows * pieces, sizeof *walk->rows);
+    walk->rows = calloc(windows * entries, sizeof *walk->rows);
     return sweep->items && sweep->lanes && walk->views && walk->streams && walk->datasets &&
-                   walk->pieces && walk->forms && walk->row_room && walk->episodes &&
+                   walk->entries && walk->forms && walk->row_room && walk->episodes &&
                    walk->pinned && walk->rows
                ? TRAJD_OK
                : no_memory(error);
@@ -256,7 +256,7 @@ static void free_walk(struct windows_walk *walk)
     free(walk->views);
     free(walk->streams);
     free(walk->datasets);
-    free(walk->pieces);
+    free(walk->entries);
     free(walk->forms);
     free(walk->row_room);
     free(walk->episodes);

@@ -22,15 +22,15 @@ struct windows_walk {
     uint8_t *slot;
     struct item_view *views;
     struct trajd_selection selection; /* of what is counted in this walk */
-    uint32_t *datasets, *pieces;
+    uint32_t *datasets, *entries;
     bool *forms;
     uint32_t episode_count; /* of the chunk */
     uint32_t *episodes;     /* [G] */
     bool *pinned;           /* [G] */
-    const void **rows;      /* [G][the plan's pieces] */
-    const void **row_room;  /* [pieces] */
+    const void **rows;      /* [G][the plan's entries] */
+    const void **row_room;  /* [entries] */
     uint32_t at;            /* which of the chunk's episodes was asked for last */
-    uint32_t next_episode, announced;
+    uint32_t next_episode, prefetched;
     uint64_t when;
     struct statistics_sweep *sweep;
 };

@@ -160,15 +160,15 @@ static bool kind_blends(enum trajd_kind kind)
     return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
 }
 
-static uint32_t find_piece(struct trajd_window_plan *plan, uint32_t dataset_index)
+static uint32_t find_entry(struct trajd_window_plan *plan, uint32_t dataset_index)
 {
-    uint32_t piece = 0;
+    uint32_t entry = 0;
 
-    while (piece < plan->selection.dataset_count && plan->piece_datasets[piece] != dataset_index)
-        piece++;
-    if (piece == plan->selection.dataset_count)
-        plan->piece_datasets[plan->selection.dataset_count++] = dataset_index;
-    return piece;
+    while (entry < plan->selection.dataset_count && plan->entry_arrays[entry] != dataset_index)
+        entry++;
+    if (entry == plan->selection.dataset_count)
+        plan->entry_arrays[plan->selection.dataset_count++] = dataset_index;
+    return entry;
 }
 
 static int compare_u32(const void *a, const void *b)
@@ -177,18 +177,18 @@ static int compare_u32(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The store wants its selection ascending. */
-static void sort_pieces(struct trajd_window_plan *plan)
+/* The cache wants its selection ascending. */
+static void sort_entries(struct trajd_window_plan *plan)
 {
-    qsort(plan->piece_datasets, plan->selection.dataset_count, sizeof *plan->piece_datasets,
+    qsort(plan->entry_arrays, plan->selection.dataset_count, sizeof *plan->entry_arrays,
           compare_u32);
-    plan->selection.dataset_indexes = plan->piece_datasets;
+    plan->selection.dataset_indexes = plan->entry_arrays;
     for (uint32_t t = 0; t < plan->target_count; t++) {
         struct trajd_plan_target *target = &plan->targets[t];
-        target->piece =
+        target->entry =
             target->stream_index == TRAJD_PLAN_ABSENT
                 ? TRAJD_PLAN_ABSENT
-                : find_piece(plan,
+                : find_entry(plan,
                              plan->dataset->index->streams[target->stream_index].dataset_index);
     }
 }
@@ -265,7 +265,7 @@ static enum trajd_status resolve_output(struct trajd_window_plan *plan, uint32_t
                                               &target->bracket_index, error)))
             return status;
         if (!is_absent)
-            find_piece(plan, stream->dataset_index);
+            find_entry(plan, stream->dataset_index);
         target->bases = calloc(plan->spec->global_batch, sizeof *target->bases);
         if (!target->bases)
             return no_memory(error);
@@ -374,16 +374,15 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_part,
     plan->targets = calloc(targets, sizeof *plan->targets);
     plan->grids = calloc(targets, sizeof *plan->grids);
     plan->brackets = calloc(targets, sizeof *plan->brackets);
-    plan->piece_datasets = calloc(targets, sizeof *plan->piece_datasets);
-    plan->piece_as_float32 = calloc(targets, sizeof *plan->piece_as_float32);
+    plan->entry_arrays = calloc(targets, sizeof *plan->entry_arrays);
+    plan->entry_as_float32 = calloc(targets, sizeof *plan->entry_as_float32);
     plan->windows = calloc(plan->spec->global_batch, sizeof *plan->windows);
     plan->anchor_ns = calloc(plan->spec->global_batch, sizeof *plan->anchor_ns);
     if (is_part &&
         !(plan->window_rows = calloc(plan->spec->global_batch, sizeof *plan->window_rows)))
         return no_memory(error);
-    return plan->outputs && plan->targets && plan->grids && plan->brackets &&
-                   plan->piece_datasets && plan->piece_as_float32 && plan->windows &&
-                   plan->anchor_ns
+    return plan->outputs && plan->targets && plan->grids && plan->brackets && plan->entry_arrays &&
+                   plan->entry_as_float32 && plan->windows && plan->anchor_ns
                ? TRAJD_OK
                : no_memory(error);
 }
@@ -413,7 +412,7 @@ static enum trajd_status create(const struct trajd_plan_peer *peer,
     for (uint32_t o = 0; o < spec->output_count && !status; o++)
         status = resolve_output(plan, o, error);
     if (!status) {
-        sort_pieces(plan);
+        sort_entries(plan);
         trajd_window_plan_choose_forms(plan);
     }
     if (!status)
@@ -493,8 +492,8 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     free(plan->targets);
     free(plan->grids);
     free(plan->brackets);
-    free(plan->piece_datasets);
-    free(plan->piece_as_float32);
+    free(plan->entry_arrays);
+    free(plan->entry_as_float32);
     free(plan->windows);
     free(plan->anchor_ns);
     free(plan->window_rows);

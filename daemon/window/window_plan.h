@@ -54,7 +54,7 @@ struct trajd_plan_target {
     /* of an absent one: the stream of a dataset that has it, on a clock of this dataset */
     struct trajd_index_stream model;
     uint32_t bracket_index;
-    uint32_t piece; /* which dataset of the selection; TRAJD_PLAN_ABSENT likewise */
+    uint32_t entry; /* which dataset of the selection; TRAJD_PLAN_ABSENT likewise */
     enum trajd_missing missing;
     const void **bases; /* [G] */
 };
@@ -86,8 +86,8 @@ struct trajd_window_plan {
     struct trajd_plan_bracket *brackets;
     struct trajd_plan_target *targets;
     struct trajd_plan_output *outputs;
-    uint32_t *piece_datasets;
-    bool *piece_as_float32;
+    uint32_t *entry_arrays;
+    bool *entry_as_float32;
     struct trajd_selection selection;
     struct trajd_sampler *sampler;
     uint32_t episode_count; /* episodes that have windows */
@@ -150,7 +150,7 @@ void trajd_window_plan_clear(struct trajd_window_plan *plan);
 void trajd_window_plan_add(struct trajd_window_plan *plan, const struct trajd_window *window,
                            uint32_t row);
 
-/* First rows of an episode's pieces: rows[k] for selection.dataset_indexes[k]. NULL result: the
+/* First rows of an episode's entries: rows[k] for selection.dataset_indexes[k]. NULL result: the
  * episode cannot be read, its rows are masked MISSING. Called once per window. */
 typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
 
@@ -160,7 +160,7 @@ void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint
                             uint8_t *slot, trajd_episode_rows rows, void *context);
 
 /* Has float64 rows loaded in the forms that another plan of the same outputs has chosen: one form
- * in the store serves both. Values are the same. Before anything is bound. */
+ * in the cache serves both. Values are the same. Before anything is bound. */
 void trajd_window_plan_take_forms(struct trajd_window_plan *plan,
                                   const struct trajd_window_plan *other);
 
@@ -221,7 +221,7 @@ uint64_t trajd_where_digest(const struct trajd_window_spec *spec);
 /* The episodes' segments and the sampler. */
 enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
                                              struct trajd_error *error);
-/* Decides which pieces are converted when they are loaded: float64 rows that the feed only picks
+/* Decides which entries are converted when they are loaded: float64 rows that the feed only picks
  * and never blends. */
 void trajd_window_plan_choose_forms(struct trajd_window_plan *plan);
 /* The request's constant part. */

@@ -35,17 +35,17 @@ static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_
 void trajd_window_plan_choose_forms(struct trajd_window_plan *plan)
 {
     for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
-        plan->piece_as_float32[p] = true;
+        plan->entry_as_float32[p] = true;
     for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].piece != TRAJD_PLAN_ABSENT && !picks_rows(plan, &plan->targets[t]))
-            plan->piece_as_float32[plan->targets[t].piece] = false;
-    plan->selection.as_float32 = plan->piece_as_float32;
+        if (plan->targets[t].entry != TRAJD_PLAN_ABSENT && !picks_rows(plan, &plan->targets[t]))
+            plan->entry_as_float32[plan->targets[t].entry] = false;
+    plan->selection.as_float32 = plan->entry_as_float32;
 }
 
-/* Whether the store keeps a target's rows as float32, which were float64. */
+/* Whether the cache keeps a target's rows as float32, which were float64. */
 static bool is_float32(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
-    return target->piece != TRAJD_PLAN_ABSENT && plan->piece_as_float32[target->piece];
+    return target->entry != TRAJD_PLAN_ABSENT && plan->entry_as_float32[target->entry];
 }
 
 static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t target_index,
@@ -97,7 +97,7 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
     return TRAJD_OK;
 }
 
-/* Bytes of a source row as the store keeps it: the whole dataset's row, of which a stream may be
+/* Bytes of a source row as the cache keeps it: the whole dataset's row, of which a stream may be
  * some columns. */
 static uint64_t row_stride(const struct trajd_window_plan *plan,
                            const struct trajd_plan_target *target)
@@ -121,8 +121,8 @@ void trajd_window_plan_take_forms(struct trajd_window_plan *plan,
 {
     for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
         for (uint32_t q = 0; q < other->selection.dataset_count; q++)
-            if (other->piece_datasets[q] == plan->piece_datasets[p])
-                plan->piece_as_float32[p] = other->piece_as_float32[q];
+            if (other->entry_arrays[q] == plan->entry_arrays[p])
+                plan->entry_as_float32[p] = other->entry_as_float32[q];
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
         plan->request_streams[t].source_type =
@@ -308,8 +308,8 @@ static void bind_grid(const struct trajd_window_plan *plan, const struct trajd_p
 static void bind_bases(const struct trajd_window_plan *plan, uint32_t w, const void *const *rows)
 {
     for (uint32_t t = 0; t < plan->target_count; t++)
-        plan->targets[t].bases[w] = rows && plan->targets[t].piece != TRAJD_PLAN_ABSENT
-                                        ? rows[plan->targets[t].piece]
+        plan->targets[t].bases[w] = rows && plan->targets[t].entry != TRAJD_PLAN_ABSENT
+                                        ? rows[plan->targets[t].entry]
                                         : NULL;
 }
 

@@ -1,5 +1,5 @@
 // libs: trajd_stats
-/* Statistics over the store: of a stream's rows, and of an action chunk of 16 over the windows
+/* Statistics over the cache: of a stream's rows, and of an action chunk of 16 over the windows
  * (every row 16 times, without counting it 16 times) and of one that is resampled.
  *
  * usage: bench_statistics FILE [THREADS]; FILE is of robomimic's layout with actions [rows,
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
 {
     char indexer[4096], layouts[4096];
     struct trajd_dataset_options options = {.name = "bench",
-                                            .store_budget_bytes = UINT64_C(8) << 30,
+                                            .cache_budget_bytes = UINT64_C(8) << 30,
                                             .reader_count = 2,
                                             .index = {.path = argc > 1 ? argv[1] : "",
                                                       .layout = "robomimic",

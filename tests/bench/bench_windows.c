@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     static uint8_t slot[1]; /* outputs are placed, and not written */
     struct trajd_dataset_options options = {.name = "bench",
                                             .index = {.child_count = 1, .file_timeout_ms = 60000},
-                                            .store_budget_bytes = UINT64_C(1) << 30,
+                                            .cache_budget_bytes = UINT64_C(1) << 30,
                                             .reader_count = 1};
     struct trajd_dataset *dataset;
     struct trajd_window_spec *spec;

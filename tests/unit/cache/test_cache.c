@@ -1,4 +1,4 @@
-/* store*.c on files that this test writes itself, with an index made by hand: every byte of every
+/* cache*.c on files that this test writes itself, with an index made by hand: every byte of every
  * row is known. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -174,15 +174,15 @@ static int drop_world(void **state)
 
 #define EPISODE_BYTES (256u + 832u + 128u) /* 200, 800 and 68 bytes, each rounded up to 64 */
 
-static struct trajd_store *new_store(const struct world *world, uint64_t budget, uint32_t readers)
+static struct trajd_cache *new_cache(const struct world *world, uint64_t budget, uint32_t readers)
 {
-    struct trajd_store_options options = {&world->index, budget, readers};
-    struct trajd_store *store;
+    struct trajd_cache_options options = {&world->index, budget, readers};
+    struct trajd_cache *cache;
     struct trajd_error error;
 
-    if (trajd_store_create(&options, &store, &error))
+    if (trajd_cache_create(&options, &cache, &error))
         fail_msg("%s", error.message);
-    return store;
+    return cache;
 }
 
 /* Returns how many bytes are wrong, so that threads may call it too. */
@@ -205,110 +205,110 @@ static unsigned wrong_bytes(uint32_t episode, const void *const *rows)
 
 static void pinned_rows_are_those_of_the_file(void **state)
 {
-    struct trajd_store *store = new_store(*state, 1u << 20, 2);
-    struct trajd_store_stats stats;
+    struct trajd_cache *cache = new_cache(*state, 1u << 20, 2);
+    struct trajd_cache_stats stats;
     const void *rows[DATASETS];
 
     for (uint32_t e = 0; e < EPISODES; e++) {
-        assert_int_equal(trajd_store_pin(store, &everything, e, rows, NULL), TRAJD_OK);
+        assert_int_equal(trajd_cache_pin(cache, &everything, e, rows, NULL), TRAJD_OK);
         assert_int_equal(wrong_bytes(e, rows), 0);
-        trajd_store_unpin(store, &everything, e);
+        trajd_cache_unpin(cache, &everything, e);
     }
-    trajd_store_get_stats(store, &stats);
-    assert_int_equal(stats.pieces_loaded, EPISODES * DATASETS);
+    trajd_cache_get_stats(cache, &stats);
+    assert_int_equal(stats.entries_loaded, EPISODES * DATASETS);
     assert_int_equal(stats.bytes_read, EPISODES * (200 + 800 + 68));
     assert_int_equal(stats.missing_chunks, EPISODES);
     assert_int_equal(stats.resident_bytes, EPISODES * EPISODE_BYTES);
     assert_int_equal(stats.total_bytes, stats.resident_bytes);
-    assert_int_equal(stats.pieces_evicted, 0);
-    trajd_store_destroy(&store);
-    assert_null(store);
+    assert_int_equal(stats.entries_evicted, 0);
+    trajd_cache_destroy(&cache);
+    assert_null(cache);
 }
 
 static void fill_loads_all_and_nothing_is_read_afterwards(void **state)
 {
-    struct trajd_store *store = new_store(*state, EPISODES * EPISODE_BYTES, 3);
-    struct trajd_store_stats before, after;
+    struct trajd_cache *cache = new_cache(*state, EPISODES * EPISODE_BYTES, 3);
+    struct trajd_cache_stats before, after;
     const void *rows[DATASETS];
     bool complete = false;
 
-    assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_fill(cache, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
     assert_true(complete);
-    trajd_store_get_stats(store, &before);
+    trajd_cache_get_stats(cache, &before);
     for (uint32_t e = 0; e < EPISODES; e++) {
-        assert_int_equal(trajd_store_pin(store, &everything, e, rows, NULL), TRAJD_OK);
+        assert_int_equal(trajd_cache_pin(cache, &everything, e, rows, NULL), TRAJD_OK);
         assert_int_equal(wrong_bytes(e, rows), 0);
     }
     for (uint32_t e = 0; e < EPISODES; e++)
-        trajd_store_unpin(store, &everything, e);
-    trajd_store_get_stats(store, &after);
-    assert_int_equal(after.pieces_loaded, before.pieces_loaded);
+        trajd_cache_unpin(cache, &everything, e);
+    trajd_cache_get_stats(cache, &after);
+    assert_int_equal(after.entries_loaded, before.entries_loaded);
     assert_int_equal(after.pin_waits, 0);
-    trajd_store_destroy(&store);
+    trajd_cache_destroy(&cache);
 }
 
 static void fill_stops_at_the_budget(void **state)
 {
     static const uint32_t some[] = {1, 4, 7};
-    struct trajd_store *store = new_store(*state, 5 * EPISODE_BYTES + 100, 2);
-    struct trajd_store_stats stats;
+    struct trajd_cache *cache = new_cache(*state, 5 * EPISODE_BYTES + 100, 2);
+    struct trajd_cache_stats stats;
     bool complete = true;
 
-    assert_int_equal(trajd_store_fill(store, &everything, some, 3, &complete, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_fill(cache, &everything, some, 3, &complete, NULL), TRAJD_OK);
     assert_true(complete);
-    assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_fill(cache, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
     assert_false(complete);
-    trajd_store_get_stats(store, &stats);
+    trajd_cache_get_stats(cache, &stats);
     assert_true(stats.resident_bytes <= stats.budget_bytes &&
                 stats.resident_bytes > 4 * EPISODE_BYTES);
-    assert_int_equal(stats.pieces_evicted, 0);
-    assert_int_equal(trajd_store_fill(store, &everything, some, 3, &complete, NULL), TRAJD_OK);
+    assert_int_equal(stats.entries_evicted, 0);
+    assert_int_equal(trajd_cache_fill(cache, &everything, some, 3, &complete, NULL), TRAJD_OK);
     assert_true(complete); /* what was there stayed */
-    trajd_store_destroy(&store);
+    trajd_cache_destroy(&cache);
 }
 
 /* A thread that is to end waits for nobody, and leaves no pin behind. */
 static void who_is_to_end_does_not_wait(void **state)
 {
-    struct trajd_store *store = new_store(*state, 1u << 20, 1);
+    struct trajd_cache *cache = new_cache(*state, 1u << 20, 1);
     struct trajd_heartbeat heartbeat = {0};
-    struct trajd_store_stats stats;
+    struct trajd_cache_stats stats;
     struct trajd_error error;
     const void *rows[DATASETS];
     bool complete = true;
 
     trajd_heartbeat_begin(&heartbeat);
     trajd_heartbeat_cancel(&heartbeat);
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_ERR_CLOSED);
-    assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, &error),
+    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, &error), TRAJD_ERR_CLOSED);
+    assert_int_equal(trajd_cache_fill(cache, &everything, NULL, 0, &complete, &error),
                      TRAJD_ERR_CLOSED);
     assert_false(complete);
     trajd_heartbeat_begin(NULL);
-    trajd_store_get_stats(store, &stats);
+    trajd_cache_get_stats(cache, &stats);
     assert_int_equal(stats.pinned_bytes, 0);
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_OK);
-    trajd_store_unpin(store, &everything, 0);
-    trajd_store_destroy(&store);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, &error), TRAJD_OK);
+    trajd_cache_unpin(cache, &everything, 0);
+    trajd_cache_destroy(&cache);
 }
 
 static void selections_share_what_both_name(void **state)
 {
     static const uint32_t first[] = {0}, both[] = {0, 1};
     const struct trajd_selection small = {first, 1, NULL}, large = {both, 2, NULL};
-    struct trajd_store *store = new_store(*state, 1u << 20, 1);
-    struct trajd_store_stats stats;
+    struct trajd_cache *cache = new_cache(*state, 1u << 20, 1);
+    struct trajd_cache_stats stats;
     const void *one[1], *two[2];
 
-    assert_int_equal(trajd_store_pin(store, &small, 3, one, NULL), TRAJD_OK);
-    assert_int_equal(trajd_store_pin(store, &large, 3, two, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &small, 3, one, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &large, 3, two, NULL), TRAJD_OK);
     assert_ptr_equal(one[0], two[0]);
-    trajd_store_get_stats(store, &stats);
-    assert_int_equal(stats.pieces_loaded, 2);
+    trajd_cache_get_stats(cache, &stats);
+    assert_int_equal(stats.entries_loaded, 2);
     assert_int_equal(stats.total_bytes, EPISODES * (256 + 832));
-    trajd_store_unpin(store, &small, 3);
+    trajd_cache_unpin(cache, &small, 3);
     assert_int_equal(*(const uint32_t *)two[0], value_at(3, 0, 0));
-    trajd_store_unpin(store, &large, 3);
-    trajd_store_destroy(&store);
+    trajd_cache_unpin(cache, &large, 3);
+    trajd_cache_destroy(&cache);
 }
 
 /* Room that is pinned comes back; room that is kept does not. */
@@ -316,128 +316,128 @@ static void what_is_kept_is_not_waited_for(void **state)
 {
     static const uint32_t first[] = {0};
     const struct trajd_selection small = {first, 1, NULL};
-    struct trajd_store *store = new_store(*state, 2 * EPISODE_BYTES, 1);
+    struct trajd_cache *cache = new_cache(*state, 2 * EPISODE_BYTES, 1);
     const void *rows[DATASETS];
 
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_store_pin(store, &everything, 2, rows, NULL), TRAJD_ERR_MEMORY);
-    assert_true(trajd_store_will_have_room(store, &everything, 2));
-    trajd_store_keep(store, &everything, 0);
-    assert_true(trajd_store_will_have_room(store, &everything, 2));
-    trajd_store_keep(store, &everything, 0); /* once more by somebody else: it is the same room */
-    assert_true(trajd_store_will_have_room(store, &everything, 2));
-    trajd_store_keep(store, &small, 1);
-    assert_false(trajd_store_will_have_room(store, &everything, 2));
-    assert_true(trajd_store_will_have_room(store, &everything, 1)); /* part of it is what is kept */
-    assert_true(trajd_store_will_have_room(store, &small, 2));
-    trajd_store_let_go(store, &small, 1);
-    trajd_store_unpin(store, &everything, 1);
-    assert_true(trajd_store_will_have_room(store, &everything, 2));
-    trajd_store_let_go(store, &everything, 0);
-    trajd_store_let_go(store, &everything, 0);
-    trajd_store_unpin(store, &everything, 0);
-    trajd_store_destroy(&store);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, NULL), TRAJD_ERR_MEMORY);
+    assert_true(trajd_cache_will_have_room(cache, &everything, 2));
+    trajd_cache_retain(cache, &everything, 0);
+    assert_true(trajd_cache_will_have_room(cache, &everything, 2));
+    trajd_cache_retain(cache, &everything, 0); /* once more by somebody else: it is the same room */
+    assert_true(trajd_cache_will_have_room(cache, &everything, 2));
+    trajd_cache_retain(cache, &small, 1);
+    assert_false(trajd_cache_will_have_room(cache, &everything, 2));
+    assert_true(trajd_cache_will_have_room(cache, &everything, 1)); /* part of it is what is kept */
+    assert_true(trajd_cache_will_have_room(cache, &small, 2));
+    trajd_cache_release(cache, &small, 1);
+    trajd_cache_unpin(cache, &everything, 1);
+    assert_true(trajd_cache_will_have_room(cache, &everything, 2));
+    trajd_cache_release(cache, &everything, 0);
+    trajd_cache_release(cache, &everything, 0);
+    trajd_cache_unpin(cache, &everything, 0);
+    trajd_cache_destroy(&cache);
 }
 
 static void a_full_budget_is_an_error_with_figures(void **state)
 {
-    struct trajd_store *store = new_store(*state, 2 * EPISODE_BYTES, 1);
+    struct trajd_cache *cache = new_cache(*state, 2 * EPISODE_BYTES, 1);
     struct trajd_error error;
     const void *rows[DATASETS];
 
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL),
+    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL),
                      TRAJD_OK); /* the same once more costs nothing */
-    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_store_pin(store, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
     assert_non_null(
         strstr(error.message, "demo_2 needs 1216 bytes, the store has 2432 of which 2432"));
-    trajd_store_unpin(store, &everything, 0);
-    assert_int_equal(trajd_store_pin(store, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
-    trajd_store_unpin(store, &everything, 0);
-    assert_int_equal(trajd_store_pin(store, &everything, 2, rows, NULL), TRAJD_OK);
+    trajd_cache_unpin(cache, &everything, 0);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
+    trajd_cache_unpin(cache, &everything, 0);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(2, rows), 0);
-    trajd_store_unpin(store, &everything, 1);
-    trajd_store_unpin(store, &everything, 2);
-    trajd_store_destroy(&store);
-    store = new_store(*state, 1000, 1); /* larger than the whole budget */
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_ERR_MEMORY);
-    trajd_store_announce(store, &everything, (const uint32_t[]){0}, 1,
+    trajd_cache_unpin(cache, &everything, 1);
+    trajd_cache_unpin(cache, &everything, 2);
+    trajd_cache_destroy(&cache);
+    cache = new_cache(*state, 1000, 1); /* larger than the whole budget */
+    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, &error), TRAJD_ERR_MEMORY);
+    trajd_cache_prefetch(cache, &everything, (const uint32_t[]){0}, 1,
                          0); /* a hint that cannot be followed is no harm */
-    trajd_store_destroy(&store);
+    trajd_cache_destroy(&cache);
 }
 
-static void wait_until_loaded(struct trajd_store *store, uint64_t pieces)
+static void wait_until_loaded(struct trajd_cache *cache, uint64_t entries)
 {
-    struct trajd_store_stats stats;
+    struct trajd_cache_stats stats;
 
     do
-        trajd_store_get_stats(store, &stats);
-    while (stats.pieces_loaded < pieces);
+        trajd_cache_get_stats(cache, &stats);
+    while (stats.entries_loaded < entries);
 }
 
-static void announced_pieces_are_read_ahead(void **state)
+static void prefetched_entries_are_read_ahead(void **state)
 {
     static const uint32_t ahead[] = {5, 5, 6, 99};
-    struct trajd_store *store = new_store(*state, 1u << 20, 2);
-    struct trajd_store_stats stats;
+    struct trajd_cache *cache = new_cache(*state, 1u << 20, 2);
+    struct trajd_cache_stats stats;
     const void *rows[DATASETS];
 
-    trajd_store_announce(store, &everything, ahead, 4, 1); /* one twice, and one that is none */
-    wait_until_loaded(store, 2 * DATASETS);
-    assert_int_equal(trajd_store_pin(store, &everything, 5, rows, NULL), TRAJD_OK);
+    trajd_cache_prefetch(cache, &everything, ahead, 4, 1); /* one twice, and one that is none */
+    wait_until_loaded(cache, 2 * DATASETS);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 5, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(5, rows), 0);
-    trajd_store_unpin(store, &everything, 5);
-    trajd_store_get_stats(store, &stats);
+    trajd_cache_unpin(cache, &everything, 5);
+    trajd_cache_get_stats(cache, &stats);
     assert_int_equal(stats.pin_waits, 0);
-    assert_int_equal(stats.pieces_loaded, 2 * DATASETS);
-    trajd_store_destroy(&store);
+    assert_int_equal(stats.entries_loaded, 2 * DATASETS);
+    trajd_cache_destroy(&cache);
 }
 
 /* Room for three: of 0, 1, 2 the one needed last goes, and without announcements the one used
  * longest ago. */
 static void the_latest_next_use_is_evicted_first(void **state)
 {
-    struct trajd_store *store = new_store(*state, 3 * EPISODE_BYTES, 1);
-    struct trajd_store_stats stats;
+    struct trajd_cache *cache = new_cache(*state, 3 * EPISODE_BYTES, 1);
+    struct trajd_cache_stats stats;
     const void *rows[DATASETS];
 
     for (uint32_t e = 0; e < 3; e++)
-        trajd_store_announce(store, &everything, &e, 1, e == 1 ? 30 : 10 + e);
-    wait_until_loaded(store, 3 * DATASETS);
+        trajd_cache_prefetch(cache, &everything, &e, 1, e == 1 ? 30 : 10 + e);
+    wait_until_loaded(cache, 3 * DATASETS);
     /* evicts 1, due at 30 */
-    assert_int_equal(trajd_store_pin(store, &everything, 7, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 7, rows, NULL), TRAJD_OK);
     for (uint32_t e = 0; e < 3; e += 2) {
-        assert_int_equal(trajd_store_pin(store, &everything, e, rows, NULL), TRAJD_OK);
+        assert_int_equal(trajd_cache_pin(cache, &everything, e, rows, NULL), TRAJD_OK);
         assert_int_equal(wrong_bytes(e, rows), 0);
     }
-    trajd_store_get_stats(store, &stats);
-    assert_int_equal(stats.pieces_loaded, 4 * DATASETS);
-    assert_int_equal(stats.pieces_evicted, DATASETS);
-    trajd_store_unpin(store, &everything, 2);
-    wait_until_loaded(store,
-                      /* 1 comes back ahead of its use, for 2, which nobody announced again */
+    trajd_cache_get_stats(cache, &stats);
+    assert_int_equal(stats.entries_loaded, 4 * DATASETS);
+    assert_int_equal(stats.entries_evicted, DATASETS);
+    trajd_cache_unpin(cache, &everything, 2);
+    wait_until_loaded(cache,
+                      /* 1 comes back ahead of its use, for 2, which nobody prefetched again */
                       5 * DATASETS);
-    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(1, rows), 0);
     for (uint32_t e = 0; e < 2; e++)
-        trajd_store_unpin(store, &everything, e);
-    trajd_store_unpin(store, &everything, 7);
-    assert_int_equal(trajd_store_pin(store, &everything, 8, rows, NULL),
+        trajd_cache_unpin(cache, &everything, e);
+    trajd_cache_unpin(cache, &everything, 7);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 8, rows, NULL),
                      TRAJD_OK); /* evicts 0, unpinned first */
-    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, NULL), TRAJD_OK);
-    trajd_store_get_stats(store, &stats);
-    assert_int_equal(stats.pieces_loaded, 6 * DATASETS);
-    trajd_store_unpin(store, &everything, 1);
-    trajd_store_unpin(store, &everything, 8);
-    trajd_store_destroy(&store);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
+    trajd_cache_get_stats(cache, &stats);
+    assert_int_equal(stats.entries_loaded, 6 * DATASETS);
+    trajd_cache_unpin(cache, &everything, 1);
+    trajd_cache_unpin(cache, &everything, 8);
+    trajd_cache_destroy(&cache);
 }
 
 static void absent_empty_and_quarantined(void **state)
 {
     struct world *world = *state;
-    struct trajd_store *store;
+    struct trajd_cache *cache;
     const void *rows[DATASETS];
 
     world->arrays[2][0].storage = TRAJD_STORAGE_ABSENT;
@@ -446,85 +446,85 @@ static void absent_empty_and_quarantined(void **state)
     world->arrays[2][2].shape[0] = 10; /* fewer rows than its clock: kept rows 0, 3, 6, 9 */
     world->arrays[2][2].size_bytes = 40;
     world->episodes[3].quarantine = "for a test";
-    store = new_store(world, 1u << 20, 1);
-    assert_int_equal(trajd_store_pin(store, &everything, 2, rows, NULL), TRAJD_OK);
+    cache = new_cache(world, 1u << 20, 1);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, NULL), TRAJD_OK);
     assert_null(rows[0]);
     assert_non_null(rows[1]);
     assert_int_equal(((const uint32_t *)rows[2])[3], value_at(2, 2, 9));
-    trajd_store_unpin(store, &everything, 2);
-    assert_int_equal(trajd_store_pin(store, &everything, 3, rows, NULL), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_store_pin(store, &everything, EPISODES, rows, NULL), TRAJD_ERR_ARGUMENT);
-    trajd_store_destroy(&store);
+    trajd_cache_unpin(cache, &everything, 2);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 3, rows, NULL), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_cache_pin(cache, &everything, EPISODES, rows, NULL), TRAJD_ERR_ARGUMENT);
+    trajd_cache_destroy(&cache);
 }
 
 static void a_changed_file_is_named(void **state)
 {
     struct world *world = *state;
-    struct trajd_store *store = new_store(world, 1u << 20, 2);
-    struct trajd_store_stats stats;
+    struct trajd_cache *cache = new_cache(world, 1u << 20, 2);
+    struct trajd_cache_stats stats;
     struct trajd_error error;
     const void *rows[DATASETS];
     bool complete = true;
 
     assert_int_equal(truncate(world->paths[1], 100), 0);
-    assert_int_equal(trajd_store_fill(store, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_fill(cache, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
     assert_false(complete);
     /* another file */
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, &error), TRAJD_ERR_IO);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, &error), TRAJD_ERR_IO);
     assert_non_null(strstr(error.message, "changed while in use"));
     assert_non_null(strstr(error.message, world->paths[1]));
     assert_non_null(strstr(error.message, "demo_1/q"));
-    trajd_store_unpin(store, &everything, 0);
-    trajd_store_get_stats(store, &stats);
+    trajd_cache_unpin(cache, &everything, 0);
+    trajd_cache_get_stats(cache, &stats);
     assert_true(stats.read_errors >= 3);
     assert_int_equal(stats.resident_bytes, 8 * EPISODE_BYTES); /* what failed holds nothing */
-    trajd_store_destroy(&store);
+    trajd_cache_destroy(&cache);
 }
 
 /* Storage that comes back is read again; content that is bad is not asked twice. */
 static void io_failures_pass_and_data_failures_stay(void **state)
 {
     struct world *world = *state;
-    struct trajd_store *store;
-    struct trajd_store_stats before, after;
+    struct trajd_cache *cache;
+    struct trajd_cache_stats before, after;
     struct trajd_error error;
     const void *rows[DATASETS];
     char aside[128];
 
     world->arrays[4][1].filter_count = 1;
     world->arrays[4][1].filters[0] = TRAJD_FILTER_DEFLATE; /* which its chunks are not */
-    store = new_store(world, 1u << 20, 1);
+    cache = new_cache(world, 1u << 20, 1);
     snprintf(aside, sizeof aside, "%s.aside", world->paths[0]);
     assert_int_equal(rename(world->paths[0], aside), 0);
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, &error), TRAJD_ERR_IO);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, &error), TRAJD_ERR_IO);
     assert_int_equal(error.foreign_code, 2 /* ENOENT */);
     assert_int_equal(rename(aside, world->paths[0]), 0);
-    assert_int_equal(trajd_store_pin(store, &everything, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(0, rows), 0);
-    trajd_store_unpin(store, &everything, 0);
-    assert_int_equal(trajd_store_pin(store, &everything, 4, rows, &error), TRAJD_ERR_DATA);
+    trajd_cache_unpin(cache, &everything, 0);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 4, rows, &error), TRAJD_ERR_DATA);
     assert_non_null(strstr(error.message, "demo_4/image: rows 49..49: chunk 7"));
-    trajd_store_get_stats(store, &before);
-    assert_int_equal(trajd_store_pin(store, &everything, 4, rows, &error), TRAJD_ERR_DATA);
-    trajd_store_get_stats(store, &after);
+    trajd_cache_get_stats(cache, &before);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 4, rows, &error), TRAJD_ERR_DATA);
+    trajd_cache_get_stats(cache, &after);
     assert_int_equal(after.read_errors, before.read_errors);
-    trajd_store_destroy(&store);
+    trajd_cache_destroy(&cache);
 }
 
 static void bad_options_are_refused(void **state)
 {
     struct world *world = *state;
-    struct trajd_store_options options = {&world->index, 1000, 0};
-    struct trajd_store *store;
+    struct trajd_cache_options options = {&world->index, 1000, 0};
+    struct trajd_cache *cache;
     struct trajd_error error;
 
-    assert_int_equal(trajd_store_create(&options, &store, &error), TRAJD_ERR_ARGUMENT);
-    assert_null(store);
+    assert_int_equal(trajd_cache_create(&options, &cache, &error), TRAJD_ERR_ARGUMENT);
+    assert_null(cache);
     options.reader_count = 1;
     /* two streams of one dataset, whose clocks keep different rows */
     world->streams[0].dataset_index = 2;
-    assert_int_equal(trajd_store_create(&options, &store, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_int_equal(trajd_cache_create(&options, &cache, &error), TRAJD_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "force"));
 }
 
@@ -535,7 +535,7 @@ static void a_hanging_filesystem_stops_nobody_else(void **state)
     static const uint32_t hanging[] = {1, 4, 7, 10};
     struct world *world = *state;
     struct stat here, there;
-    struct trajd_store *store;
+    struct trajd_cache *cache;
     struct trajd_error error;
     const void *rows[DATASETS];
     char path[96];
@@ -546,32 +546,32 @@ static void a_hanging_filesystem_stops_nobody_else(void **state)
         skip();
     assert_int_equal(mkfifo(path, 0600), 0);
     world->files[1].path = path;
-    store = new_store(world, 1u << 20, 2);
-    trajd_store_announce(store, &everything, hanging, 4, 0); /* work for more than both readers */
+    cache = new_cache(world, 1u << 20, 2);
+    trajd_cache_prefetch(cache, &everything, hanging, 4, 0); /* work for more than both readers */
     for (uint32_t e = 0; e < EPISODES; e++)
         if (e % 3 != 1) {
-            assert_int_equal(trajd_store_pin(store, &everything, e, rows, NULL), TRAJD_OK);
+            assert_int_equal(trajd_cache_pin(cache, &everything, e, rows, NULL), TRAJD_OK);
             assert_int_equal(wrong_bytes(e, rows), 0);
-            trajd_store_unpin(store, &everything, e);
+            trajd_cache_unpin(cache, &everything, e);
         }
     release = open(
         path,
         O_RDWR); /* a writer at last: opening goes on, and finds another file than was indexed */
     assert_true(release >= 0);
-    assert_int_equal(trajd_store_pin(store, &everything, 1, rows, &error), TRAJD_ERR_IO);
+    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, &error), TRAJD_ERR_IO);
     assert_non_null(strstr(error.message, path));
-    trajd_store_destroy(&store);
+    trajd_cache_destroy(&cache);
     close(release);
     unlink(path);
 }
 
 struct hammer {
-    struct trajd_store *store;
+    struct trajd_cache *cache;
     uint32_t seed;
     unsigned wrong, failed;
 };
 
-static void *hammer_store(void *context)
+static void *hammer_cache(void *context)
 {
     struct hammer *hammer = context;
     const void *rows[DATASETS];
@@ -580,13 +580,13 @@ static void *hammer_store(void *context)
     for (int i = 0; i < 400; i++) {
         random = random * 1664525u + 1013904223u;
         uint32_t episode = (random >> 16) % EPISODES, next = (random >> 8) % EPISODES;
-        trajd_store_announce(hammer->store, &everything, &next, 1, (uint64_t)i);
-        if (trajd_store_pin(hammer->store, &everything, episode, rows, NULL)) {
+        trajd_cache_prefetch(hammer->cache, &everything, &next, 1, (uint64_t)i);
+        if (trajd_cache_pin(hammer->cache, &everything, episode, rows, NULL)) {
             hammer->failed++;
             continue;
         }
         hammer->wrong += wrong_bytes(episode, rows);
-        trajd_store_unpin(hammer->store, &everything, episode);
+        trajd_cache_unpin(hammer->cache, &everything, episode);
     }
     return NULL;
 }
@@ -595,24 +595,24 @@ static void *hammer_store(void *context)
  * and again, and nobody waits for ever. */
 static void many_threads_share_a_third_of_the_memory(void **state)
 {
-    struct trajd_store *store = new_store(*state, EPISODES / 3 * EPISODE_BYTES, 3);
+    struct trajd_cache *cache = new_cache(*state, EPISODES / 3 * EPISODE_BYTES, 3);
     struct hammer hammers[4];
     pthread_t threads[4];
-    struct trajd_store_stats stats;
+    struct trajd_cache_stats stats;
 
     for (uint32_t i = 0; i < 4; i++) {
-        hammers[i] = (struct hammer){store, i * 977 + 1, 0, 0};
-        assert_int_equal(pthread_create(&threads[i], NULL, hammer_store, &hammers[i]), 0);
+        hammers[i] = (struct hammer){cache, i * 977 + 1, 0, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, hammer_cache, &hammers[i]), 0);
     }
     for (uint32_t i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(hammers[i].wrong, 0);
         assert_int_equal(hammers[i].failed, 0);
     }
-    trajd_store_get_stats(store, &stats);
-    assert_true(stats.pieces_evicted > 0);
+    trajd_cache_get_stats(cache, &stats);
+    assert_true(stats.entries_evicted > 0);
     assert_true(stats.resident_bytes <= stats.budget_bytes);
-    trajd_store_destroy(&store);
+    trajd_cache_destroy(&cache);
 }
 
 #define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, make_world, drop_world)
@@ -627,7 +627,7 @@ int main(void)
         WITH_WORLD(selections_share_what_both_name),
         WITH_WORLD(a_full_budget_is_an_error_with_figures),
         WITH_WORLD(what_is_kept_is_not_waited_for),
-        WITH_WORLD(announced_pieces_are_read_ahead),
+        WITH_WORLD(prefetched_entries_are_read_ahead),
         WITH_WORLD(the_latest_next_use_is_evicted_first),
         WITH_WORLD(absent_empty_and_quarantined),
         WITH_WORLD(a_changed_file_is_named),

@@ -53,7 +53,7 @@ static double make_value(int shape, enum trajd_dtype dtype)
     }
 }
 
-static void store(enum trajd_dtype dtype, void *at, double value)
+static void cache(enum trajd_dtype dtype, void *at, double value)
 {
     const float single = (float)value;
 
@@ -139,7 +139,7 @@ static void test_against_sorting(void **state)
                 uint64_t n = 0;
                 for (uint64_t i = 0; i < sizes[s]; i++) {
                     const double value = make_value(shape, dtype);
-                    store(dtype, rows + i * stride, value);
+                    cache(dtype, rows + i * stride, value);
                     weights[i] = i == 0 ? 1 : next_random() % 4;
                     for (uint32_t w = 0; w < (variant & 2 ? weights[i] : 1); w++)
                         sorted[n++] = value;
