@@ -23,7 +23,7 @@ static struct trajd_producer *take_lost(struct trajd_control *control)
         trajd_error_set(&why, TRAJD_ERR_DEVICE, 0,
                         "a GPU of the daemon has failed: feed %s goes on in host memory",
                         trajd_producer_name(producer));
-        trajd_feed_doom(trajd_producer_feed(producer), &why);
+        trajd_feed_fail(trajd_producer_feed(producer), &why);
         trajd_feed_close(trajd_producer_feed(producer));
         control->producers[f] = control->producers[--control->producer_count];
         control->is_idle[f] = control->is_idle[control->producer_count];

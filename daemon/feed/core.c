@@ -219,7 +219,7 @@ bool trajd_core_is_same_feed(const struct trajd_core_feed *a, const struct trajd
     return strcmp(name, other) == 0;
 }
 
-void trajd_core_doom_feed(struct trajd_core_feed *feed, const struct trajd_error *why)
+void trajd_core_fail_feed(struct trajd_core_feed *feed, const struct trajd_error *why)
 {
     feed->doom = *why;
 }

@@ -104,7 +104,7 @@ void trajd_core_set_feed_names(struct trajd_core *core, const char *const *names
  */
 bool trajd_core_is_same_feed(const struct trajd_core_feed *a, const struct trajd_core_feed *b);
 /* Why it will be removed: what its sessions hear then, in place of `closed`. */
-void trajd_core_doom_feed(struct trajd_core_feed *feed, const struct trajd_error *why);
+void trajd_core_fail_feed(struct trajd_core_feed *feed, const struct trajd_error *why);
 /* By name; NULL if there is none. */
 struct trajd_core_feed *trajd_core_find_feed(struct trajd_core *core, struct trajd_wire_text name);
 

@@ -28,7 +28,7 @@ struct trajd_peer *trajd_peers_free_entry(struct trajd_peers *peers)
 
 static uint32_t *bucket(struct trajd_peers *peers, const struct trajd_route *route)
 {
-    uint32_t hash = 2166136261u ^ route->door; /* FNV-1a */
+    uint32_t hash = 2166136261u ^ route->listener; /* FNV-1a */
     for (uint32_t i = 0; i < route->size; i++)
         hash = (hash ^ route->bytes[i]) * 16777619u;
     return &peers->buckets[hash % peers->capacity];
@@ -36,7 +36,8 @@ static uint32_t *bucket(struct trajd_peers *peers, const struct trajd_route *rou
 
 static bool same_route(const struct trajd_route *a, const struct trajd_route *b)
 {
-    return a->door == b->door && a->size == b->size && memcmp(a->bytes, b->bytes, a->size) == 0;
+    return a->listener == b->listener && a->size == b->size &&
+           memcmp(a->bytes, b->bytes, a->size) == 0;
 }
 
 static void unlink_route(struct trajd_peers *peers, struct trajd_peer *peer)

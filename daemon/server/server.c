@@ -43,10 +43,10 @@ static void add_part(struct trajd_server *server, const struct trajd_wire_batch 
     struct trajd_feed *feed = server->feeds;
     while (feed && trajd_core_feed_id(feed->core) != batch->feed_id)
         feed = feed->next;
-    if (!feed || record->route.door != TRAJD_DOOR_REMOTE || batch->error.size > 0)
+    if (!feed || record->route.listener != TRAJD_LISTENER_REMOTE || batch->error.size > 0)
         return;
-    trajd_lending_borrow(feed->lending, batch->slot);
-    record->lending = feed->lending;
+    trajd_slot_sends_acquire(feed->slot_sends, batch->slot);
+    record->slot_sends = feed->slot_sends;
     record->slot = batch->slot;
     record->row_begin = batch->row_begin;
     record->row_count = batch->row_count;
@@ -62,7 +62,7 @@ void trajd_server_send(struct trajd_server *server, const struct trajd_peer *pee
     size_t size;
     if (!outbox_grow(outbox, sizeof record + TRAJD_WIRE_MAX_FRAME))
         return;
-    if (message->op == TRAJD_WIRE_WELCOME && peer->route.door == TRAJD_DOOR_REMOTE) {
+    if (message->op == TRAJD_WIRE_WELCOME && peer->route.listener == TRAJD_LISTENER_REMOTE) {
         welcome = *message;
         welcome.welcome.silence_ms = server->options.remote.silence_ms;
         message = &welcome;
@@ -79,14 +79,14 @@ void trajd_server_send(struct trajd_server *server, const struct trajd_peer *pee
     outbox->size += sizeof record + size;
 }
 
-/* What was never sent: its loans are returned. */
+/* What was never sent: its send reference are returned. */
 static void drop_outbox(struct trajd_outbox *outbox)
 {
     struct trajd_record record;
     for (size_t at = 0; at < outbox->size; at += sizeof record + record.length) {
         memcpy(&record, outbox->bytes + at, sizeof record);
-        if (record.lending)
-            trajd_lending_return(record.lending, record.slot);
+        if (record.slot_sends)
+            trajd_slot_sends_return(record.slot_sends, record.slot);
     }
     free(outbox->bytes);
     *outbox = (struct trajd_outbox){0};
@@ -111,7 +111,7 @@ static bool is_lent(void *context, struct trajd_core_feed *core_feed, uint32_t s
 {
     struct trajd_feed *feed = trajd_core_feed_user(core_feed);
     (void)context;
-    return trajd_lending_is_lent(feed->lending, slot);
+    return trajd_slot_sends_is_in_use(feed->slot_sends, slot);
 }
 
 void trajd_server_wake_takers(struct trajd_server *server)
@@ -157,9 +157,9 @@ static uint64_t identify(void *context, const uint8_t token[TRAJD_TOKEN_SIZE], u
     pthread_mutex_lock(&server->mutex);
     uint64_t session = trajd_core_find_token(server->core, token);
     struct trajd_peer *peer = session != 0 ? trajd_peers_by_session(&server->peers, session) : NULL;
-    bool known =
-        peer && peer->owner == uid && !peer->attached &&
-        peer->route.door == TRAJD_DOOR_LOCAL; /* a remote worker's token opens nothing here */
+    bool known = peer && peer->owner == uid && !peer->attached &&
+                 peer->route.listener ==
+                     TRAJD_LISTENER_LOCAL; /* a remote worker's token opens nothing here */
     if (known)
         peer->attached = true;
     pthread_mutex_unlock(&server->mutex);
@@ -183,7 +183,7 @@ static void tell(void *context, const char *line)
         server->options.remote.tell(server->options.context, line);
 }
 
-static struct trajd_transport_remote remote_door(struct trajd_server *server)
+static struct trajd_transport_remote remote_listener(struct trajd_server *server)
 {
     const struct trajd_server_remote *remote = &server->options.remote;
     return (struct trajd_transport_remote){.address = remote->address,
@@ -204,7 +204,7 @@ static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_
                                                       .max_frame_bytes = TRAJD_WIRE_MAX_FRAME,
                                                       .send_limit = 4 * TRAJD_WIRE_MAX_LEASES,
                                                       .max_sessions = server->options.max_sessions,
-                                                      .remote = remote_door(server)};
+                                                      .remote = remote_listener(server)};
     enum trajd_status status = trajd_transport_create(&transport, &server->transport, error);
     if (status)
         return status;
@@ -253,7 +253,7 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     server->options = *options;
     server->lock_fd = server->wake_fd = -1;
     pthread_mutex_init(&server->mutex, NULL);
-    pthread_mutex_init(&server->baton, NULL);
+    pthread_mutex_init(&server->send_lock, NULL);
     trajd_heartbeat_init_condition(&server->changed);
     trajd_heartbeat_init_condition(&server->asked);
     server->last_end_ns = now();
@@ -311,7 +311,7 @@ void trajd_server_destroy(struct trajd_server **pointer)
     trajd_lock_release(&server->lock_fd);
     pthread_cond_destroy(&server->changed);
     pthread_cond_destroy(&server->asked);
-    pthread_mutex_destroy(&server->baton);
+    pthread_mutex_destroy(&server->send_lock);
     pthread_mutex_destroy(&server->mutex);
     free(server->frame);
     free(server->status);

@@ -167,7 +167,7 @@ enum trajd_status trajd_server_change(struct trajd_server *server,
 /* False: a session is on the feed, or about to be. It may be otherwise in the next moment. */
 bool trajd_feed_is_idle(struct trajd_feed *feed);
 /* What its sessions hear when the feed is removed, in place of `closed`. */
-void trajd_feed_doom(struct trajd_feed *feed, const struct trajd_error *why);
+void trajd_feed_fail(struct trajd_feed *feed, const struct trajd_error *why);
 /* The answer to open_feed: a feed that was added (again fine), or NULL and why not. */
 void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
                          const struct trajd_error *error);

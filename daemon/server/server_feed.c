@@ -76,24 +76,24 @@ static enum trajd_status enter_core(struct trajd_server *server,
         .job_count = options->job_count,
         .slow_leaves = options->slow_leaves,
         .slow_after_ns = options->slow_after_ns,
-        .ring_size_bytes = feed->lending->ring.size_bytes,
-        .slot_size_bytes = feed->lending->ring.slot_size_bytes,
+        .ring_size_bytes = feed->slot_sends->ring.size_bytes,
+        .slot_size_bytes = feed->slot_sends->ring.slot_size_bytes,
         /* then a slot has one reader, or readers of rows of their own */
         .writable = options->job_count <= 1,
         .gpu = trajd_wire_text(device ? device->gpu : NULL),
         .handle = {device != NULL ? device->handle : NULL, device ? device->handle_size_bytes : 0},
         .tensor_count = options->schema->tensor_count,
-        .tensors = feed->lending->tensors,
+        .tensors = feed->slot_sends->tensors,
         .user = feed,
     };
     pthread_mutex_lock(&server->mutex);
     enum trajd_status status = trajd_core_add_feed(server->core, &core, &feed->core, error);
     if (!status && !device)
-        trajd_ring_name(&feed->lending->ring, trajd_core_feed_id(feed->core),
+        trajd_ring_name(&feed->slot_sends->ring, trajd_core_feed_id(feed->core),
                         server->options.instance_id);
     if (!status && device) {
         const struct trajd_ring_header header = trajd_ring_number(
-            &feed->lending->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
+            &feed->slot_sends->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
         status = device->write_header(device->context, &header, sizeof header, error);
         if (status)
             trajd_core_remove_feed(server->core, &feed->core, now());
@@ -108,7 +108,7 @@ static enum trajd_status enter_core(struct trajd_server *server,
 
 static void free_feed(struct trajd_feed *feed)
 {
-    trajd_lending_drop(&feed->lending);
+    trajd_slot_sends_drop(&feed->slot_sends);
     pthread_cond_destroy(&feed->wanted);
     free(feed);
 }
@@ -128,9 +128,9 @@ static enum trajd_status make_ring(struct trajd_feed *feed,
         return status;
     struct trajd_wire_tensor *tensors = copy_schema(options->schema);
     if (tensors)
-        feed->lending = trajd_lending_create(&ring, tensors, options->schema->tensor_count,
-                                             feed->server->wake_fd);
-    if (feed->lending)
+        feed->slot_sends = trajd_slot_sends_create(&ring, tensors, options->schema->tensor_count,
+                                                   feed->server->wake_fd);
+    if (feed->slot_sends)
         return TRAJD_OK;
     free(tensors);
     trajd_ring_destroy(&ring);
@@ -186,10 +186,10 @@ void trajd_feed_close(struct trajd_feed *feed)
     pthread_mutex_unlock(&feed->server->mutex);
 }
 
-void trajd_feed_doom(struct trajd_feed *feed, const struct trajd_error *why)
+void trajd_feed_fail(struct trajd_feed *feed, const struct trajd_error *why)
 {
     pthread_mutex_lock(&feed->server->mutex);
-    trajd_core_doom_feed(feed->core, why);
+    trajd_core_fail_feed(feed->core, why);
     pthread_mutex_unlock(&feed->server->mutex);
 }
 
@@ -325,7 +325,7 @@ enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms,
                                     .epoch = core.epoch,
                                     .position = core.position,
                                     .row_count = core.row_count,
-                                    .memory = trajd_ring_slot(&feed->lending->ring, core.slot),
+                                    .memory = trajd_ring_slot(&feed->slot_sends->ring, core.slot),
                                     .generation = core.generation,
                                     .range_count = core.range_count,
                                     .ranges = core.ranges};
@@ -346,7 +346,7 @@ void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
                                          .life = fill->life,
                                          .epoch = fill->epoch,
                                          .position = fill->position};
-    trajd_ring_stamp(&feed->lending->ring, fill->slot, &header);
+    trajd_ring_stamp(&feed->slot_sends->ring, fill->slot, &header);
     pthread_mutex_lock(&server->mutex);
     trajd_core_publish(feed->core, &core, failure, now());
     trajd_server_wake_takers(server);

@@ -3,11 +3,11 @@
  * server_status.c.
  *
  * Two locks. `mutex` guards the core and all that its callbacks touch: outbox, peers, feeds,
- * requests. `baton` is for the transport and what goes with sending; it is taken before `mutex`.
- * The thread holds the baton for each of its turns, never while it sleeps. A producer that has
- * something to tell sends it itself, which saves a change of threads, if the baton is free; else
- * whoever has it sends that too: see trajd_server_flush. The fd socket belongs to the thread alone.
- */
+ * requests. `send_lock` is for the transport and what goes with sending; it is taken before
+ * `mutex`. The thread holds the send lock for each of its turns, never while it sleeps. A producer
+ * that has something to tell sends it itself, which saves a change of threads, if the send lock is
+ * free; else whoever has it sends that too: see trajd_server_flush. The fd socket belongs to the
+ * thread alone. */
 #ifndef TRAJD_SERVER_SERVER_INTERNAL_H
 #define TRAJD_SERVER_SERVER_INTERNAL_H
 
@@ -30,9 +30,9 @@ struct trajd_feed {
     struct trajd_server *server;
     struct trajd_feed *next;
     struct trajd_core_feed *core;
-    struct trajd_lending *lending; /* its ring and tensors */
-    pthread_cond_t wanted;         /* a take may succeed, or the feed is closed */
-    bool is_wanted;                /* whoever has called the core signals it when all is sent */
+    struct trajd_slot_sends *slot_sends; /* its ring and tensors */
+    pthread_cond_t wanted;               /* a take may succeed, or the feed is closed */
+    bool is_wanted; /* whoever has called the core signals it when all is sent */
     bool closed;
     bool idle_told;
     uint32_t users; /* threads in take, or the callback feed_idle: removal waits for them */
@@ -47,8 +47,8 @@ struct trajd_outbox {
 
 struct trajd_record {
     uint64_t ready_ns; /* of a BATCH, else 0 */
-    /* a part whose bytes follow the frame, with a loan of its slot; NULL: none */
-    struct trajd_lending *lending;
+    /* a part whose bytes follow the frame, with a send reference of its slot; NULL: none */
+    struct trajd_slot_sends *slot_sends;
     uint32_t slot, row_begin, row_count;
     uint32_t length; /* of the frame */
     struct trajd_route route;
@@ -104,7 +104,7 @@ struct trajd_server {
     uint64_t last_ask;
     bool asks_closed;
 
-    pthread_mutex_t baton;
+    pthread_mutex_t send_lock;
     struct trajd_transport *transport;
     struct trajd_outbox sending;
     uint64_t unsent;                         /* messages to peers that were gone or did not read */

@@ -21,19 +21,20 @@ static void note_latency(struct trajd_server *server, uint64_t ready_ns)
 static enum trajd_status send_record(struct trajd_server *server, const struct trajd_record *record,
                                      const void *frame)
 {
-    struct trajd_piece pieces[TRAJD_WIRE_MAX_TENSORS];
-    if (!record->lending)
+    struct trajd_payload_segment segments[TRAJD_WIRE_MAX_TENSORS];
+    if (!record->slot_sends)
         return trajd_transport_send(server->transport, &record->route, frame, record->length);
-    const uint32_t count = trajd_lending_part(record->lending, record->slot, record->row_begin,
-                                              record->row_count, pieces);
+    const uint32_t count = trajd_slot_sends_payload(record->slot_sends, record->slot,
+                                                    record->row_begin, record->row_count, segments);
     enum trajd_status status =
-        trajd_transport_send_part(server->transport, &record->route, frame, record->length, pieces,
-                                  count, record->lending, record->slot);
-    trajd_lending_return(record->lending, record->slot);
+        trajd_transport_send_part(server->transport, &record->route, frame, record->length,
+                                  segments, count, record->slot_sends, record->slot);
+    trajd_slot_sends_return(record->slot_sends, record->slot);
     return status;
 }
 
-/* Each record as send_message wrote it. The baton is held. True if there was something to send. */
+/* Each record as send_message wrote it. The send lock is held. True if there was something to send.
+ */
 static bool send_outbox(struct trajd_server *server)
 {
     const bool found = server->sending.size > 0;
@@ -72,17 +73,17 @@ static bool is_outbox_empty(struct trajd_server *server)
 
 /* Sending may swallow the sign that a message came, on which the thread sleeps: so whoever has sent
  * looks for one, and wakes the thread. What another thread put into the outbox while this one had
- * the baton was left to it: so it looks again after it has let go. */
+ * the send lock was left to it: so it looks again after it has let go. */
 void trajd_server_flush(struct trajd_server *server)
 {
     do {
-        if (pthread_mutex_trylock(&server->baton) != 0)
+        if (pthread_mutex_trylock(&server->send_lock) != 0)
             return;
         pthread_mutex_lock(&server->mutex);
         take_outbox(server);
         pthread_mutex_unlock(&server->mutex);
         bool arrived = send_outbox(server) && trajd_transport_has_message(server->transport);
-        pthread_mutex_unlock(&server->baton);
+        pthread_mutex_unlock(&server->send_lock);
         if (!arrived)
             continue;
         pthread_mutex_lock(&server->mutex);
@@ -110,7 +111,7 @@ static void forget_silent(struct trajd_server *server, uint64_t now_ns)
     const uint64_t silence_ns = server->options.remote.silence_ms * UINT64_C(1000000);
     for (uint32_t i = 0; i < server->peers.capacity; i++) {
         struct trajd_peer *peer = &server->peers.list[i];
-        const bool remote = peer->route.door == TRAJD_DOOR_REMOTE;
+        const bool remote = peer->route.listener == TRAJD_LISTENER_REMOTE;
         const bool silent = remote && now_ns >= peer->heard_ns + silence_ns;
         if (peer->session == 0 || (!silent && (peer->attached || now_ns < peer->attach_by_ns)))
             continue;
@@ -120,10 +121,10 @@ static void forget_silent(struct trajd_server *server, uint64_t now_ns)
 }
 
 /* Slots that takers waited for came back from the transport. */
-static void wake_for_loans(struct trajd_server *server)
+static void wake_for_sends(struct trajd_server *server)
 {
     for (struct trajd_feed *feed = server->feeds; feed; feed = feed->next)
-        if (trajd_lending_came_back(feed->lending))
+        if (trajd_slot_sends_came_back(feed->slot_sends))
             feed->is_wanted = true;
 }
 
@@ -193,7 +194,7 @@ static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
 {
     pthread_mutex_lock(&server->mutex);
     server->woken = false;
-    wake_for_loans(server);
+    wake_for_sends(server);
     trajd_server_finish_requests(server, now_ns);
     take_outbox(server);
     if (server->draining && trajd_core_lease_count(server->core) == 0)
@@ -243,9 +244,9 @@ void *trajd_server_run(void *context)
                          __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
         if ((readable & READABLE_WAKE) && read(server->wake_fd, &count, sizeof count) < 0)
             count = 0; /* never empty here; and if it were, nothing would be lost */
-        pthread_mutex_lock(&server->baton);
+        pthread_mutex_lock(&server->send_lock);
         idle = turn(server, readable, now_ns);
-        pthread_mutex_unlock(&server->baton);
+        pthread_mutex_unlock(&server->send_lock);
         idle = is_outbox_empty(server) && idle;
         readable = 0;
     }

@@ -83,7 +83,7 @@ static void note_remote(struct trajd_peer *peer, const struct trajd_incoming *in
                         uint64_t now_ns)
 {
     peer->heard_ns = now_ns;
-    if (incoming->route.door == TRAJD_DOOR_REMOTE)
+    if (incoming->route.listener == TRAJD_LISTENER_REMOTE)
         snprintf(peer->where, sizeof peer->where, "%s@%s",
                  incoming->user[0] != '\0' ? incoming->user : "anybody", incoming->address);
 }
@@ -144,12 +144,12 @@ static bool enter_feed(struct trajd_server *server, struct trajd_peer *peer,
         return false;
     struct trajd_feed *feed = trajd_core_feed_user(chosen ? chosen : core);
     if (trajd_core_open(server->core, peer->session, open, feed->core, now_ns) ||
-        peer->route.door == TRAJD_DOOR_REMOTE || feed->lending->ring.is_device ||
-        !trajd_peer_note_ring(peer, feed->lending->ring.ring_id))
+        peer->route.listener == TRAJD_LISTENER_REMOTE || feed->slot_sends->ring.is_device ||
+        !trajd_peer_note_ring(peer, feed->slot_sends->ring.ring_id))
         return true;
     /* a worker that does not take its ring waits in vain until its own timeout; its end of file
      * ends all */
-    trajd_fdsock_send_ring(server->fdsock, peer->session, &feed->lending->ring, NULL);
+    trajd_fdsock_send_ring(server->fdsock, peer->session, &feed->slot_sends->ring, NULL);
     return true;
 }
 
@@ -310,9 +310,9 @@ static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer
     struct trajd_core_feed *feed = find_production(server, open);
     forget_requests(server, peer->session);
     if (open->gpu.size > 0 &&
-        (!server->options.open_on_gpu || peer->route.door == TRAJD_DOOR_REMOTE)) {
+        (!server->options.open_on_gpu || peer->route.listener == TRAJD_LISTENER_REMOTE)) {
         trajd_error_set(&error, TRAJD_ERR_UNSUPPORTED, 0, "gpu: %s",
-                        peer->route.door == TRAJD_DOOR_REMOTE
+                        peer->route.listener == TRAJD_LISTENER_REMOTE
                             ? "a remote worker gets the bytes of its batches"
                             : "this daemon makes no batches in a GPU's memory");
     } else if (!peer->attached) {
@@ -360,7 +360,7 @@ static bool handle_session_message(struct trajd_server *server,
     if (peer) {
         peer->heard_ns = now_ns;
         /* it has heard WELCOME */
-        peer->attached = peer->attached || peer->route.door == TRAJD_DOOR_REMOTE;
+        peer->attached = peer->attached || peer->route.listener == TRAJD_LISTENER_REMOTE;
         trajd_core_touch(server->core, peer->session, now_ns);
         if (message->op == TRAJD_WIRE_OPEN)
             request = handle_open(server, peer, &message->open, now_ns);

@@ -127,8 +127,8 @@ static void append_feed(struct text *text, const struct trajd_feed *feed)
     append(text,
            ",\"ring_bytes\":%" PRIu64
            ",\"slots\":{\"count\":%u,\"free\":%u,\"filling\":%u,\"ready\":%u,\"lent\":%u}",
-           feed->lending->ring.size_bytes, feed->lending->ring.slot_count, info.slots_free,
-           info.slots_filling, info.slots_ready, trajd_lending_count(feed->lending));
+           feed->slot_sends->ring.size_bytes, feed->slot_sends->ring.slot_count, info.slots_free,
+           info.slots_filling, info.slots_ready, trajd_slot_sends_count(feed->slot_sends));
     append(text, ",\"stalled_seconds\":%.6f,\"jobs\":[", (double)info.stalled_ns * 1e-9);
     struct trajd_core_job_info job;
     for (uint32_t i = 0; trajd_core_job_info(feed->core, i, &job); i++) {

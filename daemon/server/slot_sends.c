@@ -5,101 +5,103 @@
 
 #include "proto/dtype.h"
 
-struct trajd_lending *trajd_lending_create(struct trajd_ring *ring,
-                                           struct trajd_wire_tensor *tensors, uint32_t tensor_count,
-                                           int wake_fd)
+struct trajd_slot_sends *trajd_slot_sends_create(struct trajd_ring *ring,
+                                                 struct trajd_wire_tensor *tensors,
+                                                 uint32_t tensor_count, int wake_fd)
 {
-    struct trajd_lending *lending = calloc(1, sizeof *lending);
-    uint32_t *loans = calloc(ring->slot_count, sizeof *loans);
-    if (!lending || !loans) {
-        free(lending);
-        free(loans);
+    struct trajd_slot_sends *slot_sends = calloc(1, sizeof *slot_sends);
+    uint32_t *sends = calloc(ring->slot_count, sizeof *sends);
+    if (!slot_sends || !sends) {
+        free(slot_sends);
+        free(sends);
         return NULL;
     }
-    *lending = (struct trajd_lending){.ring = *ring,
-                                      .tensors = tensors,
-                                      .tensor_count = tensor_count,
-                                      .wake_fd = wake_fd,
-                                      .references = 1,
-                                      .loans = loans};
+    *slot_sends = (struct trajd_slot_sends){.ring = *ring,
+                                            .tensors = tensors,
+                                            .tensor_count = tensor_count,
+                                            .wake_fd = wake_fd,
+                                            .references = 1,
+                                            .sends = sends};
     *ring = (struct trajd_ring){.fd = -1};
-    return lending;
+    return slot_sends;
 }
 
-static void drop_reference(struct trajd_lending *lending)
+static void drop_reference(struct trajd_slot_sends *slot_sends)
 {
     /* acquire and release: all other users' reads come before the unmapping */
-    if (__atomic_sub_fetch(&lending->references, 1, __ATOMIC_ACQ_REL) != 0)
+    if (__atomic_sub_fetch(&slot_sends->references, 1, __ATOMIC_ACQ_REL) != 0)
         return;
-    trajd_ring_destroy(&lending->ring);
-    free(lending->tensors);
-    free(lending->loans);
-    free(lending);
+    trajd_ring_destroy(&slot_sends->ring);
+    free(slot_sends->tensors);
+    free(slot_sends->sends);
+    free(slot_sends);
 }
 
-void trajd_lending_drop(struct trajd_lending **pointer)
+void trajd_slot_sends_drop(struct trajd_slot_sends **pointer)
 {
-    struct trajd_lending *lending = *pointer;
+    struct trajd_slot_sends *slot_sends = *pointer;
     *pointer = NULL;
-    if (lending)
-        drop_reference(lending);
+    if (slot_sends)
+        drop_reference(slot_sends);
 }
 
-void trajd_lending_borrow(struct trajd_lending *lending, uint32_t slot)
+void trajd_slot_sends_acquire(struct trajd_slot_sends *slot_sends, uint32_t slot)
 {
-    /* relaxed: who borrows has the slot's lease or a loan of it, so no taker can be after it */
-    __atomic_add_fetch(&lending->references, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&lending->loans[slot], 1, __ATOMIC_RELAXED);
+    /* relaxed: who borrows has the slot's lease or a send reference of it, so no taker can be after
+     * it */
+    __atomic_add_fetch(&slot_sends->references, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&slot_sends->sends[slot], 1, __ATOMIC_RELAXED);
 }
 
-void trajd_lending_return(struct trajd_lending *lending, uint32_t slot)
+void trajd_slot_sends_return(struct trajd_slot_sends *slot_sends, uint32_t slot)
 {
     const uint64_t one = 1;
-    /* sequentially consistent, as in trajd_lending_is_lent: either this sees that the slot is
+    /* sequentially consistent, as in trajd_slot_sends_is_in_use: either this sees that the slot is
      * awaited, or the taker sees that it is back. And what was read of it was read before. */
-    const bool back = __atomic_sub_fetch(&lending->loans[slot], 1, __ATOMIC_SEQ_CST) == 0;
-    if (back && __atomic_load_n(&lending->awaited, __ATOMIC_SEQ_CST)) {
-        /* pairs with trajd_lending_came_back */
-        __atomic_store_n(&lending->returned, true, __ATOMIC_RELEASE);
-        ssize_t size = write(lending->wake_fd, &one, sizeof one);
+    const bool back = __atomic_sub_fetch(&slot_sends->sends[slot], 1, __ATOMIC_SEQ_CST) == 0;
+    if (back && __atomic_load_n(&slot_sends->awaited, __ATOMIC_SEQ_CST)) {
+        /* pairs with trajd_slot_sends_came_back */
+        __atomic_store_n(&slot_sends->returned, true, __ATOMIC_RELEASE);
+        ssize_t size = write(slot_sends->wake_fd, &one, sizeof one);
         (void)size; /* only a full counter refuses, and that is readable */
     }
-    drop_reference(lending);
+    drop_reference(slot_sends);
 }
 
-void trajd_lending_let_go(void *data, void *context)
+void trajd_slot_sends_release(void *data, void *context)
 {
-    struct trajd_lending *lending = context;
+    struct trajd_slot_sends *slot_sends = context;
     const size_t offset =
-        (size_t)((unsigned char *)data - lending->ring.memory) - TRAJD_RING_ALIGNMENT;
-    trajd_lending_return(lending, (uint32_t)(offset / lending->ring.slot_size_bytes));
+        (size_t)((unsigned char *)data - slot_sends->ring.memory) - TRAJD_RING_ALIGNMENT;
+    trajd_slot_sends_return(slot_sends, (uint32_t)(offset / slot_sends->ring.slot_size_bytes));
 }
 
-bool trajd_lending_is_lent(struct trajd_lending *lending, uint32_t slot)
+bool trajd_slot_sends_is_in_use(struct trajd_slot_sends *slot_sends, uint32_t slot)
 {
     /* its readers were before us */
-    if (__atomic_load_n(&lending->loans[slot], __ATOMIC_ACQUIRE) == 0)
+    if (__atomic_load_n(&slot_sends->sends[slot], __ATOMIC_ACQUIRE) == 0)
         return false;
-    __atomic_store_n(&lending->awaited, true, __ATOMIC_SEQ_CST); /* see trajd_lending_return */
-    return __atomic_load_n(&lending->loans[slot], __ATOMIC_SEQ_CST) != 0;
+    /* see trajd_slot_sends_return */
+    __atomic_store_n(&slot_sends->awaited, true, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&slot_sends->sends[slot], __ATOMIC_SEQ_CST) != 0;
 }
 
-bool trajd_lending_came_back(struct trajd_lending *lending)
+bool trajd_slot_sends_came_back(struct trajd_slot_sends *slot_sends)
 {
-    if (!__atomic_load_n(&lending->returned, __ATOMIC_ACQUIRE))
+    if (!__atomic_load_n(&slot_sends->returned, __ATOMIC_ACQUIRE))
         return false;
-    __atomic_store_n(&lending->returned, false, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&slot_sends->returned, false, __ATOMIC_SEQ_CST);
     /* the taker says it again if it must */
-    __atomic_store_n(&lending->awaited, false, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&slot_sends->awaited, false, __ATOMIC_SEQ_CST);
     return true;
 }
 
-uint32_t trajd_lending_count(const struct trajd_lending *lending)
+uint32_t trajd_slot_sends_count(const struct trajd_slot_sends *slot_sends)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < lending->ring.slot_count; i++)
+    for (uint32_t i = 0; i < slot_sends->ring.slot_count; i++)
         count +=
-            __atomic_load_n(&lending->loans[i], __ATOMIC_RELAXED) > 0; /* a number for people */
+            __atomic_load_n(&slot_sends->sends[i], __ATOMIC_RELAXED) > 0; /* a number for people */
     return count;
 }
 
@@ -111,19 +113,20 @@ static uint64_t row_size(const struct trajd_wire_tensor *tensor)
     return size_bytes;
 }
 
-uint32_t trajd_lending_part(const struct trajd_lending *lending, uint32_t slot, uint32_t row_begin,
-                            uint32_t row_count, struct trajd_piece *pieces)
+uint32_t trajd_slot_sends_payload(const struct trajd_slot_sends *slot_sends, uint32_t slot,
+                                  uint32_t row_begin, uint32_t row_count,
+                                  struct trajd_payload_segment *segments)
 {
-    unsigned char *memory = trajd_ring_slot(&lending->ring, slot);
+    unsigned char *memory = trajd_ring_slot(&slot_sends->ring, slot);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < lending->tensor_count; i++) {
-        const uint64_t size_bytes = row_size(&lending->tensors[i]);
-        struct trajd_piece piece = {.data = memory + lending->tensors[i].offset_bytes +
-                                            row_begin * size_bytes,
-                                    .size_bytes = row_count * size_bytes};
-        piece.zeros = -piece.size_bytes % TRAJD_PART_ALIGNMENT;
-        if (piece.size_bytes > 0)
-            pieces[count++] = piece;
+    for (uint32_t i = 0; i < slot_sends->tensor_count; i++) {
+        const uint64_t size_bytes = row_size(&slot_sends->tensors[i]);
+        struct trajd_payload_segment segment = {
+            .data = memory + slot_sends->tensors[i].offset_bytes + row_begin * size_bytes,
+            .size_bytes = row_count * size_bytes};
+        segment.zeros = -segment.size_bytes % TRAJD_PART_ALIGNMENT;
+        if (segment.size_bytes > 0)
+            segments[count++] = segment;
     }
     return count;
 }

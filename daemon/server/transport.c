@@ -19,12 +19,12 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
     transport->context = zmq_ctx_new();
     if (!transport->context ||
         zmq_ctx_set(transport->context, ZMQ_IO_THREADS,
-                    1 + (options->remote.address ? trajd_doors_remote_threads() : 0)) != 0)
+                    1 + (options->remote.address ? trajd_listeners_remote_threads() : 0)) != 0)
         status = trajd_zmq_error(error, "zmq_ctx_new");
     if (!status)
         status = trajd_access_open(transport, error); /* before the first connection asks */
     if (!status)
-        status = trajd_doors_open(transport, options, error);
+        status = trajd_listeners_open(transport, options, error);
     if (status) {
         trajd_transport_destroy(&transport);
         return status;
@@ -42,7 +42,7 @@ void trajd_transport_destroy(struct trajd_transport **pointer)
     if (!transport)
         return;
     zmq_msg_close(&transport->frame);
-    trajd_doors_close(transport);
+    trajd_listeners_close(transport);
     if (transport->zap)
         zmq_close(transport->zap);
     if (transport->context)
@@ -53,7 +53,7 @@ void trajd_transport_destroy(struct trajd_transport **pointer)
 
 const char *trajd_transport_remote_endpoint(const struct trajd_transport *transport)
 {
-    return transport->doors[TRAJD_DOOR_REMOTE].endpoint;
+    return transport->listeners[TRAJD_LISTENER_REMOTE].endpoint;
 }
 
 /* ---- waiting ---- */
@@ -63,16 +63,19 @@ const char *trajd_transport_remote_endpoint(const struct trajd_transport *transp
 uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors,
                               uint32_t count, uint32_t timeout_ms)
 {
-    struct pollfd items[1 + 2 * TRAJD_DOORS + 4] = {{.fd = transport->zap_fd, .events = POLLIN}};
+    struct pollfd items[1 + 2 * TRAJD_LISTENERS + 4] = {
+        {.fd = transport->zap_fd, .events = POLLIN}};
     nfds_t used = 1;
     uint32_t readable = 0;
-    for (uint32_t i = 0; i < TRAJD_DOORS; i++)
-        if (transport->doors[i].router)
-            items[used++] = (struct pollfd){.fd = transport->doors[i].monitor_fd, .events = POLLIN};
+    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
+        if (transport->listeners[i].router)
+            items[used++] =
+                (struct pollfd){.fd = transport->listeners[i].monitor_fd, .events = POLLIN};
     const nfds_t aside = used;
-    for (uint32_t i = 0; i < TRAJD_DOORS; i++)
-        if (transport->doors[i].router)
-            items[used++] = (struct pollfd){.fd = transport->doors[i].router_fd, .events = POLLIN};
+    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
+        if (transport->listeners[i].router)
+            items[used++] =
+                (struct pollfd){.fd = transport->listeners[i].router_fd, .events = POLLIN};
     for (uint32_t i = 0; i < count; i++)
         items[used + i] = (struct pollfd){.fd = descriptors[i], .events = POLLIN};
     const int ready = poll(items, used + count, (int)timeout_ms);
@@ -86,11 +89,11 @@ uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *desc
 
 bool trajd_transport_has_message(struct trajd_transport *transport)
 {
-    for (uint32_t i = 0; i < TRAJD_DOORS; i++) {
+    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++) {
         int events = 0;
         size_t size = sizeof events;
-        if (transport->doors[i].router &&
-            zmq_getsockopt(transport->doors[i].router, ZMQ_EVENTS, &events, &size) == 0 &&
+        if (transport->listeners[i].router &&
+            zmq_getsockopt(transport->listeners[i].router, ZMQ_EVENTS, &events, &size) == 0 &&
             (events & ZMQ_POLLIN) != 0)
             return true;
     }
@@ -100,13 +103,13 @@ bool trajd_transport_has_message(struct trajd_transport *transport)
 void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns)
 {
     bool rests = false;
-    for (uint32_t i = 0; i < TRAJD_DOORS; i++)
-        rests = rests || transport->doors[i].bind_at_ns != 0;
+    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
+        rests = rests || transport->listeners[i].bind_at_ns != 0;
     if (!transport->aside && !rests)
         return;
     transport->aside = false;
     trajd_access_answer(transport);
-    trajd_doors_watch(transport, now_ns);
+    trajd_listeners_watch(transport, now_ns);
 }
 
 const struct trajd_transport_counters *
@@ -151,7 +154,7 @@ static bool identify(struct trajd_transport *transport, struct trajd_incoming *i
     uid_t uid;
     incoming->user = NULL;
     incoming->address = property(&transport->frame, "Peer-Address");
-    if (incoming->route.door == TRAJD_DOOR_REMOTE) {
+    if (incoming->route.listener == TRAJD_LISTENER_REMOTE) {
         incoming->user = property(&transport->frame, "User-Id");
         incoming->owner = owner_of_user(incoming->user);
         return true;
@@ -165,12 +168,13 @@ static bool identify(struct trajd_transport *transport, struct trajd_incoming *i
 static bool receive_from(struct trajd_transport *transport, uint32_t index,
                          struct trajd_incoming *incoming)
 {
-    void *router = transport->doors[index].router;
+    void *router = transport->listeners[index].router;
     while (router && zmq_msg_recv(&transport->frame, router, ZMQ_DONTWAIT) >= 0) {
         size_t size = zmq_msg_size(&transport->frame);
         bool good = size > 0 && size <= TRAJD_ROUTE_SIZE && has_more(&transport->frame);
         if (good) {
-            incoming->route = (struct trajd_route){.door = (uint8_t)index, .size = (uint8_t)size};
+            incoming->route =
+                (struct trajd_route){.listener = (uint8_t)index, .size = (uint8_t)size};
             memcpy(incoming->route.bytes, zmq_msg_data(&transport->frame), size);
             if (zmq_msg_recv(&transport->frame, router, 0) < 0)
                 return false;
@@ -188,8 +192,8 @@ static bool receive_from(struct trajd_transport *transport, uint32_t index,
 
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming)
 {
-    for (uint32_t i = 0; i < TRAJD_DOORS; i++) {
-        const uint32_t index = (transport->turn + i) % TRAJD_DOORS;
+    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++) {
+        const uint32_t index = (transport->turn + i) % TRAJD_LISTENERS;
         if (!receive_from(transport, index, incoming))
             continue;
         transport->turn = index + 1;
@@ -204,7 +208,7 @@ static enum trajd_status send_head(struct trajd_transport *transport,
                                    const struct trajd_route *route, const void *frame,
                                    size_t size_bytes, int more)
 {
-    void *router = transport->doors[route->door].router;
+    void *router = transport->listeners[route->listener].router;
     if (zmq_send(router, route->bytes, route->size, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
         return zmq_errno() == EAGAIN ? TRAJD_ERR_BUSY : TRAJD_ERR_CLOSED;
     return zmq_send(router, frame, size_bytes, ZMQ_DONTWAIT | more) < 0 ? TRAJD_ERR_CLOSED
@@ -223,7 +227,7 @@ enum trajd_status trajd_transport_send(struct trajd_transport *transport,
 struct outgoing {
     struct trajd_transport *transport;
     void *router;
-    struct trajd_lending *lending;
+    struct trajd_slot_sends *slot_sends;
     uint32_t slot;
     size_t left; /* bytes that are in no frame yet */
 };
@@ -253,50 +257,51 @@ static void stage(struct outgoing *out, const void *data, size_t size)
 static void lend(struct outgoing *out, unsigned char *data, size_t size)
 {
     zmq_msg_t message;
-    trajd_lending_borrow(out->lending, out->slot);
-    if (zmq_msg_init_data(&message, data, size, trajd_lending_let_go, out->lending) != 0) {
-        trajd_lending_return(out->lending, out->slot);
+    trajd_slot_sends_acquire(out->slot_sends, out->slot);
+    if (zmq_msg_init_data(&message, data, size, trajd_slot_sends_release, out->slot_sends) != 0) {
+        trajd_slot_sends_return(out->slot_sends, out->slot);
         zmq_msg_init(&message); /* without memory the part is short, which its receiver finds out */
     }
     if (zmq_msg_send(&message, out->router, more_after(out, size)) < 0)
         zmq_msg_close(&message);
 }
 
-static void send_piece(struct outgoing *out, const struct trajd_piece *piece)
+static void send_segment(struct outgoing *out, const struct trajd_payload_segment *segment)
 {
     static const unsigned char zeros[TRAJD_PART_ALIGNMENT];
-    if (piece->size_bytes < TRAJD_LOAN_MIN_BYTES) {
-        stage(out, piece->data, piece->size_bytes);
+    if (segment->size_bytes < TRAJD_SEND_IN_PLACE_MIN_BYTES) {
+        stage(out, segment->data, segment->size_bytes);
     } else {
         flush_staging(out);
-        for (size_t at = 0; at < piece->size_bytes;) {
-            const size_t rest = piece->size_bytes - at;
+        for (size_t at = 0; at < segment->size_bytes;) {
+            const size_t rest = segment->size_bytes - at;
             const size_t size = rest < TRAJD_WIRE_MAX_PART_FRAME ? rest : TRAJD_WIRE_MAX_PART_FRAME;
-            lend(out, piece->data + at, size);
+            lend(out, segment->data + at, size);
             at += size;
         }
     }
-    stage(out, zeros, piece->zeros);
+    stage(out, zeros, segment->zeros);
 }
 
 enum trajd_status trajd_transport_send_part(struct trajd_transport *transport,
                                             const struct trajd_route *route, const void *frame,
-                                            size_t size_bytes, const struct trajd_piece *pieces,
-                                            uint32_t count, struct trajd_lending *lending,
+                                            size_t size_bytes,
+                                            const struct trajd_payload_segment *segments,
+                                            uint32_t count, struct trajd_slot_sends *slot_sends,
                                             uint32_t slot)
 {
     struct outgoing out = {.transport = transport,
-                           .router = transport->doors[route->door].router,
-                           .lending = lending,
+                           .router = transport->listeners[route->listener].router,
+                           .slot_sends = slot_sends,
                            .slot = slot};
     for (uint32_t i = 0; i < count; i++)
-        out.left += pieces[i].size_bytes + pieces[i].zeros;
+        out.left += segments[i].size_bytes + segments[i].zeros;
     enum trajd_status status =
         send_head(transport, route, frame, size_bytes, out.left > 0 ? ZMQ_SNDMORE : 0);
     if (status)
         return status;
     for (uint32_t i = 0; i < count; i++)
-        send_piece(&out, &pieces[i]);
+        send_segment(&out, &segments[i]);
     flush_staging(&out);
     return TRAJD_OK;
 }

@@ -1,13 +1,13 @@
-/* Frames over ZeroMQ through two doors: a ROUTER on an ipc socket that only its own uid (or group)
- * may use, and, if asked for, one on tcp for workers whose CURVE keys are known. Neither is killed
- * by a flood of connections. transport*.c are the only files of the daemon that know ZeroMQ:
+/* Frames over ZeroMQ through two listeners: a ROUTER on an ipc socket that only its own uid (or
+ * group) may use, and, if asked for, one on tcp for workers whose CURVE keys are known. Neither is
+ * killed by a flood of connections. transport*.c are the only files of the daemon that know ZeroMQ:
  * transport.c moves messages, transport_listeners.c opens and closes sockets, transport_auth.c says
  * who may connect. One thread at a time: who passes it on does so under a mutex; but for
  * trajd_transport_wait, in which one thread may be at any time.
  *
- * The tcp door has I/O threads of its own: what is encrypted and sent there holds no local worker
- * up. A peer that takes nothing for silence_ms is disconnected, and what was queued for it dropped.
- */
+ * The tcp listener has I/O threads of its own: what is encrypted and sent there holds no local
+ * worker up. A peer that takes nothing for silence_ms is disconnected, and what was queued for it
+ * dropped. */
 #ifndef TRAJD_SERVER_TRANSPORT_H
 #define TRAJD_SERVER_TRANSPORT_H
 
@@ -23,18 +23,18 @@
 
 struct trajd_transport;
 
-enum trajd_door { TRAJD_DOOR_LOCAL, TRAJD_DOOR_REMOTE };
+enum trajd_listener { TRAJD_LISTENER_LOCAL, TRAJD_LISTENER_REMOTE };
 
 /* A peer's connection, as ZeroMQ names it; another one after each reconnect. */
 struct trajd_route {
-    uint8_t door; /* enum trajd_door */
+    uint8_t listener; /* enum trajd_listener */
     uint8_t size;
     uint8_t bytes[TRAJD_ROUTE_SIZE];
 };
 
-/* The tcp door. */
+/* The tcp listener. */
 struct trajd_transport_remote {
-    /* "ADDRESS:PORT", "[ADDRESS]:PORT", numbers alone; NULL: no such door */
+    /* "ADDRESS:PORT", "[ADDRESS]:PORT", numbers alone; NULL: no such listener */
     const char *address;
     const char *keys;       /* the directory of keyring.h */
     bool insecure_loopback; /* no CURVE: refused unless the address is 127.0.0.1 or ::1 */
@@ -71,7 +71,7 @@ struct trajd_transport_counters {
     uint64_t refused_keys; /* connections with a key that is not known */
     /* on tcp: another protocol, no key, the wrong server's key, garbage, silence */
     uint64_t failed_handshakes;
-    uint64_t floods; /* times that a door was closed because descriptors ran short */
+    uint64_t floods; /* times that a listener was closed because descriptors ran short */
 };
 
 enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
@@ -79,7 +79,7 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
                                          struct trajd_error *error);
 /* Never waits for peers. What was lent is back when it returns. */
 void trajd_transport_destroy(struct trajd_transport **transport);
-/* "tcp://ADDRESS:PORT" as bound (port 0 has become one); NULL: no tcp door. */
+/* "tcp://ADDRESS:PORT" as bound (port 0 has become one); NULL: no tcp listener. */
 const char *trajd_transport_remote_endpoint(const struct trajd_transport *transport);
 
 /* Until a message comes, or one of the descriptors (at most 4) is readable: bit i of the result
@@ -90,20 +90,21 @@ uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *desc
                               uint32_t count, uint32_t timeout_ms);
 /* True if trajd_transport_receive is worth a call. */
 bool trajd_transport_has_message(struct trajd_transport *transport);
-/* The next whole message, if there is one; doors take turns. */
+/* The next whole message, if there is one; listeners take turns. */
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming);
 /* TRAJD_ERR_CLOSED: no such connection any more; TRAJD_ERR_BUSY: it does not read. The frame is
  * copied. */
 enum trajd_status trajd_transport_send(struct trajd_transport *transport,
                                        const struct trajd_route *route, const void *frame,
                                        size_t size_bytes);
-/* The same, followed by the bytes of a part as further frames. Small pieces are copied, large ones
- * borrowed from `lending` until ZeroMQ has sent or dropped them; the caller has a loan of the slot
- * until this returns. */
+/* The same, followed by the bytes of a part as further frames. Small segments are copied, large
+ * ones borrowed from `slot_sends` until ZeroMQ has sent or dropped them; the caller has a send
+ * reference of the slot until this returns. */
 enum trajd_status trajd_transport_send_part(struct trajd_transport *transport,
                                             const struct trajd_route *route, const void *frame,
-                                            size_t size_bytes, const struct trajd_piece *pieces,
-                                            uint32_t count, struct trajd_lending *lending,
+                                            size_t size_bytes,
+                                            const struct trajd_payload_segment *segments,
+                                            uint32_t count, struct trajd_slot_sends *slot_sends,
                                             uint32_t slot);
 /* What is to be done beside messages: answers to who may connect, the watch over descriptors. Once
  * a turn of the loop; cheap. */

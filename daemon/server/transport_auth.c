@@ -1,4 +1,4 @@
-/* Who may connect: ZeroMQ's handshake asks a socket of ours (ZAP, RFC 27), for each door by its
+/* Who may connect: ZeroMQ's handshake asks a socket of ours (ZAP, RFC 27), for each listener by its
  * domain. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +123,7 @@ static const char *find_user(struct trajd_transport *transport, const struct zap
     return user;
 }
 
-/* Without CURVE the door is bound to the loopback address alone, so nobody else comes here. */
+/* Without CURVE the listener is bound to the loopback address alone, so nobody else comes here. */
 static bool is_loopback(const char *address)
 {
     return strcmp(address, "127.0.0.1") == 0 || strcmp(address, "::1") == 0;

@@ -8,19 +8,19 @@
 #include "daemon/server/keyring.h"
 #include "daemon/server/transport.h"
 
-#define TRAJD_DOORS 2u
+#define TRAJD_LISTENERS 2u
 #define TRAJD_STRANGERS 64u
-/* Pieces below are copied together: a loan of its own costs more than so many bytes. */
-#define TRAJD_LOAN_MIN_BYTES 4096u
+/* Pieces below are copied together: a send reference of its own costs more than so many bytes. */
+#define TRAJD_SEND_IN_PLACE_MIN_BYTES 4096u
 #define TRAJD_STAGING_BYTES 65536u
 
-/* What libzmq's handshake tells the handler who may connect: which door it is. */
+/* What libzmq's handshake tells the handler who may connect: which listener it is. */
 #define TRAJD_LOCAL_DOMAIN "trajd"
 #define TRAJD_REMOTE_DOMAIN "trajd-remote"
 
 /* A ROUTER and where it listens. */
-struct trajd_transport_door {
-    void *router, *monitor; /* NULL: there is no such door */
+struct trajd_transport_listener {
+    void *router, *monitor; /* NULL: there is no such listener */
     int router_fd, monitor_fd;
     char *endpoint;
     bool bound;          /* at least once: a socket file there is ours */
@@ -31,7 +31,7 @@ struct trajd_transport_door {
 struct trajd_transport {
     void *context, *zap;
     int zap_fd;
-    struct trajd_transport_door doors[TRAJD_DOORS];
+    struct trajd_transport_listener listeners[TRAJD_LISTENERS];
     bool group_access;
     struct trajd_transport_remote remote; /* `address` lives with the caller only while creating */
     struct trajd_keyring *keyring;        /* NULL: no CURVE */
@@ -40,7 +40,7 @@ struct trajd_transport {
     uint32_t stranger_count;
     char trouble[TRAJD_ERROR_MESSAGE_SIZE]; /* with files of keys, told last */
     bool aside;                             /* zap or a monitor may have something */
-    uint32_t turn;                          /* the door that is asked first */
+    uint32_t turn;                          /* the listener that is asked first */
     zmq_msg_t frame;                        /* of the last receive */
     uint64_t descriptor_limit;
     uint64_t count_again_at; /* this many accepted */
@@ -53,14 +53,14 @@ struct trajd_transport {
 enum trajd_status trajd_zmq_error(struct trajd_error *error, const char *what);
 enum trajd_status trajd_zmq_set(void *socket, const int (*options)[2], size_t count,
                                 struct trajd_error *error);
-enum trajd_status trajd_doors_open(struct trajd_transport *transport,
-                                   const struct trajd_transport_options *options,
-                                   struct trajd_error *error);
-/* I/O threads of the remote door, which encrypt; a connection is always one thread's. */
-int trajd_doors_remote_threads(void);
-void trajd_doors_close(struct trajd_transport *transport);
-/* Counts what came; closes a door while descriptors are short, and opens it again. */
-void trajd_doors_watch(struct trajd_transport *transport, uint64_t now_ns);
+enum trajd_status trajd_listeners_open(struct trajd_transport *transport,
+                                       const struct trajd_transport_options *options,
+                                       struct trajd_error *error);
+/* I/O threads of the remote listener, which encrypt; a connection is always one thread's. */
+int trajd_listeners_remote_threads(void);
+void trajd_listeners_close(struct trajd_transport *transport);
+/* Counts what came; closes a listener while descriptors are short, and opens it again. */
+void trajd_listeners_watch(struct trajd_transport *transport, uint64_t now_ns);
 
 /* transport_auth.c */
 enum trajd_status trajd_access_open(struct trajd_transport *transport, struct trajd_error *error);

@@ -50,24 +50,26 @@ enum trajd_status trajd_zmq_set(void *socket, const int (*options)[2], size_t co
     return TRAJD_OK;
 }
 
-int trajd_doors_remote_threads(void)
+int trajd_listeners_remote_threads(void)
 {
     const long wanted = sysconf(_SC_NPROCESSORS_ONLN) / 4;
     return wanted < 1 ? 1 : wanted > 8 ? 8 : (int)wanted;
 }
 
-/* The I/O threads of a door: the first is the local one's, so that what is encrypted holds no local
- * worker up. */
-static uint64_t threads_of(enum trajd_door index)
+/* The I/O threads of a listener: the first is the local one's, so that what is encrypted holds no
+ * local worker up. */
+static uint64_t threads_of(enum trajd_listener index)
 {
-    return index == TRAJD_DOOR_LOCAL ? 1 : ((UINT64_C(1) << trajd_doors_remote_threads()) - 1) << 1;
+    return index == TRAJD_LISTENER_LOCAL
+               ? 1
+               : ((UINT64_C(1) << trajd_listeners_remote_threads()) - 1) << 1;
 }
 
 static enum trajd_status open_router(struct trajd_transport *transport,
                                      const struct trajd_transport_options *options,
-                                     enum trajd_door index, struct trajd_error *error)
+                                     enum trajd_listener index, struct trajd_error *error)
 {
-    struct trajd_transport_door *door = &transport->doors[index];
+    struct trajd_transport_listener *listener = &transport->listeners[index];
     const int router_options[][2] = {
         {ZMQ_ROUTER_MANDATORY, 1}, /* an unreachable peer is an error, not silence */
         {ZMQ_ROUTER_HANDOVER, 0},  /* nobody takes over another's identity */
@@ -77,54 +79,55 @@ static enum trajd_status open_router(struct trajd_transport *transport,
         {ZMQ_LINGER, 0},
         {ZMQ_BACKLOG, 512},
     };
-    const char *domain = index == TRAJD_DOOR_REMOTE ? TRAJD_REMOTE_DOMAIN : TRAJD_LOCAL_DOMAIN;
+    const char *domain = index == TRAJD_LISTENER_REMOTE ? TRAJD_REMOTE_DOMAIN : TRAJD_LOCAL_DOMAIN;
     const uint64_t threads = threads_of(index);
-    const int64_t max_frame_bytes =
-        (int64_t)options->max_frame_bytes + (index == TRAJD_DOOR_REMOTE ? CURVE_OVERHEAD_BYTES : 0);
-    door->router = zmq_socket(transport->context, ZMQ_ROUTER);
-    if (!door->router)
+    const int64_t max_frame_bytes = (int64_t)options->max_frame_bytes +
+                                    (index == TRAJD_LISTENER_REMOTE ? CURVE_OVERHEAD_BYTES : 0);
+    listener->router = zmq_socket(transport->context, ZMQ_ROUTER);
+    if (!listener->router)
         return trajd_zmq_error(error, "zmq_socket");
-    enum trajd_status status = trajd_zmq_set(door->router, router_options,
+    enum trajd_status status = trajd_zmq_set(listener->router, router_options,
                                              sizeof router_options / sizeof *router_options, error);
     if (status)
         return status;
     /* without a domain libzmq does not ask who may connect */
-    if (zmq_setsockopt(door->router, ZMQ_AFFINITY, &threads, sizeof threads) != 0 ||
-        zmq_setsockopt(door->router, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof max_frame_bytes) !=
-            0 ||
-        zmq_setsockopt(door->router, ZMQ_ZAP_DOMAIN, domain, strlen(domain)) != 0)
+    if (zmq_setsockopt(listener->router, ZMQ_AFFINITY, &threads, sizeof threads) != 0 ||
+        zmq_setsockopt(listener->router, ZMQ_MAXMSGSIZE, &max_frame_bytes,
+                       sizeof max_frame_bytes) != 0 ||
+        zmq_setsockopt(listener->router, ZMQ_ZAP_DOMAIN, domain, strlen(domain)) != 0)
         return trajd_zmq_error(error, "zmq_setsockopt");
     return TRAJD_OK;
 }
 
-static enum trajd_status open_monitor(struct trajd_transport *transport, enum trajd_door index,
+static enum trajd_status open_monitor(struct trajd_transport *transport, enum trajd_listener index,
                                       struct trajd_error *error)
 {
     static const char *const endpoints[] = {"inproc://trajd.monitor",
                                             "inproc://trajd.monitor.remote"};
-    struct trajd_transport_door *door = &transport->doors[index];
+    struct trajd_transport_listener *listener = &transport->listeners[index];
     /* events are sent by a blocking call on the I/O thread: a limit here would stop all connections
      */
     const int options[][2] = {{ZMQ_LINGER, 0}, {ZMQ_RCVHWM, 0}};
     const int events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                        ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
-    if (zmq_socket_monitor(door->router, endpoints[index], events) != 0)
+    if (zmq_socket_monitor(listener->router, endpoints[index], events) != 0)
         return trajd_zmq_error(error, "zmq_socket_monitor");
-    door->monitor = zmq_socket(transport->context, ZMQ_PAIR);
-    if (!door->monitor)
+    listener->monitor = zmq_socket(transport->context, ZMQ_PAIR);
+    if (!listener->monitor)
         return trajd_zmq_error(error, "zmq_socket");
-    enum trajd_status status = trajd_zmq_set(door->monitor, options, 2, error);
-    if (!status && zmq_connect(door->monitor, endpoints[index]) != 0)
+    enum trajd_status status = trajd_zmq_set(listener->monitor, options, 2, error);
+    if (!status && zmq_connect(listener->monitor, endpoints[index]) != 0)
         status = trajd_zmq_error(error, endpoints[index]);
     return status;
 }
 
-static int bind_door(struct trajd_transport *transport, struct trajd_transport_door *door)
+static int bind_listener(struct trajd_transport *transport,
+                         struct trajd_transport_listener *listener)
 {
     mode_t before = umask(transport->group_access ? 0007 : 0077);
-    int result = zmq_bind(door->router, door->endpoint);
+    int result = zmq_bind(listener->router, listener->endpoint);
     umask(before);
-    door->bound = door->bound || result == 0;
+    listener->bound = listener->bound || result == 0;
     return result;
 }
 
@@ -135,41 +138,41 @@ static int descriptor_of(void *socket)
     return zmq_getsockopt(socket, ZMQ_FD, &fd, &size) == 0 ? fd : -1;
 }
 
-static enum trajd_status finish_door(struct trajd_transport *transport, enum trajd_door index,
-                                     struct trajd_error *error)
+static enum trajd_status finish_listener(struct trajd_transport *transport,
+                                         enum trajd_listener index, struct trajd_error *error)
 {
-    struct trajd_transport_door *door = &transport->doors[index];
+    struct trajd_transport_listener *listener = &transport->listeners[index];
     enum trajd_status status = open_monitor(transport, index, error);
-    if (!status && bind_door(transport, door) != 0)
-        status = trajd_zmq_error(error, door->endpoint);
-    door->router_fd = descriptor_of(door->router);
-    if (door->monitor)
-        door->monitor_fd = descriptor_of(door->monitor);
+    if (!status && bind_listener(transport, listener) != 0)
+        status = trajd_zmq_error(error, listener->endpoint);
+    listener->router_fd = descriptor_of(listener->router);
+    if (listener->monitor)
+        listener->monitor_fd = descriptor_of(listener->monitor);
     return status;
 }
 
-/* ---- the local door ---- */
+/* ---- the local listener ---- */
 
 static enum trajd_status open_local(struct trajd_transport *transport,
                                     const struct trajd_transport_options *options,
                                     struct trajd_error *error)
 {
-    struct trajd_transport_door *door = &transport->doors[TRAJD_DOOR_LOCAL];
+    struct trajd_transport_listener *listener = &transport->listeners[TRAJD_LISTENER_LOCAL];
     const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
     if (strlen(options->path) > limit)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
             "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory",
             options->path, limit);
-    if (asprintf(&door->endpoint, "ipc://%s", options->path) < 0) {
-        door->endpoint = NULL;
+    if (asprintf(&listener->endpoint, "ipc://%s", options->path) < 0) {
+        listener->endpoint = NULL;
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
     }
-    enum trajd_status status = open_router(transport, options, TRAJD_DOOR_LOCAL, error);
-    return !status ? finish_door(transport, TRAJD_DOOR_LOCAL, error) : status;
+    enum trajd_status status = open_router(transport, options, TRAJD_LISTENER_LOCAL, error);
+    return !status ? finish_listener(transport, TRAJD_LISTENER_LOCAL, error) : status;
 }
 
-/* ---- the remote door ---- */
+/* ---- the remote listener ---- */
 
 struct listen_address {
     char host[INET6_ADDRSTRLEN];
@@ -228,7 +231,7 @@ static enum trajd_status check_remote(const struct trajd_transport_remote *remot
 static enum trajd_status set_remote_options(struct trajd_transport *transport, bool is_v6,
                                             struct trajd_error *error)
 {
-    void *router = transport->doors[TRAJD_DOOR_REMOTE].router;
+    void *router = transport->listeners[TRAJD_LISTENER_REMOTE].router;
     const int silence_ms = (int)transport->remote.silence_ms;
     const int options[][2] = {
         {ZMQ_HANDSHAKE_IVL, REMOTE_HANDSHAKE_MS},
@@ -251,23 +254,25 @@ static enum trajd_status set_remote_options(struct trajd_transport *transport, b
 }
 
 /* The port that 0 has become: it is bound to again after a rest. */
-static enum trajd_status note_endpoint(struct trajd_transport_door *door, struct trajd_error *error)
+static enum trajd_status note_endpoint(struct trajd_transport_listener *listener,
+                                       struct trajd_error *error)
 {
     char bound[256];
     size_t size = sizeof bound;
-    if (zmq_getsockopt(door->router, ZMQ_LAST_ENDPOINT, bound, &size) != 0)
-        return trajd_zmq_error(error, door->endpoint);
-    free(door->endpoint);
-    door->endpoint = strdup(bound);
-    return door->endpoint ? TRAJD_OK
-                          : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
+    if (zmq_getsockopt(listener->router, ZMQ_LAST_ENDPOINT, bound, &size) != 0)
+        return trajd_zmq_error(error, listener->endpoint);
+    free(listener->endpoint);
+    listener->endpoint = strdup(bound);
+    return listener->endpoint
+               ? TRAJD_OK
+               : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
 }
 
 static enum trajd_status open_remote(struct trajd_transport *transport,
                                      const struct trajd_transport_options *options,
                                      struct trajd_error *error)
 {
-    struct trajd_transport_door *door = &transport->doors[TRAJD_DOOR_REMOTE];
+    struct trajd_transport_listener *listener = &transport->listeners[TRAJD_LISTENER_REMOTE];
     struct listen_address address;
     char port[16];
     enum trajd_status status = check_remote(&options->remote, &address, error);
@@ -276,17 +281,17 @@ static enum trajd_status open_remote(struct trajd_transport *transport,
     if (status)
         return status;
     snprintf(port, sizeof port, address.port > 0 ? "%u" : "*", address.port);
-    if (asprintf(&door->endpoint, address.is_v6 ? "tcp://[%s]:%s" : "tcp://%s:%s", address.host,
+    if (asprintf(&listener->endpoint, address.is_v6 ? "tcp://[%s]:%s" : "tcp://%s:%s", address.host,
                  port) < 0) {
-        door->endpoint = NULL;
+        listener->endpoint = NULL;
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
     }
-    status = open_router(transport, options, TRAJD_DOOR_REMOTE, error);
+    status = open_router(transport, options, TRAJD_LISTENER_REMOTE, error);
     if (!status)
         status = set_remote_options(transport, address.is_v6, error);
     if (!status)
-        status = finish_door(transport, TRAJD_DOOR_REMOTE, error);
-    return !status ? note_endpoint(door, error) : status;
+        status = finish_listener(transport, TRAJD_LISTENER_REMOTE, error);
+    return !status ? note_endpoint(listener, error) : status;
 }
 
 /* ---- descriptors ---- */
@@ -336,50 +341,53 @@ static bool descriptors_short(struct trajd_transport *transport)
     return left < transport->descriptor_limit / 4;
 }
 
-static void drain_monitor(struct trajd_transport *transport, struct trajd_transport_door *door)
+static void drain_monitor(struct trajd_transport *transport,
+                          struct trajd_transport_listener *listener)
 {
     uint8_t event[6], address[256];
     uint16_t number;
-    while (door->monitor && zmq_recv(door->monitor, event, sizeof event, ZMQ_DONTWAIT) >= 0) {
-        zmq_recv(door->monitor, address, sizeof address, ZMQ_DONTWAIT);
+    while (listener->monitor &&
+           zmq_recv(listener->monitor, event, sizeof event, ZMQ_DONTWAIT) >= 0) {
+        zmq_recv(listener->monitor, address, sizeof address, ZMQ_DONTWAIT);
         memcpy(&number, event, sizeof number);
         if (number == ZMQ_EVENT_ACCEPTED)
-            door->accepted++;
-        else if (door == &transport->doors[TRAJD_DOOR_REMOTE])
+            listener->accepted++;
+        else if (listener == &transport->listeners[TRAJD_LISTENER_REMOTE])
             transport->counters.failed_handshakes++;
     }
 }
 
-static void reopen(struct trajd_transport *transport, struct trajd_transport_door *door,
+static void reopen(struct trajd_transport *transport, struct trajd_transport_listener *listener,
                    uint64_t now_ns)
 {
-    if (door->bind_at_ns == 0 || now_ns < door->bind_at_ns)
+    if (listener->bind_at_ns == 0 || now_ns < listener->bind_at_ns)
         return;
-    door->bind_at_ns = 0;
-    if (descriptors_short(transport) || bind_door(transport, door) != 0)
-        door->bind_at_ns = now_ns + LISTENER_REST_NS;
+    listener->bind_at_ns = 0;
+    if (descriptors_short(transport) || bind_listener(transport, listener) != 0)
+        listener->bind_at_ns = now_ns + LISTENER_REST_NS;
 }
 
-void trajd_doors_watch(struct trajd_transport *transport, uint64_t now_ns)
+void trajd_listeners_watch(struct trajd_transport *transport, uint64_t now_ns)
 {
-    struct trajd_transport_door *busiest = &transport->doors[0];
+    struct trajd_transport_listener *busiest = &transport->listeners[0];
     uint64_t accepted = 0;
-    for (uint32_t i = 0; i < TRAJD_DOORS; i++) {
-        drain_monitor(transport, &transport->doors[i]);
-        reopen(transport, &transport->doors[i], now_ns);
-        accepted += transport->doors[i].accepted;
-        if (transport->doors[i].bind_at_ns == 0 && transport->doors[i].accepted > busiest->accepted)
-            busiest = &transport->doors[i];
+    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++) {
+        drain_monitor(transport, &transport->listeners[i]);
+        reopen(transport, &transport->listeners[i], now_ns);
+        accepted += transport->listeners[i].accepted;
+        if (transport->listeners[i].bind_at_ns == 0 &&
+            transport->listeners[i].accepted > busiest->accepted)
+            busiest = &transport->listeners[i];
     }
     if (accepted < transport->count_again_at)
         return;
     const bool rests = descriptors_short(transport) && busiest->bind_at_ns == 0;
-    for (uint32_t i = 0; i < TRAJD_DOORS; i++)
-        transport->doors[i].accepted = 0;
+    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
+        transport->listeners[i].accepted = 0;
     if (!rests)
         return;
-    /* cuts off every connection of that door; sessions live on, and workers come back with their
-     * tokens */
+    /* cuts off every connection of that listener; sessions live on, and workers come back with
+     * their tokens */
     zmq_unbind(busiest->router, busiest->endpoint);
     busiest->bind_at_ns = now_ns + LISTENER_REST_NS;
     transport->counters.floods++;
@@ -387,9 +395,9 @@ void trajd_doors_watch(struct trajd_transport *transport, uint64_t now_ns)
 
 /* ---- together ---- */
 
-enum trajd_status trajd_doors_open(struct trajd_transport *transport,
-                                   const struct trajd_transport_options *options,
-                                   struct trajd_error *error)
+enum trajd_status trajd_listeners_open(struct trajd_transport *transport,
+                                       const struct trajd_transport_options *options,
+                                       struct trajd_error *error)
 {
     enum trajd_status status = raise_descriptor_limit(transport, options->max_sessions, error);
     if (!status)
@@ -401,20 +409,20 @@ enum trajd_status trajd_doors_open(struct trajd_transport *transport,
     return status;
 }
 
-void trajd_doors_close(struct trajd_transport *transport)
+void trajd_listeners_close(struct trajd_transport *transport)
 {
-    for (uint32_t i = 0; i < TRAJD_DOORS; i++) {
-        struct trajd_transport_door *door = &transport->doors[i];
-        if (door->router)
-            zmq_socket_monitor(door->router, NULL, 0);
-        if (door->monitor)
-            zmq_close(door->monitor);
-        if (door->router)
-            zmq_close(door->router);
-        if (door->bound && i == TRAJD_DOOR_LOCAL)
-            unlink(door->endpoint +
+    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++) {
+        struct trajd_transport_listener *listener = &transport->listeners[i];
+        if (listener->router)
+            zmq_socket_monitor(listener->router, NULL, 0);
+        if (listener->monitor)
+            zmq_close(listener->monitor);
+        if (listener->router)
+            zmq_close(listener->router);
+        if (listener->bound && i == TRAJD_LISTENER_LOCAL)
+            unlink(listener->endpoint +
                    strlen("ipc://")); /* libzmq leaves it; ours to remove while the lock is held */
-        free(door->endpoint);
+        free(listener->endpoint);
     }
     trajd_keyring_destroy(&transport->keyring);
 }

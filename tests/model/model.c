@@ -87,8 +87,8 @@ static void lend(struct world *world, const struct trajd_wire_batch *batch)
 
     if (feed == world->feed_count || batch->slot >= MODEL_SLOTS)
         return; /* the books say so */
-    world->loans[feed][batch->slot]++;
-    world->loan_count++;
+    world->sends[feed][batch->slot]++;
+    world->send_count++;
 }
 
 static void on_send(void *context, uint64_t session, void *user,
@@ -124,23 +124,23 @@ static bool on_is_lent(void *context, struct trajd_core_feed *feed, uint32_t slo
 {
     const struct world *world = context;
 
-    return world->loans[feed_of_ring(world, trajd_core_feed_id(feed))][slot] > 0;
+    return world->sends[feed_of_ring(world, trajd_core_feed_id(feed))][slot] > 0;
 }
 
 void world_return_loan(struct world *world)
 {
-    uint64_t which = world->loan_count ? world_random(world, world->loan_count) : 0;
+    uint64_t which = world->send_count ? world_random(world, world->send_count) : 0;
 
-    if (!world->loan_count)
+    if (!world->send_count)
         return;
     for (uint32_t f = 0; f < world->feed_count; f++)
         for (uint32_t s = 0; s < MODEL_SLOTS; s++) {
-            if (which < world->loans[f][s]) {
-                world->loans[f][s]--;
-                world->loan_count--;
+            if (which < world->sends[f][s]) {
+                world->sends[f][s]--;
+                world->send_count--;
                 return;
             }
-            which -= world->loans[f][s];
+            which -= world->sends[f][s];
         }
 }
 
@@ -192,8 +192,8 @@ void model_start_daemon(struct world *world)
         memset(world->jobs[j].books, 0, sizeof world->jobs[j].books);
     memset(world->generations, 0, sizeof world->generations);
     memset(world->fill_count, 0, sizeof world->fill_count);
-    memset(world->loans, 0, sizeof world->loans);
-    world->loan_count = 0;
+    memset(world->sends, 0, sizeof world->sends);
+    world->send_count = 0;
     world->core_done = world->done_total;
 }
 
@@ -407,7 +407,7 @@ void world_take(struct world *world, uint32_t feed)
     if (fill.generation != ++world->generations[feed][fill.slot])
         model_fail(&world->jobs[0], "generation %llu of slot %u",
                    (unsigned long long)fill.generation, fill.slot);
-    if (world->loans[feed][fill.slot])
+    if (world->sends[feed][fill.slot])
         model_fail(&world->jobs[0], "slot %u of feed %u is filled again while it is lent",
                    fill.slot, feed);
     if (!fill.row_count || fill.position + fill.row_count > world->options.epoch_length)

@@ -90,8 +90,8 @@ struct world {
     uint32_t fill_count[MODEL_FEEDS];
     struct trajd_core_fill fills[MODEL_FEEDS][MODEL_SLOTS];
     uint64_t generations[MODEL_FEEDS][MODEL_SLOTS];
-    uint32_t loans[MODEL_FEEDS][MODEL_SLOTS]; /* frames of the slot that are being sent */
-    uint32_t loan_count;
+    uint32_t sends[MODEL_FEEDS][MODEL_SLOTS]; /* frames of the slot that are being sent */
+    uint32_t send_count;
     uint64_t done_total, core_done;
     uint32_t job_count;
     struct model *jobs; /* MODEL_JOBS */

@@ -210,7 +210,7 @@ static void wild_step(struct world *world)
 
 static void produce_all(struct world *world)
 {
-    while (world->loan_count)
+    while (world->send_count)
         world_return_loan(world);
     for (uint32_t f = 0; f < world->feed_count; f++) {
         while (world->fill_count[f])

@@ -735,7 +735,7 @@ static void test_a_silent_worker_is_given_up_and_says_so(void **state)
 
 /* ---- a flood, against a process with few descriptors ---- */
 
-/* Held until a local worker has read an epoch: the tcp door rests, the other one stays open. */
+/* Held until a local worker has read an epoch: the tcp listener rests, the other one stays open. */
 static void test_a_flood_of_connections_is_survived(void **state)
 {
     enum { FLOOD = 400 };
@@ -779,38 +779,38 @@ static void test_parts_and_loans(void **state)
     (void)state;
     struct trajd_error error;
     struct trajd_ring ring;
-    struct trajd_piece pieces[2];
+    struct trajd_payload_segment segments[2];
     assert_int_equal(trajd_ring_create(&ring, 3, 4096, true, &error), TRAJD_OK);
     struct trajd_wire_tensor *tensors = calloc(2, sizeof *tensors);
     tensors[0] =
         (struct trajd_wire_tensor){.dtype = TRAJD_I64, .rank = 1, .shape = {6}, .offset_bytes = 64};
     tensors[1] = (struct trajd_wire_tensor){
         .dtype = TRAJD_U8, .rank = 3, .shape = {6, 2, 5}, .offset_bytes = 128};
-    struct trajd_lending *lending = trajd_lending_create(&ring, tensors, 2, -1);
-    unsigned char *slot = trajd_ring_slot(&lending->ring, 2);
-    assert_int_equal(trajd_lending_part(lending, 2, 2, 3, pieces), 2);
-    assert_ptr_equal(pieces[0].data, slot + 64 + 16);
-    assert_int_equal(pieces[0].size_bytes, 24);
-    assert_int_equal(pieces[0].zeros, 40);
-    assert_ptr_equal(pieces[1].data, slot + 128 + 20);
-    assert_int_equal(pieces[1].size_bytes, 30);
-    assert_int_equal(pieces[1].zeros, 34);
-    assert_int_equal(trajd_lending_part(lending, 2, 6, 0, pieces), 0);
-    trajd_lending_borrow(lending, 2);
-    trajd_lending_borrow(lending, 2);
-    assert_true(trajd_lending_is_lent(lending, 2));
-    assert_false(trajd_lending_is_lent(lending, 1));
-    trajd_lending_let_go(slot + 4095, lending); /* any byte of it */
-    assert_false(trajd_lending_came_back(lending));
-    trajd_lending_return(lending, 2);
-    assert_true(trajd_lending_came_back(lending));
-    assert_false(trajd_lending_came_back(lending));
-    assert_false(trajd_lending_is_lent(lending, 2));
-    trajd_lending_borrow(lending, 0);
-    struct trajd_lending *kept = lending;
-    trajd_lending_drop(&lending); /* the memory lives on */
+    struct trajd_slot_sends *slot_sends = trajd_slot_sends_create(&ring, tensors, 2, -1);
+    unsigned char *slot = trajd_ring_slot(&slot_sends->ring, 2);
+    assert_int_equal(trajd_slot_sends_payload(slot_sends, 2, 2, 3, segments), 2);
+    assert_ptr_equal(segments[0].data, slot + 64 + 16);
+    assert_int_equal(segments[0].size_bytes, 24);
+    assert_int_equal(segments[0].zeros, 40);
+    assert_ptr_equal(segments[1].data, slot + 128 + 20);
+    assert_int_equal(segments[1].size_bytes, 30);
+    assert_int_equal(segments[1].zeros, 34);
+    assert_int_equal(trajd_slot_sends_payload(slot_sends, 2, 6, 0, segments), 0);
+    trajd_slot_sends_acquire(slot_sends, 2);
+    trajd_slot_sends_acquire(slot_sends, 2);
+    assert_true(trajd_slot_sends_is_in_use(slot_sends, 2));
+    assert_false(trajd_slot_sends_is_in_use(slot_sends, 1));
+    trajd_slot_sends_release(slot + 4095, slot_sends); /* any byte of it */
+    assert_false(trajd_slot_sends_came_back(slot_sends));
+    trajd_slot_sends_return(slot_sends, 2);
+    assert_true(trajd_slot_sends_came_back(slot_sends));
+    assert_false(trajd_slot_sends_came_back(slot_sends));
+    assert_false(trajd_slot_sends_is_in_use(slot_sends, 2));
+    trajd_slot_sends_acquire(slot_sends, 0);
+    struct trajd_slot_sends *kept = slot_sends;
+    trajd_slot_sends_drop(&slot_sends); /* the memory lives on */
     slot[0] = 1;
-    trajd_lending_return(kept, 0);
+    trajd_slot_sends_return(kept, 0);
 }
 
 int main(void)
