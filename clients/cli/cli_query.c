@@ -33,8 +33,8 @@ bool cli_next_page(const struct trajd_yaml_node *page, uint64_t *first)
     return true;
 }
 
-struct trajd_yaml *cli_ask(struct trajd_client *client, const struct trajd_question *question,
-                           char **json)
+struct trajd_yaml *cli_query(struct trajd_client *client, const struct trajd_question *question,
+                             char **json)
 {
     struct trajd_yaml *yaml = NULL;
     struct trajd_error error;

@@ -10,8 +10,8 @@
 
 /* The parsed answer, to be destroyed, and its text in *json, to be freed; NULL: it has been said
  * why. */
-struct trajd_yaml *cli_ask(struct trajd_client *client, const struct trajd_question *question,
-                           char **json);
+struct trajd_yaml *cli_query(struct trajd_client *client, const struct trajd_question *question,
+                             char **json);
 /* The number of the feed of that name, from the daemon's status. False: it has been said which
  * there are. */
 bool cli_find_feed(struct trajd_client *client, const char *name, uint32_t *feed_id);

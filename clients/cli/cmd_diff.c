@@ -26,7 +26,7 @@ static void turn_page(struct side *side)
 {
     trajd_yaml_destroy(&side->yaml);
     free(side->json);
-    side->yaml = cli_ask(side->client, &side->question, &side->json);
+    side->yaml = cli_query(side->client, &side->question, &side->json);
     side->failed = !side->yaml;
     side->item = side->yaml ? cli_first(trajd_yaml_root(side->yaml), "items") : NULL;
 }

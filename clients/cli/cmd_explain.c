@@ -23,7 +23,7 @@ static bool find_window(struct trajd_client *client, uint32_t feed_id,
     struct trajd_yaml *yaml;
     char *json;
 
-    yaml = cli_ask(client, &question, &json);
+    yaml = cli_query(client, &question, &json);
     if (!yaml)
         return false;
     item = cli_first(trajd_yaml_root(yaml), "items");
@@ -118,7 +118,7 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
         char *json;
 
         question.count = left < UINT32_MAX ? (uint32_t)left : 0;
-        yaml = cli_ask(client, &question, &json);
+        yaml = cli_query(client, &question, &json);
         if (!yaml)
             return CLI_FAILED;
         root = trajd_yaml_root(yaml);

@@ -60,15 +60,15 @@ static void end_progress(const char *name)
 }
 
 /* One page, when it is there. */
-static struct trajd_yaml *ask_page(struct trajd_client *client,
-                                   const struct trajd_question *question)
+static struct trajd_yaml *query_page(struct trajd_client *client,
+                                     const struct trajd_question *question)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     struct trajd_yaml *yaml;
     bool shown = false;
     char *json;
 
-    while ((yaml = cli_ask(client, question, &json))) {
+    while ((yaml = cli_query(client, question, &json))) {
         free(json);
         if (strcmp(cli_text(trajd_yaml_root(yaml), "state"), "computing") != 0)
             break;
@@ -103,7 +103,7 @@ static bool add_subject(struct trajd_client *client, uint32_t feed_id, uint64_t 
     }
     all->subjects[all->subject_count++] = subject;
     while (more && subject->page_count < MAX_PAGES) {
-        struct trajd_yaml *page = ask_page(client, &question);
+        struct trajd_yaml *page = query_page(client, &question);
         if (!page)
             return false;
         subject->pages[subject->page_count++] = page;
@@ -132,7 +132,7 @@ static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const cha
     uint64_t d = 0;
     char *json;
 
-    yaml = cli_ask(client, &question, &json);
+    yaml = cli_query(client, &question, &json);
     if (!yaml)
         return false;
     datasets = trajd_yaml_get(trajd_yaml_root(yaml), "datasets");

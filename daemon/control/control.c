@@ -175,7 +175,7 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
         .describe = trajd_control_describe,
         .context = control,
         .feed_idle_ms = (uint32_t)(config->feed_idle_ns / 1000000),
-        .answers_asks = true,
+        .answers_queries = true,
         .feed_names = control->now->feed_names,
         .group_access = config->group_access,
         .remote = {.address = config->listen_tcp,
@@ -203,14 +203,16 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
     return status;
 }
 
-static enum trajd_status start_asker(struct trajd_control *control, struct trajd_error *error)
+static enum trajd_status start_query_service(struct trajd_control *control,
+                                             struct trajd_error *error)
 {
-    const struct trajd_asker_options options = {.server = control->server,
-                                                .borrow = trajd_control_lend_producer,
-                                                .give_back = trajd_control_take_back,
-                                                .context = control};
+    const struct trajd_query_service_options options = {.server = control->server,
+                                                        .acquire_producer =
+                                                            trajd_control_acquire_producer,
+                                                        .give_back = trajd_control_take_back,
+                                                        .context = control};
 
-    return trajd_asker_create(&options, &control->asker, error);
+    return trajd_query_service_create(&options, &control->query_service, error);
 }
 
 static enum trajd_status start_resample_service(struct trajd_control *control,
@@ -221,7 +223,7 @@ static enum trajd_status start_resample_service(struct trajd_control *control,
         .group_access = control->first_config->group_access,
         .log = control->log,
         .thread_count = trajd_pool_thread_count(control->pool),
-        .device = trajd_control_lend_device,
+        .device = trajd_control_acquire_device,
         .device_lost = trajd_control_on_gpu_lost,
         .context = control};
     struct trajd_resample_service *resample_service;
@@ -335,7 +337,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
     if (!status && serve)
         status = trajd_control_start_opener(control, error);
     if (!status && serve)
-        status = start_asker(control, error);
+        status = start_query_service(control, error);
     if (!status && serve)
         status = start_resample_service(control, error);
     if (status)
@@ -375,7 +377,7 @@ void trajd_control_destroy(struct trajd_control **out)
     if (!control)
         return;
     stop_resample_service(control);
-    trajd_asker_destroy(&control->asker);
+    trajd_query_service_destroy(&control->query_service);
     if (control->stats_service)
         trajd_stats_service_stop(control->stats_service); /* an OPEN may be waiting for it */
     trajd_control_stop_opener(control);

@@ -5,7 +5,7 @@
  *   server thread          sessions and leases (feed/server.h)
  *   one thread a feed      production (producer.h)
  *   opener thread          feeds that jobs send in OPEN: indexing and loading take time
- *   asker thread           questions about feeds (query.h)
+ *   query service thread           questions about feeds (query.h)
  *   statistics' thread     what is asked about values and not known yet (stats_service.h)
  *   reader threads         rows (dataset/cache.h), resampling threads (kernels/pool.h) */
 #ifndef TRAJD_CONTROL_CONTROL_H

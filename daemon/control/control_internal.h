@@ -55,12 +55,12 @@ struct trajd_control {
     bool is_idle[TRAJD_CONTROL_MAX_PRODUCERS];
     uint32_t request_count;
     struct trajd_opener_request requests[TRAJD_CONTROL_MAX_REQUESTS];
-    struct trajd_producer *lent;    /* the asker looks at it: it is not destroyed */
+    struct trajd_producer *lent;    /* the query service looks at it: it is not destroyed */
     struct trajd_heartbeat opening; /* the opener's; needs no lock */
     pthread_t opener;
     bool opener_running;
     int64_t swept_ns; /* the opener's own: when it last looked for old journals; 0: never */
-    struct trajd_asker *asker;
+    struct trajd_query_service *query_service;
     struct trajd_resample_service *resample_service;
     struct trajd_reload reload; /* the last one */
     struct trajd_config_source reload_from;
@@ -148,7 +148,7 @@ struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const ch
 /* A GPU has failed, and the configuration says to go on without (gpu.fall_back). */
 bool trajd_control_goes_on_without_gpus(const struct trajd_control *control);
 /* What the resample service calls, on its thread: the first GPU, while none has failed; NULL. */
-struct trajd_device *trajd_control_lend_device(void *context);
+struct trajd_device *trajd_control_acquire_device(void *context);
 /* What a producer, or the resample service, calls on its thread: its GPU has failed. */
 void trajd_control_on_gpu_lost(void *context);
 /* A feed could not be made there, and *why says why: if the GPU answers nothing any more, it has
@@ -179,8 +179,8 @@ enum trajd_status trajd_reload_run(struct trajd_control *control, char *message,
 /* What the server calls, on its thread: datasets and producers for the status document; returns its
  * length, 0: it did not fit. */
 size_t trajd_control_describe(void *context, char *json, size_t size);
-/* What the asker calls, on its thread: the producer stays until it is taken back. */
-struct trajd_producer *trajd_control_lend_producer(void *context, uint32_t feed_id);
+/* What the query service calls, on its thread: the producer stays until it is taken back. */
+struct trajd_producer *trajd_control_acquire_producer(void *context, uint32_t feed_id);
 void trajd_control_take_back(void *context, struct trajd_producer *producer);
 
 #endif

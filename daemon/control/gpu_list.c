@@ -110,7 +110,7 @@ struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const ch
     return NULL;
 }
 
-struct trajd_device *trajd_control_lend_device(void *context)
+struct trajd_device *trajd_control_acquire_device(void *context)
 {
     const struct trajd_control *control = context;
     /* a flag on its own */

@@ -13,31 +13,31 @@
 
 static const struct {
     const char *what;
-    trajd_answer answer;
+    trajd_query_result answer;
 } answers[] = {
-    {"episodes", trajd_answer_episodes},
-    {"explain", trajd_answer_explain},
-    {"position", trajd_answer_position},
-    {"statistics", trajd_answer_statistics},
+    {"episodes", trajd_query_episodes},
+    {"explain", trajd_query_explain},
+    {"position", trajd_query_position},
+    {"statistics", trajd_query_statistics},
 };
 
 enum { ANSWER_COUNT = sizeof answers / sizeof answers[0] };
 
-struct trajd_asker {
-    struct trajd_asker_options options;
+struct trajd_query_service {
+    struct trajd_query_service_options options;
     struct trajd_heartbeat heartbeat;
     pthread_t thread;
 };
 
-bool trajd_answer_fits(FILE *out, long mark)
+bool trajd_query_fits(FILE *out, long mark)
 {
-    if (ftell(out) <= (long)TRAJD_ASK_MAX_ANSWER - END_ROOM)
+    if (ftell(out) <= (long)TRAJD_QUERY_MAX_ANSWER - END_ROOM)
         return true;
     fseek(out, mark, SEEK_SET);
     return false;
 }
 
-void trajd_answer_end_page(FILE *out, uint64_t next, uint64_t total)
+void trajd_query_end_page(FILE *out, uint64_t next, uint64_t total)
 {
     if (next < total)
         fprintf(out, "],\"next\":%" PRIu64 "}", next);
@@ -61,38 +61,40 @@ static enum trajd_status unknown_question(const char *what, struct trajd_error *
         what, nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", list);
 }
 
-static enum trajd_status answer_feed(struct trajd_asker *asker, trajd_answer answer,
-                                     const struct trajd_ask *ask, FILE *out,
-                                     struct trajd_error *error)
+static enum trajd_status answer_feed(struct trajd_query_service *query_service,
+                                     trajd_query_result answer, const struct trajd_query *query,
+                                     FILE *out, struct trajd_error *error)
 {
     struct trajd_producer *producer;
     enum trajd_status status;
 
-    if (!ask->feed_id)
+    if (!query->feed_id)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "ask: %s: of which feed? (feed_id is missing)", ask->what);
-    producer = asker->options.borrow(asker->options.context, ask->feed_id);
+                               "ask: %s: of which feed? (feed_id is missing)", query->what);
+    producer =
+        query_service->options.acquire_producer(query_service->options.context, query->feed_id);
     if (!producer)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "ask: %s: no feed has the number %u, or not any more", ask->what,
-                               ask->feed_id);
-    status = answer(ask, producer, out, error);
+                               "ask: %s: no feed has the number %u, or not any more", query->what,
+                               query->feed_id);
+    status = answer(query, producer, out, error);
     if (status)
-        trajd_error_prefix(error, "ask: feed %s: %s", trajd_producer_name(producer), ask->what);
-    asker->options.give_back(asker->options.context, producer);
+        trajd_error_prefix(error, "ask: feed %s: %s", trajd_producer_name(producer), query->what);
+    query_service->options.give_back(query_service->options.context, producer);
     return status;
 }
 
-static enum trajd_status find_answer(struct trajd_asker *asker, const struct trajd_ask *ask,
-                                     FILE *out, struct trajd_error *error)
+static enum trajd_status find_answer(struct trajd_query_service *query_service,
+                                     const struct trajd_query *query, FILE *out,
+                                     struct trajd_error *error)
 {
     for (int a = 0; a < ANSWER_COUNT; a++)
-        if (strcmp(answers[a].what, ask->what) == 0)
-            return answer_feed(asker, answers[a].answer, ask, out, error);
-    return unknown_question(ask->what, error);
+        if (strcmp(answers[a].what, query->what) == 0)
+            return answer_feed(query_service, answers[a].answer, query, out, error);
+    return unknown_question(query->what, error);
 }
 
-static void answer_ask(struct trajd_asker *asker, const struct trajd_ask *ask)
+static void answer_query(struct trajd_query_service *query_service, const struct trajd_query *query)
 {
     enum trajd_status status = TRAJD_ERR_MEMORY;
     struct trajd_error error;
@@ -100,71 +102,75 @@ static void answer_ask(struct trajd_asker *asker, const struct trajd_ask *ask)
     size_t length = 0;
     FILE *out = open_memstream(&json, &length);
 
-    trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", ask->what);
+    trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", query->what);
     if (out) {
-        status = find_answer(asker, ask, out, &error);
+        status = find_answer(query_service, query, out, &error);
         if (fclose(out) != 0 && !status)
             status =
-                trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", ask->what);
+                trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", query->what);
     }
-    if (!status && length > TRAJD_ASK_MAX_ANSWER)
+    if (!status && length > TRAJD_QUERY_MAX_ANSWER)
         status = trajd_error_set(&error, TRAJD_ERR_MEMORY, 0,
                                  "ask: %s: the answer would be %zu bytes, and %u is the limit",
-                                 ask->what, length, TRAJD_ASK_MAX_ANSWER);
-    trajd_server_answer_ask(asker->options.server, ask->id, status ? NULL : json, length, &error);
+                                 query->what, length, TRAJD_QUERY_MAX_ANSWER);
+    trajd_server_answer_query(query_service->options.server, query->id, status ? NULL : json,
+                              length, &error);
     free(json);
 }
 
-static void *run_asker(void *context)
+static void *run_query_service(void *context)
 {
-    struct trajd_asker *asker = context;
+    struct trajd_query_service *query_service = context;
     enum trajd_status status;
-    struct trajd_ask ask;
+    struct trajd_query query;
 
-    trajd_heartbeat_begin(&asker->heartbeat);
+    trajd_heartbeat_begin(&query_service->heartbeat);
     do {
         trajd_heartbeat_turn();
-        status = trajd_server_take_ask(asker->options.server, TAKE_TIMEOUT_MS, &ask);
+        status = trajd_server_take_query(query_service->options.server, TAKE_TIMEOUT_MS, &query);
         if (!status)
-            answer_ask(asker, &ask);
+            answer_query(query_service, &query);
     } while (status != TRAJD_ERR_CLOSED);
     return NULL;
 }
 
-enum trajd_status trajd_asker_create(const struct trajd_asker_options *options,
-                                     struct trajd_asker **out, struct trajd_error *error)
+enum trajd_status trajd_query_service_create(const struct trajd_query_service_options *options,
+                                             struct trajd_query_service **out,
+                                             struct trajd_error *error)
 {
-    struct trajd_asker *asker = calloc(1, sizeof *asker);
+    struct trajd_query_service *query_service = calloc(1, sizeof *query_service);
     int failed;
 
     *out = NULL;
-    if (!asker)
+    if (!query_service)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the asker");
-    asker->options = *options;
-    failed = trajd_thread_start(&asker->thread, "trajd-ask", run_asker, asker);
+    query_service->options = *options;
+    failed =
+        trajd_thread_start(&query_service->thread, "trajd-ask", run_query_service, query_service);
     if (failed) {
-        free(asker);
+        free(query_service);
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "asker thread: %s",
                                strerror(failed));
     }
-    *out = asker;
+    *out = query_service;
     return TRAJD_OK;
 }
 
-const struct trajd_heartbeat *trajd_asker_heartbeat(const struct trajd_asker *asker)
+const struct trajd_heartbeat *
+trajd_query_service_heartbeat(const struct trajd_query_service *query_service)
 {
-    return &asker->heartbeat;
+    return &query_service->heartbeat;
 }
 
-void trajd_asker_destroy(struct trajd_asker **out)
+void trajd_query_service_destroy(struct trajd_query_service **out)
 {
-    struct trajd_asker *asker = *out;
+    struct trajd_query_service *query_service = *out;
 
     *out = NULL;
-    if (!asker)
+    if (!query_service)
         return;
-    trajd_heartbeat_cancel(&asker->heartbeat);
-    trajd_server_close_asks(asker->options.server);
-    pthread_join(asker->thread, NULL);
-    free(asker);
+    trajd_heartbeat_cancel(&query_service->heartbeat);
+    trajd_server_close_queries(query_service->options.server);
+    pthread_join(query_service->thread, NULL);
+    free(query_service);
 }

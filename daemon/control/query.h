@@ -15,57 +15,59 @@
 #include "daemon/producer/producer.h"
 #include "daemon/server/server.h"
 
-struct trajd_asker;
+struct trajd_query_service;
 
-struct trajd_asker_options {
+struct trajd_query_service_options {
     struct trajd_server *server;
     /* The producer of that feed, not to be destroyed until it is given back; NULL: there is none.
-     * On the asker's thread. */
-    struct trajd_producer *(*borrow)(void *context, uint32_t feed_id);
+     * On the query service's thread. */
+    struct trajd_producer *(*acquire_producer)(void *context, uint32_t feed_id);
     void (*give_back)(void *context, struct trajd_producer *producer);
     void *context;
 };
 
-enum trajd_status trajd_asker_create(const struct trajd_asker_options *options,
-                                     struct trajd_asker **asker, struct trajd_error *error);
+enum trajd_status trajd_query_service_create(const struct trajd_query_service_options *options,
+                                             struct trajd_query_service **query_service,
+                                             struct trajd_error *error);
 /* The thread's. */
-const struct trajd_heartbeat *trajd_asker_heartbeat(const struct trajd_asker *asker);
+const struct trajd_heartbeat *
+trajd_query_service_heartbeat(const struct trajd_query_service *query_service);
 /* Ends and joins the thread; questions that wait are not answered any more. Before the server is
  * destroyed. NULL is fine. */
-void trajd_asker_destroy(struct trajd_asker **asker);
+void trajd_query_service_destroy(struct trajd_query_service **query_service);
 
 /* ---- what answers write ---- */
 
 /* Writes a document about the producer to `out`, or fills *error: TRAJD_ERR_ARGUMENT,
  * TRAJD_ERR_NOT_FOUND (with what there is). */
-typedef enum trajd_status (*trajd_answer)(const struct trajd_ask *ask,
-                                          const struct trajd_producer *producer, FILE *out,
-                                          struct trajd_error *error);
+typedef enum trajd_status (*trajd_query_result)(const struct trajd_query *query,
+                                                const struct trajd_producer *producer, FILE *out,
+                                                struct trajd_error *error);
 
 /* For documents that are told page by page: takes what was written since `mark` (an ftell before
  * it) back, and is false, where the document has no room for it and its end. */
-bool trajd_answer_fits(FILE *out, long mark);
+bool trajd_query_fits(FILE *out, long mark);
 /* Closes the items and the document; `next` is the first that is not in it, `total`: there is none.
  */
-void trajd_answer_end_page(FILE *out, uint64_t next, uint64_t total);
+void trajd_query_end_page(FILE *out, uint64_t next, uint64_t total);
 
 /* query_explain.c */
-enum trajd_status trajd_answer_explain(const struct trajd_ask *ask,
+enum trajd_status trajd_query_explain(const struct trajd_query *query,
+                                      const struct trajd_producer *producer, FILE *out,
+                                      struct trajd_error *error);
+
+/* query_position.c */
+enum trajd_status trajd_query_position(const struct trajd_query *query,
                                        const struct trajd_producer *producer, FILE *out,
                                        struct trajd_error *error);
 
-/* query_position.c */
-enum trajd_status trajd_answer_position(const struct trajd_ask *ask,
-                                        const struct trajd_producer *producer, FILE *out,
-                                        struct trajd_error *error);
-
 /* query_statistics.c */
-enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
-                                          const struct trajd_producer *producer, FILE *out,
-                                          struct trajd_error *error);
+enum trajd_status trajd_query_statistics(const struct trajd_query *query,
+                                         const struct trajd_producer *producer, FILE *out,
+                                         struct trajd_error *error);
 /* query_episodes.c */
-enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask,
-                                        const struct trajd_producer *producer, FILE *out,
-                                        struct trajd_error *error);
+enum trajd_status trajd_query_episodes(const struct trajd_query *query,
+                                       const struct trajd_producer *producer, FILE *out,
+                                       struct trajd_error *error);
 
 #endif

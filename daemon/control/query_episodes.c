@@ -132,22 +132,22 @@ static enum trajd_status check_names(const struct trajd_mixture_plan *plan, cons
     return status;
 }
 
-enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask,
-                                        const struct trajd_producer *producer, FILE *out,
-                                        struct trajd_error *error)
+enum trajd_status trajd_query_episodes(const struct trajd_query *query,
+                                       const struct trajd_producer *producer, FILE *out,
+                                       struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
     const uint64_t total = episode_count(plan);
-    const uint64_t wanted = ask->count ? ask->count : total;
-    uint64_t next = ask->first;
-    enum trajd_status status = check_names(plan, ask->name, error);
+    const uint64_t wanted = query->count ? query->count : total;
+    uint64_t next = query->first;
+    enum trajd_status status = check_names(plan, query->name, error);
 
     if (status)
         return status;
-    if (ask->first >= total)
+    if (query->first >= total)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "episode %" PRIu64 " is beyond the last: there are %" PRIu64,
-                               ask->first, total);
+                               query->first, total);
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_producer_name(producer));
     fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\",\"datasets\":[", plan->fingerprint);
@@ -157,15 +157,16 @@ enum trajd_status trajd_answer_episodes(const struct trajd_ask *ask,
         fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\"}",
                 plan->parts[p]->dataset->index->fingerprint);
     }
-    fprintf(out, "],\"episodes\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[", total, ask->first);
-    for (; next < total && next - ask->first < wanted; next++) {
+    fprintf(out, "],\"episodes\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[", total,
+            query->first);
+    for (; next < total && next - query->first < wanted; next++) {
         const long mark = ftell(out);
-        if (next > ask->first)
+        if (next > query->first)
             fputc(',', out);
-        write_episode(plan, next, ask->name, out);
-        if (!trajd_answer_fits(out, mark))
+        write_episode(plan, next, query->name, out);
+        if (!trajd_query_fits(out, mark))
             break;
     }
-    trajd_answer_end_page(out, next, total);
+    trajd_query_end_page(out, next, total);
     return TRAJD_OK;
 }

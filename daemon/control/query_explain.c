@@ -296,22 +296,23 @@ static void write_head(const struct explanation *e, const struct trajd_producer 
 }
 
 /* Steps are numbered through: those of the first output, then those of the next. */
-static enum trajd_status write_steps(const struct explanation *e, const struct trajd_ask *ask,
+static enum trajd_status write_steps(const struct explanation *e, const struct trajd_query *query,
                                      uint32_t begin, uint32_t end, FILE *out,
                                      struct trajd_error *error)
 {
-    const uint64_t last =
-        ask->count && ask->count < UINT64_MAX - ask->first ? ask->first + ask->count : UINT64_MAX;
-    uint64_t number = 0, total = 0, next = ask->first;
+    const uint64_t last = query->count && query->count < UINT64_MAX - query->first
+                              ? query->first + query->count
+                              : UINT64_MAX;
+    uint64_t number = 0, total = 0, next = query->first;
     bool full = false;
 
     for (uint32_t o = begin; o < end; o++)
         total += e->plan->outputs[o].step_count;
-    if (ask->first >= total)
+    if (query->first >= total)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "step %" PRIu64 " is beyond the last: there are %" PRIu64,
-                               ask->first, total);
-    fprintf(out, ",\"steps\":%" PRIu64 ",\"first\":%" PRIu64 ",\"outputs\":[", total, ask->first);
+                               query->first, total);
+    fprintf(out, ",\"steps\":%" PRIu64 ",\"first\":%" PRIu64 ",\"outputs\":[", total, query->first);
     for (uint32_t o = begin; o < end && !full && next < last;
          number += e->plan->outputs[o++].step_count) {
         const uint64_t steps = e->plan->outputs[o].step_count;
@@ -319,7 +320,7 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
         const uint64_t before = next;
         if (next >= number + steps)
             continue;
-        if (next > ask->first)
+        if (next > query->first)
             fputc(',', out);
         write_output(e, o, out);
         for (; next < number + steps && next < last; next++) {
@@ -327,7 +328,7 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
             if (next > before)
                 fputc(',', out);
             write_step(e, o, (uint32_t)(next - number), out);
-            full = !trajd_answer_fits(out, step_mark);
+            full = !trajd_query_fits(out, step_mark);
             if (full)
                 break;
         }
@@ -336,16 +337,16 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
         else
             fseek(out, mark, SEEK_SET); /* not even the first step of this output has room */
     }
-    if (next == ask->first)
+    if (next == query->first)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "step %" PRIu64 " alone is too long for an answer", next);
-    trajd_answer_end_page(out, next, total);
+    trajd_query_end_page(out, next, total);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_answer_explain(const struct trajd_ask *ask,
-                                       const struct trajd_producer *producer, FILE *out,
-                                       struct trajd_error *error)
+enum trajd_status trajd_query_explain(const struct trajd_query *query,
+                                      const struct trajd_producer *producer, FILE *out,
+                                      struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
     uint32_t begin = 0, end = plan->parts[0]->output_count;
@@ -353,19 +354,19 @@ enum trajd_status trajd_answer_explain(const struct trajd_ask *ask,
     struct explanation e = {.plan = NULL};
     enum trajd_status status = TRAJD_OK;
 
-    if (!trajd_mixture_plan_window(plan, ask->window, &window))
+    if (!trajd_mixture_plan_window(plan, query->window, &window))
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "window %" PRIu64 " is beyond the last: there are %" PRIu64,
-                               ask->window, trajd_mixture_plan_number_count(plan));
-    if (*ask->name) {
-        status = find_output(plan->parts[0], ask->name, &begin, error);
+                               query->window, trajd_mixture_plan_number_count(plan));
+    if (*query->name) {
+        status = find_output(plan->parts[0], query->name, &begin, error);
         end = begin + 1;
     }
     if (!status)
         status = prepare(&e, plan, &window, error);
     if (!status) {
         write_head(&e, producer, out);
-        status = write_steps(&e, ask, begin, end, out, error);
+        status = write_steps(&e, query, begin, end, out, error);
     }
     clean_up(&e);
     return status;

@@ -29,31 +29,31 @@ static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, 
             window.episode_index, window.anchor, window.wrapped ? "true" : "false");
 }
 
-enum trajd_status trajd_answer_position(const struct trajd_ask *ask,
-                                        const struct trajd_producer *producer, FILE *out,
-                                        struct trajd_error *error)
+enum trajd_status trajd_query_position(const struct trajd_query *query,
+                                       const struct trajd_producer *producer, FILE *out,
+                                       struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
     const uint64_t length = trajd_mixture_plan_epoch_length(plan);
-    const uint64_t wanted = ask->count ? ask->count : length;
-    uint64_t next = ask->first;
+    const uint64_t wanted = query->count ? query->count : length;
+    uint64_t next = query->first;
 
-    if (ask->first >= length)
+    if (query->first >= length)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "position %" PRIu64 " is beyond the epoch's end: it has %" PRIu64,
-                               ask->first, length);
+                               query->first, length);
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_producer_name(producer));
     fprintf(out, ",\"epoch\":%" PRIu64 ",\"length\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[",
-            ask->window, length, ask->first);
-    for (; next < length && next - ask->first < wanted; next++) {
+            query->window, length, query->first);
+    for (; next < length && next - query->first < wanted; next++) {
         const long mark = ftell(out);
-        if (next > ask->first)
+        if (next > query->first)
             fputc(',', out);
-        write_window(plan, ask->window, next, out);
-        if (!trajd_answer_fits(out, mark))
+        write_window(plan, query->window, next, out);
+        if (!trajd_query_fits(out, mark))
             break;
     }
-    trajd_answer_end_page(out, next, length);
+    trajd_query_end_page(out, next, length);
     return TRAJD_OK;
 }

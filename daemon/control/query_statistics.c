@@ -120,29 +120,29 @@ static enum trajd_status list_outputs(const struct trajd_producer *producer, FIL
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
-                                          const struct trajd_producer *producer, FILE *out,
-                                          struct trajd_error *error)
+enum trajd_status trajd_query_statistics(const struct trajd_query *query,
+                                         const struct trajd_producer *producer, FILE *out,
+                                         struct trajd_error *error)
 {
     const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
     const struct trajd_window_plan *plan =
-        feed->parts[ask->window < feed->part_count ? ask->window : 0];
+        feed->parts[query->window < feed->part_count ? query->window : 0];
     enum trajd_statistics_subject subject;
     struct trajd_statistics *found = NULL;
     uint32_t index, permille, first, count;
-    enum trajd_status status = check_dataset(feed, ask->window, error);
+    enum trajd_status status = check_dataset(feed, query->window, error);
 
-    if (!status && !ask->name[0])
+    if (!status && !query->name[0])
         return list_outputs(producer, out);
     if (!status)
-        status = find_subject(plan, ask->name, &subject, &index, error);
+        status = find_subject(plan, query->name, &subject, &index, error);
     if (!status)
-        status = trajd_stats_service_ask(trajd_producer_stats_service(producer), plan, subject,
-                                         index, &found, &permille, error);
-    if (!status && found && ask->first >= found->feature_count)
+        status = trajd_stats_service_request(trajd_producer_stats_service(producer), plan, subject,
+                                             index, &found, &permille, error);
+    if (!status && found && query->first >= found->feature_count)
         status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                                 "feature %" PRIu64 " is beyond the last: there are %u", ask->first,
-                                 found->feature_count);
+                                 "feature %" PRIu64 " is beyond the last: there are %u",
+                                 query->first, found->feature_count);
     if (status) {
         free(found);
         return status;
@@ -152,15 +152,15 @@ enum trajd_status trajd_answer_statistics(const struct trajd_ask *ask,
     fprintf(out, ",\"dataset\":");
     trajd_json_text(out, plan->dataset->name);
     fprintf(out, ",\"name\":");
-    trajd_json_text(out, ask->name);
+    trajd_json_text(out, query->name);
     if (!found) {
         fprintf(out, ",\"state\":\"computing\",\"done\":%.3f}", permille / 1000.0);
         return TRAJD_OK;
     }
-    first = (uint32_t)ask->first;
+    first = (uint32_t)query->first;
     count =
         found->feature_count - first < PAGE_FEATURES ? found->feature_count - first : PAGE_FEATURES;
-    count = ask->count && ask->count < count ? ask->count : count;
+    count = query->count && query->count < count ? query->count : count;
     fprintf(out, ",\"state\":\"ready\",\"first\":%u,\"next\":", first);
     if (first + count < found->feature_count)
         fprintf(out, "%u,", first + count);

@@ -117,9 +117,9 @@ size_t trajd_control_describe(void *context, char *json, size_t size)
     return length;
 }
 
-/* ---- what the asker calls, on its thread ---- */
+/* ---- what the query service calls, on its thread ---- */
 
-struct trajd_producer *trajd_control_lend_producer(void *context, uint32_t feed_id)
+struct trajd_producer *trajd_control_acquire_producer(void *context, uint32_t feed_id)
 {
     struct trajd_control *control = context;
 
@@ -154,7 +154,7 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
         const char *name;
     } threads[] = {
         {&control->opening, "the opener"},
-        {trajd_asker_heartbeat(control->asker), "the asker"},
+        {trajd_query_service_heartbeat(control->query_service), "the asker"},
         {trajd_stats_service_heartbeat(control->stats_service), "the thread of statistics"},
         {trajd_resample_service_heartbeat(control->resample_service), "the resampler"}};
     bool alive = true;

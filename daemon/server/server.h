@@ -17,8 +17,8 @@
 #include "proto/error.h"
 
 #define TRAJD_TENSOR_MAX_RANK 8
-#define TRAJD_ASK_MAX_NAME 128
-#define TRAJD_ASK_MAX_ANSWER 61440u
+#define TRAJD_QUERY_MAX_NAME 128
+#define TRAJD_QUERY_MAX_ANSWER 61440u
 
 struct trajd_server;
 struct trajd_feed;
@@ -106,7 +106,7 @@ struct trajd_server_options {
     size_t (*describe)(void *context, char *json, size_t size);
     void *context;
     uint32_t feed_idle_ms;
-    bool answers_asks;             /* somebody takes questions with trajd_server_take_ask */
+    bool answers_queries;          /* somebody takes questions with trajd_server_take_query */
     const char *const *feed_names; /* told in WELCOME and in "no such feed"; NULL-ended */
     struct trajd_server_remote {
         /* "ADDRESS:PORT" to listen on for remote workers; NULL: local ones alone */
@@ -197,25 +197,26 @@ void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
                         const struct trajd_error *failure);
 
 /* A question of a worker about a feed (ASK): what it means is up to who answers. */
-struct trajd_ask {
+struct trajd_query {
     uint64_t id; /* for the answer */
     /* 0: of no feed. It may have been removed meanwhile, and is never another feed's */
     uint32_t feed_id;
-    char what[TRAJD_ASK_MAX_NAME + 1], name[TRAJD_ASK_MAX_NAME + 1];
+    char what[TRAJD_QUERY_MAX_NAME + 1], name[TRAJD_QUERY_MAX_NAME + 1];
     uint64_t window, first;
     uint32_t count;
 };
 
 /* Waits for a question; each is given to one taker, in the order in which they came.
  * TRAJD_ERR_TIMEOUT, TRAJD_ERR_CLOSED. */
-enum trajd_status trajd_server_take_ask(struct trajd_server *server, uint32_t timeout_ms,
-                                        struct trajd_ask *ask);
+enum trajd_status trajd_server_take_query(struct trajd_server *server, uint32_t timeout_ms,
+                                          struct trajd_query *query);
 /* Answers one that was taken, once: with a JSON document of `length` bytes, at most
- * TRAJD_ASK_MAX_ANSWER, or (json NULL) with the error. Nobody may be there to hear it any more. */
-void trajd_server_answer_ask(struct trajd_server *server, uint64_t id, const char *json,
-                             size_t length, const struct trajd_error *error);
+ * TRAJD_QUERY_MAX_ANSWER, or (json NULL) with the error. Nobody may be there to hear it any more.
+ */
+void trajd_server_answer_query(struct trajd_server *server, uint64_t id, const char *json,
+                               size_t length, const struct trajd_error *error);
 /* Takers return TRAJD_ERR_CLOSED, now and from now on, and new questions are refused. */
-void trajd_server_close_asks(struct trajd_server *server);
+void trajd_server_close_queries(struct trajd_server *server);
 
 /* As feeds are numbered in status and ASK; never used twice. */
 uint32_t trajd_feed_id(const struct trajd_feed *feed);

@@ -23,7 +23,7 @@
 #include "proto/wire.h"
 
 #define TRAJD_SERVER_MAX_REQUESTS 64u
-#define TRAJD_SERVER_MAX_ASKS 64u
+#define TRAJD_SERVER_MAX_QUERIES 64u
 #define TRAJD_LATENCY_BUCKETS 40u
 
 struct trajd_feed {
@@ -72,8 +72,8 @@ struct trajd_request {
 };
 
 /* An ASK that waits for its answer. */
-struct trajd_pending_ask {
-    struct trajd_ask question; /* id 0: free */
+struct trajd_pending_query {
+    struct trajd_query question; /* id 0: free */
     uint64_t session, request;
     bool taken;
 };
@@ -99,10 +99,10 @@ struct trajd_server {
     bool draining;
     struct trajd_request requests[TRAJD_SERVER_MAX_REQUESTS];
     uint64_t last_request;
-    struct trajd_pending_ask asks[TRAJD_SERVER_MAX_ASKS];
+    struct trajd_pending_query queries[TRAJD_SERVER_MAX_QUERIES];
     pthread_cond_t asked; /* an ASK came, or no more will */
-    uint64_t last_ask;
-    bool asks_closed;
+    uint64_t last_query;
+    bool queries_closed;
 
     pthread_mutex_t send_lock;
     struct trajd_transport *transport;
@@ -143,9 +143,10 @@ void trajd_server_ask_instances(struct trajd_server *server);
 void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
                        const struct trajd_wire_message *message);
 /* Queues the ASK of a session. TRAJD_ERR_BUSY: too many wait. The mutex is held. */
-enum trajd_status trajd_server_note_ask(struct trajd_server *server, const struct trajd_peer *peer,
-                                        const struct trajd_wire_ask *ask,
-                                        struct trajd_error *error);
+enum trajd_status trajd_server_note_query(struct trajd_server *server,
+                                          const struct trajd_peer *peer,
+                                          const struct trajd_wire_ask *query,
+                                          struct trajd_error *error);
 /* The session is over: BYE, death, or never attached. The mutex is held. */
 void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *peer,
                               uint64_t now_ns);

@@ -333,15 +333,15 @@ static uint64_t handle_open(struct trajd_server *server, struct trajd_peer *peer
     return 0;
 }
 
-static void handle_ask(struct trajd_server *server, const struct trajd_peer *peer,
-                       const struct trajd_wire_ask *ask)
+static void handle_query(struct trajd_server *server, const struct trajd_peer *peer,
+                         const struct trajd_wire_ask *query)
 {
     struct trajd_error error;
-    if (!trajd_server_note_ask(server, peer, ask, &error))
+    if (!trajd_server_note_query(server, peer, query, &error))
         return;
     const struct trajd_wire_message message = {
         .op = TRAJD_WIRE_ERROR,
-        .error = {.request = ask->request,
+        .error = {.request = query->request,
                   .status = error.status,
                   .message = trajd_wire_text(error.message)}};
     trajd_server_send(server, peer, &message);
@@ -367,7 +367,7 @@ static bool handle_session_message(struct trajd_server *server,
         else if (message->op == TRAJD_WIRE_ACK)
             trajd_core_ack(server->core, peer->session, &message->ack, now_ns);
         else if (message->op == TRAJD_WIRE_ASK)
-            handle_ask(server, peer, &message->ask);
+            handle_query(server, peer, &message->ask);
         else if (message->op == TRAJD_WIRE_CHECKPOINT)
             trajd_core_checkpoint(server->core, peer->session, message->checkpoint.request, now_ns);
         else if (message->op == TRAJD_WIRE_BYE)

@@ -6,78 +6,80 @@
 #include "daemon/base/clock.h"
 #include "daemon/server/server_internal.h"
 
-static struct trajd_pending_ask *find_ask(struct trajd_server *server, uint64_t id)
+static struct trajd_pending_query *find_query(struct trajd_server *server, uint64_t id)
 {
-    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_ASKS; i++)
-        if (server->asks[i].question.id == id)
-            return &server->asks[i];
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_QUERIES; i++)
+        if (server->queries[i].question.id == id)
+            return &server->queries[i];
     return NULL;
 }
 
-enum trajd_status trajd_server_note_ask(struct trajd_server *server, const struct trajd_peer *peer,
-                                        const struct trajd_wire_ask *ask, struct trajd_error *error)
+enum trajd_status trajd_server_note_query(struct trajd_server *server,
+                                          const struct trajd_peer *peer,
+                                          const struct trajd_wire_ask *query,
+                                          struct trajd_error *error)
 {
-    struct trajd_pending_ask *pending = find_ask(server, 0);
-    if (!server->options.answers_asks)
+    struct trajd_pending_query *pending = find_query(server, 0);
+    if (!server->options.answers_queries)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "ASK: nobody answers questions here");
-    if (server->asks_closed)
+    if (server->queries_closed)
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "ASK: the daemon is ending");
     if (!pending)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
                                "ASK: %u questions wait for an answer: try again",
-                               TRAJD_SERVER_MAX_ASKS);
-    *pending = (struct trajd_pending_ask){.session = peer->session, .request = ask->request};
-    pending->question = (struct trajd_ask){.id = ++server->last_ask,
-                                           .feed_id = ask->feed_id,
-                                           .window = ask->window,
-                                           .first = ask->first,
-                                           .count = ask->count};
-    trajd_wire_text_copy(ask->what, pending->question.what, sizeof pending->question.what);
-    trajd_wire_text_copy(ask->name, pending->question.name, sizeof pending->question.name);
+                               TRAJD_SERVER_MAX_QUERIES);
+    *pending = (struct trajd_pending_query){.session = peer->session, .request = query->request};
+    pending->question = (struct trajd_query){.id = ++server->last_query,
+                                             .feed_id = query->feed_id,
+                                             .window = query->window,
+                                             .first = query->first,
+                                             .count = query->count};
+    trajd_wire_text_copy(query->what, pending->question.what, sizeof pending->question.what);
+    trajd_wire_text_copy(query->name, pending->question.name, sizeof pending->question.name);
     pthread_cond_signal(&server->asked);
     return TRAJD_OK;
 }
 
 /* The oldest that nobody has taken. */
-static struct trajd_pending_ask *find_untaken(struct trajd_server *server)
+static struct trajd_pending_query *find_untaken(struct trajd_server *server)
 {
-    struct trajd_pending_ask *oldest = NULL;
-    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_ASKS; i++) {
-        struct trajd_pending_ask *ask = &server->asks[i];
-        if (ask->question.id != 0 && !ask->taken &&
-            (!oldest || ask->question.id < oldest->question.id))
-            oldest = ask;
+    struct trajd_pending_query *oldest = NULL;
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_QUERIES; i++) {
+        struct trajd_pending_query *query = &server->queries[i];
+        if (query->question.id != 0 && !query->taken &&
+            (!oldest || query->question.id < oldest->question.id))
+            oldest = query;
     }
     return oldest;
 }
 
-enum trajd_status trajd_server_take_ask(struct trajd_server *server, uint32_t timeout_ms,
-                                        struct trajd_ask *ask)
+enum trajd_status trajd_server_take_query(struct trajd_server *server, uint32_t timeout_ms,
+                                          struct trajd_query *query)
 {
     const uint64_t at_ns = (uint64_t)trajd_now_ns() + timeout_ms * UINT64_C(1000000);
     const struct timespec deadline = {.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)),
                                       .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
-    struct trajd_pending_ask *pending = NULL;
+    struct trajd_pending_query *pending = NULL;
     pthread_mutex_lock(&server->mutex);
-    for (bool late = false; !server->asks_closed && !(pending = find_untaken(server)) && !late;)
+    for (bool late = false; !server->queries_closed && !(pending = find_untaken(server)) && !late;)
         late = pthread_cond_timedwait(&server->asked, &server->mutex, &deadline) == ETIMEDOUT;
-    enum trajd_status status = server->asks_closed ? TRAJD_ERR_CLOSED : TRAJD_ERR_TIMEOUT;
+    enum trajd_status status = server->queries_closed ? TRAJD_ERR_CLOSED : TRAJD_ERR_TIMEOUT;
     if (pending) {
         pending->taken = true;
-        *ask = pending->question;
+        *query = pending->question;
         status = TRAJD_OK;
     }
     pthread_mutex_unlock(&server->mutex);
     return status;
 }
 
-void trajd_server_answer_ask(struct trajd_server *server, uint64_t id, const char *json,
-                             size_t length, const struct trajd_error *error)
+void trajd_server_answer_query(struct trajd_server *server, uint64_t id, const char *json,
+                               size_t length, const struct trajd_error *error)
 {
     struct trajd_wire_message message;
     pthread_mutex_lock(&server->mutex);
-    struct trajd_pending_ask *pending = find_ask(server, id);
+    struct trajd_pending_query *pending = find_query(server, id);
     if (json) {
         message.op = TRAJD_WIRE_STATE;
         message.state = (struct trajd_wire_state){pending->request, {json, (uint32_t)length}};
@@ -94,10 +96,10 @@ void trajd_server_answer_ask(struct trajd_server *server, uint64_t id, const cha
     trajd_server_flush(server);
 }
 
-void trajd_server_close_asks(struct trajd_server *server)
+void trajd_server_close_queries(struct trajd_server *server)
 {
     pthread_mutex_lock(&server->mutex);
-    server->asks_closed = true;
+    server->queries_closed = true;
     pthread_cond_broadcast(&server->asked);
     pthread_mutex_unlock(&server->mutex);
 }

@@ -336,11 +336,11 @@ static enum trajd_status enqueue(struct trajd_stats_service *stats_service, cons
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_stats_service_ask(struct trajd_stats_service *stats_service,
-                                          const struct trajd_window_plan *plan,
-                                          enum trajd_statistics_subject subject, uint32_t index,
-                                          struct trajd_statistics **result, uint32_t *permille,
-                                          struct trajd_error *error)
+enum trajd_status trajd_stats_service_request(struct trajd_stats_service *stats_service,
+                                              const struct trajd_window_plan *plan,
+                                              enum trajd_statistics_subject subject, uint32_t index,
+                                              struct trajd_statistics **result, uint32_t *permille,
+                                              struct trajd_error *error)
 {
     const struct job job = {plan, subject, index,
                             subject == TRAJD_SUBJECT_OUTPUT

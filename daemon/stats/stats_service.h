@@ -47,11 +47,11 @@ enum trajd_statistics_subject { TRAJD_SUBJECT_OUTPUT, TRAJD_SUBJECT_STREAM };
 /* The same without waiting: *result NULL and *permille where it is being computed, or waits to be.
  * `plan` must live until it is forgotten. A failure is told once, then it is tried again.
  * TRAJD_ERR_BUSY: too many wait. */
-enum trajd_status trajd_stats_service_ask(struct trajd_stats_service *stats_service,
-                                          const struct trajd_window_plan *plan,
-                                          enum trajd_statistics_subject subject, uint32_t index,
-                                          struct trajd_statistics **result, uint32_t *permille,
-                                          struct trajd_error *error);
+enum trajd_status trajd_stats_service_request(struct trajd_stats_service *stats_service,
+                                              const struct trajd_window_plan *plan,
+                                              enum trajd_statistics_subject subject, uint32_t index,
+                                              struct trajd_statistics **result, uint32_t *permille,
+                                              struct trajd_error *error);
 /* Gives up what was asked about the plan, and waits until nothing looks at it. */
 void trajd_stats_service_forget(struct trajd_stats_service *stats_service,
                                 const struct trajd_window_plan *plan);

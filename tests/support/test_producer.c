@@ -207,7 +207,7 @@ enum trajd_status producer_start(const struct producer_options *options, struct 
         .describe = describe,
         .context = producer,
         .feed_idle_ms = 1000,
-        .answers_asks = producer->options.answers_asks,
+        .answers_queries = producer->options.answers_queries,
         .feed_names = names,
         .remote = {.address = options->tcp,
                    .keys = options->keys,

@@ -17,10 +17,10 @@ struct producer_options {
     uint64_t payload_bytes;                  /* of one more tensor, a row; not written */
     /* the batch there fails; 0: none (the first one never does) */
     uint64_t fail_position;
-    uint32_t delay_us; /* per batch */
-    uint64_t instance; /* 0: from the clock */
-    bool answers_asks; /* questions wait for the test to take them */
-    bool journal;      /* DONE survives, in `directory` */
+    uint32_t delay_us;    /* per batch */
+    uint64_t instance;    /* 0: from the clock */
+    bool answers_queries; /* questions wait for the test to take them */
+    bool journal;         /* DONE survives, in `directory` */
     /* for remote workers: address; NULL: none. keys NULL: no CURVE */
     const char *tcp, *keys;
     uint32_t silence_ms; /* of remote workers; 0: 10,000 */

@@ -18,11 +18,11 @@
 static char directory[64];
 static struct producer *producer;
 
-static int start_with(bool answers_asks)
+static int start_with(bool answers_queries)
 {
     struct trajd_error error;
     const struct producer_options options = {
-        .directory = directory, .sessions = CALLERS + 4, .answers_asks = answers_asks};
+        .directory = directory, .sessions = CALLERS + 4, .answers_queries = answers_queries};
 
     snprintf(directory, sizeof directory, "/tmp/trajd-asks-XXXXXX");
     if (!mkdtemp(directory))
@@ -91,9 +91,9 @@ static void end(struct caller *caller)
     pthread_join(caller->thread, NULL);
 }
 
-static void take(struct trajd_ask *ask)
+static void take(struct trajd_query *query)
 {
-    assert_int_equal(trajd_server_take_ask(producer_server(producer), 20000, ask), TRAJD_OK);
+    assert_int_equal(trajd_server_take_query(producer_server(producer), 20000, query), TRAJD_OK);
 }
 
 static void test_a_question_arrives_and_so_does_its_answer(void **state)
@@ -105,26 +105,27 @@ static void test_a_question_arrives_and_so_does_its_answer(void **state)
                                          .count = 9,
                                          .feed_id = 3},
                             .timeout_ms = 20000};
-    struct trajd_ask ask;
+    struct trajd_query query;
 
     (void)state;
     connect_caller(&caller);
     begin(&caller);
-    take(&ask);
-    assert_string_equal(ask.what, "explain");
-    assert_string_equal(ask.name, "obs/x");
-    assert_true(ask.window == UINT64_MAX && ask.first == 7 && ask.count == 9 && ask.feed_id == 3);
-    trajd_server_answer_ask(producer_server(producer), ask.id, "{\"a\":1}", 7, NULL);
+    take(&query);
+    assert_string_equal(query.what, "explain");
+    assert_string_equal(query.name, "obs/x");
+    assert_true(query.window == UINT64_MAX && query.first == 7 && query.count == 9 &&
+                query.feed_id == 3);
+    trajd_server_answer_query(producer_server(producer), query.id, "{\"a\":1}", 7, NULL);
     end(&caller);
     assert_int_equal(caller.status, TRAJD_OK);
     assert_string_equal(caller.json, "{\"a\":1}");
     free(caller.json);
 
     begin(&caller);
-    take(&ask);
+    take(&query);
     struct trajd_error refusal;
     trajd_error_set(&refusal, TRAJD_ERR_NOT_FOUND, 0, "no such window");
-    trajd_server_answer_ask(producer_server(producer), ask.id, NULL, 0, &refusal);
+    trajd_server_answer_query(producer_server(producer), query.id, NULL, 0, &refusal);
     end(&caller);
     assert_int_equal(caller.status, TRAJD_ERR_NOT_FOUND);
     assert_null(caller.json);
@@ -137,7 +138,7 @@ static void test_the_open_feed_is_meant_where_none_is_named(void **state)
     struct caller caller = {.question = {.what = "episodes"}, .timeout_ms = 20000};
     const struct trajd_open_options open = {.feed = "train"};
     static char long_name[200];
-    struct trajd_ask ask;
+    struct trajd_query query;
 
     (void)state;
     connect_caller(&caller);
@@ -145,10 +146,10 @@ static void test_the_open_feed_is_meant_where_none_is_named(void **state)
     assert_int_equal(caller.status, TRAJD_ERR_ARGUMENT); /* nothing is open */
     assert_int_equal(trajd_client_open(caller.client, &open, &caller.error), TRAJD_OK);
     begin(&caller);
-    take(&ask);
-    assert_int_equal(ask.feed_id, 1);
-    assert_string_equal(ask.name, "");
-    trajd_server_answer_ask(producer_server(producer), ask.id, "{}", 2, NULL);
+    take(&query);
+    assert_int_equal(query.feed_id, 1);
+    assert_string_equal(query.name, "");
+    trajd_server_answer_query(producer_server(producer), query.id, "{}", 2, NULL);
     end(&caller);
     assert_int_equal(caller.status, TRAJD_OK);
     free(caller.json);
@@ -168,7 +169,7 @@ static void test_too_many_are_refused(void **state)
     static struct caller callers[CALLERS];
     struct trajd_server *server = producer_server(producer);
     uint32_t busy = 0, answered = 0;
-    struct trajd_ask ask;
+    struct trajd_query query;
 
     (void)state;
     for (uint32_t i = 0; i < CALLERS; i++) {
@@ -187,13 +188,13 @@ static void test_too_many_are_refused(void **state)
                     refused +=
                         __atomic_load_n(&callers[i].status, __ATOMIC_ACQUIRE) == TRAJD_ERR_BUSY;
             }
-        take(&ask);
-        assert_true(ask.id > last); /* in order */
-        last = ask.id;
-        snprintf(text, sizeof text, "%llu", (unsigned long long)ask.window);
-        trajd_server_answer_ask(server, ask.id, text, strlen(text), NULL);
+        take(&query);
+        assert_true(query.id > last); /* in order */
+        last = query.id;
+        snprintf(text, sizeof text, "%llu", (unsigned long long)query.window);
+        trajd_server_answer_query(server, query.id, text, strlen(text), NULL);
     }
-    assert_int_equal(trajd_server_take_ask(server, 1, &ask), TRAJD_ERR_TIMEOUT);
+    assert_int_equal(trajd_server_take_query(server, 1, &query), TRAJD_ERR_TIMEOUT);
     for (uint32_t i = 0; i < CALLERS; i++) {
         end(&callers[i]);
         busy += callers[i].status == TRAJD_ERR_BUSY;
@@ -205,23 +206,23 @@ static void test_too_many_are_refused(void **state)
     assert_int_equal(busy, 2);
 }
 
-static void test_the_asker_may_be_gone(void **state)
+static void test_the_query_service_may_be_gone(void **state)
 {
     struct caller caller = {.question = {.what = "explain", .feed_id = 1}, .timeout_ms = 1};
-    struct trajd_ask ask;
+    struct trajd_query query;
 
     (void)state;
     connect_caller(&caller);
     call(&caller);
     assert_int_equal(caller.status, TRAJD_ERR_TIMEOUT);
-    take(&ask);
+    take(&query);
     trajd_client_close(&caller.client);
-    trajd_server_answer_ask(producer_server(producer), ask.id, "{}", 2, NULL);
+    trajd_server_answer_query(producer_server(producer), query.id, "{}", 2, NULL);
     connect_caller(&caller); /* a late answer is nobody else's */
     caller.timeout_ms = 20000;
     begin(&caller);
-    take(&ask);
-    trajd_server_answer_ask(producer_server(producer), ask.id, "[]", 2, NULL);
+    take(&query);
+    trajd_server_answer_query(producer_server(producer), query.id, "[]", 2, NULL);
     end(&caller);
     assert_string_equal(caller.json, "[]");
     free(caller.json);
@@ -231,12 +232,12 @@ static void test_the_asker_may_be_gone(void **state)
 static void test_the_end(void **state)
 {
     struct caller caller = {.question = {.what = "explain", .feed_id = 1}, .timeout_ms = 20000};
-    struct trajd_ask ask;
+    struct trajd_query query;
 
     (void)state;
     connect_caller(&caller);
-    trajd_server_close_asks(producer_server(producer));
-    assert_int_equal(trajd_server_take_ask(producer_server(producer), 20000, &ask),
+    trajd_server_close_queries(producer_server(producer));
+    assert_int_equal(trajd_server_take_query(producer_server(producer), 20000, &query),
                      TRAJD_ERR_CLOSED);
     call(&caller);
     assert_int_equal(caller.status, TRAJD_ERR_CLOSED);
@@ -262,7 +263,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_the_open_feed_is_meant_where_none_is_named, start,
                                         stop),
         cmocka_unit_test_setup_teardown(test_too_many_are_refused, start, stop),
-        cmocka_unit_test_setup_teardown(test_the_asker_may_be_gone, start, stop),
+        cmocka_unit_test_setup_teardown(test_the_query_service_may_be_gone, start, stop),
         cmocka_unit_test_setup_teardown(test_the_end, start, stop),
         cmocka_unit_test_setup_teardown(test_a_server_that_nobody_answers_for, start_deaf, stop),
     };
