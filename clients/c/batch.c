@@ -12,7 +12,7 @@ static void place_in_part(struct trajd_batch *batch)
         const uint64_t size_bytes = batch->info.row_count * from->row_size_bytes;
         batch->tensors[i] = from->shape;
         batch->tensors[i].shape[0] = batch->info.row_count;
-        batch->tensors[i].data = batch->part + offset_bytes;
+        batch->tensors[i].data = batch->payload + offset_bytes;
         offset_bytes += (size_bytes + TRAJD_TENSOR_ALIGNMENT - 1) / TRAJD_TENSOR_ALIGNMENT *
                         TRAJD_TENSOR_ALIGNMENT;
     }
@@ -45,7 +45,7 @@ struct trajd_batch *trajd_batch_create(struct trajd_client *client,
         .client = client,
         .mapping = client->mapping ? trajd_mapping_hold(client->mapping) : NULL,
         .buffers = client->buffers,
-        .part = delivery->part,
+        .payload = delivery->payload,
         .schema = trajd_schema_hold(client->schema),
         .lease = delivery->lease,
         .info = {.epoch = delivery->epoch,
@@ -125,7 +125,7 @@ void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wi
 void trajd_batch_say_done(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
-    if (batch->life != client->life || batch->done || batch->left)
+    if (batch->incarnation != client->incarnation || batch->done || batch->left)
         return;
     batch->done = true;
     trajd_leases_append(&client->pending.done, &batch->lease);
@@ -133,7 +133,7 @@ void trajd_batch_say_done(struct trajd_batch *batch)
         client->previous = NULL;
 }
 
-/* Whoever sleeps is woken to send: next() at once, the keeper after a moment in which more may
+/* Whoever sleeps is woken to send: next() at once, the I/O thread after a moment in which more may
  * come. */
 void trajd_client_wake_sender(struct trajd_client *client)
 {
@@ -141,7 +141,7 @@ void trajd_client_wake_sender(struct trajd_client *client)
         trajd_client_kick(client->wake_fd);
     } else if (!client->napping) {
         client->napping = true;
-        trajd_client_kick(client->keeper_fd);
+        trajd_client_kick(client->io_thread_fd);
     }
 }
 
@@ -171,18 +171,18 @@ void trajd_batch_give_back(struct trajd_batch *batch)
     struct trajd_client *client = batch->client;
     take_from_held(batch);
     if (!batch->mapping || !batch->mapping->gpu) {
-        client->lot_since_ns = 0;
+        client->burst_since_ns = 0;
     } else {
         trajd_batch_say_done(batch); /* its release may wait for others */
         if (client->pending.released.count == 0) {
-            client->lot_since_ns = trajd_client_now_ns();
-            client->lot_sequence = batch->info.sequence;
+            client->burst_since_ns = trajd_client_now_ns();
+            client->burst_sequence = batch->info.sequence;
         }
     }
     trajd_leases_append(&client->pending.released, &batch->lease);
     trajd_client_notify(client);
     if (client->closing && client->held_count == 0)
-        trajd_client_kick(client->keeper_fd);
+        trajd_client_kick(client->io_thread_fd);
     trajd_client_wake_sender(client);
 }
 
@@ -190,7 +190,7 @@ void trajd_batch_free(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
     trajd_mapping_drop(batch->mapping);
-    trajd_buffers_give(batch->buffers, batch->part);
+    trajd_buffers_give(batch->buffers, batch->payload);
     trajd_schema_drop(batch->schema);
     free(batch);
     trajd_client_drop(client);
@@ -202,11 +202,11 @@ static void let_go(struct trajd_batch *batch, bool leaves)
     struct trajd_client *client = batch->client;
     const bool is_kept = leaves && !client->finished;
     if (is_kept)
-        trajd_leaving_add(client, batch);
+        trajd_deferred_add(client, batch);
     pthread_mutex_unlock(&client->state);
     if (is_kept)
         return;
-    if (!trajd_leaving_await(batch))
+    if (!trajd_deferred_await(batch))
         trajd_mapping_hold(batch->mapping); /* for good: what was captured names it */
     trajd_batch_free(batch);
 }
@@ -221,7 +221,7 @@ void trajd_batch_release(struct trajd_batch **pointer)
     struct trajd_client *client = batch->client;
     const bool leaves = trajd_batch_mark(batch);
     pthread_mutex_lock(&client->state);
-    if (!leaves && batch->life == client->life)
+    if (!leaves && batch->incarnation == client->incarnation)
         trajd_batch_give_back(batch);
     if (leaves) { /* it is worked on, whenever its memory goes back */
         trajd_batch_say_done(batch);
@@ -239,7 +239,7 @@ void trajd_batch_abandon(struct trajd_batch **pointer)
     struct trajd_client *client = batch->client;
     const bool leaves = trajd_batch_mark(batch);
     pthread_mutex_lock(&client->state);
-    if (batch->life == client->life)
+    if (batch->incarnation == client->incarnation)
         take_from_held(batch);
     batch->abandoned = true;
     let_go(batch, leaves);

@@ -83,12 +83,12 @@ enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t 
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
             "a client cannot be used in a child made by fork: connect again there");
-    pthread_mutex_lock(&client->pump);
+    pthread_mutex_lock(&client->io_lock);
     enum trajd_status status = ask(client, timeout_ms, error);
     if (!status) {
         *token = client->checkpoint.token;
         *size_bytes = client->checkpoint.size_bytes;
     }
-    pthread_mutex_unlock(&client->pump);
+    pthread_mutex_unlock(&client->io_lock);
     return status;
 }

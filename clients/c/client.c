@@ -16,7 +16,7 @@
 #define CONNECT_TIMEOUT_MS 10000u
 #define PING_NS (1000 * UINT64_C(1000000))
 #define BYE_TIMEOUT_NS (1000 * UINT64_C(1000000))
-#define LEAVING_PAUSE_NS 200000
+#define DEFERRED_PAUSE_NS 200000
 
 uint64_t trajd_client_now_ns(void)
 {
@@ -58,7 +58,7 @@ void trajd_client_notify(struct trajd_client *client)
     uint64_t count;
     bool readable = client->queue_count > 0 || client->ended || client->over ||
                     (client->info.credit > 0 &&
-                     client->held_count - trajd_leaving_count(client) >= client->info.credit);
+                     client->held_count - trajd_deferred_count(client) >= client->info.credit);
     if (!client->notify_wanted || readable == client->notified)
         return;
     client->notified = readable;
@@ -72,14 +72,14 @@ void trajd_client_notify(struct trajd_client *client)
 
 static void free_client(struct trajd_client *client)
 {
-    const int fds[] = {client->wake_fd, client->keeper_fd, client->notify_fd};
+    const int fds[] = {client->wake_fd, client->io_thread_fd, client->notify_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
     trajd_client_forget_terms(client);
     trajd_schema_drop(client->schema);
     trajd_buffers_drop(client->buffers);
-    pthread_mutex_destroy(&client->pump);
+    pthread_mutex_destroy(&client->io_lock);
     pthread_mutex_destroy(&client->state);
     free(client->directory);
     free(client->name);
@@ -116,9 +116,9 @@ static enum trajd_status allocate(struct trajd_client *client,
     if (!client->directory || !client->name || !client->frame || !client->tensors)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "connect: out of memory");
     client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    client->keeper_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    client->io_thread_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     client->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (client->wake_fd < 0 || client->keeper_fd < 0 || client->notify_fd < 0)
+    if (client->wake_fd < 0 || client->io_thread_fd < 0 || client->notify_fd < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "eventfd: %s", strerror(errno));
     return TRAJD_OK;
 }
@@ -161,17 +161,17 @@ static enum trajd_status await_session(struct trajd_client *client, struct trajd
     return client->phase == TRAJD_PHASE_FAILED ? client->failure.status : TRAJD_OK;
 }
 
-static enum trajd_status start_keeper(struct trajd_client *client, struct trajd_error *error)
+static enum trajd_status start_io_thread(struct trajd_client *client, struct trajd_error *error)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before); /* the thread inherits it */
-    int code = pthread_create(&client->keeper, NULL, trajd_keeper_run, client);
+    int code = pthread_create(&client->io_thread, NULL, trajd_io_thread_run, client);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "pthread_create: %s", strerror(code));
-    pthread_setname_np(client->keeper, "trajd-client");
-    client->keeper_runs = true;
+    pthread_setname_np(client->io_thread, "trajd-client");
+    client->io_thread_runs = true;
     return TRAJD_OK;
 }
 
@@ -187,16 +187,16 @@ enum trajd_status trajd_client_connect(const struct trajd_connect_options *optio
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "connect: out of memory");
     client->references = 1;
     client->pid = getpid();
-    client->wake_fd = client->keeper_fd = client->notify_fd = client->link.fd = -1;
+    client->wake_fd = client->io_thread_fd = client->notify_fd = client->link.fd = -1;
     client->timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : CONNECT_TIMEOUT_MS;
     client->reconnect = options->reconnect;
     client->explicit_done = options->explicit_done;
     client->ask_user = options->interrupted;
     client->context = options->context;
     client->ping_ns = PING_NS;
-    client->life = 1;
-    client->leaving_end = &client->leaving;
-    pthread_mutex_init(&client->pump, NULL);
+    client->incarnation = 1;
+    client->deferred_end = &client->deferred;
+    pthread_mutex_init(&client->io_lock, NULL);
     pthread_mutex_init(&client->state, NULL);
     enum trajd_status status = allocate(client, options, error);
     if (!status)
@@ -208,7 +208,7 @@ enum trajd_status trajd_client_connect(const struct trajd_connect_options *optio
     if (!status)
         status = await_session(client, error);
     if (!status)
-        status = start_keeper(client, error);
+        status = start_io_thread(client, error);
     if (status) {
         trajd_client_close(&client);
         return status;
@@ -217,15 +217,15 @@ enum trajd_status trajd_client_connect(const struct trajd_connect_options *optio
     return TRAJD_OK;
 }
 
-static void stop_keeper(struct trajd_client *client)
+static void stop_io_thread(struct trajd_client *client)
 {
-    if (!client->keeper_runs)
+    if (!client->io_thread_runs)
         return;
     pthread_mutex_lock(&client->state);
     client->stop = true;
-    trajd_client_kick(client->keeper_fd);
+    trajd_client_kick(client->io_thread_fd);
     pthread_mutex_unlock(&client->state);
-    pthread_join(client->keeper, NULL);
+    pthread_join(client->io_thread, NULL);
 }
 
 /* Batches that crossed the BYE; true if the daemon has no session of ours any more. */
@@ -272,32 +272,32 @@ static void say_bye(struct trajd_client *client)
 static bool is_held_by_user(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    const bool held = client->held_count > trajd_leaving_count(client);
+    const bool held = client->held_count > trajd_deferred_count(client);
     pthread_mutex_unlock(&client->state);
     return held;
 }
 
 /* Streams pass what they were given within moments, mostly: then the daemon has heard of it when
  * close() returns. */
-static void await_leaving(struct trajd_client *client)
+static void await_deferred(struct trajd_client *client)
 {
-    const struct timespec pause = {.tv_nsec = LEAVING_PAUSE_NS};
+    const struct timespec pause = {.tv_nsec = DEFERRED_PAUSE_NS};
     const uint64_t deadline_ns = trajd_client_now_ns() + BYE_TIMEOUT_NS;
-    while (!is_held_by_user(client) && trajd_leaving_collect(client) &&
+    while (!is_held_by_user(client) && trajd_deferred_collect(client) &&
            trajd_client_now_ns() < deadline_ns)
         nanosleep(&pause, NULL);
 }
 
 /* BYE, like the end of the connection, gives the memory of all batches to others: it waits for
- * those that are still read. True if there are any; then the keeper has the client. */
+ * those that are still read. True if there are any; then the I/O thread has the client. */
 static bool keep_for_batches(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    client->closing = (client->held_count > 0 || client->leaving) && client->keeper_runs;
+    client->closing = (client->held_count > 0 || client->deferred) && client->io_thread_runs;
     bool kept = client->closing;
     if (kept) {
-        pthread_detach(client->keeper);
-        trajd_client_kick(client->keeper_fd);
+        pthread_detach(client->io_thread);
+        trajd_client_kick(client->io_thread_fd);
     }
     pthread_mutex_unlock(&client->state);
     return kept;
@@ -309,22 +309,22 @@ void trajd_client_close(struct trajd_client **pointer)
     *pointer = NULL;
     if (!client || trajd_client_is_foreign(client))
         return;
-    await_leaving(client);
+    await_deferred(client);
     if (keep_for_batches(client))
         return;
-    stop_keeper(client);
+    stop_io_thread(client);
     trajd_client_finish(client);
 }
 
 void trajd_client_finish(struct trajd_client *client)
 {
-    trajd_leaving_end(client);
-    pthread_mutex_lock(&client->pump);
+    trajd_deferred_end(client);
+    pthread_mutex_lock(&client->io_lock);
     say_bye(client);
     client->was_up = client->reconnect = false;
     trajd_session_forget(client);
     trajd_link_destroy(&client->link);
-    pthread_mutex_unlock(&client->pump);
+    pthread_mutex_unlock(&client->io_lock);
     trajd_client_drop(client);
 }
 
@@ -335,7 +335,7 @@ int trajd_client_poll_fd(struct trajd_client *client)
     pthread_mutex_lock(&client->state);
     client->notify_wanted = true;
     trajd_client_notify(client);
-    trajd_client_kick(client->keeper_fd);
+    trajd_client_kick(client->io_thread_fd);
     pthread_mutex_unlock(&client->state);
     return client->notify_fd;
 }
@@ -344,11 +344,11 @@ bool trajd_client_is_connected(struct trajd_client *client)
 {
     if (trajd_client_is_foreign(client))
         return false;
-    pthread_mutex_lock(&client->pump);
+    pthread_mutex_lock(&client->io_lock);
     trajd_session_turn(client);
     const bool connected =
         trajd_link_is_attached(&client->link) && client->phase >= TRAJD_PHASE_READY;
-    pthread_mutex_unlock(&client->pump);
+    pthread_mutex_unlock(&client->io_lock);
     return connected;
 }
 

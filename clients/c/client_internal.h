@@ -2,9 +2,10 @@
  * hands out, batch.c is what was handed out, client_query.c asks, io_thread.c is the library's own
  * thread, tensors.c and mapping.c check what the daemon says of its memory.
  *
- * Locks: `pump` is the baton for link and protocol; whoever holds it moves messages (next(), else
- * the keeper). `state` guards what release and done touch from any thread; it is taken inside
- * `pump`, for moments. A client lives until it is closed and its last batch is released. */
+ * Locks: `io_lock` is the baton for link and protocol; whoever holds it moves messages (next(),
+ * else the I/O thread). `state` guards what release and done touch from any thread; it is taken
+ * inside `io_lock`, for moments. A client lives until it is closed and its last batch is released.
+ */
 #ifndef TRAJD_C_CLIENT_INTERNAL_H
 #define TRAJD_C_CLIENT_INTERNAL_H
 
@@ -39,18 +40,18 @@ struct trajd_delivery {
     struct trajd_wire_lease lease;
     uint64_t epoch, position, ready_ns, sequence;
     uint32_t row_begin, row_count;
-    char *failure;       /* NULL: the batch is good */
-    unsigned char *part; /* of the client's buffers: its bytes, if they travelled; else NULL */
+    char *failure;          /* NULL: the batch is good */
+    unsigned char *payload; /* of the client's buffers: its bytes, if they travelled; else NULL */
 };
 
 struct trajd_batch {
     struct trajd_client *client;
-    struct trajd_mapping *mapping; /* NULL: `part` holds the tensors */
+    struct trajd_mapping *mapping; /* NULL: `payload` holds the tensors */
     struct trajd_buffers *buffers; /* where that goes back to */
-    unsigned char *part;
+    unsigned char *payload;
     struct trajd_schema *schema;
     struct trajd_wire_lease lease;
-    uint64_t life; /* the session that leased it: no word goes to another */
+    uint64_t incarnation; /* the session that leased it: no word goes to another */
     bool done;
     bool left;      /* its epoch was left by an OPEN since: DONE can no longer be said */
     bool abandoned; /* on a GPU: nothing is said of it when its streams have passed */
@@ -62,9 +63,9 @@ struct trajd_batch {
     /* behind their work, once it is released; NULL: not to be had yet */
     void *events[TRAJD_BATCH_MAX_STREAMS];
     uint64_t named_by; /* the default stream of a thread: whose */
-    bool is_deaf;      /* one of them takes no event: only the whole context tells */
+    bool is_untracked; /* one of them takes no event: only the whole context tells */
     bool is_settled;   /* the context is asked right now */
-    struct trajd_batch *next_leaving;
+    struct trajd_batch *next_deferred;
     struct trajd_batch_info info;
     struct trajd_tensor tensors[]; /* as the schema, for the rows of this batch */
 };
@@ -100,12 +101,12 @@ struct trajd_client {
     bool cancelled;    /* it said so in this call */
     uint64_t asked_ns; /* when it was asked last */
     int wake_fd;       /* wakes next() */
-    int keeper_fd;     /* wakes the keeper */
+    int io_thread_fd;  /* wakes the I/O thread */
     int notify_fd;     /* what the user polls */
-    pthread_t keeper;
-    bool keeper_runs;
+    pthread_t io_thread;
+    bool io_thread_runs;
 
-    pthread_mutex_t pump;
+    pthread_mutex_t io_lock;
     struct trajd_link link;
     enum trajd_client_phase phase;
     bool was_up;   /* there has been a session: another daemon's life needs `reconnect` */
@@ -152,27 +153,27 @@ struct trajd_client {
     uint32_t held_count;
     struct trajd_batch *previous; /* returned last, its DONE unsaid */
     /* released, their streams not known to have passed */
-    struct trajd_batch *leaving, **leaving_end;
-    uint64_t leaving_since_ns; /* when the last of them came or went */
+    struct trajd_batch *deferred, **deferred_end;
+    uint64_t deferred_since_ns; /* when the last of them came or went */
     struct trajd_wire_ack pending;
     /* when the first of the releases that are pending came, on a GPU; 0: they do not wait for
      * others */
-    uint64_t lot_since_ns;
-    uint64_t lot_sequence; /* of that batch, as its session counts them */
-    uint64_t life;         /* counts sessions */
-    bool ended;            /* the epoch */
-    bool over;             /* next() would fail: for the poll descriptor */
+    uint64_t burst_since_ns;
+    uint64_t burst_sequence; /* of that batch, as its session counts them */
+    uint64_t incarnation;    /* counts sessions */
+    bool ended;              /* the epoch */
+    bool over;               /* next() would fail: for the poll descriptor */
     bool notify_wanted, notified;
     bool waiting; /* next() sleeps on wake_fd */
-    bool napping; /* the keeper is about to flush */
+    bool napping; /* the I/O thread is about to flush */
     bool stop;
-    /* the user has closed, and still holds batches: the keeper ends it all after the last */
+    /* the user has closed, and still holds batches: the I/O thread ends it all after the last */
     bool closing;
-    bool finished;    /* nobody looks after `leaving` any more: whoever releases waits */
+    bool finished;    /* nobody looks after `deferred` any more: whoever releases waits */
     bool interrupted; /* atomic */
 };
 
-/* session.c; `pump` is held */
+/* session.c; `io_lock` is held */
 /* moves what can be moved without waiting */
 void trajd_session_turn(struct trajd_client *client);
 void trajd_session_exchange(struct trajd_client *client); /* the same, but for fd.sock */
@@ -191,17 +192,17 @@ void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns);
 void trajd_session_begin(struct trajd_client *client);
 bool trajd_session_is_cancelled(const struct trajd_client *client);
 
-/* remote_payload.c: remote; `pump` is held */
-uint64_t trajd_part_size(const struct trajd_schema *schema, uint32_t row_count);
+/* remote_payload.c: remote; `io_lock` is held */
+uint64_t trajd_payload_size(const struct trajd_schema *schema, uint32_t row_count);
 enum trajd_status trajd_client_make_buffers(struct trajd_client *client, struct trajd_error *error);
 /* The bytes behind a BATCH that was just received. TRAJD_ERR_PROTOCOL: they are not those of such a
  * part. */
-enum trajd_status trajd_client_receive_part(struct trajd_client *client, uint32_t row_count,
-                                            unsigned char **part, struct trajd_error *error);
+enum trajd_status trajd_client_receive_payload(struct trajd_client *client, uint32_t row_count,
+                                               unsigned char **payload, struct trajd_error *error);
 /* failure and part */
 void trajd_delivery_drop(struct trajd_client *client, struct trajd_delivery *delivery);
 
-/* session_messages.c: what the daemon says; `pump` is held */
+/* session_messages.c: what the daemon says; `io_lock` is held */
 void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size);
 void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error);
 void trajd_session_map(struct trajd_client *client); /* OPENED and descriptor are here */
@@ -215,13 +216,13 @@ void trajd_session_note_ring(struct trajd_client *client, const struct trajd_lin
 /* feed.c */
 void trajd_client_forget_terms(struct trajd_client *client);
 
-/* checkpoint.c; `pump` is held */
+/* checkpoint.c; `io_lock` is held */
 void trajd_checkpoint_note(struct trajd_client *client,
                            const struct trajd_wire_checkpointed *checkpointed);
 void trajd_checkpoint_fail(struct trajd_client *client, const struct trajd_error *error);
 
 /* client.c */
-/* BYE, and the end; `pump` is free, the keeper gone */
+/* BYE, and the end; `io_lock` is free, the I/O thread gone */
 void trajd_client_finish(struct trajd_client *client);
 uint64_t trajd_client_now_ns(void);
 bool trajd_client_is_foreign(const struct trajd_client *client); /* in a child made by fork */
@@ -241,32 +242,32 @@ struct trajd_batch *trajd_batch_create(struct trajd_client *client,
 void trajd_batch_say_done(struct trajd_batch *batch);  /* `state` is held */
 void trajd_batch_give_back(struct trajd_batch *batch); /* `state` is held */
 void trajd_batch_free(struct trajd_batch *batch);
-/* Somebody sends what is pending: next() at once, the keeper after a moment in which more may come.
- * `state` is held. */
+/* Somebody sends what is pending: next() at once, the I/O thread after a moment in which more may
+ * come. `state` is held. */
 void trajd_client_wake_sender(struct trajd_client *client);
 
 /* deferred_release.c */
 /* events behind its streams' work; false: nothing is to be waited for */
 bool trajd_batch_mark(struct trajd_batch *batch);
 /* `state` is held */
-void trajd_leaving_add(struct trajd_client *client, struct trajd_batch *batch);
+void trajd_deferred_add(struct trajd_client *client, struct trajd_batch *batch);
 /* until they are worth a question again; `state` is held */
-uint64_t trajd_leaving_pause_ns(const struct trajd_client *client);
+uint64_t trajd_deferred_pause_ns(const struct trajd_client *client);
 /* gives back what its streams have passed; true if some is left */
-bool trajd_leaving_collect(struct trajd_client *client);
-/* waits for the context of one that is deaf */
-void trajd_leaving_settle(struct trajd_client *client);
+bool trajd_deferred_collect(struct trajd_client *client);
+/* waits for the context of one that is untracked */
+void trajd_deferred_settle(struct trajd_client *client);
 /* of those that credit counts; `state` is held */
-uint32_t trajd_leaving_count(const struct trajd_client *client);
+uint32_t trajd_deferred_count(const struct trajd_client *client);
 /* until what is released is to be said; 0: now. `state` is held */
-uint64_t trajd_leaving_lot_ns(const struct trajd_client *client);
+uint64_t trajd_deferred_burst_ns(const struct trajd_client *client);
 
 /* Marked, of a client that is finished: until its streams have passed. False: that cannot be known,
  * as a graph is being captured. */
-bool trajd_leaving_await(struct trajd_batch *batch);
-void trajd_leaving_end(struct trajd_client *client); /* the session's end: waits for what leaves */
+bool trajd_deferred_await(struct trajd_batch *batch);
+void trajd_deferred_end(struct trajd_client *client); /* the session's end: waits for what leaves */
 
 /* io_thread.c */
-void *trajd_keeper_run(void *client);
+void *trajd_io_thread_run(void *client);
 
 #endif

@@ -38,8 +38,8 @@ static enum trajd_status await_answer(struct trajd_client *client,
             *error = client->failure;
             return error->status;
         }
-        if (said_life != client->life && may_say(client, question)) {
-            said_life = client->life;
+        if (said_life != client->incarnation && may_say(client, question)) {
+            said_life = client->incarnation;
             say_question(client, question);
         }
         if (trajd_session_is_cancelled(client))
@@ -84,9 +84,9 @@ enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t time
     *json = NULL;
     if (trajd_client_is_foreign(client))
         return refuse_foreign(error);
-    pthread_mutex_lock(&client->pump);
+    pthread_mutex_lock(&client->io_lock);
     enum trajd_status status = ask(client, &question, timeout_ms, json, error);
-    pthread_mutex_unlock(&client->pump);
+    pthread_mutex_unlock(&client->io_lock);
     return status;
 }
 
@@ -124,10 +124,10 @@ enum trajd_status trajd_client_ask(struct trajd_client *client,
     *json = NULL;
     if (trajd_client_is_foreign(client))
         return refuse_foreign(error);
-    pthread_mutex_lock(&client->pump);
+    pthread_mutex_lock(&client->io_lock);
     enum trajd_status status = check_question(client, question, error);
     if (!status)
         status = ask(client, &message, timeout_ms, json, error);
-    pthread_mutex_unlock(&client->pump);
+    pthread_mutex_unlock(&client->io_lock);
     return status;
 }

@@ -345,11 +345,11 @@ static enum trajd_cuda_answer mark_entered(event *marked, uintptr_t on)
         return TRAJD_CUDA_CAPTURED;
     if (!*marked && driver.event_create(marked, EVENT_DISABLE_TIMING) != SUCCESS) {
         *marked = NULL;
-        return TRAJD_CUDA_DEAF;
+        return TRAJD_CUDA_UNTRACKED;
     }
     const result code = driver.event_record(*marked, (stream)on);
     if (code != SUCCESS)
-        return is_of_capture(code) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_DEAF;
+        return is_of_capture(code) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_UNTRACKED;
     return is_captured(on) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_NOT_YET;
 }
 
@@ -367,7 +367,7 @@ enum trajd_cuda_answer trajd_cuda_mark(const struct trajd_cuda *cuda, void **mar
     return answer;
 }
 
-enum trajd_cuda_answer trajd_cuda_ask(const struct trajd_cuda *cuda, void *marked)
+enum trajd_cuda_answer trajd_cuda_query(const struct trajd_cuda *cuda, void *marked)
 {
     int mode;
     if (enter(cuda, &mode) != SUCCESS)
@@ -377,7 +377,7 @@ enum trajd_cuda_answer trajd_cuda_ask(const struct trajd_cuda *cuda, void *marke
     return code == SUCCESS           ? TRAJD_CUDA_PASSED
            : code == ERROR_NOT_READY ? TRAJD_CUDA_NOT_YET
            : is_of_capture(code)     ? TRAJD_CUDA_CAPTURED
-                                     : TRAJD_CUDA_DEAF;
+                                     : TRAJD_CUDA_UNTRACKED;
 }
 
 enum trajd_cuda_answer trajd_cuda_await_all(const struct trajd_cuda *cuda)

@@ -49,14 +49,14 @@ enum trajd_cuda_answer {
      * spoil it */
     TRAJD_CUDA_CAPTURED,
     /* no event can be had, or it tells an error: only trajd_cuda_await_all knows */
-    TRAJD_CUDA_DEAF,
+    TRAJD_CUDA_UNTRACKED,
 };
 /* Records *event behind what the stream has been given so far; *event NULL: a new one is made.
  * NOT_YET: done; else *event is NULL. */
 enum trajd_cuda_answer trajd_cuda_mark(const struct trajd_cuda *cuda, void **event,
                                        uintptr_t stream);
 /* CAPTURED: it was recorded into a graph: forget it, and mark again. */
-enum trajd_cuda_answer trajd_cuda_ask(const struct trajd_cuda *cuda, void *event);
+enum trajd_cuda_answer trajd_cuda_query(const struct trajd_cuda *cuda, void *event);
 /* Waits for everything that this process has given the GPU. PASSED, or CAPTURED: it cannot be asked
  * now. */
 enum trajd_cuda_answer trajd_cuda_await_all(const struct trajd_cuda *cuda);

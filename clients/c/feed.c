@@ -222,7 +222,7 @@ enum trajd_status trajd_client_open(struct trajd_client *client,
     enum trajd_status status = check_options(options, error);
     if (status)
         return status;
-    pthread_mutex_lock(&client->pump);
+    pthread_mutex_lock(&client->io_lock);
     status = prepare_open(client, error);
     if (!status)
         status = keep_terms(client, options, error);
@@ -230,7 +230,7 @@ enum trajd_status trajd_client_open(struct trajd_client *client,
         status = await_opened(
             client, deadline_after(options->timeout_ms > 0 ? options->timeout_ms : OPEN_TIMEOUT_MS),
             error);
-    pthread_mutex_unlock(&client->pump);
+    pthread_mutex_unlock(&client->io_lock);
     return status;
 }
 
@@ -280,7 +280,7 @@ static bool is_stamped(const struct trajd_client *client, const struct trajd_del
 {
     struct trajd_slot_header header;
     if (!client->mapping)
-        return delivery->part != NULL;
+        return delivery->payload != NULL;
     if (client->mapping->gpu) /* to look would be a copy from the GPU, for each batch */
         return true;
     memcpy(&header, trajd_mapping_slot(client->mapping, delivery->lease.slot), sizeof header);
@@ -308,7 +308,7 @@ static enum trajd_status hand_out(struct trajd_client *client, struct trajd_deli
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "next: out of memory");
     }
     pthread_mutex_lock(&client->state);
-    batch->life = client->life;
+    batch->incarnation = client->incarnation;
     batch->held_index = client->held_count;
     client->held[client->held_count++] = batch;
     client->previous = batch;
@@ -342,12 +342,12 @@ static enum trajd_status judge(struct trajd_client *client, struct trajd_error *
 static uint32_t count_held(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    uint32_t count = client->held_count - trajd_leaving_count(client);
+    uint32_t count = client->held_count - trajd_deferred_count(client);
     pthread_mutex_unlock(&client->state);
     return count;
 }
 
-/* The next call says DONE for the batch before; what is unsaid leaves in lots of half the credit
+/* The next call says DONE for the batch before; what is unsaid leaves in bursts of half the credit
  * while batches are here. */
 static void settle_previous(struct trajd_client *client)
 {
@@ -355,7 +355,7 @@ static void settle_previous(struct trajd_client *client)
     if (client->previous && !client->explicit_done)
         trajd_batch_say_done(client->previous);
     const struct trajd_wire_ack *pending = &client->pending;
-    const uint32_t released = trajd_leaving_lot_ns(client) == 0 ? pending->released.count : 0;
+    const uint32_t released = trajd_deferred_burst_ns(client) == 0 ? pending->released.count : 0;
     const uint32_t unsaid = released > pending->done.count ? released : pending->done.count;
     bool flush =
         unsaid > 0 && (client->queue_count == 0 || unsaid >= (client->info.credit + 1) / 2);
@@ -377,8 +377,8 @@ static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms
                                      struct trajd_batch **batch, struct trajd_error *error)
 {
     const uint64_t deadline_ns = deadline_after(timeout_ms);
-    const uint64_t patience_ns = trajd_client_now_ns() + BUSY_NS;
-    const uint64_t busy_ns = patience_ns < deadline_ns ? patience_ns : deadline_ns;
+    const uint64_t timeout_ns = trajd_client_now_ns() + BUSY_NS;
+    const uint64_t busy_ns = timeout_ns < deadline_ns ? timeout_ns : deadline_ns;
     struct trajd_delivery delivery;
     for (bool turned = false;; turned = true) {
         if (trajd_session_is_cancelled(client)) /* before a batch is taken, which would be lost */
@@ -415,11 +415,11 @@ enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms,
     *batch = NULL;
     if (trajd_client_is_foreign(client))
         return refuse_foreign(error);
-    trajd_leaving_collect(client);
-    pthread_mutex_lock(&client->pump);
+    trajd_deferred_collect(client);
+    pthread_mutex_lock(&client->io_lock);
     trajd_session_begin(client);
     settle_previous(client);
     enum trajd_status status = await_batch(client, timeout_ms, batch, error);
-    pthread_mutex_unlock(&client->pump);
+    pthread_mutex_unlock(&client->io_lock);
     return status;
 }

@@ -23,24 +23,24 @@ static void sleep_on(struct trajd_client *client, int64_t timeout_ns, int feed_f
     const struct timespec timeout = {.tv_sec = timeout_ns / 1000000000,
                                      .tv_nsec = timeout_ns % 1000000000};
     uint64_t count;
-    struct pollfd items[] = {{.fd = client->keeper_fd, .events = POLLIN},
+    struct pollfd items[] = {{.fd = client->io_thread_fd, .events = POLLIN},
                              {.fd = feed_fd, .events = POLLIN},
                              {.fd = fd, .events = POLLIN}};
     ppoll(items, 3, &timeout, NULL);
-    if (read(client->keeper_fd, &count, sizeof count) < 0)
+    if (read(client->io_thread_fd, &count, sizeof count) < 0)
         return; /* the time was up, or a socket has something */
 }
 
 /* While next() holds the baton, it does all that is to be done; what it leaves is looked for again
  * soon. */
-void *trajd_keeper_run(void *context)
+void *trajd_io_thread_run(void *context)
 {
     struct trajd_client *client = context;
     for (;;) {
         int timeout_ms = IDLE_MS, feed_fd = -1, fd = -1;
         pthread_mutex_lock(&client->state);
         bool stop = client->stop, napping = client->napping;
-        bool last = client->closing && client->held_count == 0 && !client->leaving;
+        bool last = client->closing && client->held_count == 0 && !client->deferred;
         pthread_mutex_unlock(&client->state);
         if (last)
             trajd_client_finish(client);
@@ -48,19 +48,19 @@ void *trajd_keeper_run(void *context)
             return NULL;
         if (napping)
             nap(client);
-        const bool leaving = trajd_leaving_collect(client);
-        if (leaving)
-            trajd_leaving_settle(client);
-        bool baton = pthread_mutex_trylock(&client->pump) == 0;
+        const bool deferred = trajd_deferred_collect(client);
+        if (deferred)
+            trajd_deferred_settle(client);
+        bool baton = pthread_mutex_trylock(&client->io_lock) == 0;
         if (baton)
             trajd_session_turn(client);
         pthread_mutex_lock(&client->state);
         bool polled = client->notify_wanted || client->closing;
-        const uint64_t leaving_ns = leaving ? trajd_leaving_pause_ns(client) : 0;
+        const uint64_t deferred_ns = deferred ? trajd_deferred_pause_ns(client) : 0;
         if (trajd_session_has_to_say(client))
             timeout_ms = 1;
         else if (client->pending.released.count > 0)
-            timeout_ms = (int)(trajd_leaving_lot_ns(client) / 1000000) + 1;
+            timeout_ms = (int)(trajd_deferred_burst_ns(client) / 1000000) + 1;
         pthread_mutex_unlock(&client->state);
         const int ping_ms = baton ? (int)(client->ping_ns / 1000000) : HANDED_OVER_MS;
         timeout_ms = client->link.remote && ping_ms < timeout_ms ? ping_ms : timeout_ms;
@@ -73,8 +73,8 @@ void *trajd_keeper_run(void *context)
             timeout_ms = 1; /* next() may leave at any moment, and then this thread must watch */
         }
         if (baton)
-            pthread_mutex_unlock(&client->pump);
-        sleep_on(client, leaving ? (int64_t)leaving_ns : timeout_ms * INT64_C(1000000), feed_fd,
+            pthread_mutex_unlock(&client->io_lock);
+        sleep_on(client, deferred ? (int64_t)deferred_ns : timeout_ms * INT64_C(1000000), feed_fd,
                  fd);
     }
 }

@@ -132,12 +132,12 @@ size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room)
     }
 }
 
-bool trajd_link_receive_part(struct trajd_link *link, void *part, size_t size_bytes)
+bool trajd_link_receive_payload(struct trajd_link *link, void *payload, size_t size_bytes)
 {
     size_t at = 0;
     bool good = true;
     while (good && link->more) { /* all frames of a message are here when its first one is */
-        int size = zmq_recv(link->dealer, (char *)part + at, size_bytes - at, 0);
+        int size = zmq_recv(link->dealer, (char *)payload + at, size_bytes - at, 0);
         good = size > 0 && (size_t)size <= size_bytes - at;
         at += good ? (size_t)size : 0;
         link->more = size >= 0 && has_more(link);
@@ -188,13 +188,14 @@ void trajd_link_detach(struct trajd_link *link)
 static int take_descriptor(struct msghdr *message)
 {
     int kept = -1;
-    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
-        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+    for (struct cmsghdr *payload = CMSG_FIRSTHDR(message); payload;
+         payload = CMSG_NXTHDR(message, payload)) {
+        if (payload->cmsg_level != SOL_SOCKET || payload->cmsg_type != SCM_RIGHTS)
             continue;
-        size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        size_t count = (payload->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (size_t i = 0; i < count; i++) {
             int fd;
-            memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
+            memcpy(&fd, CMSG_DATA(payload) + i * sizeof(int), sizeof fd);
             if (kept < 0)
                 kept = fd;
             else
@@ -211,8 +212,8 @@ enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link
         struct cmsghdr header;
         char bytes[CMSG_SPACE(4 * sizeof(int))];
     } control;
-    struct iovec part = {.iov_base = words, .iov_len = sizeof words};
-    struct msghdr message = {.msg_iov = &part,
+    struct iovec payload = {.iov_base = words, .iov_len = sizeof words};
+    struct msghdr message = {.msg_iov = &payload,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};

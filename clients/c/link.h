@@ -67,7 +67,7 @@ enum trajd_status trajd_link_send(struct trajd_link *link, const void *frame, si
 size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room);
 /* The part behind the message that was received last, which must be exactly so long; it is gone in
  * any case. */
-bool trajd_link_receive_part(struct trajd_link *link, void *part, size_t size_bytes);
+bool trajd_link_receive_payload(struct trajd_link *link, void *payload, size_t size_bytes);
 bool trajd_link_can_send(const struct trajd_link *link);
 
 bool trajd_link_is_attached(const struct trajd_link *link);

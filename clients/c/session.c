@@ -66,7 +66,7 @@ static void attach(struct trajd_client *client, uint64_t now_ns)
 void trajd_session_leave(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state);
-    client->lot_since_ns = 0; /* all of it, now */
+    client->burst_since_ns = 0; /* all of it, now */
     pthread_mutex_unlock(&client->state);
     trajd_session_flush(client);
     pthread_mutex_lock(&client->state);
@@ -140,7 +140,7 @@ void trajd_session_flush(struct trajd_client *client)
     pthread_mutex_lock(&client->state);
     struct trajd_wire_message message = {.op = TRAJD_WIRE_ACK, .ack = client->pending};
     client->pending.done.count = 0;
-    if (trajd_leaving_lot_ns(client) == 0)
+    if (trajd_deferred_burst_ns(client) == 0)
         client->pending.released.count = 0;
     else
         message.ack.released.count = 0;
@@ -249,23 +249,23 @@ void trajd_session_exchange(struct trajd_client *client)
 bool trajd_session_has_to_say(const struct trajd_client *client)
 {
     return client->pending.done.count > 0 ||
-           (client->pending.released.count > 0 && trajd_leaving_lot_ns(client) == 0);
+           (client->pending.released.count > 0 && trajd_deferred_burst_ns(client) == 0);
 }
 
 /* Until there is something to be said that waits for its time. */
-static uint64_t lot_ns(struct trajd_client *client)
+static uint64_t burst_ns(struct trajd_client *client)
 {
     uint64_t left_ns = UINT64_MAX;
     pthread_mutex_lock(&client->state);
     if (client->pending.released.count > 0 && can_say(client))
-        left_ns = trajd_leaving_lot_ns(client);
+        left_ns = trajd_deferred_burst_ns(client);
     pthread_mutex_unlock(&client->state);
     return left_ns;
 }
 
 int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns)
 {
-    const uint64_t left_ns = lot_ns(client);
+    const uint64_t left_ns = burst_ns(client);
     uint64_t due_ns = now_ns + (left_ns < client->ping_ns ? left_ns : client->ping_ns);
     const bool retries = client->phase == TRAJD_PHASE_DOWN ||
                          client->phase == TRAJD_PHASE_GREETING ||

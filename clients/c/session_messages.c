@@ -37,7 +37,7 @@ static void forget_batches(struct trajd_client *client)
     client->previous = NULL;
     client->pending.done.count = client->pending.released.count = 0;
     client->ended = false;
-    client->life++;
+    client->incarnation++;
     trajd_client_notify(client);
     pthread_mutex_unlock(&client->state);
 }
@@ -464,7 +464,7 @@ static void handle_batch(struct trajd_client *client, const struct trajd_wire_ba
     };
     bool failure_lost = batch->error.size > 0 && !delivery.failure;
     if (client->link.remote && expected && batch->error.size == 0 &&
-        trajd_client_receive_part(client, batch->row_count, &delivery.part, &error)) {
+        trajd_client_receive_payload(client, batch->row_count, &delivery.payload, &error)) {
         trajd_session_fail(client, &error);
         return;
     }
