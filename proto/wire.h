@@ -37,11 +37,11 @@ extern "C" {
 #define TRAJD_WIRE_MAX_STATUS 61440u /* STATE's document */
 #define TRAJD_WIRE_MAX_REASON 512u   /* messages and reasons */
 #define TRAJD_WIRE_TOKEN_SIZE 16u
-#define TRAJD_WIRE_MAX_LOCAL 512u         /* ranks of one node */
-#define TRAJD_WIRE_MAX_CHECKPOINT 8192u   /* bytes of a checkpoint's token */
-#define TRAJD_WIRE_MAX_GPU 64u            /* "GPU-" and a UUID */
-#define TRAJD_WIRE_MAX_HANDLE 64u         /* of a ring in a GPU's memory */
-#define TRAJD_WIRE_MAX_PART_FRAME 262144u /* over tcp: a frame of a part's bytes */
+#define TRAJD_WIRE_MAX_LOCAL 512u            /* ranks of one node */
+#define TRAJD_WIRE_MAX_CHECKPOINT 8192u      /* bytes of a checkpoint's token */
+#define TRAJD_WIRE_MAX_GPU 64u               /* "GPU-" and a UUID */
+#define TRAJD_WIRE_MAX_HANDLE 64u            /* of a ring in a GPU's memory */
+#define TRAJD_WIRE_MAX_PAYLOAD_FRAME 262144u /* over tcp: a frame of a part's bytes */
 
 enum trajd_wire_op {
     TRAJD_WIRE_HELLO = 1,

@@ -137,7 +137,7 @@ int trajd_link_remote_set(struct trajd_link *link)
         {ZMQ_HEARTBEAT_TIMEOUT, TIMEOUT_MS}, {ZMQ_HEARTBEAT_TTL, TIMEOUT_MS},
         {ZMQ_TCP_MAXRT, TIMEOUT_MS},         {ZMQ_IPV6, strchr(link->feed_endpoint, '[') != NULL},
     };
-    const int64_t max_frame_bytes = TRAJD_WIRE_MAX_PART_FRAME + CURVE_OVERHEAD_BYTES;
+    const int64_t max_frame_bytes = TRAJD_WIRE_MAX_PAYLOAD_FRAME + CURVE_OVERHEAD_BYTES;
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (zmq_setsockopt(link->dealer, options[i][0], &options[i][1], sizeof(int)) != 0)
             return -1;

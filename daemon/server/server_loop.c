@@ -27,8 +27,8 @@ static enum trajd_status send_record(struct trajd_server *server, const struct t
     const uint32_t count = trajd_slot_sends_payload(record->slot_sends, record->slot,
                                                     record->row_begin, record->row_count, segments);
     enum trajd_status status =
-        trajd_transport_send_part(server->transport, &record->route, frame, record->length,
-                                  segments, count, record->slot_sends, record->slot);
+        trajd_transport_send_payload(server->transport, &record->route, frame, record->length,
+                                     segments, count, record->slot_sends, record->slot);
     trajd_slot_sends_return(record->slot_sends, record->slot);
     return status;
 }

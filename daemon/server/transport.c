@@ -275,7 +275,8 @@ static void send_segment(struct outgoing *out, const struct trajd_payload_segmen
         flush_staging(out);
         for (size_t at = 0; at < segment->size_bytes;) {
             const size_t rest = segment->size_bytes - at;
-            const size_t size = rest < TRAJD_WIRE_MAX_PART_FRAME ? rest : TRAJD_WIRE_MAX_PART_FRAME;
+            const size_t size =
+                rest < TRAJD_WIRE_MAX_PAYLOAD_FRAME ? rest : TRAJD_WIRE_MAX_PAYLOAD_FRAME;
             lend(out, segment->data + at, size);
             at += size;
         }
@@ -283,12 +284,12 @@ static void send_segment(struct outgoing *out, const struct trajd_payload_segmen
     stage(out, zeros, segment->zeros);
 }
 
-enum trajd_status trajd_transport_send_part(struct trajd_transport *transport,
-                                            const struct trajd_route *route, const void *frame,
-                                            size_t size_bytes,
-                                            const struct trajd_payload_segment *segments,
-                                            uint32_t count, struct trajd_slot_sends *slot_sends,
-                                            uint32_t slot)
+enum trajd_status trajd_transport_send_payload(struct trajd_transport *transport,
+                                               const struct trajd_route *route, const void *frame,
+                                               size_t size_bytes,
+                                               const struct trajd_payload_segment *segments,
+                                               uint32_t count, struct trajd_slot_sends *slot_sends,
+                                               uint32_t slot)
 {
     struct outgoing out = {.transport = transport,
                            .router = transport->listeners[route->listener].router,

@@ -100,12 +100,12 @@ enum trajd_status trajd_transport_send(struct trajd_transport *transport,
 /* The same, followed by the bytes of a part as further frames. Small segments are copied, large
  * ones borrowed from `slot_sends` until ZeroMQ has sent or dropped them; the caller has a send
  * reference of the slot until this returns. */
-enum trajd_status trajd_transport_send_part(struct trajd_transport *transport,
-                                            const struct trajd_route *route, const void *frame,
-                                            size_t size_bytes,
-                                            const struct trajd_payload_segment *segments,
-                                            uint32_t count, struct trajd_slot_sends *slot_sends,
-                                            uint32_t slot);
+enum trajd_status trajd_transport_send_payload(struct trajd_transport *transport,
+                                               const struct trajd_route *route, const void *frame,
+                                               size_t size_bytes,
+                                               const struct trajd_payload_segment *segments,
+                                               uint32_t count, struct trajd_slot_sends *slot_sends,
+                                               uint32_t slot);
 /* What is to be done beside messages: answers to who may connect, the watch over descriptors. Once
  * a turn of the loop; cheap. */
 void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns);

@@ -438,7 +438,7 @@ static void peer_take(struct peer *peer, size_t frame_size)
     while (zmq_getsockopt(peer->dealer, ZMQ_RCVMORE, &more, &more_size) == 0 && more) {
         size = zmq_recv(peer->dealer, peer->part + peer->part_bytes,
                         sizeof peer->part - peer->part_bytes, 0);
-        assert_in_range(size, 1, TRAJD_WIRE_MAX_PART_FRAME);
+        assert_in_range(size, 1, TRAJD_WIRE_MAX_PAYLOAD_FRAME);
         peer->part_bytes += (size_t)size;
         assert_in_range(peer->part_bytes, 1, sizeof peer->part);
     }

@@ -38,7 +38,7 @@ struct daemon {
     char route[64];
     int route_size;
     unsigned char frame[TRAJD_WIRE_MAX_FRAME];
-    unsigned char bytes[2 * TRAJD_WIRE_MAX_PART_FRAME];
+    unsigned char bytes[2 * TRAJD_WIRE_MAX_PAYLOAD_FRAME];
 };
 
 static char endpoint[64];
@@ -261,7 +261,7 @@ static void test_lies_are_found_out(void **state)
         {"a long one", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES + 1}},
         {"a long one in pieces", TRAJD_ERR_PROTOCOL, .frames = {64, 64, 1}},
         {"a much longer one", TRAJD_ERR_PROTOCOL,
-         .frames = {64, TRAJD_WIRE_MAX_PART_FRAME, TRAJD_WIRE_MAX_PART_FRAME, 64}},
+         .frames = {64, TRAJD_WIRE_MAX_PAYLOAD_FRAME, TRAJD_WIRE_MAX_PAYLOAD_FRAME, 64}},
         {"an empty frame", TRAJD_ERR_PROTOCOL, .frames = {64, 64}, .empty_frame = true},
         {"rows of others", TRAJD_ERR_PROTOCOL, .frames = {2 * PART_BYTES - 64},
          .bend_batch = all_rows},
@@ -273,7 +273,8 @@ static void test_lies_are_found_out(void **state)
         {"rows beyond the batch", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES},
          .bend_opened = many_rows},
         /* ends the connection */
-        {"a frame that is too long", TRAJD_ERR_TIMEOUT, .frames = {2 * TRAJD_WIRE_MAX_PART_FRAME}},
+        {"a frame that is too long", TRAJD_ERR_TIMEOUT,
+         .frames = {2 * TRAJD_WIRE_MAX_PAYLOAD_FRAME}},
     };
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
         try_lie(&lies[i]);
