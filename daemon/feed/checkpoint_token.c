@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-#define TOKEN_MAGIC UINT64_C(0x314e4b4f544a5254) /* "TRJTOKN1"; the digit is the version */
-#define FIXED_WORDS (TRAJD_TOKEN_WORDS - 1)      /* before the undone: all but the check */
+#define CHECKPOINT_TOKEN_MAGIC                                                                     \
+    UINT64_C(0x314e4b4f544a5254)                       /* "TRJTOKN1"; the digit is the version */
+#define FIXED_WORDS (TRAJD_CHECKPOINT_TOKEN_WORDS - 1) /* before the undone: all but the check */
 
 static void put_word(uint8_t *bytes, size_t index, uint64_t value)
 {
@@ -22,7 +23,7 @@ static uint64_t get_word(const uint8_t *bytes, size_t index)
 
 static uint64_t check_words(const uint8_t *bytes, size_t count)
 {
-    uint64_t check = TOKEN_MAGIC;
+    uint64_t check = CHECKPOINT_TOKEN_MAGIC;
 
     for (size_t i = 0; i < count; i++) {
         check = (check ^ get_word(bytes, i)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -31,13 +32,20 @@ static uint64_t check_words(const uint8_t *bytes, size_t count)
     return check;
 }
 
-size_t trajd_token_encode(const struct trajd_journal_state *state,
-                          uint8_t bytes[TRAJD_TOKEN_MAX_BYTES])
+size_t trajd_checkpoint_token_encode(const struct trajd_journal_state *state,
+                                     uint8_t bytes[TRAJD_CHECKPOINT_TOKEN_MAX_BYTES])
 {
     const struct trajd_journal_key *key = &state->key;
-    const uint64_t words[FIXED_WORDS] = {TOKEN_MAGIC, key->fingerprint,   key->seed,   key->epoch,
-                                         key->asked,  key->begin,         key->length, key->batch,
-                                         state->high, state->undone_count};
+    const uint64_t words[FIXED_WORDS] = {CHECKPOINT_TOKEN_MAGIC,
+                                         key->fingerprint,
+                                         key->seed,
+                                         key->epoch,
+                                         key->asked,
+                                         key->begin,
+                                         key->length,
+                                         key->batch,
+                                         state->high,
+                                         state->undone_count};
     size_t count = 0;
 
     for (; count < FIXED_WORDS; count++)
@@ -64,22 +72,23 @@ static bool can_be(const struct trajd_journal_state *state)
     return true;
 }
 
-enum trajd_status trajd_token_decode(const void *data, size_t size,
-                                     struct trajd_journal_state *state, struct trajd_error *error)
+enum trajd_status trajd_checkpoint_token_decode(const void *data, size_t size,
+                                                struct trajd_journal_state *state,
+                                                struct trajd_error *error)
 {
     const uint8_t *bytes = data;
     const size_t count = size / 8;
 
-    if (size % 8 || count < TRAJD_TOKEN_WORDS || size > TRAJD_TOKEN_MAX_BYTES ||
-        memcmp(bytes, "TRJTOKN", 7) != 0)
+    if (size % 8 || count < TRAJD_CHECKPOINT_TOKEN_WORDS ||
+        size > TRAJD_CHECKPOINT_TOKEN_MAX_BYTES || memcmp(bytes, "TRJTOKN", 7) != 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "resume: %zu bytes that are no checkpoint of a share job", size);
-    if (get_word(bytes, 0) != TOKEN_MAGIC)
+    if (get_word(bytes, 0) != CHECKPOINT_TOKEN_MAGIC)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "resume: a checkpoint of version %c, this daemon reads 1",
                                bytes[7] >= ' ' && bytes[7] < 0x7f ? bytes[7] : '?');
     if (get_word(bytes, count - 1) != check_words(bytes, count - 1) ||
-        get_word(bytes, 9) != count - TRAJD_TOKEN_WORDS)
+        get_word(bytes, 9) != count - TRAJD_CHECKPOINT_TOKEN_WORDS)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "resume: the checkpoint is damaged (its checksum differs)");
     state->key = (struct trajd_journal_key){.fingerprint = get_word(bytes, 1),
@@ -90,7 +99,7 @@ enum trajd_status trajd_token_decode(const void *data, size_t size,
                                             .length = get_word(bytes, 6),
                                             .batch = get_word(bytes, 7)};
     state->high = get_word(bytes, 8);
-    state->undone_count = (uint32_t)(count - TRAJD_TOKEN_WORDS);
+    state->undone_count = (uint32_t)(count - TRAJD_CHECKPOINT_TOKEN_WORDS);
     for (uint32_t i = 0; i < state->undone_count; i++)
         state->undone[i] = get_word(bytes, FIXED_WORDS + i);
     if (!can_be(state))
@@ -99,7 +108,7 @@ enum trajd_status trajd_token_decode(const void *data, size_t size,
     return TRAJD_OK;
 }
 
-uint64_t trajd_token_check(const void *bytes, size_t size)
+uint64_t trajd_checkpoint_token_check(const void *bytes, size_t size)
 {
     return get_word(bytes, size / 8 - 1);
 }

@@ -14,16 +14,18 @@
 #include "daemon/feed/journal.h"
 #include "proto/error.h"
 
-#define TRAJD_TOKEN_WORDS 11u /* beside the undone */
-#define TRAJD_TOKEN_MAX_BYTES (8u * (TRAJD_TOKEN_WORDS + TRAJD_JOURNAL_MAX_UNDONE))
+#define TRAJD_CHECKPOINT_TOKEN_WORDS 11u /* beside the undone */
+#define TRAJD_CHECKPOINT_TOKEN_MAX_BYTES                                                           \
+    (8u * (TRAJD_CHECKPOINT_TOKEN_WORDS + TRAJD_JOURNAL_MAX_UNDONE))
 
 /* Returns the length. */
-size_t trajd_token_encode(const struct trajd_journal_state *state,
-                          uint8_t bytes[TRAJD_TOKEN_MAX_BYTES]);
+size_t trajd_checkpoint_token_encode(const struct trajd_journal_state *state,
+                                     uint8_t bytes[TRAJD_CHECKPOINT_TOKEN_MAX_BYTES]);
 /* TRAJD_ERR_ARGUMENT: not a token, of another version, damaged, or saying what cannot be. */
-enum trajd_status trajd_token_decode(const void *bytes, size_t size,
-                                     struct trajd_journal_state *state, struct trajd_error *error);
+enum trajd_status trajd_checkpoint_token_decode(const void *bytes, size_t size,
+                                                struct trajd_journal_state *state,
+                                                struct trajd_error *error);
 /* Tells one token from another: of one that was decoded. */
-uint64_t trajd_token_check(const void *bytes, size_t size);
+uint64_t trajd_checkpoint_token_check(const void *bytes, size_t size);
 
 #endif

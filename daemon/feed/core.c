@@ -107,7 +107,7 @@ static bool make_jobs(struct trajd_core_feed *feed)
     for (uint32_t j = 0; feed->jobs && j < feed->options.job_count; j++) {
         feed->jobs[j].feed = feed;
         feed->jobs[j].index = j;
-        feed->jobs[j].life = ++feed->last_life;
+        feed->jobs[j].run_id = ++feed->last_run_id;
     }
     for (uint32_t i = 0; feed->slots && i < feed->options.slot_count; i++)
         if (!(feed->slots[i].shares =
@@ -176,9 +176,9 @@ void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **fe
     while (removed->member_count) {
         struct session *member = removed->members[0];
         trajd_job_leave(member, now_ns);
-        trajd_session_send_away(core, member,
-                                removed->doom.status ? removed->doom.status : TRAJD_ERR_CLOSED,
-                                removed->doom.status ? removed->doom.message : reason);
+        trajd_session_send_away(
+            core, member, removed->failure.status ? removed->failure.status : TRAJD_ERR_CLOSED,
+            removed->failure.status ? removed->failure.message : reason);
     }
     while (*link != removed)
         link = &(*link)->next;
@@ -221,7 +221,7 @@ bool trajd_core_is_same_feed(const struct trajd_core_feed *a, const struct trajd
 
 void trajd_core_fail_feed(struct trajd_core_feed *feed, const struct trajd_error *why)
 {
-    feed->doom = *why;
+    feed->failure = *why;
 }
 
 void *trajd_core_feed_user(const struct trajd_core_feed *feed)

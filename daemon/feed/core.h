@@ -115,7 +115,7 @@ struct trajd_core_fill {
     uint32_t row_count;  /* rows [0, row_count) of the global batch */
     uint64_t generation; /* for the slot header */
     /* of the cursor: a publish after the job began elsewhere only frees the slot */
-    uint64_t life;
+    uint64_t run_id;
     uint64_t epoch, position;
     /* Of them those that somebody here reads, ascending, apart from each other: all, or those of
      * the ranks on this node. The core's, until the fill is published. */
@@ -200,7 +200,7 @@ struct trajd_core_stats {
     uint32_t sessions, feeds;
     uint64_t batches_sent, batches_done, windows_done, batches_failed;
     uint64_t late_acks;      /* leases named in ACK or HELLO that are not the sender's */
-    uint64_t late_publishes; /* of an earlier life, or not out */
+    uint64_t late_publishes; /* of an earlier run, or not out */
     uint64_t dead_sessions;  /* that ended holding a LEASED part */
     uint64_t handed_again;   /* parts that went back to PENDING */
     uint64_t resumed_sessions;

@@ -23,8 +23,8 @@ struct part {
 
 /* What one job has of a slot. */
 struct share {
-    /* of the job when the slot became its: parts of another life count for nothing any more */
-    uint64_t life;
+    /* of the job when the slot became its: parts of another run count for nothing any more */
+    uint64_t run_id;
     uint32_t part_count, part_room;
     struct part *parts; /* share: one; shard: one a rank */
 };
@@ -34,7 +34,7 @@ struct slot {
     bool published; /* FILLING, and only waits for earlier ones to be READY */
     bool failed;
     uint64_t generation; /* of this use, from 1 */
-    uint64_t life, epoch, position;
+    uint64_t run_id, epoch, position;
     uint32_t row_count;
     struct share *shares; /* by the jobs' indexes */
     uint32_t range_count, range_room;
@@ -84,7 +84,7 @@ struct job {
     struct trajd_journal *journal;
     char journal_job[TRAJD_WIRE_MAX_NAME + 1];
 
-    uint64_t life; /* of its claims; ends when it begins elsewhere */
+    uint64_t run_id; /* of its claims; ends when it begins elsewhere */
     /* it is on the production: from claim_begin of its epoch on every batch is claimed */
     bool claims;
     uint64_t claim_begin;
@@ -101,7 +101,7 @@ struct job {
 /* Where production stands. What jobs have to do below it comes first. */
 struct cursor {
     bool active;
-    uint64_t life;
+    uint64_t run_id;
     uint64_t epoch;
     uint64_t begin;    /* where the epoch's batches are counted from */
     uint64_t position; /* of the next new batch */
@@ -113,13 +113,13 @@ struct trajd_core_feed {
     struct trajd_core_feed_options options; /* the texts are owned */
     uint32_t id;
     struct job *jobs; /* options.job_count */
-    uint64_t last_life;
+    uint64_t last_run_id;
     struct cursor cursor;
     uint32_t member_count;
     struct session **members; /* room for max_sessions */
     struct slot *slots;
     struct slot_queue filling, ready;
-    struct trajd_error doom; /* OK: none */
+    struct trajd_error failure; /* OK: none */
     uint64_t idle_since_ns;
     uint64_t accounted_ns; /* stalls are accounted up to here */
     uint64_t stalled_ns;
@@ -198,7 +198,7 @@ void trajd_session_send_away(struct trajd_core *core, struct session *session,
 struct slot *trajd_slot_of_lease(struct trajd_core *core, const struct trajd_wire_lease *lease,
                                  struct trajd_core_feed **feed);
 void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index); /* FREE if nobody needs it */
-/* of a life that is over: what is published, and not READY */
+/* of a run that is over: what is published, and not READY */
 void trajd_slots_forget(struct trajd_core_feed *feed);
 void trajd_slots_deliver(struct job *job);
 void trajd_slot_send(const struct place *place, struct session *session);

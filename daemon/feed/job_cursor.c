@@ -64,7 +64,8 @@ static bool is_usable(const struct job *job, const struct slot *slot, uint64_t e
 {
     const struct share *share = &slot->shares[job->index];
 
-    if (slot->state == SLOT_FREE || slot->life != job->feed->cursor.life || slot->epoch != epoch)
+    if (slot->state == SLOT_FREE || slot->run_id != job->feed->cursor.run_id ||
+        slot->epoch != epoch)
         return false;
     for (uint32_t i = 0; i < share->part_count; i++)
         if (share->parts[i].state == PART_LEASED || share->parts[i].state == PART_DONE)
@@ -157,7 +158,7 @@ void trajd_job_retire(struct job *job)
 {
     struct trajd_core_feed *feed = job->feed;
 
-    feed->cursor.life++;
+    feed->cursor.run_id++;
     feed->cursor.active = false;
     trajd_job_detach(job);
     for (uint32_t j = 0; j < feed->options.job_count; j++)
@@ -194,7 +195,7 @@ void trajd_job_detach(struct job *job)
 {
     struct trajd_core_feed *feed = job->feed;
 
-    job->life = ++feed->last_life;
+    job->run_id = ++feed->last_run_id;
     job->claims = false;
     job->todo_count = 0;
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {

@@ -43,8 +43,8 @@ static bool agrees(const struct job *job, const struct session *session,
     return true;
 }
 
-static enum verdict judge_join(const struct job *job, struct session *session,
-                               const struct trajd_wire_open *open, bool is_alone)
+static enum verdict validate_join(const struct job *job, struct session *session,
+                                  const struct trajd_wire_open *open, bool is_alone)
 {
     const struct trajd_core_feed *feed = job->feed;
 
@@ -102,10 +102,10 @@ static void refuse_other_job(const struct job *job, struct session *session,
 
 /* From a checkpoint everything begins anew, for a whole job: others of it come with the same one.
  */
-static enum verdict judge_resume(const struct job *job, struct session *session,
-                                 const struct trajd_wire_open *open, bool is_alone)
+static enum verdict validate_resume(const struct job *job, struct session *session,
+                                    const struct trajd_wire_open *open, bool is_alone)
 {
-    const uint64_t check = trajd_token_check(open->resume.data, open->resume.size);
+    const uint64_t check = trajd_checkpoint_token_check(open->resume.data, open->resume.size);
 
     if (is_alone)
         return VERDICT_BEGIN;
@@ -133,8 +133,8 @@ static bool is_gathered_behind(const struct job *job)
     return true;
 }
 
-static enum verdict judge_epoch(const struct job *job, struct session *session,
-                                const struct trajd_wire_open *open)
+static enum verdict validate_epoch(const struct job *job, struct session *session,
+                                   const struct trajd_wire_open *open)
 {
     bool is_alone = count_others(job, session) == 0;
 
@@ -143,9 +143,10 @@ static enum verdict judge_epoch(const struct job *job, struct session *session,
         return VERDICT_REFUSED;
     }
     if (open->resume.size)
-        return judge_resume(job, session, open, is_alone);
+        return validate_resume(job, session, open, is_alone);
     if (trajd_job_is(job, open) && open->epoch == job->epoch)
-        return is_alone && open->fresh ? VERDICT_BEGIN : judge_join(job, session, open, is_alone);
+        return is_alone && open->fresh ? VERDICT_BEGIN
+                                       : validate_join(job, session, open, is_alone);
     if (!is_alone && open->epoch + 1 == job->epoch &&
         (job->mode == TRAJD_WIRE_SHARE || !trajd_batches_from(job->feed, open->next)))
         return VERDICT_PAST;
@@ -191,7 +192,7 @@ static enum verdict judge(const struct job *job, struct session *session,
     enum verdict verdict = VERDICT_ELSEWHERE;
 
     if (job)
-        verdict = judge_epoch(job, session, open);
+        verdict = validate_epoch(job, session, open);
     return verdict == VERDICT_BEGIN && !has_place(job, open, start) ? VERDICT_ELSEWHERE : verdict;
 }
 
@@ -323,7 +324,7 @@ static bool read_token(struct trajd_core_feed *feed, struct session *session,
     *token = NULL;
     if (!open->resume.size)
         return true;
-    if (trajd_token_decode(open->resume.data, open->resume.size, state, &error))
+    if (trajd_checkpoint_token_decode(open->resume.data, open->resume.size, state, &error))
         trajd_core_send_error(feed->core, session->id, open->request, &error);
     else if (state->key.fingerprint != options->fingerprint)
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
@@ -414,7 +415,8 @@ struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t sess
     if (asks_again(session, open, feed))
         return session->feed;
     if (open->resume.size) {
-        if (trajd_token_decode(open->resume.data, open->resume.size, &core->resumed, NULL))
+        if (trajd_checkpoint_token_decode(open->resume.data, open->resume.size, &core->resumed,
+                                          NULL))
             return feed; /* which says so */
         token = &core->resumed;
     }

@@ -295,7 +295,7 @@ static void name_epoch(struct job *job, const struct trajd_wire_open *open,
     job->begin = start->begin;
     job->parts_left = 0;
     job->token_check =
-        open->resume.size ? trajd_token_check(open->resume.data, open->resume.size) : 0;
+        open->resume.size ? trajd_checkpoint_token_check(open->resume.data, open->resume.size) : 0;
     job->local = open->local;
     job->held_up_ns = 0;
 }

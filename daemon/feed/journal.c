@@ -312,7 +312,7 @@ void trajd_journal_produce(struct trajd_journal *journal, uint64_t batch)
     uint64_t *entry, high;
 
     if (!journal->file->run || find_entry(record, batch + 1))
-        return; /* left undone by an earlier life: it is noted already */
+        return; /* left undone by an earlier run: it is noted already */
     entry = find_entry(record, 0);
     unseal(record, &record->high, &high);
     if (!entry || batch < high)

@@ -208,7 +208,7 @@ void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_
                            uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
-    uint8_t token[TRAJD_TOKEN_MAX_BYTES];
+    uint8_t token[TRAJD_CHECKPOINT_TOKEN_MAX_BYTES];
     struct trajd_wire_message message;
 
     if (!session)
@@ -229,7 +229,8 @@ void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_
     message.op = TRAJD_WIRE_CHECKPOINTED;
     message.checkpointed.request = request;
     message.checkpointed.token.data = token;
-    message.checkpointed.token.size = (uint32_t)trajd_token_encode(&core->recorded, token);
+    message.checkpointed.token.size =
+        (uint32_t)trajd_checkpoint_token_encode(&core->recorded, token);
     trajd_core_send(session, core, &message);
 }
 

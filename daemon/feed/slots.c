@@ -99,8 +99,9 @@ struct share *trajd_slot_share(const struct slot *slot, const struct job *job)
 {
     struct share *share = &slot->shares[job->index];
 
-    return slot->state != SLOT_FREE && share->life == job->life && slot->epoch == job->epoch ? share
-                                                                                             : NULL;
+    return slot->state != SLOT_FREE && share->run_id == job->run_id && slot->epoch == job->epoch
+               ? share
+               : NULL;
 }
 
 void trajd_share_begin(const struct job *job, struct slot *slot)
@@ -108,7 +109,7 @@ void trajd_share_begin(const struct job *job, struct slot *slot)
     struct share *share = &slot->shares[job->index];
     bool is_now = job->phase == JOB_RUNNING && slot->epoch == job->epoch;
 
-    share->life = job->life;
+    share->run_id = job->run_id;
     share->part_count = part_count(job);
     for (uint32_t i = 0; i < share->part_count; i++) {
         share->parts[i] = (struct part){.state = PART_PENDING};
@@ -122,7 +123,7 @@ void trajd_share_begin(const struct job *job, struct slot *slot)
 static const struct job *find_local_job(const struct trajd_core_feed *feed, const struct slot *slot)
 {
     for (uint32_t j = 0; j < feed->options.job_count; j++)
-        if (slot->shares[j].life && feed->jobs[j].local.count)
+        if (slot->shares[j].run_id && feed->jobs[j].local.count)
             return &feed->jobs[j];
     return NULL;
 }
@@ -186,7 +187,7 @@ static void claim(struct trajd_core_feed *feed, struct slot *slot, bool is_new)
 {
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         struct job *job = &feed->jobs[j];
-        slot->shares[j].life = slot->shares[j].part_count = 0;
+        slot->shares[j].run_id = slot->shares[j].part_count = 0;
         if (!trajd_job_claim(job, slot->epoch, slot->position, is_new))
             continue;
         trajd_share_begin(job, slot);
@@ -211,7 +212,7 @@ enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
     if (!size_slot(feed, slot))
         return TRAJD_ERR_MEMORY;
     is_new = advance_cursor(feed, slot);
-    slot->life = feed->cursor.life;
+    slot->run_id = feed->cursor.run_id;
     rest = feed->options.epoch_length - slot->position;
     slot->row_count =
         rest < feed->options.global_batch ? (uint32_t)rest : feed->options.global_batch;
@@ -221,7 +222,7 @@ enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
     claim(feed, slot, is_new);
     init_ranges(feed, slot);
     queue_push(&feed->filling, index);
-    *fill = (struct trajd_core_fill){index,       slot->row_count, slot->generation,  slot->life,
+    *fill = (struct trajd_core_fill){index,       slot->row_count, slot->generation,  slot->run_id,
                                      slot->epoch, slot->position,  slot->range_count, slot->ranges};
     return TRAJD_OK;
 }
@@ -253,7 +254,7 @@ void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index)
 static uint32_t oldest_filling(const struct trajd_core_feed *feed)
 {
     for (uint32_t i = 0; i < feed->filling.count; i++)
-        if (feed->slots[feed->filling.slots[i]].life == feed->cursor.life)
+        if (feed->slots[feed->filling.slots[i]].run_id == feed->cursor.run_id)
             return feed->filling.slots[i];
     return UINT32_MAX;
 }
@@ -283,7 +284,7 @@ bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fi
         feed->core->stats.late_publishes++;
         return false;
     }
-    if (slot->life != feed->cursor.life) {
+    if (slot->run_id != feed->cursor.run_id) {
         feed->core->stats.late_publishes++;
         free_slot(feed, fill->slot);
     } else {

@@ -123,7 +123,7 @@ void trajd_gpu_describe(struct trajd_gpu *gpu, FILE *out)
         fprintf(out, ",\"path\":");
         trajd_json_text(out, r->dataset->index->datasets[r->dataset_index].path);
         fprintf(out, ",\"bytes\":%llu,\"place\":\"%s\",\"feeds\":%u}",
-                (unsigned long long)r->size_bytes, r->is_guest ? "host" : "gpu", r->holders);
+                (unsigned long long)r->size_bytes, r->is_streamed ? "host" : "gpu", r->holders);
         comma = ",";
     }
     pthread_mutex_unlock(&gpu->mutex);

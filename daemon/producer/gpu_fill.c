@@ -16,8 +16,8 @@
 #define HOLE_BYTES ((uint64_t)1 << 20) /* of rows that cannot be read: what is longer is not sent */
 #define PAUSE_NS 50000
 #define ROOM_PAUSE_NS 1000000
-#define PATIENCE_NS INT64_C(10000000000)     /* for room in the cache */
-#define GPU_PATIENCE_NS INT64_C(30000000000) /* for a buffer */
+#define TIMEOUT_NS INT64_C(10000000000)     /* for room in the cache */
+#define GPU_TIMEOUT_NS INT64_C(30000000000) /* for a buffer */
 
 struct entry {           /* rows of an episode */
     uint64_t begin, end; /* in the resident */
@@ -100,12 +100,12 @@ static enum trajd_status wait_for_buffer(const struct filling *filling, struct t
         status = trajd_device_event_poll(buffer->over, &passed, error);
         if (!status && !passed)
             status = trajd_heartbeat_check(error);
-        if (!status && !passed && trajd_now_ns() - begin_ns > GPU_PATIENCE_NS)
+        if (!status && !passed && trajd_now_ns() - begin_ns > GPU_TIMEOUT_NS)
             status = trajd_error_set(
                 error, TRAJD_ERR_DEVICE, 0,
                 "dataset %s: a copy of %llu MiB to the GPU has not ended in %lld s",
                 filling->dataset->name, (unsigned long long)(filling->buffer_bytes >> 20),
-                (long long)(GPU_PATIENCE_NS / 1000000000));
+                (long long)(GPU_TIMEOUT_NS / 1000000000));
         if (!status && !passed)
             pause_for(PAUSE_NS);
     }
@@ -165,7 +165,7 @@ static bool wait_for_room(const struct filling *filling, uint32_t episode, int64
                           const struct trajd_error *error)
 {
     trajd_heartbeat_turn();
-    if (error->foreign_code == ENOMEM || trajd_now_ns() - begin_ns > PATIENCE_NS ||
+    if (error->foreign_code == ENOMEM || trajd_now_ns() - begin_ns > TIMEOUT_NS ||
         !trajd_cache_will_have_room(filling->dataset->cache, &filling->selection, episode))
         return false;
     pause_for(ROOM_PAUSE_NS);

@@ -16,7 +16,7 @@ struct trajd_gpu_resident {
     bool as_float32;
     uint32_t holders;
     void *memory; /* NULL: its rows stay in host memory */
-    bool is_guest;
+    bool is_streamed;
     uint64_t size_bytes;
     /* [episodes]: where an episode's rows begin; TRAJD_GPU_NO_ROWS: it has none, or they cannot be
      * read */

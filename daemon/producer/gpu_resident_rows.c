@@ -9,13 +9,13 @@
 static struct trajd_gpu_resident *find(const struct trajd_gpu *gpu,
                                        const struct trajd_dataset *dataset,
                                        const struct trajd_selection *selection, uint32_t k,
-                                       bool is_guest)
+                                       bool is_streamed)
 {
     const bool as_float32 = selection->as_float32 && selection->as_float32[k];
 
     for (struct trajd_gpu_resident *r = gpu->residents; r; r = r->next)
         if (r->dataset == dataset && r->dataset_index == selection->dataset_indexes[k] &&
-            r->as_float32 == as_float32 && r->is_guest == is_guest)
+            r->as_float32 == as_float32 && r->is_streamed == is_streamed)
             return r;
     return NULL;
 }
@@ -73,7 +73,7 @@ static uint32_t smallest(struct trajd_gpu_resident *const *fresh, const bool *de
     return found;
 }
 
-/* Memory for what fits, and those numbers; the rest are guests. */
+/* Memory for what fits, and those numbers; the rest are streamed rows. */
 static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_resident **fresh,
                                bool *decided, uint32_t count, struct trajd_error *error)
 {
@@ -82,8 +82,8 @@ static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_resident 
 
     for (uint32_t k; !status && (k = smallest(fresh, decided, count)) < count;) {
         decided[k] = true;
-        fresh[k]->is_guest = fresh[k]->size_bytes > left;
-        if (fresh[k]->is_guest || !fresh[k]->size_bytes)
+        fresh[k]->is_streamed = fresh[k]->size_bytes > left;
+        if (fresh[k]->is_streamed || !fresh[k]->size_bytes)
             continue;
         left -= fresh[k]->size_bytes;
         status = trajd_device_alloc(gpu->device, fresh[k]->size_bytes, &fresh[k]->memory, error);
@@ -147,18 +147,19 @@ static void enlist(struct trajd_gpu *gpu, struct trajd_gpu_resident *resident)
 {
     resident->next = gpu->residents;
     gpu->residents = resident;
-    if (resident->is_guest)
+    if (resident->is_streamed)
         return;
     gpu->rows_used_bytes += resident->size_bytes;
     gpu->filled_bytes += resident->size_bytes;
 }
 
-/* Holds what is fresh; a guest that is one of another feed already is held there. */
+/* Holds what is fresh; a streamed source that is one of another feed already is held there. */
 static struct trajd_gpu_resident *take(struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
                                        const struct trajd_selection *selection, uint32_t k,
                                        struct trajd_gpu_resident *fresh)
 {
-    struct trajd_gpu_resident *known = find(gpu, dataset, selection, k, fresh && fresh->is_guest);
+    struct trajd_gpu_resident *known =
+        find(gpu, dataset, selection, k, fresh && fresh->is_streamed);
 
     if (known && fresh)
         destroy(gpu, fresh);
@@ -206,7 +207,7 @@ enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_datase
         pthread_mutex_lock(&gpu->mutex);
         const struct trajd_gpu_resident *taken = take(gpu, dataset, selection, k, fresh[k]);
         pthread_mutex_unlock(&gpu->mutex);
-        held[k] = !taken->is_guest;
+        held[k] = !taken->is_streamed;
         if (held[k])
             point_at_rows(taken, count, k, rows, unreadable, selection);
     }
@@ -226,7 +227,7 @@ void trajd_gpu_drop_rows(struct trajd_gpu *gpu, const struct trajd_dataset *data
             link = &(*link)->next;
         if (over) {
             *link = resident->next;
-            gpu->rows_used_bytes -= resident->is_guest ? 0 : resident->size_bytes;
+            gpu->rows_used_bytes -= resident->is_streamed ? 0 : resident->size_bytes;
         }
         pthread_mutex_unlock(&gpu->mutex);
         if (over)

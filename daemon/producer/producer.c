@@ -174,7 +174,7 @@ static enum trajd_status make_parts(struct trajd_producer *producer,
     return status;
 }
 
-/* On a GPU a worker gives slots back in lots, half of what it may hold: small ones cost nothing
+/* On a GPU a worker gives slots back in burst, half of what it may hold: small ones cost nothing
  * there. */
 static uint32_t choose_slot_count(const struct trajd_producer *producer)
 {

@@ -64,16 +64,16 @@ static enum trajd_status make_part(struct trajd_producer *producer, struct trajd
     if (!part->rows || !part->unreadable || !part->held)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
-    status = trajd_gpu_request_create(own->gpu, own->stream, plan, TRAJD_GPU_MAX_FLIGHTS,
+    status = trajd_gpu_request_create(own->gpu, own->stream, plan, TRAJD_GPU_MAX_IN_FLIGHT,
                                       &part->request, error);
     if (!status)
         status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, part->rows,
                                      part->unreadable, part->held, error);
     part->holds_rows = !status;
     if (!status)
-        status = trajd_gpu_guests_create(plan, part->held, &part->guests, error);
+        status = trajd_gpu_streamed_create(plan, part->held, &part->streamed, error);
     producer->parts[p].selection =
-        part->guests ? trajd_gpu_guests_selection(part->guests) : &nothing;
+        part->streamed ? trajd_gpu_streamed_selection(part->streamed) : &nothing;
     return status;
 }
 
@@ -92,12 +92,12 @@ static void measure(const struct trajd_producer *producer, struct trajd_producer
     for (uint32_t p = 0; p < producer->plan->part_count; p++)
         own->block_bytes +=
             trajd_gpu_request_block_bytes(own->parts[p].request, producer->spec->global_batch);
-    own->depth = producer->slot_count - 1 < TRAJD_GPU_MAX_FLIGHTS ? producer->slot_count - 1
-                                                                  : TRAJD_GPU_MAX_FLIGHTS;
+    own->depth = producer->slot_count - 1 < TRAJD_GPU_MAX_IN_FLIGHT ? producer->slot_count - 1
+                                                                    : TRAJD_GPU_MAX_IN_FLIGHT;
 }
 
 /* Rows that are not resident come from the cache as for the CPU, through room of their own in each
- * flight. */
+ * batch in flight. */
 static enum trajd_status make_room(struct trajd_producer *producer, struct trajd_producer_gpu *own,
                                    struct trajd_error *error)
 {
@@ -107,7 +107,7 @@ static enum trajd_status make_room(struct trajd_producer *producer, struct trajd
     enum trajd_status status;
 
     for (uint32_t p = 0; p < producer->plan->part_count; p++)
-        if (own->parts[p].guests)
+        if (own->parts[p].streamed)
             own->room_bytes += trajd_producer_gpu_room(producer, p);
     if (!own->room_bytes)
         return TRAJD_OK;
@@ -130,15 +130,16 @@ static enum trajd_status make_room(struct trajd_producer *producer, struct trajd
         status = trajd_device_host_alloc(device, own->depth * own->room_bytes,
                                          (void **)&own->room_pinned, error);
     for (uint32_t i = 0; i < own->depth && !status; i++) {
-        own->flights[i].rows_staging = own->room_pinned + i * own->room_bytes;
-        own->flights[i].rows_block = (uint8_t *)own->room + i * own->room_bytes;
-        status = trajd_device_event_create(device, &own->flights[i].copied, error);
+        own->batches_in_flight[i].rows_staging = own->room_pinned + i * own->room_bytes;
+        own->batches_in_flight[i].rows_block = (uint8_t *)own->room + i * own->room_bytes;
+        status = trajd_device_event_create(device, &own->batches_in_flight[i].copied, error);
     }
     return status;
 }
 
-static enum trajd_status make_flights(struct trajd_producer *producer,
-                                      struct trajd_producer_gpu *own, struct trajd_error *error)
+static enum trajd_status make_batches_in_flight(struct trajd_producer *producer,
+                                                struct trajd_producer_gpu *own,
+                                                struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
     const uint64_t staged_bytes = own->block_bytes + own->ids_bytes;
@@ -151,13 +152,13 @@ static enum trajd_status make_flights(struct trajd_producer *producer,
                                      "room for batches under way", &own->blocks, error);
     }
     for (uint32_t i = 0; i < own->depth && !status; i++) {
-        struct trajd_gpu_flight *flight = &own->flights[i];
-        flight->staging = own->staging + i * staged_bytes;
-        flight->block = (uint8_t *)own->blocks + i * own->block_bytes;
-        flight->requests = calloc(producer->plan->part_count, sizeof *flight->requests);
-        status = flight->requests ? trajd_device_event_create(device, &flight->over, error)
-                                  : trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                                    "no memory for feed %s", producer->name);
+        struct trajd_gpu_in_flight *in_flight = &own->batches_in_flight[i];
+        in_flight->staging = own->staging + i * staged_bytes;
+        in_flight->block = (uint8_t *)own->blocks + i * own->block_bytes;
+        in_flight->requests = calloc(producer->plan->part_count, sizeof *in_flight->requests);
+        status = in_flight->requests ? trajd_device_event_create(device, &in_flight->over, error)
+                                     : trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                                       "no memory for feed %s", producer->name);
     }
     return status;
 }
@@ -185,7 +186,7 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
     measure(producer, own);
     status = make_room(producer, own, error);
     if (!status)
-        status = make_flights(producer, own, error);
+        status = make_batches_in_flight(producer, own, error);
     return status ? status : trajd_producer_gpu_start(producer, error);
 }
 
@@ -212,16 +213,16 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
         return;
     settle(own);
     for (uint32_t i = 0; i < own->depth; i++) {
-        trajd_device_event_destroy(&own->flights[i].over);
-        trajd_device_event_destroy(&own->flights[i].copied);
-        free(own->flights[i].requests);
+        trajd_device_event_destroy(&own->batches_in_flight[i].over);
+        trajd_device_event_destroy(&own->batches_in_flight[i].copied);
+        free(own->batches_in_flight[i].requests);
     }
     trajd_device_event_destroy(&own->pulse);
     trajd_gpu_return_ring(own->gpu, own->blocks, own->depth * own->block_bytes);
     if (own->staging)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->staging);
     if (producer->parts)
-        trajd_producer_drop_rows(producer); /* of the guests' selection */
+        trajd_producer_drop_rows(producer); /* of the streamed rows' selection */
     if (own->room_pinned)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->room_pinned);
     if (own->room)
@@ -229,7 +230,7 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
     for (uint32_t p = 0; own->parts && p < producer->plan->part_count; p++) {
         producer->parts[p].selection = &producer->plan->parts[p]->selection;
         trajd_gpu_request_destroy(&own->parts[p].request);
-        trajd_gpu_guests_destroy(&own->parts[p].guests);
+        trajd_gpu_streamed_destroy(&own->parts[p].streamed);
         if (own->parts[p].holds_rows)
             trajd_gpu_drop_rows(own->gpu, producer->parts[p].dataset,
                                 &producer->plan->parts[p]->selection, own->parts[p].held);

@@ -2,14 +2,14 @@
  * born there, several under way at once.
  *
  *   take -> windows -> block of arrays, ids --copies--> prepared          (as many as slots and
- *     flights allow)
+ *     batch in flight allow)
  *                                launch, event -> event has passed -> publish: READY   (in the
  *                                  order of takes)
  *
  * The producer's thread prepares, a second one launches and publishes, which sends the batch: so
  * both go on while the other works. Nothing waits for the GPU but by asking events. A slot is
  * published when the stream has passed its batch, so whoever hears of it may read it at once, from
- * any stream of any process. Slots that come back together are filled in one lot, whose launches
+ * any stream of any process. Slots that come back together are filled in one burst, whose launches
  * stand one behind the other: one turn on a GPU that training uses, too. */
 #ifndef TRAJD_PRODUCER_PRODUCER_GPU_H
 #define TRAJD_PRODUCER_PRODUCER_GPU_H

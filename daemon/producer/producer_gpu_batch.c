@@ -15,7 +15,7 @@ struct rows_of_part {
 static bool is_unreadable(const struct trajd_gpu_part *part,
                           const struct trajd_producer_member *host, uint32_t episode)
 {
-    return part->unreadable[episode] || (part->guests && host->pinned[episode] == 2);
+    return part->unreadable[episode] || (part->streamed && host->pinned[episode] == 2);
 }
 
 /* Of what is resident. */
@@ -28,7 +28,7 @@ static const void *const *rows_of(void *context, uint32_t episode)
                : of->part->rows + (size_t)episode * of->entry_count;
 }
 
-/* Of the guests, where they are pinned. */
+/* Of the streamed rows, where they are pinned. */
 static const void *const *host_rows_of(void *context, uint32_t episode)
 {
     const struct rows_of_part *of = context;
@@ -68,8 +68,8 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
 }
 
 /* bad_rows: keep. NaN in every floating-point type is all ones. */
-static enum trajd_status spoil(const struct trajd_producer *producer, uint32_t p, uint8_t *slot,
-                               uint32_t first, uint32_t count, struct trajd_error *error)
+static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_t p, uint8_t *slot,
+                                  uint32_t first, uint32_t count, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = producer->plan->parts[p];
     const struct trajd_producer_gpu *own = producer->gpu;
@@ -92,50 +92,53 @@ static enum trajd_status spoil(const struct trajd_producer *producer, uint32_t p
     return status;
 }
 
-/* How far a flight's blocks are used. */
+/* How far a batch in flight's blocks are used. */
 struct used {
     uint64_t block, rows;
 };
 
 enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
-                                            struct trajd_gpu_flight *flight,
+                                            struct trajd_gpu_in_flight *in_flight,
                                             struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->gpu;
     enum trajd_status status =
-        own->copies ? trajd_device_stream_follow(own->stream, flight->copied, error) : TRAJD_OK;
+        own->copies ? trajd_device_stream_follow(own->stream, in_flight->copied, error) : TRAJD_OK;
 
     for (uint32_t p = 0; p < producer->plan->part_count && !status; p++) {
-        if (flight->requests[p])
-            status = trajd_plan_run_async(producer->parts[p].kernel_plan, flight->requests[p],
+        if (in_flight->requests[p])
+            status = trajd_plan_run_async(producer->parts[p].kernel_plan, in_flight->requests[p],
                                           own->stream, error);
-        flight->requests[p] = NULL;
+        in_flight->requests[p] = NULL;
     }
     return status;
 }
 
 static enum trajd_status mark_copied(const struct trajd_producer_gpu *own,
-                                     const struct trajd_gpu_flight *flight,
+                                     const struct trajd_gpu_in_flight *in_flight,
                                      struct trajd_error *error)
 {
-    return own->copies ? trajd_device_event_record(flight->copied, own->copies, error) : TRAJD_OK;
+    return own->copies ? trajd_device_event_record(in_flight->copied, own->copies, error)
+                       : TRAJD_OK;
 }
 
 /* Before all of the batch is prepared. */
 static enum trajd_status launch_first(struct trajd_producer *producer,
-                                      struct trajd_gpu_flight *flight, struct trajd_error *error)
+                                      struct trajd_gpu_in_flight *in_flight,
+                                      struct trajd_error *error)
 {
-    const enum trajd_status status = mark_copied(producer->gpu, flight, error);
+    const enum trajd_status status = mark_copied(producer->gpu, in_flight, error);
 
-    return status ? status : trajd_producer_gpu_launch(producer, flight, error);
+    return status ? status : trajd_producer_gpu_launch(producer, in_flight, error);
 }
 
 /* Many ranges of few rows: what was gathered is read first. */
-static enum trajd_status empty(struct trajd_producer *producer, struct trajd_gpu_flight *flight,
-                               struct used *used, struct trajd_error *error)
+static enum trajd_status empty(struct trajd_producer *producer,
+                               struct trajd_gpu_in_flight *in_flight, struct used *used,
+                               struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->gpu;
-    enum trajd_status status = launch_first(producer, flight, error);
+    enum trajd_status status = launch_first(producer, in_flight, error);
 
     if (!status && own->copies)
         status = trajd_device_stream_wait(own->copies, error);
@@ -145,13 +148,13 @@ static enum trajd_status empty(struct trajd_producer *producer, struct trajd_gpu
 
 /* Rows of streams that are not resident, gathered and on their way. TRAJD_ERR_MEMORY: too many
  * windows at once. */
-static enum trajd_status send_guests(struct trajd_producer *producer,
-                                     struct trajd_gpu_flight *flight, struct rows_of_part *of,
-                                     uint32_t first, uint32_t count, struct used *used,
-                                     struct trajd_error *error)
+static enum trajd_status send_streamed(struct trajd_producer *producer,
+                                       struct trajd_gpu_in_flight *in_flight,
+                                       struct rows_of_part *of, uint32_t first, uint32_t count,
+                                       struct used *used, struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->gpu;
-    const uint64_t size_bytes = trajd_gpu_guests_narrow(of->part->guests, first, count);
+    const uint64_t size_bytes = trajd_gpu_streamed_narrow(of->part->streamed, first, count);
     enum trajd_status status = TRAJD_OK;
 
     if (size_bytes > own->room_bytes)
@@ -159,54 +162,56 @@ static enum trajd_status send_guests(struct trajd_producer *producer,
                                "feed %s: %u windows at once need %llu bytes of rows",
                                producer->name, count, (unsigned long long)size_bytes);
     if (size_bytes > own->room_bytes - used->rows)
-        status = empty(producer, flight, used, error);
+        status = empty(producer, in_flight, used, error);
     if (status)
         return status;
-    trajd_gpu_guests_gather(of->part->guests, first, count, host_rows_of, of,
-                            flight->rows_staging + used->rows, flight->rows_block + used->rows,
-                            producer->pool);
+    trajd_gpu_streamed_gather(of->part->streamed, first, count, host_rows_of, of,
+                              in_flight->rows_staging + used->rows,
+                              in_flight->rows_block + used->rows, producer->pool);
     if (size_bytes)
-        status = trajd_device_copy_async(flight->rows_block + used->rows,
-                                         flight->rows_staging + used->rows, size_bytes, own->copies,
-                                         error);
+        status = trajd_device_copy_async(in_flight->rows_block + used->rows,
+                                         in_flight->rows_staging + used->rows, size_bytes,
+                                         own->copies, error);
     used->rows += size_bytes;
     return status;
 }
 
 /* The arrays of these windows on their way, and their launch, for when all are. */
 static enum trajd_status gather_some(struct trajd_producer *producer,
-                                     struct trajd_gpu_flight *flight, uint32_t p, uint32_t first,
-                                     uint32_t count, struct used *used, struct trajd_error *error)
+                                     struct trajd_gpu_in_flight *in_flight, uint32_t p,
+                                     uint32_t first, uint32_t count, struct used *used,
+                                     struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->gpu;
     struct trajd_window_plan *plan = producer->plan->parts[p];
     struct rows_of_part of = {&own->parts[p], &producer->parts[p], plan->selection.dataset_count};
-    struct trajd_device_stream *copies = own->parts[p].guests ? own->copies : own->stream;
-    const uint32_t frame = (uint32_t)(flight - own->flights);
+    struct trajd_device_stream *copies = own->parts[p].streamed ? own->copies : own->stream;
+    const uint32_t frame = (uint32_t)(in_flight - own->batches_in_flight);
     const struct trajd_resample_request *request;
     uint64_t size_bytes;
     enum trajd_status status = TRAJD_OK;
 
     if (used->block + trajd_gpu_request_block_bytes(own->parts[p].request, count) >
         own->block_bytes)
-        status = empty(producer, flight, used, error);
-    trajd_window_plan_bind(plan, first, count, flight->fill.memory, rows_of, &of);
-    if (!status && own->parts[p].guests)
-        status = send_guests(producer, flight, &of, first, count, used, error);
-    if (!status && flight->requests[p]) /* another range of the same dataset */
-        status = launch_first(producer, flight, error);
+        status = empty(producer, in_flight, used, error);
+    trajd_window_plan_bind(plan, first, count, in_flight->fill.memory, rows_of, &of);
+    if (!status && own->parts[p].streamed)
+        status = send_streamed(producer, in_flight, &of, first, count, used, error);
+    if (!status && in_flight->requests[p]) /* another range of the same dataset */
+        status = launch_first(producer, in_flight, error);
     if (status)
         return status;
-    request = trajd_gpu_request_gather(own->parts[p].request, frame, flight->staging + used->block,
-                                       flight->block + used->block, &size_bytes);
-    status = trajd_device_copy_async(flight->block + used->block, flight->staging + used->block,
-                                     size_bytes, copies, error);
-    flight->requests[p] = request;
+    request =
+        trajd_gpu_request_gather(own->parts[p].request, frame, in_flight->staging + used->block,
+                                 in_flight->block + used->block, &size_bytes);
+    status = trajd_device_copy_async(in_flight->block + used->block,
+                                     in_flight->staging + used->block, size_bytes, copies, error);
+    in_flight->requests[p] = request;
     used->block += size_bytes;
     if (!status && producer->spec->keep_bad_rows) {
-        status = launch_first(producer, flight, error);
+        status = launch_first(producer, in_flight, error);
         if (!status)
-            status = spoil(producer, p, flight->fill.memory, first, count, error);
+            status = fill_nan(producer, p, in_flight->fill.memory, first, count, error);
     }
     return status;
 }
@@ -227,11 +232,11 @@ static enum trajd_status pin(struct trajd_producer *producer, struct trajd_produ
     return status;
 }
 
-/* Where these windows need more rows at once than cache or flight hold: half of them, then the
- * rest. */
+/* Where these windows need more rows at once than cache or batch in flight hold: half of them, then
+ * the rest. */
 static enum trajd_status gather_windows(struct trajd_producer *producer,
-                                        struct trajd_gpu_flight *flight, uint32_t p, uint32_t first,
-                                        uint32_t count, struct used *used,
+                                        struct trajd_gpu_in_flight *in_flight, uint32_t p,
+                                        uint32_t first, uint32_t count, struct used *used,
                                         struct trajd_error *error)
 {
     struct trajd_producer_member *part = &producer->parts[p];
@@ -239,18 +244,18 @@ static enum trajd_status gather_windows(struct trajd_producer *producer,
 
     if (status)
         return status;
-    if (!producer->gpu->parts[p].guests)
-        return gather_some(producer, flight, p, first, count, used, error);
+    if (!producer->gpu->parts[p].streamed)
+        return gather_some(producer, in_flight, p, first, count, used, error);
     status = pin(producer, part, first, count, error);
     if (!status) {
-        status = gather_some(producer, flight, p, first, count, used, error);
+        status = gather_some(producer, in_flight, p, first, count, used, error);
         trajd_producer_unpin_windows(part, first, count);
     }
     if (status == TRAJD_ERR_MEMORY && count > 1) {
-        status = gather_windows(producer, flight, p, first, count / 2, used, error);
+        status = gather_windows(producer, in_flight, p, first, count / 2, used, error);
         if (!status)
-            status = gather_windows(producer, flight, p, first + count / 2, count - count / 2, used,
-                                    error);
+            status = gather_windows(producer, in_flight, p, first + count / 2, count - count / 2,
+                                    used, error);
     }
     return status;
 }
@@ -266,9 +271,9 @@ static const void *const *no_rows(void *context, uint32_t episode)
 uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t p)
 {
     struct trajd_window_plan *plan = producer->plan->parts[p];
-    struct trajd_gpu_guests *guests = producer->gpu->parts[p].guests;
+    struct trajd_gpu_streamed_rows *streamed = producer->gpu->parts[p].streamed;
     const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
-                   largest = trajd_gpu_guests_largest(guests);
+                   largest = trajd_gpu_streamed_largest(streamed);
     uint32_t first, count;
     uint64_t size_bytes = 0;
 
@@ -278,35 +283,35 @@ uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t p)
     trajd_mixture_plan_slice(plan, 0, producer->spec->global_batch, &first, &count);
     if (count) {
         trajd_window_plan_bind(plan, first, count, producer->gpu->slab, no_rows, NULL);
-        size_bytes = trajd_gpu_guests_narrow(guests, first, count);
+        size_bytes = trajd_gpu_streamed_narrow(streamed, first, count);
         size_bytes += size_bytes / 4;
     }
     return size_bytes > largest ? size_bytes : largest;
 }
 
-static enum trajd_status send_ids(struct trajd_producer *producer, struct trajd_gpu_flight *flight,
-                                  struct trajd_error *error)
+static enum trajd_status send_ids(struct trajd_producer *producer,
+                                  struct trajd_gpu_in_flight *in_flight, struct trajd_error *error)
 {
     const struct trajd_producer_gpu *own = producer->gpu;
-    uint8_t *staged = flight->staging + own->block_bytes;
-    struct trajd_fill ids = flight->fill;
+    uint8_t *staged = in_flight->staging + own->block_bytes;
+    struct trajd_fill ids = in_flight->fill;
 
     /* a slot of which only the ids are there */
     ids.memory = (void *)((uintptr_t)staged - own->ids_offset);
     trajd_producer_write_ids(producer, &ids);
-    return trajd_device_copy_async((uint8_t *)flight->fill.memory + own->ids_offset, staged,
+    return trajd_device_copy_async((uint8_t *)in_flight->fill.memory + own->ids_offset, staged,
                                    own->ids_bytes, own->stream, error);
 }
 
 enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
-                                             struct trajd_gpu_flight *flight,
+                                             struct trajd_gpu_in_flight *in_flight,
                                              struct trajd_error *error)
 {
-    const struct trajd_fill *fill = &flight->fill;
+    const struct trajd_fill *fill = &in_flight->fill;
     struct used used = {0, 0};
     enum trajd_status status = TRAJD_OK;
 
-    memset(flight->requests, 0, producer->plan->part_count * sizeof *flight->requests);
+    memset(in_flight->requests, 0, producer->plan->part_count * sizeof *in_flight->requests);
     if (producer->gpu->copies)
         trajd_producer_prefetch(producer, fill);
     trajd_mixture_plan_look_up(producer->plan, fill->epoch, fill->position, fill->row_count);
@@ -317,9 +322,9 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
                                      fill->ranges[r].count, &first, &count);
             trajd_counter_add(&producer->parts[p].windows, count);
             if (count)
-                status = gather_windows(producer, flight, p, first, count, &used, error);
+                status = gather_windows(producer, in_flight, p, first, count, &used, error);
         }
     if (!status)
-        status = send_ids(producer, flight, error);
-    return status ? status : mark_copied(producer->gpu, flight, error);
+        status = send_ids(producer, in_flight, error);
+    return status ? status : mark_copied(producer->gpu, in_flight, error);
 }

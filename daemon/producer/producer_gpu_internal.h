@@ -8,10 +8,10 @@
 #include "daemon/producer/gpu_streamed_rows.h"
 #include "daemon/producer/gpu_request.h"
 
-#define TRAJD_GPU_MAX_FLIGHTS 8
+#define TRAJD_GPU_MAX_IN_FLIGHT 8
 
 /* A batch between its launch and its end. */
-struct trajd_gpu_flight {
+struct trajd_gpu_in_flight {
     struct trajd_fill fill;
     struct trajd_error error; /* of a batch that could not be made; OK: none */
     uint8_t *staging;         /* pinned: the block of arrays, and the ids behind it */
@@ -30,8 +30,8 @@ struct trajd_gpu_part {
     const void **rows; /* [index episodes][entries], on the GPU */
     bool *unreadable;  /* [index episodes] */
     bool holds_rows;
-    bool *held;                      /* [entries]: resident */
-    struct trajd_gpu_guests *guests; /* the others; NULL: none */
+    bool *held;                               /* [entries]: resident */
+    struct trajd_gpu_streamed_rows *streamed; /* the others; NULL: none */
 };
 
 struct trajd_producer_gpu {
@@ -43,22 +43,22 @@ struct trajd_producer_gpu {
     struct trajd_feed_memory memory;
     struct trajd_gpu_part *parts; /* [plan->part_count] */
     uint64_t block_bytes, ids_offset, ids_bytes;
-    uint32_t depth;   /* of flights in use */
+    uint32_t depth;   /* of batch in flight in use */
     uint8_t *staging; /* [depth][block_bytes + ids_bytes], pinned */
     void *blocks;     /* [depth][block_bytes], on the GPU */
     /* for rows that come batch by batch; 0 and NULL: all are resident */
     /* blocks go there beside the launches of the batch before */
     struct trajd_device_stream *copies;
-    uint64_t room_bytes;  /* of a flight */
+    uint64_t room_bytes;  /* of a batch in flight */
     uint8_t *room_pinned; /* [depth][room_bytes] */
     void *room;           /* likewise, on the GPU */
-    struct trajd_gpu_flight flights[TRAJD_GPU_MAX_FLIGHTS];
+    struct trajd_gpu_in_flight batches_in_flight[TRAJD_GPU_MAX_IN_FLIGHT];
     struct trajd_device_event *pulse; /* of an idle GPU; the preparing thread's */
     bool pulse_is_asked;              /* recorded, and not known to have passed */
     /* between the thread that prepares and the one that launches and publishes */
     pthread_t runner;
     bool runs;             /* it is there */
-    uint64_t launched;     /* its own; flight n is flights[n % depth] */
+    uint64_t launched;     /* its own; batch in flight n is batch in flight[n % depth] */
     pthread_mutex_t mutex; /* of the rest */
     pthread_cond_t changed;
     uint64_t prepared, published;
@@ -67,17 +67,17 @@ struct trajd_producer_gpu {
     struct trajd_error failure;
 };
 
-/* What a part's guests need of a flight: enough for one window of any episode, and for most batches
- * whole. Before the thread runs. */
+/* What a part's streamed rows need of a batch in flight: enough for one window of any episode, and
+ * for most batches whole. Before the thread runs. */
 uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t part);
-/* Gathers all that makes the flight's batch and sends it there. Other than TRAJD_ERR_DEVICE: this
- * batch cannot be made. */
+/* Gathers all that makes the batch in flight's batch and sends it there. Other than
+ * TRAJD_ERR_DEVICE: this batch cannot be made. */
 enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
-                                             struct trajd_gpu_flight *flight,
+                                             struct trajd_gpu_in_flight *in_flight,
                                              struct trajd_error *error);
 /* Launches what was prepared and is not launched yet. */
 enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
-                                            struct trajd_gpu_flight *flight,
+                                            struct trajd_gpu_in_flight *in_flight,
                                             struct trajd_error *error);
 
 /* The thread that launches and publishes. */

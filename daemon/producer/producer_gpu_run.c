@@ -16,9 +16,9 @@
 
 /* ---- launching and publishing ---- */
 
-static void publish(struct trajd_producer *producer, const struct trajd_gpu_flight *flight)
+static void publish(struct trajd_producer *producer, const struct trajd_gpu_in_flight *in_flight)
 {
-    const struct trajd_error *failure = flight->error.status ? &flight->error : NULL;
+    const struct trajd_error *failure = in_flight->error.status ? &in_flight->error : NULL;
 
     if (failure && failure->status == TRAJD_ERR_CLOSED &&
         __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))
@@ -26,23 +26,23 @@ static void publish(struct trajd_producer *producer, const struct trajd_gpu_flig
     if (failure) {
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FAILED], 1);
         LOG(producer->log, WARNING, "feed %s: epoch %llu, position %llu: %s", producer->name,
-            (unsigned long long)flight->fill.epoch, (unsigned long long)flight->fill.position,
+            (unsigned long long)in_flight->fill.epoch, (unsigned long long)in_flight->fill.position,
             failure->message);
     }
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_BATCHES], 1);
-    for (uint32_t r = 0; r < flight->fill.range_count; r++)
+    for (uint32_t r = 0; r < in_flight->fill.range_count; r++)
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WINDOWS],
-                          flight->fill.ranges[r].count);
-    trajd_feed_publish(producer->feed, &flight->fill, failure);
+                          in_flight->fill.ranges[r].count);
+    trajd_feed_publish(producer->feed, &in_flight->fill, failure);
 }
 
 /* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU
  * has failed. */
-static enum trajd_status note(struct trajd_gpu_flight *flight, enum trajd_status status,
+static enum trajd_status note(struct trajd_gpu_in_flight *in_flight, enum trajd_status status,
                               const struct trajd_error *error)
 {
-    if (status && !flight->error.status)
-        flight->error = *error;
+    if (status && !in_flight->error.status)
+        in_flight->error = *error;
     return status == TRAJD_ERR_DEVICE ? status : TRAJD_OK;
 }
 
@@ -55,11 +55,11 @@ static enum trajd_status launch(struct trajd_producer *producer, uint64_t prepar
     enum trajd_status status = TRAJD_OK;
 
     for (; own->launched < prepared && !status; own->launched++) {
-        struct trajd_gpu_flight *flight = &own->flights[own->launched % own->depth];
-        if (!flight->error.status)
-            status = note(flight, trajd_producer_gpu_launch(producer, flight, error), error);
+        struct trajd_gpu_in_flight *in_flight = &own->batches_in_flight[own->launched % own->depth];
+        if (!in_flight->error.status)
+            status = note(in_flight, trajd_producer_gpu_launch(producer, in_flight, error), error);
         if (!status)
-            status = trajd_device_event_record(flight->over, own->stream, error);
+            status = trajd_device_event_record(in_flight->over, own->stream, error);
     }
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                       (uint64_t)(trajd_now_ns() - begin_ns));
@@ -119,7 +119,8 @@ static enum trajd_status run_all(struct trajd_producer *producer, struct trajd_e
     uint64_t prepared;
 
     while (!status && await_work(own, &prepared)) {
-        const struct trajd_gpu_flight *oldest = &own->flights[own->published % own->depth];
+        const struct trajd_gpu_in_flight *oldest =
+            &own->batches_in_flight[own->published % own->depth];
         bool passed = false;
         if (own->launched < prepared) {
             status = launch(producer, prepared, error);
@@ -190,38 +191,38 @@ void trajd_producer_gpu_stop(struct trajd_producer_gpu *own)
 
 /* ---- preparing ---- */
 
-/* The flight behind those that are handed over and `more`; NULL: none is free, or the GPU has
- * failed. The mutex is held. */
-static struct trajd_gpu_flight *free_flight(struct trajd_producer_gpu *own, uint32_t more)
+/* The batch in flight behind those that are handed over and `more`; NULL: none is free, or the GPU
+ * has failed. The mutex is held. */
+static struct trajd_gpu_in_flight *free_in_flight(struct trajd_producer_gpu *own, uint32_t more)
 {
     const bool is_free = !own->failed && own->prepared + more - own->published < own->depth;
 
-    return is_free ? &own->flights[(own->prepared + more) % own->depth] : NULL;
+    return is_free ? &own->batches_in_flight[(own->prepared + more) % own->depth] : NULL;
 }
 
 /* NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is
  * no turn of the thread to wait here, unless something has been published meanwhile. */
-static struct trajd_gpu_flight *await_flight(struct trajd_producer_gpu *own)
+static struct trajd_gpu_in_flight *await_in_flight(struct trajd_producer_gpu *own)
 {
     const struct timespec deadline = at(trajd_now_ns() + TURN_MS * INT64_C(1000000));
-    struct trajd_gpu_flight *flight;
+    struct trajd_gpu_in_flight *in_flight;
 
     pthread_mutex_lock(&own->mutex);
-    while (!(flight = free_flight(own, 0)) && !own->failed &&
+    while (!(in_flight = free_in_flight(own, 0)) && !own->failed &&
            pthread_cond_timedwait(&own->changed, &own->mutex, &deadline) == 0)
         ;
     pthread_mutex_unlock(&own->mutex);
-    return flight;
+    return in_flight;
 }
 
-static struct trajd_gpu_flight *another_flight(struct trajd_producer_gpu *own, uint32_t more)
+static struct trajd_gpu_in_flight *another_in_flight(struct trajd_producer_gpu *own, uint32_t more)
 {
-    struct trajd_gpu_flight *flight;
+    struct trajd_gpu_in_flight *in_flight;
 
     pthread_mutex_lock(&own->mutex);
-    flight = free_flight(own, more);
+    in_flight = free_in_flight(own, more);
     pthread_mutex_unlock(&own->mutex);
-    return flight;
+    return in_flight;
 }
 
 static bool has_failed(struct trajd_producer_gpu *own)
@@ -264,44 +265,45 @@ static bool has_gone_on(struct trajd_producer_gpu *own, uint64_t *published)
     return has;
 }
 
-static enum trajd_status prepare(struct trajd_producer *producer, struct trajd_gpu_flight *flight,
+static enum trajd_status prepare(struct trajd_producer *producer,
+                                 struct trajd_gpu_in_flight *in_flight,
                                  const struct trajd_fill *fill, struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status;
 
-    flight->fill = *fill;
-    flight->error.status = TRAJD_OK;
-    status = note(flight, trajd_producer_gpu_prepare(producer, flight, error), error);
+    in_flight->fill = *fill;
+    in_flight->error.status = TRAJD_OK;
+    status = note(in_flight, trajd_producer_gpu_prepare(producer, in_flight, error), error);
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                       (uint64_t)(trajd_now_ns() - begin_ns));
     return status;
 }
 
 /* Prepares a batch, and where a slot had to be waited for all that there are slots for: workers
- * give parts back in lots then. One after the other they would take as many turns on a GPU that
+ * give parts back in burst then. One after the other they would take as many turns on a GPU that
  * others use in time slices, for each kernel waits for the copies between. Rows that come along may
  * be long in coming: such batches go one by one. `*count` says how many. */
-static enum trajd_status prepare_lot(struct trajd_producer *producer,
-                                     struct trajd_gpu_flight *flight, int64_t begin_ns,
-                                     uint32_t *count, struct trajd_error *error)
+static enum trajd_status prepare_burst(struct trajd_producer *producer,
+                                       struct trajd_gpu_in_flight *in_flight, int64_t begin_ns,
+                                       uint32_t *count, struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->gpu;
     struct trajd_fill fill;
     enum trajd_status status = trajd_feed_take(producer->feed, 0, &fill);
-    const bool waits = status == TRAJD_ERR_TIMEOUT, is_lot = waits && !own->copies;
+    const bool waits = status == TRAJD_ERR_TIMEOUT, is_burst = waits && !own->copies;
 
     if (waits)
         status = trajd_feed_take(producer->feed, TURN_MS, &fill);
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WAIT_NS],
                       (uint64_t)(trajd_now_ns() - begin_ns));
     for (*count = 0; !status;) {
-        status = prepare(producer, flight, &fill, error);
+        status = prepare(producer, in_flight, &fill, error);
         if (status)
             return status;
         ++*count;
-        flight = is_lot ? another_flight(own, *count) : NULL;
-        if (!flight)
+        in_flight = is_burst ? another_in_flight(own, *count) : NULL;
+        if (!in_flight)
             return TRAJD_OK;
         status = trajd_feed_take(producer->feed, 0, &fill);
     }
@@ -317,15 +319,15 @@ static enum trajd_status prepare_all(struct trajd_producer *producer, struct tra
     while (!status && !has_failed(own)) {
         uint32_t count;
         const int64_t begin_ns = trajd_now_ns();
-        struct trajd_gpu_flight *flight = await_flight(own);
-        if (!flight) {
+        struct trajd_gpu_in_flight *in_flight = await_in_flight(own);
+        if (!in_flight) {
             trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WAIT_NS],
                               (uint64_t)(trajd_now_ns() - begin_ns));
             continue;
         }
         if (has_gone_on(own, &published))
             trajd_heartbeat_turn();
-        status = prepare_lot(producer, flight, begin_ns, &count, error);
+        status = prepare_burst(producer, in_flight, begin_ns, &count, error);
         /* closed: copies are under way that only events tell the end of */
         if ((!status || status == TRAJD_ERR_CLOSED) && count)
             hand_over(own, count, false);

@@ -56,7 +56,7 @@ struct trajd_producer {
     bool stop;                        /* atomic: the thread is to end */
     struct trajd_heartbeat heartbeat; /* the thread's */
     struct trajd_window *next;        /* [G]: windows prefetched */
-    uint64_t prefetched_life, prefetched_until;
+    uint64_t prefetched_run_id, prefetched_until;
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
     struct trajd_gpu *where;        /* NULL: host memory */
     struct trajd_producer_gpu *gpu; /* producer_gpu.c; NULL likewise */

@@ -67,7 +67,7 @@ void trajd_producer_unpin_windows(struct trajd_producer_member *part, uint32_t f
 
 /* bad_rows: keep. What cannot be read is NaN where the type has one (beside the mask that says
  * MISSING), whatever pads the edges. */
-static void spoil_row(const struct trajd_window_plan *plan, uint8_t *slot, uint32_t row)
+static void fill_row_with_nan(const struct trajd_window_plan *plan, uint8_t *slot, uint32_t row)
 {
     for (uint32_t o = 0; o < plan->output_count; o++) {
         const struct trajd_plan_output *output = &plan->outputs[o];
@@ -84,12 +84,13 @@ static void spoil_row(const struct trajd_window_plan *plan, uint8_t *slot, uint3
     }
 }
 
-static void spoil_windows(const struct trajd_producer_member *part, uint8_t *slot, uint32_t first,
-                          uint32_t count)
+static void fill_windows_with_nan(const struct trajd_producer_member *part, uint8_t *slot,
+                                  uint32_t first, uint32_t count)
 {
     for (uint32_t w = first; w < first + count; w++)
         if (part->pinned[part->plan->windows[w].episode_index] == 2)
-            spoil_row(part->plan, slot, part->plan->window_rows ? part->plan->window_rows[w] : w);
+            fill_row_with_nan(part->plan, slot,
+                              part->plan->window_rows ? part->plan->window_rows[w] : w);
 }
 
 /* They give it back soon, or keep it. */
@@ -124,7 +125,7 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                           (uint64_t)(trajd_now_ns() - loaded_ns));
         if (producer->spec->keep_bad_rows)
-            spoil_windows(part, slot, first, count);
+            fill_windows_with_nan(part, slot, first, count);
     }
     trajd_producer_unpin_windows(part, first, count);
     return status;
@@ -216,8 +217,8 @@ void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd
 
     if (is_resident(producer))
         return;
-    if (producer->prefetched_life != fill->life || producer->prefetched_until > end) {
-        producer->prefetched_life = fill->life;
+    if (producer->prefetched_run_id != fill->run_id || producer->prefetched_until > end) {
+        producer->prefetched_run_id = fill->run_id;
         producer->prefetched_until = begin;
     }
     for (end = end < length ? end : length; producer->prefetched_until < end;) {

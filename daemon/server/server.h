@@ -176,7 +176,7 @@ void trajd_server_answer(struct trajd_server *server, uint64_t request, struct t
  * rows: those that somebody on this node reads. */
 struct trajd_fill {
     uint32_t slot;
-    uint64_t life; /* of the cursor: a publish after the job began elsewhere is discarded by it */
+    uint64_t run_id; /* of the cursor: a publish after the job began elsewhere is discarded by it */
     uint64_t epoch;
     uint64_t position;
     uint32_t row_count;

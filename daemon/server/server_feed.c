@@ -321,7 +321,7 @@ enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms,
     pthread_mutex_unlock(&server->mutex);
     if (!status)
         *fill = (struct trajd_fill){.slot = core.slot,
-                                    .life = core.life,
+                                    .run_id = core.run_id,
                                     .epoch = core.epoch,
                                     .position = core.position,
                                     .row_count = core.row_count,
@@ -343,7 +343,7 @@ void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
     const struct trajd_core_fill core = {.slot = fill->slot,
                                          .row_count = fill->row_count,
                                          .generation = fill->generation,
-                                         .life = fill->life,
+                                         .run_id = fill->run_id,
                                          .epoch = fill->epoch,
                                          .position = fill->position};
     trajd_ring_stamp(&feed->slot_sends->ring, fill->slot, &header);

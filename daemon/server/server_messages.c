@@ -110,7 +110,7 @@ static enum trajd_status start_session(struct trajd_server *server,
         return status;
     const bool known = peer != NULL;
     if (!known) {
-        hello->has_token = false; /* of another life, or of nobody: a new session */
+        hello->has_token = false; /* of another run, or of nobody: a new session */
         hello->held.count = hello->done.count = 0;
         peer = trajd_peers_free_entry(&server->peers);
     }

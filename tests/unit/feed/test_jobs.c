@@ -10,7 +10,7 @@
 #define SECOND UINT64_C(1000000000)
 
 struct token {
-    uint8_t bytes[TRAJD_TOKEN_MAX_BYTES];
+    uint8_t bytes[TRAJD_CHECKPOINT_TOKEN_MAX_BYTES];
     uint32_t size;
 };
 
@@ -95,7 +95,8 @@ static void test_checkpoint_says_what_is_done(void **state)
     (void)state;
     world = halfway(&options, &session);
     token = checkpoint(world, session);
-    assert_int_equal(trajd_token_decode(token.bytes, token.size, &decoded, NULL), TRAJD_OK);
+    assert_int_equal(trajd_checkpoint_token_decode(token.bytes, token.size, &decoded, NULL),
+                     TRAJD_OK);
     assert_int_equal(decoded.key.fingerprint, 7);
     assert_int_equal(decoded.key.seed, 8);
     assert_int_equal(decoded.key.epoch, 3);
@@ -117,7 +118,7 @@ static void test_resume_does_the_rest(void **state)
     (void)state;
     world = halfway(&options, &session);
     token = checkpoint(world, session);
-    destroy(world); /* another life, another node */
+    destroy(world); /* another run, another node */
     world = make(&options);
     session = greet(world);
     assert_int_equal(open_with(world, session, ask_from(world, 3, &token)), TRAJD_OK);
@@ -274,10 +275,11 @@ static void test_tokens_that_cannot_be(void **state)
     const struct trajd_journal_state good = {
         .key = {.batch = 4, .length = 40}, .high = 4, .undone_count = 2, .undone = {1, 3}};
     struct trajd_journal_state cases[] = {good, good, good, good, good, good}, decoded;
-    uint8_t bytes[TRAJD_TOKEN_MAX_BYTES];
+    uint8_t bytes[TRAJD_CHECKPOINT_TOKEN_MAX_BYTES];
 
     (void)state;
-    assert_int_equal(trajd_token_decode(bytes, trajd_token_encode(&good, bytes), &decoded, NULL),
+    assert_int_equal(trajd_checkpoint_token_decode(
+                         bytes, trajd_checkpoint_token_encode(&good, bytes), &decoded, NULL),
                      TRAJD_OK);
     cases[0].key.batch = 0;
     cases[1].key.begin = 41;
@@ -287,7 +289,8 @@ static void test_tokens_that_cannot_be(void **state)
     cases[5].key.length = UINT64_MAX;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_int_equal(
-            trajd_token_decode(bytes, trajd_token_encode(&cases[i], bytes), &decoded, NULL),
+            trajd_checkpoint_token_decode(bytes, trajd_checkpoint_token_encode(&cases[i], bytes),
+                                          &decoded, NULL),
             TRAJD_ERR_ARGUMENT);
 }
 
@@ -313,7 +316,7 @@ static void test_tokens_that_go_past_the_end(void **state)
         past.undone_count = undone;
         past.undone[0] = undone == 1 ? 9 : 2;
         past.undone[1] = 9;
-        token.size = (uint32_t)trajd_token_encode(&past, token.bytes);
+        token.size = (uint32_t)trajd_checkpoint_token_encode(&past, token.bytes);
         session = greet(world);
         assert_int_equal(open_with(world, session, ask_from(world, 3, &token)), TRAJD_OK);
         assert_int_equal(finish(world, session, positions), undone == 2);

@@ -363,7 +363,7 @@ static void test_resuming(void **state)
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1);
     /* the second never arrived */
     assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.seq, 2);
-    hello.instance = 4; /* of an earlier life */
+    hello.instance = 4; /* of an earlier run */
     assert_int_equal(trajd_core_hello(world->core, &hello, (uint8_t[16]){9}, world, 0, &again,
                                       &resumed, &replaced, NULL),
                      TRAJD_OK);
