@@ -12,7 +12,7 @@ int cli_files_find(struct cli_files *files)
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
     files->child_count = processors > 0 && processors < 64 ? (uint32_t)processors : 4;
-    if (!trajd_paths_indexer(files->indexer, sizeof files->indexer))
+    if (!trajd_paths_helper(files->helper, sizeof files->helper))
         return cli_fail("trajd-indexer is neither beside this program nor in its installation");
     if (!trajd_paths_layouts(files->layouts, sizeof files->layouts))
         return cli_fail("the folder of layouts is not in this program's installation");
@@ -26,7 +26,7 @@ static enum trajd_status open_with(const struct cli_files *files, const char *la
     struct trajd_index_options options = {.path = path,
                                           .layout = layout,
                                           .layout_directory = files->layouts,
-                                          .indexer_path = files->indexer,
+                                          .helper_path = files->helper,
                                           .child_count = files->child_count,
                                           .file_timeout_ms = FILE_TIMEOUT_MS};
 

@@ -10,7 +10,7 @@ enum { CLI_PATH_SIZE = 4096 };
 
 struct cli_files {
     char layouts[CLI_PATH_SIZE];
-    char indexer[CLI_PATH_SIZE];
+    char helper[CLI_PATH_SIZE];
     uint32_t child_count;
 };
 

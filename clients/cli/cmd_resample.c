@@ -427,7 +427,7 @@ static int run(struct resampling *resampling)
     resampling->options.rules = resampling->rules;
     resampling->options.streams = resampling->streams;
     resampling->options.episodes = resampling->episodes;
-    resampling->options.indexer_path = resampling->files.indexer;
+    resampling->options.helper_path = resampling->files.helper;
     resampling->options.cancel = &is_interrupted;
     resampling->options.on_note = on_note;
     resampling->options.on_plan = on_plan;

@@ -47,7 +47,7 @@ static bool find(const char *installed, const char *built, int mode, char *path,
     return false;
 }
 
-bool trajd_paths_indexer(char *path, size_t size)
+bool trajd_paths_helper(char *path, size_t size)
 {
     return find("trajd-indexer", "daemon/hdf5/trajd-indexer", X_OK, path, size) ||
            find("../libexec/trajd/trajd-indexer", "libexec/trajd/trajd-indexer", X_OK, path, size);

@@ -8,7 +8,7 @@
 
 /* The trajd-indexer to run: beside the program, PREFIX/libexec/trajd/, or daemon/dataset/ of the
  * build that the program lies in. */
-bool trajd_paths_indexer(char *path, size_t size);
+bool trajd_paths_helper(char *path, size_t size);
 
 /* The folder of layouts: PREFIX/share/trajd/layouts, or configs/layouts of the source tree that the
  * program lies in. */

@@ -80,7 +80,7 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                                              uint64_t cache_bytes, struct trajd_dataset **dataset,
                                              struct trajd_error *error)
 {
-    char indexer[PATH_MAX], layouts[PATH_MAX];
+    char helper[PATH_MAX], layouts[PATH_MAX];
     const struct trajd_dataset_options options = {
         .name = from->name,
         .cache_budget_bytes = cache_bytes,
@@ -89,14 +89,13 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                   .layout = from->layout,
                   .layout_directory = layouts,
                   .cache_directory = cache_directory(config),
-                  .indexer_path = indexer,
+                  .helper_path = helper,
                   .child_count =
                       config->index_children ? config->index_children : processor_count(),
                   .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000)}};
     enum trajd_status status;
 
-    if (!trajd_paths_indexer(indexer, sizeof indexer) ||
-        !trajd_paths_layouts(layouts, sizeof layouts))
+    if (!trajd_paths_helper(helper, sizeof helper) || !trajd_paths_layouts(layouts, sizeof layouts))
         return trajd_error_set(
             error, TRAJD_ERR_NOT_FOUND, 0,
             "neither beside this program nor below its prefix: trajd-indexer, or the layouts");

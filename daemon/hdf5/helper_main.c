@@ -14,7 +14,7 @@
 enum { LAYOUT_LENGTH_MAX = 1 << 20 };
 static const size_t record_bytes_max = 512u << 20;
 
-bool trajd_indexer_receive(struct trajd_indexer_header *header, int *fd)
+bool trajd_helper_receive(struct trajd_helper_header *header, int *fd)
 {
     union {
         struct cmsghdr header;
@@ -30,13 +30,13 @@ bool trajd_indexer_receive(struct trajd_indexer_header *header, int *fd)
 
     *fd = -1;
     do
-        received = recvmsg(TRAJD_INDEXER_SOCKET, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC);
+        received = recvmsg(TRAJD_HELPER_SOCKET, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC);
     while (received < 0 && errno == EINTR);
     rights = CMSG_FIRSTHDR(&message);
     if (received > 0 && rights && rights->cmsg_type == SCM_RIGHTS &&
         rights->cmsg_len == CMSG_LEN(sizeof(int)))
         memcpy(fd, CMSG_DATA(rights), sizeof(int));
-    return received == sizeof *header && header->magic == TRAJD_INDEXER_MAGIC;
+    return received == sizeof *header && header->magic == TRAJD_HELPER_MAGIC;
 }
 
 static bool send_all(const void *data, size_t length)
@@ -44,7 +44,7 @@ static bool send_all(const void *data, size_t length)
     const uint8_t *next = data;
 
     while (length) {
-        ssize_t sent = send(TRAJD_INDEXER_SOCKET, next, length, MSG_NOSIGNAL);
+        ssize_t sent = send(TRAJD_HELPER_SOCKET, next, length, MSG_NOSIGNAL);
         if (sent < 0 && errno != EINTR)
             return false;
         if (sent > 0) {
@@ -55,27 +55,27 @@ static bool send_all(const void *data, size_t length)
     return true;
 }
 
-bool trajd_indexer_send(uint32_t kind, const void *data, size_t length)
+bool trajd_helper_send(uint32_t kind, const void *data, size_t length)
 {
-    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, kind, length};
+    struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, kind, length};
 
     return send_all(&header, sizeof header) && send_all(data, length);
 }
 
 static bool receive_layout(struct trajd_layout **layout)
 {
-    struct trajd_indexer_header header;
+    struct trajd_helper_header header;
     struct trajd_error error;
     enum trajd_status status;
     char *text;
     int fd;
 
-    if (!trajd_indexer_receive(&header, &fd) || header.kind != TRAJD_INDEXER_LAYOUT ||
+    if (!trajd_helper_receive(&header, &fd) || header.kind != TRAJD_HELPER_LAYOUT ||
         header.length > LAYOUT_LENGTH_MAX)
         return false;
     text = malloc(header.length + 1);
     if (!text ||
-        recv(TRAJD_INDEXER_SOCKET, text, header.length, MSG_WAITALL) != (ssize_t)header.length) {
+        recv(TRAJD_HELPER_SOCKET, text, header.length, MSG_WAITALL) != (ssize_t)header.length) {
         free(text);
         return false;
     }
@@ -86,14 +86,14 @@ static bool receive_layout(struct trajd_layout **layout)
     return !status;
 }
 
-static bool receive_part(struct trajd_indexer_part *part)
+static bool receive_part(struct trajd_scan_slice *part)
 {
     uint32_t numbers[2];
 
-    if (recv(TRAJD_INDEXER_SOCKET, numbers, sizeof numbers, MSG_WAITALL) != sizeof numbers ||
+    if (recv(TRAJD_HELPER_SOCKET, numbers, sizeof numbers, MSG_WAITALL) != sizeof numbers ||
         numbers[0] >= numbers[1])
         return false;
-    *part = (struct trajd_indexer_part){numbers[0], numbers[1]};
+    *part = (struct trajd_scan_slice){numbers[0], numbers[1]};
     return true;
 }
 
@@ -102,20 +102,20 @@ static bool serve_file(const struct trajd_layout *layout, int fd)
     struct trajd_arena arena = {.limit_bytes = record_bytes_max};
     struct trajd_bytes bytes = {0};
     struct trajd_record record = {0};
-    struct trajd_indexer_part part;
+    struct trajd_scan_slice part;
     bool sent;
 
     if (!receive_part(&part))
         return false;
-    trajd_indexer_scan(layout, fd, part, &arena, &record);
+    trajd_scan_file(layout, fd, part, &arena, &record);
     sent = trajd_record_encode(&record, &bytes) &&
-           trajd_indexer_send(TRAJD_INDEXER_RECORD, bytes.data, bytes.length);
+           trajd_helper_send(TRAJD_HELPER_RECORD, bytes.data, bytes.length);
     trajd_bytes_free(&bytes);
     trajd_arena_free(&arena);
     return sent;
 }
 
-bool trajd_indexer_start_library(void)
+bool trajd_sandbox_start_library(void)
 {
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
     setenv("HDF5_PLUGIN_PRELOAD", "::", 1); /* libhdf5's own word for: no plugins */
@@ -126,23 +126,23 @@ bool trajd_indexer_start_library(void)
 
 int main(int argc, char **argv)
 {
-    struct trajd_indexer_header header;
+    struct trajd_helper_header header;
     struct trajd_layout *layout = NULL;
     bool ok;
     int fd;
 
     if (argc > 1 && !strcmp(argv[1], "write"))
         return trajd_writer_run();
-    if (!trajd_indexer_limit(false) || !trajd_indexer_start_library() ||
-        !trajd_indexer_filter(false)) {
+    if (!trajd_sandbox_limit(false) || !trajd_sandbox_start_library() ||
+        !trajd_sandbox_filter(false)) {
         fprintf(stderr,
                 "trajd-indexer: cannot start (is it run by hand? trajd and trajctl run it)\n");
         return 1;
     }
-    ok = trajd_indexer_send(TRAJD_INDEXER_READY, NULL, 0) && receive_layout(&layout);
-    while (ok && trajd_indexer_receive(&header, &fd)) {
-        ok = header.kind == TRAJD_INDEXER_FILE && header.length == 2 * sizeof(uint32_t) &&
-             fd >= 0 && serve_file(layout, fd);
+    ok = trajd_helper_send(TRAJD_HELPER_READY, NULL, 0) && receive_layout(&layout);
+    while (ok && trajd_helper_receive(&header, &fd)) {
+        ok = header.kind == TRAJD_HELPER_FILE && header.length == 2 * sizeof(uint32_t) && fd >= 0 &&
+             serve_file(layout, fd);
         if (fd >= 0)
             close(fd);
     }

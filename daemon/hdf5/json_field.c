@@ -105,8 +105,8 @@ static bool enter(struct json *json, const char *key, size_t key_length)
     return false;
 }
 
-bool trajd_indexer_json_find(const char *text, size_t length, const char *path, const char **value,
-                             size_t *value_length, bool *quoted)
+bool trajd_json_field_find(const char *text, size_t length, const char *path, const char **value,
+                           size_t *value_length, bool *quoted)
 {
     struct json json = {text, text + length};
 
@@ -122,12 +122,13 @@ bool trajd_indexer_json_find(const char *text, size_t length, const char *path, 
     return *quoted || take_word(&json, value, value_length);
 }
 
-bool trajd_indexer_json(const char *text, size_t length, const char *path, char *out, size_t size)
+bool trajd_json_field_read(const char *text, size_t length, const char *path, char *out,
+                           size_t size)
 {
     const char *value;
     bool quoted;
 
-    if (!trajd_indexer_json_find(text, length, path, &value, &length, &quoted))
+    if (!trajd_json_field_find(text, length, path, &value, &length, &quoted))
         return false;
     if (length >= size)
         length = size - 1;
@@ -189,7 +190,7 @@ static char *put_character(char *out, uint32_t code)
     return out;
 }
 
-void trajd_indexer_unescape(char *text)
+void trajd_json_field_unescape(char *text)
 {
     static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";
     const char *next = text;

@@ -50,10 +50,10 @@ static bool set_limit(int resource, rlim_t value)
 static void close_others(void)
 {
 #ifdef SYS_close_range
-    if (!syscall(SYS_close_range, TRAJD_INDEXER_SOCKET + 1, ~0u, 0))
+    if (!syscall(SYS_close_range, TRAJD_HELPER_SOCKET + 1, ~0u, 0))
         return;
 #endif
-    for (int fd = TRAJD_INDEXER_SOCKET + 1; fd < 1024; fd++)
+    for (int fd = TRAJD_HELPER_SOCKET + 1; fd < 1024; fd++)
         close(fd);
 }
 
@@ -70,7 +70,7 @@ static void go_first(void)
     close(fd);
 }
 
-bool trajd_indexer_limit(bool writes)
+bool trajd_sandbox_limit(bool writes)
 {
     close_others();
     go_first();
@@ -166,7 +166,7 @@ static void add_masked(struct sock_filter *filter, unsigned short *n, int call, 
     add(filter, n, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
 }
 
-bool trajd_indexer_filter(bool writes)
+bool trajd_sandbox_filter(bool writes)
 {
     static const uint32_t writing = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND;
     struct sock_filter filter[FILTER_SIZE + 16];

@@ -14,14 +14,14 @@
 #include "daemon/layout/layout.h"
 
 /* Which of a file's episodes: those of one of so many parts of about the same size. */
-struct trajd_indexer_part {
+struct trajd_scan_slice {
     uint32_t index, count;
 };
 
 /* One file being looked at. */
 struct trajd_scan {
     const struct trajd_layout *layout;
-    struct trajd_indexer_part part;
+    struct trajd_scan_slice part;
     struct trajd_arena *arena; /* of the record */
     struct trajd_record *record;
     hid_t file;
@@ -34,70 +34,71 @@ struct trajd_scan {
 /* Resource limits, then the system call filter where the kernel has one. False with a message on
  * stderr. `writes`: files that are open already may be written to, still none can be opened for
  * writing. */
-bool trajd_indexer_limit(bool writes);
-bool trajd_indexer_filter(bool writes);
+bool trajd_sandbox_limit(bool writes);
+bool trajd_sandbox_filter(bool writes);
 /* libhdf5 without plugins, locks and links that lead out of a file. */
-bool trajd_indexer_start_library(void);
+bool trajd_sandbox_start_library(void);
 
 /* The next frame's header, and the descriptor that came with it or -1. False at the end or where
  * the parent is odd. */
-bool trajd_indexer_receive(struct trajd_indexer_header *header, int *fd);
-bool trajd_indexer_send(uint32_t kind, const void *data, size_t length);
+bool trajd_helper_receive(struct trajd_helper_header *header, int *fd);
+bool trajd_helper_send(uint32_t kind, const void *data, size_t length);
 
 /* Fills *record for the file behind the descriptor. Never fails: what goes wrong stands in the
  * record. */
-void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_indexer_part part,
-                        struct trajd_arena *arena, struct trajd_record *record);
+void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice part,
+                     struct trajd_arena *arena, struct trajd_record *record);
 
 /* The dataset at `path` below `group` as found, or false where there is none (or, of a family,
  * where it is no dataset). */
-bool trajd_indexer_dataset(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
-                           struct trajd_record_dataset *dataset);
+bool trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
+                      struct trajd_record_dataset *dataset);
 /* Fills chunks; NULL or why not. */
-const char *trajd_indexer_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array);
+const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array);
 
 /* The text of a clock's rate as an attribute says it, "" where there is none. */
-const char *trajd_indexer_rate(struct trajd_scan *scan, hid_t group,
-                               const struct trajd_layout_clock *clock);
+const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
+                            const struct trajd_layout_clock *clock);
 /* The scalar at "a.b.c" in a JSON text as text: false where there is none or the text is no JSON up
  * to there. */
-bool trajd_indexer_json(const char *text, size_t length, const char *path, char *out, size_t size);
+bool trajd_json_field_read(const char *text, size_t length, const char *path, char *out,
+                           size_t size);
 
 /* The same found in the text, raw: a string's inside (quoted), or a bare word. */
-bool trajd_indexer_json_find(const char *text, size_t length, const char *path, const char **value,
-                             size_t *value_length, bool *quoted);
+bool trajd_json_field_find(const char *text, size_t length, const char *path, const char **value,
+                           size_t *value_length, bool *quoted);
 /* A JSON string's inside as UTF-8, in place. */
-void trajd_indexer_unescape(char *text);
+void trajd_json_field_unescape(char *text);
 
 /* The text that the layout asks for, of the episode whose group is at `episode_path`, in the scan's
  * arena. NULL where there is none; what is there and cannot be taken is noted. */
-const char *trajd_indexer_meta(struct trajd_scan *scan, const char *episode_path,
-                               const char *episode_id, const struct trajd_layout_meta *meta);
+const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,
+                            const char *episode_id, const struct trajd_layout_meta *meta);
 /* Whether nothing stands below the episode's group beside the datasets recorded of it and the
  * folders on the way to them, which have no attributes. */
-bool trajd_indexer_is_plain(hid_t group, const struct trajd_record_episode *episode);
+bool trajd_scan_is_plain(hid_t group, const struct trajd_record_episode *episode);
 /* Notes what of an episode was left out, and why. */
-void trajd_indexer_note(struct trajd_scan *scan, const char *episode, const char *what,
-                        const char *why);
+void trajd_scan_note(struct trajd_scan *scan, const char *episode, const char *what,
+                     const char *why);
 
 /* Fills the filter_keys of all episodes. */
-void trajd_indexer_filters(struct trajd_scan *scan);
+void trajd_scan_filters(struct trajd_scan *scan);
 
 /* The innermost message of libhdf5's error stack as one printable line; notes an I/O error in the
  * record. */
-const char *trajd_indexer_error(struct trajd_scan *scan);
+const char *trajd_scan_error(struct trajd_scan *scan);
 
 /* A name as records may carry it. */
-bool trajd_indexer_name_ok(const char *name);
+bool trajd_scan_name_ok(const char *name);
 
 /* Names of a group's links, sorted by strcmp; count 0 where there is no such group. In the scan's
  * arena. */
-struct trajd_names {
+struct trajd_scan_names {
     const char **names;
     uint32_t count, capacity;
 };
-void trajd_indexer_links(struct trajd_scan *scan, hid_t group, struct trajd_names *names);
-bool trajd_names_add(struct trajd_scan *scan, struct trajd_names *names, const char *name,
-                     size_t length);
+void trajd_scan_links(struct trajd_scan *scan, hid_t group, struct trajd_scan_names *names);
+bool trajd_scan_names_add(struct trajd_scan *scan, struct trajd_scan_names *names, const char *name,
+                          size_t length);
 
 #endif

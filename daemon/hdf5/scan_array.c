@@ -157,7 +157,7 @@ static const char *read_filters(struct trajd_scan *scan, hid_t creation, struct 
         if (filter != TRAJD_FILTER_DEFLATE && filter != TRAJD_FILTER_SHUFFLE &&
             filter != TRAJD_FILTER_FLETCHER32 && filter != TRAJD_FILTER_LZF)
             return trajd_arena_format(scan->arena, "filter %d (%s) is not supported", (int)filter,
-                                      trajd_indexer_name_ok(name) ? name : "unnamed");
+                                      trajd_scan_name_ok(name) ? name : "unnamed");
         array->filters[i] = (uint16_t)filter;
     }
     array->filter_count = (uint32_t)count;
@@ -219,7 +219,7 @@ static bool list_chunks(hid_t dataset, struct chunk_visit *visit)
     return ok && !visit->odd;
 }
 
-const char *trajd_indexer_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array)
+const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array)
 {
     struct chunk_visit visit = {.array = array};
     uint64_t count = 1;
@@ -241,7 +241,7 @@ const char *trajd_indexer_chunks(struct trajd_scan *scan, hid_t dataset, struct 
     ok = H5Dchunk_iter(dataset, H5P_DEFAULT, visit_chunk, &visit) >= 0 && !visit.odd;
 #endif
     if (!ok && !list_chunks(dataset, &visit))
-        return visit.odd ? "its chunks do not fit its shape" : trajd_indexer_error(scan);
+        return visit.odd ? "its chunks do not fit its shape" : trajd_scan_error(scan);
     array->chunk_count = count;
     array->chunks = visit.chunks;
     return NULL;
@@ -271,7 +271,7 @@ static const char *read_chunked(struct trajd_scan *scan, hid_t dataset, hid_t cr
         array->chunk_shape[i] = chunk[i];
     }
     array->storage = TRAJD_STORAGE_CHUNKED;
-    return trajd_indexer_chunks(scan, dataset, array);
+    return trajd_scan_chunks(scan, dataset, array);
 }
 
 static const char *read_compact(struct trajd_scan *scan, hid_t dataset, hid_t type,
@@ -283,7 +283,7 @@ static const char *read_compact(struct trajd_scan *scan, hid_t dataset, hid_t ty
     if (!bytes)
         return "its compact data do not fit";
     if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes) < 0)
-        return trajd_indexer_error(scan);
+        return trajd_scan_error(scan);
     array->storage = TRAJD_STORAGE_INLINE;
     array->inline_bytes = bytes;
     return NULL;
@@ -315,7 +315,7 @@ static const char *read_other_storage(struct trajd_scan *scan, hid_t dataset, hi
         return "a virtual dataset is refused (it names other files)";
     if (H5Pfill_value_defined(creation, &fill) >= 0 && fill == H5D_FILL_VALUE_USER_DEFINED &&
         H5Pget_fill_value(creation, type, array->fill) < 0)
-        return trajd_indexer_error(scan);
+        return trajd_scan_error(scan);
     /* no rows, no columns, or never written */
     if (!array->size_bytes || layout == H5D_CONTIGUOUS) {
         array->storage = TRAJD_STORAGE_EMPTY;
@@ -379,11 +379,10 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
         why = "no memory";
     else if (memory >= 0 &&
              H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0)
-        why = trajd_indexer_error(scan);
+        why = trajd_scan_error(scan);
     else if (H5Dread(dataset, type, memory < 0 ? H5S_ALL : memory, memory < 0 ? H5S_ALL : space,
                      H5P_DEFAULT, bytes) < 0)
-        why = trajd_arena_format(scan->arena, "libhdf5 cannot read it: %s",
-                                 trajd_indexer_error(scan));
+        why = trajd_arena_format(scan->arena, "libhdf5 cannot read it: %s", trajd_scan_error(scan));
     out->check_rows = why ? 0 : rows;
     out->check_digest = why ? 0 : trajd_digest_of(bytes, rows * row_bytes);
     if (memory >= 0)
@@ -455,7 +454,7 @@ static bool is_start(const struct trajd_layout *layout, const char *path)
 static bool refuse_object(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
                           struct trajd_record_dataset *dataset)
 {
-    const char *failure = trajd_indexer_error(scan);
+    const char *failure = trajd_scan_error(scan);
     int links = check_links(group, path);
     H5O_info_t info;
     bool other = links > 0 && H5Oget_info_by_name(group, path, &info, H5P_DEFAULT) >= 0 &&
@@ -471,8 +470,8 @@ static bool refuse_object(struct trajd_scan *scan, hid_t group, const char *path
     return refuse(scan, dataset, trajd_arena_format(scan->arena, "cannot be opened: %s", failure));
 }
 
-bool trajd_indexer_dataset(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
-                           struct trajd_record_dataset *dataset)
+bool trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
+                      struct trajd_record_dataset *dataset)
 {
     const bool is_nested = strchr(path, '/') != NULL;
     bool there = of_family; /* listed just before */

@@ -41,7 +41,7 @@ static void attribute_text(hid_t attribute, const char *json, char *out)
     if (class == H5T_STRING) {
         char *text = read_string(attribute, type, space);
         if (text && json)
-            trajd_indexer_json(text, strlen(text), json, out, RATE_TEXT_SIZE);
+            trajd_json_field_read(text, strlen(text), json, out, RATE_TEXT_SIZE);
         else if (text)
             snprintf(out, RATE_TEXT_SIZE, "%s", text);
         free(text);
@@ -54,8 +54,8 @@ static void attribute_text(hid_t attribute, const char *json, char *out)
     H5Tclose(type);
 }
 
-const char *trajd_indexer_rate(struct trajd_scan *scan, hid_t group,
-                               const struct trajd_layout_clock *clock)
+const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
+                            const struct trajd_layout_clock *clock)
 {
     const char *at = clock->rate_attribute ? strchr(clock->rate_attribute, '@') : NULL;
     char object[2048] = ".", text[RATE_TEXT_SIZE] = "", *copy;
@@ -154,17 +154,17 @@ static void read_key(struct trajd_scan *scan, hid_t group, const char *key, uint
     H5Eclear2(H5E_DEFAULT);
 }
 
-void trajd_indexer_filters(struct trajd_scan *scan)
+void trajd_scan_filters(struct trajd_scan *scan)
 {
     const char *path = scan->layout->filter_path;
-    struct trajd_names keys = {0};
+    struct trajd_scan_names keys = {0};
     char folder[2048];
     hid_t group;
 
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     group = H5Gopen2(scan->file, *folder ? folder : "/", H5P_DEFAULT);
     if (group >= 0) {
-        trajd_indexer_links(scan, group, &keys);
+        trajd_scan_links(scan, group, &keys);
         for (uint32_t i = 0; i < keys.count && i < KEY_COUNT_MAX; i++)
             read_key(scan, group, keys.names[i], keys.count);
         H5Gclose(group);

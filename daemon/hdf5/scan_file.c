@@ -11,7 +11,7 @@
 
 enum { PATH_SIZE = 4096, NAME_LENGTH_MAX = 1024, LINK_COUNT_MAX = 1 << 20, NOTE_COUNT_MAX = 256 };
 
-bool trajd_indexer_name_ok(const char *name)
+bool trajd_scan_name_ok(const char *name)
 {
     size_t length = strlen(name);
 
@@ -22,8 +22,8 @@ bool trajd_indexer_name_ok(const char *name)
     return length > 0 && length <= NAME_LENGTH_MAX;
 }
 
-bool trajd_names_add(struct trajd_scan *scan, struct trajd_names *names, const char *name,
-                     size_t length)
+bool trajd_scan_names_add(struct trajd_scan *scan, struct trajd_scan_names *names, const char *name,
+                          size_t length)
 {
     if (names->count == names->capacity) {
         uint32_t capacity = names->capacity ? names->capacity * 2 : 32;
@@ -43,7 +43,7 @@ bool trajd_names_add(struct trajd_scan *scan, struct trajd_names *names, const c
 
 struct link_visit {
     struct trajd_scan *scan;
-    struct trajd_names *names;
+    struct trajd_scan_names *names;
 };
 
 static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
@@ -52,9 +52,9 @@ static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, 
 
     (void)group;
     (void)info;
-    if (!trajd_indexer_name_ok(name))
+    if (!trajd_scan_name_ok(name))
         return 0;
-    return trajd_names_add(visit->scan, visit->names, name, strlen(name)) ? 0 : 1;
+    return trajd_scan_names_add(visit->scan, visit->names, name, strlen(name)) ? 0 : 1;
 }
 
 static int compare_text(const void *a, const void *b)
@@ -62,13 +62,13 @@ static int compare_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-void trajd_indexer_links(struct trajd_scan *scan, hid_t group, struct trajd_names *names)
+void trajd_scan_links(struct trajd_scan *scan, hid_t group, struct trajd_scan_names *names)
 {
     struct link_visit visit = {scan, names};
     hsize_t position = 0;
 
     if (H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, &position, visit_link, &visit) < 0)
-        trajd_indexer_error(scan);
+        trajd_scan_error(scan);
     if (names->count)
         qsort(names->names, names->count, sizeof *names->names, compare_text);
 }
@@ -80,7 +80,7 @@ static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *conte
     return 0;
 }
 
-const char *trajd_indexer_error(struct trajd_scan *scan)
+const char *trajd_scan_error(struct trajd_scan *scan)
 {
     char text[256] = "";
     char *code, *copy;
@@ -102,8 +102,8 @@ const char *trajd_indexer_error(struct trajd_scan *scan)
     return copy && *copy ? copy : "libhdf5 failed";
 }
 
-void trajd_indexer_note(struct trajd_scan *scan, const char *episode, const char *what,
-                        const char *why)
+void trajd_scan_note(struct trajd_scan *scan, const char *episode, const char *what,
+                     const char *why)
 {
     struct trajd_record *record = scan->record;
 
@@ -118,12 +118,12 @@ void trajd_indexer_note(struct trajd_scan *scan, const char *episode, const char
 
 /* A dataset path that is wanted of an episode. */
 struct wanted {
-    struct trajd_names paths;
+    struct trajd_scan_names paths;
     const char *listed; /* the folder whose links are in `links` */
-    struct trajd_names links;
+    struct trajd_scan_names links;
 };
 
-static bool has_name(const struct trajd_names *names, const char *name)
+static bool has_name(const struct trajd_scan_names *names, const char *name)
 {
     for (uint32_t i = 0; i < names->count; i++) {
         if (!strcmp(names->names[i], name))
@@ -132,10 +132,10 @@ static bool has_name(const struct trajd_names *names, const char *name)
     return false;
 }
 
-static void want(struct trajd_scan *scan, struct trajd_names *paths, const char *path)
+static void want(struct trajd_scan *scan, struct trajd_scan_names *paths, const char *path)
 {
     if (path && !has_name(paths, path))
-        trajd_names_add(scan, paths, path, strlen(path));
+        trajd_scan_names_add(scan, paths, path, strlen(path));
 }
 
 /* Lists "obs" for "obs/STAR", unless it was listed just before. */
@@ -147,12 +147,12 @@ static void list_folder(struct trajd_scan *scan, hid_t group, const char *folder
     if (wanted->listed && !strcmp(wanted->listed, folder))
         return;
     wanted->listed = trajd_arena_copy(scan->arena, folder, strlen(folder));
-    wanted->links = (struct trajd_names){0};
+    wanted->links = (struct trajd_scan_names){0};
     object = *folder ? -1 : group;
     if (*folder && H5Lexists(group, folder, H5P_DEFAULT) > 0)
         object = H5Oopen(group, folder, H5P_DEFAULT);
     if (object >= 0 && H5Iget_type(object) == H5I_GROUP)
-        trajd_indexer_links(scan, object, &wanted->links);
+        trajd_scan_links(scan, object, &wanted->links);
     if (object >= 0 && object != group)
         H5Oclose(object);
     H5Eclear2(H5E_DEFAULT);
@@ -160,7 +160,7 @@ static void list_folder(struct trajd_scan *scan, hid_t group, const char *folder
 
 /* Adds the paths below the group that match a family's path and that no explicit stream has. */
 static void want_family(struct trajd_scan *scan, hid_t group, const char *pattern,
-                        struct wanted *wanted, const struct trajd_names *explicit_paths)
+                        struct wanted *wanted, const struct trajd_scan_names *explicit_paths)
 {
     const char *star = strchr(pattern, '*'), *slash = star, *rest = strchr(star, '/');
     char folder[PATH_SIZE], path[PATH_SIZE];
@@ -206,7 +206,7 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group,
                           struct trajd_record_episode *episode)
 {
     const struct trajd_layout *layout = scan->layout;
-    struct trajd_names explicit_paths = {0};
+    struct trajd_scan_names explicit_paths = {0};
     struct wanted wanted = {0};
     uint32_t total;
 
@@ -234,10 +234,10 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group,
         const char *path =
             family ? wanted.paths.names[i - explicit_paths.count] : explicit_paths.names[i];
         struct trajd_record_dataset *dataset = &episode->datasets[episode->dataset_count];
-        if (!trajd_indexer_dataset(scan, group, path, family, dataset))
+        if (!trajd_scan_array(scan, group, path, family, dataset))
             continue;
         if (dataset->refusal && (family || !is_required(layout, path)))
-            trajd_indexer_note(scan, episode->id, dataset->path, dataset->refusal);
+            trajd_scan_note(scan, episode->id, dataset->path, dataset->refusal);
         else
             episode->dataset_count++;
     }
@@ -254,7 +254,7 @@ static void scan_metas(struct trajd_scan *scan, const char *path,
             ? trajd_arena_alloc(scan->arena, layout->meta_count * sizeof *episode->metas)
             : NULL;
     for (uint32_t i = 0; episode->metas && i < layout->meta_count; i++, episode->meta_count++)
-        episode->metas[i] = trajd_indexer_meta(scan, path, episode->id, &layout->metas[i]);
+        episode->metas[i] = trajd_scan_text(scan, path, episode->id, &layout->metas[i]);
 }
 
 /* Of the episode, or of all where the attribute is named from the root. */
@@ -263,9 +263,9 @@ static const char *rate_of(struct trajd_scan *scan, hid_t group, uint32_t clock)
     const char *attribute = scan->layout->clocks[clock].rate_attribute;
 
     if (!attribute || *attribute != '/' || !scan->file_rates)
-        return trajd_indexer_rate(scan, group, &scan->layout->clocks[clock]);
+        return trajd_scan_rate(scan, group, &scan->layout->clocks[clock]);
     if (!scan->file_rates[clock])
-        scan->file_rates[clock] = trajd_indexer_rate(scan, group, &scan->layout->clocks[clock]);
+        scan->file_rates[clock] = trajd_scan_rate(scan, group, &scan->layout->clocks[clock]);
     return scan->file_rates[clock];
 }
 
@@ -286,14 +286,14 @@ static void scan_episode(struct trajd_scan *scan, const char *path,
     group = H5Gopen2(scan->file, path, H5P_DEFAULT);
     if (group < 0) {
         episode->problem = trajd_arena_format(scan->arena, "the group cannot be opened: %s",
-                                              trajd_indexer_error(scan));
+                                              trajd_scan_error(scan));
         return;
     }
     for (uint32_t i = 0; i < layout->clock_count; i++)
         episode->rates[i] = rate_of(scan, group, i);
     scan_metas(scan, path, episode);
     scan_datasets(scan, group, episode);
-    episode->is_plain = trajd_indexer_is_plain(group, episode);
+    episode->is_plain = trajd_scan_is_plain(group, episode);
     H5Gclose(group);
 }
 
@@ -306,22 +306,22 @@ static void note_lost_group(struct trajd_scan *scan, hid_t group, const char *pa
     bool leaves = H5Lget_info(group, name, &info, H5P_DEFAULT) >= 0 && info.type >= H5L_TYPE_UD_MIN;
 
     H5Eclear2(H5E_DEFAULT);
-    trajd_indexer_note(scan, path + (*path == '/'), name,
-                       leaves ? "an external link is refused (it names another file)"
-                              : "a link that leads nowhere");
+    trajd_scan_note(scan, path + (*path == '/'), name,
+                    leaves ? "an external link is refused (it names another file)"
+                           : "a link that leads nowhere");
 }
 
 /* Group paths that match the rest of the pattern below `path`. */
 static void find_groups(struct trajd_scan *scan, const char *path, const char *pattern,
-                        struct trajd_names *found)
+                        struct trajd_scan_names *found)
 {
     size_t length = strcspn(pattern, "/");
-    struct trajd_names links = {0};
+    struct trajd_scan_names links = {0};
     char component[PATH_SIZE], below[PATH_SIZE];
     hid_t group;
 
     if (!*pattern) {
-        trajd_names_add(scan, found, path, strlen(path));
+        trajd_scan_names_add(scan, found, path, strlen(path));
         return;
     }
     group = H5Gopen2(scan->file, *path ? path : "/", H5P_DEFAULT);
@@ -331,9 +331,9 @@ static void find_groups(struct trajd_scan *scan, const char *path, const char *p
     }
     snprintf(component, sizeof component, "%.*s", (int)length, pattern);
     if (trajd_is_glob(component))
-        trajd_indexer_links(scan, group, &links);
+        trajd_scan_links(scan, group, &links);
     else if (H5Lexists(group, component, H5P_DEFAULT) > 0)
-        trajd_names_add(scan, &links, component, length);
+        trajd_scan_names_add(scan, &links, component, length);
     for (uint32_t i = 0; i < links.count; i++) {
         H5O_info_t info;
         if (fnmatch(component, links.names[i], 0) ||
@@ -367,7 +367,7 @@ static const char *episode_id(const char *path, const char *pattern)
 }
 
 /* Leaves the part's own; what is noted of the whole file is the first part's to tell. */
-static void take_part(struct trajd_scan *scan, struct trajd_names *groups)
+static void take_part(struct trajd_scan *scan, struct trajd_scan_names *groups)
 {
     const uint64_t count = groups->count, begin = count * scan->part.index / scan->part.count;
 
@@ -380,7 +380,7 @@ static void take_part(struct trajd_scan *scan, struct trajd_names *groups)
 static void scan_groups(struct trajd_scan *scan)
 {
     struct trajd_record *record = scan->record;
-    struct trajd_names groups = {0};
+    struct trajd_scan_names groups = {0};
 
     find_groups(scan, "", scan->layout->groups + 1, &groups);
     if (groups.count > 1)
@@ -411,11 +411,11 @@ static void scan_groups(struct trajd_scan *scan)
         }
     }
     if (scan->layout->filter_path)
-        trajd_indexer_filters(scan);
+        trajd_scan_filters(scan);
 }
 
-void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_indexer_part part,
-                        struct trajd_arena *arena, struct trajd_record *record)
+void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice part,
+                     struct trajd_arena *arena, struct trajd_record *record)
 {
     struct trajd_scan scan = {.layout = layout, .part = part, .arena = arena, .record = record};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation;
@@ -430,7 +430,7 @@ void trajd_indexer_scan(const struct trajd_layout *layout, int fd, struct trajd_
     scan.file = H5Fopen(path, H5F_ACC_RDONLY, access);
     if (scan.file < 0) { /* the error first: the next call of the library clears it */
         record->refusal =
-            trajd_arena_format(arena, "not readable as HDF5: %s", trajd_indexer_error(&scan));
+            trajd_arena_format(arena, "not readable as HDF5: %s", trajd_scan_error(&scan));
         H5Pclose(access);
         return;
     }

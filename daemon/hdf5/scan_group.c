@@ -80,7 +80,7 @@ static bool holds_no_more(hid_t group, const struct trajd_record_episode *episod
     return H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, &position, visit_link, &search) == 0;
 }
 
-bool trajd_indexer_is_plain(hid_t group, const struct trajd_record_episode *episode)
+bool trajd_scan_is_plain(hid_t group, const struct trajd_record_episode *episode)
 {
     const bool is_plain = !episode->problem && holds_no_more(group, episode, "");
 

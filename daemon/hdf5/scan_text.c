@@ -132,18 +132,18 @@ static bool pick_json(char *text, const char *path)
     size_t length;
     bool quoted;
 
-    if (!trajd_indexer_json_find(text, strlen(text), path, &value, &length, &quoted) ||
+    if (!trajd_json_field_find(text, strlen(text), path, &value, &length, &quoted) ||
         (!quoted && length == 4 && !memcmp(value, "null", 4)))
         return false;
     memmove(text, value, length);
     text[length] = '\0';
     if (quoted)
-        trajd_indexer_unescape(text);
+        trajd_json_field_unescape(text);
     return true;
 }
 
-const char *trajd_indexer_meta(struct trajd_scan *scan, const char *episode_path,
-                               const char *episode_id, const struct trajd_layout_meta *meta)
+const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,
+                            const char *episode_id, const struct trajd_layout_meta *meta)
 {
     const struct source source = open_source(scan, episode_path, meta);
     const char *why = NULL, *copy = NULL;
@@ -153,7 +153,7 @@ const char *trajd_indexer_meta(struct trajd_scan *scan, const char *episode_path
         return NULL;
     text = read_source(&source, &why);
     if (!text && why)
-        trajd_indexer_error(scan); /* the storage may have failed: then that is told instead */
+        trajd_scan_error(scan); /* the storage may have failed: then that is told instead */
     if (text && (!meta->json || pick_json(text, meta->json))) {
         for (unsigned char *c = (unsigned char *)text; *c; c++)
             if ((*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7f)
@@ -164,7 +164,7 @@ const char *trajd_indexer_meta(struct trajd_scan *scan, const char *episode_path
             copy = trajd_arena_copy(scan->arena, text, strlen(text));
     }
     if (why)
-        trajd_indexer_note(scan, episode_id, meta->name, why);
+        trajd_scan_note(scan, episode_id, meta->name, why);
     free(text);
     if (source.is_dataset)
         H5Dclose(source.object);

@@ -82,7 +82,7 @@ void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
-    trajd_indexer_send(TRAJD_WRITER_NOTE, text, strlen(text));
+    trajd_helper_send(TRAJD_WRITER_NOTE, text, strlen(text));
 }
 
 struct failure {
@@ -116,7 +116,7 @@ bool trajd_writer_fail(const char *what)
     for (int i = 0; i < length; i++)
         if (body[sizeof failure.code + (size_t)i] < 0x20)
             body[sizeof failure.code + (size_t)i] = ' ';
-    trajd_indexer_send(TRAJD_WRITER_FAILED, body, sizeof failure.code + (size_t)length);
+    trajd_helper_send(TRAJD_WRITER_FAILED, body, sizeof failure.code + (size_t)length);
     return false;
 }
 
@@ -158,9 +158,9 @@ static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
     if (writer->output < 0)
         return trajd_writer_fail(is_new ? "the output cannot be begun"
                                         : "the output cannot be opened again");
-    if (!trajd_indexer_filter(true))
+    if (!trajd_sandbox_filter(true))
         return trajd_writer_fail("no sandbox");
-    return trajd_indexer_send(TRAJD_WRITER_READY, NULL, 0);
+    return trajd_helper_send(TRAJD_WRITER_READY, NULL, 0);
 }
 
 static void clear_known(struct trajd_writer *writer)
@@ -208,7 +208,7 @@ static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *f
     H5Pclose(access);
     if (writer->input < 0)
         return trajd_writer_fail(writer->label);
-    return trajd_writer_copy_frame(writer) && trajd_indexer_send(TRAJD_WRITER_READY, NULL, 0);
+    return trajd_writer_copy_frame(writer) && trajd_helper_send(TRAJD_WRITER_READY, NULL, 0);
 }
 
 static bool serve(struct trajd_writer *writer, uint32_t kind, struct trajd_writer_frame *frame,
@@ -240,7 +240,7 @@ static bool receive_body(size_t length, uint8_t **body)
 
     *body = length <= TRAJD_WRITER_FRAME_BYTES_MAX ? malloc(length + 1) : NULL;
     while (*body && have < length) {
-        const ssize_t got = recv(TRAJD_INDEXER_SOCKET, *body + have, length - have, 0);
+        const ssize_t got = recv(TRAJD_HELPER_SOCKET, *body + have, length - have, 0);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -253,15 +253,15 @@ static bool receive_body(size_t length, uint8_t **body)
 int trajd_writer_run(void)
 {
     struct trajd_writer writer = {.output = -1, .input = -1};
-    struct trajd_indexer_header header;
+    struct trajd_helper_header header;
     /* without its parent it must not go on: the next run begins the same file anew */
-    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && trajd_indexer_limit(true) &&
-              trajd_indexer_start_library();
+    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && trajd_sandbox_limit(true) &&
+              trajd_sandbox_start_library();
     int fd;
 
     /* a short life: giving memory back between episodes costs more than it */
     H5set_free_list_limits(-1, -1, -1, -1, -1, -1);
-    while (ok && trajd_indexer_receive(&header, &fd)) {
+    while (ok && trajd_helper_receive(&header, &fd)) {
         uint8_t *body = NULL;
         ok = receive_body(header.length, &body);
         if (ok) {

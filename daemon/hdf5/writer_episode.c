@@ -341,8 +341,8 @@ bool trajd_writer_episodes(struct trajd_writer *writer, struct trajd_writer_fram
 
     for (uint32_t i = 0; i < count && ok; i++)
         ok = make_episode(writer, frame, &offsets);
-    ok = ok && trajd_indexer_send(TRAJD_WRITER_OFFSETS, offsets.values,
-                                  offsets.count * sizeof *offsets.values);
+    ok = ok && trajd_helper_send(TRAJD_WRITER_OFFSETS, offsets.values,
+                                 offsets.count * sizeof *offsets.values);
     free(offsets.values);
     return ok;
 }

@@ -180,7 +180,7 @@ static bool set_json(struct trajd_writer *writer, hid_t object, const char *name
         nest(path, value, small, sizeof small);
         return trajd_writer_set_text(object, name, small, true);
     }
-    if (!trajd_indexer_json_find(text, strlen(text), path, &old, &length, &quoted)) {
+    if (!trajd_json_field_find(text, strlen(text), path, &old, &length, &quoted)) {
         trajd_writer_note(writer, "attribute %s has no %s: the new rate %s does not stand there",
                           name, path, value);
         free(text);
@@ -262,7 +262,7 @@ static bool close_output(struct trajd_writer *writer)
     if (H5Fclose(writer->output) < 0)
         return trajd_writer_fail("the output cannot be closed");
     writer->output = -1;
-    return trajd_indexer_send(TRAJD_WRITER_DONE, NULL, 0);
+    return trajd_helper_send(TRAJD_WRITER_DONE, NULL, 0);
 }
 
 bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame *frame)

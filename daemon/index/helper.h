@@ -1,6 +1,6 @@
 /* trajd-indexer: the child that looks into HDF5 files, and how its parent speaks with it.
  *
- * One stream socket (descriptor TRAJD_INDEXER_SOCKET in the child), frames of a header and `length`
+ * One stream socket (descriptor TRAJD_HELPER_SOCKET in the child), frames of a header and `length`
  * bytes, native byte order since both ends are one build:
  *
  *     parent: LAYOUT (the YAML text), then FILE (u32 part, u32 of so many: which of its episodes;
@@ -14,17 +14,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define TRAJD_INDEXER_SOCKET 3
-#define TRAJD_INDEXER_MAGIC 0x58494A54u /* "TJIX" */
+#define TRAJD_HELPER_SOCKET 3
+#define TRAJD_HELPER_MAGIC 0x58494A54u /* "TJIX" */
 
-enum trajd_indexer_kind {
-    TRAJD_INDEXER_LAYOUT = 1,
-    TRAJD_INDEXER_FILE = 2,
-    TRAJD_INDEXER_READY = 3,
-    TRAJD_INDEXER_RECORD = 4
+enum trajd_helper_kind {
+    TRAJD_HELPER_LAYOUT = 1,
+    TRAJD_HELPER_FILE = 2,
+    TRAJD_HELPER_READY = 3,
+    TRAJD_HELPER_RECORD = 4
 };
 
-struct trajd_indexer_header {
+struct trajd_helper_header {
     uint32_t magic;
     uint32_t kind;
     uint64_t length;
@@ -32,6 +32,6 @@ struct trajd_indexer_header {
 
 /* Starts the program at `path` with its end of the socket. `task`: "write", in a process group of
  * its own, since Ctrl-C is for the parent, which ends the child; NULL: it reads. 0, or an errno. */
-int trajd_indexer_spawn(const char *path, const char *task, int socket, pid_t *pid);
+int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pid);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "daemon/index/helper.h"
 
-int trajd_indexer_spawn(const char *path, const char *task, int socket, pid_t *pid)
+int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pid)
 {
     char *arguments[] = {(char *)"trajd-indexer", (char *)task, NULL};
     char libraries[4096 + 32] = "LD_LIBRARY_PATH=";
@@ -27,7 +27,7 @@ int trajd_indexer_spawn(const char *path, const char *task, int socket, pid_t *p
     posix_spawnattr_setflags(&attributes, task ? POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP
                                                : POSIX_SPAWN_SETSIGMASK);
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, socket, TRAJD_INDEXER_SOCKET);
+    posix_spawn_file_actions_adddup2(&actions, socket, TRAJD_HELPER_SOCKET);
     code = posix_spawn(pid, path, &actions, &attributes, arguments, environment);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);

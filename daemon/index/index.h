@@ -123,7 +123,7 @@ struct trajd_index_options {
     const char *layout; /* name or path */
     const char *layout_directory;
     const char *cache_directory; /* NULL: no cache is read or written */
-    const char *indexer_path;    /* the trajd-indexer to run */
+    const char *helper_path;     /* the trajd-indexer to run */
     uint32_t child_count;        /* children at once, >= 1 */
     /* a child that takes longer for one file is killed, the file refused; ten times that where
      * storage is slow and bytes still come */

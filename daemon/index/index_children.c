@@ -43,7 +43,7 @@ struct child {
     int fd;                          /* of the entry */
     int64_t deadline_ns;             /* to be ready; with an entry, of the next look at it */
     struct trajd_index_patience patience;
-    struct trajd_indexer_header header;
+    struct trajd_helper_header header;
     size_t header_length; /* received of it */
     uint8_t *data;
     size_t data_length, data_capacity;
@@ -159,9 +159,9 @@ static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entr
     uint32_t *attempts = entry ? &entry->attempts : &pool->killed_starts;
 
     if (++*attempts >= ATTEMPTS_MAX)
-        return trajd_error_set(
-            pool->error, TRAJD_ERR_SYSTEM, 0, "%s: %s from outside, %d times: is memory full?",
-            entry ? entry->path : pool->options->indexer_path, how, ATTEMPTS_MAX);
+        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0,
+                               "%s: %s from outside, %d times: is memory full?",
+                               entry ? entry->path : pool->options->helper_path, how, ATTEMPTS_MAX);
     pool->at_once = pool->at_once > 1 ? pool->at_once / 2 : 1;
     pool->pause_until_ns = now_ns() + killed_pause_ns * (int64_t)*attempts;
     if (entry && pool->next > (uint32_t)(entry - pool->entries))
@@ -188,7 +188,7 @@ static enum trajd_status lose_child(struct pool *pool, struct child *child, cons
         return retry_killed(pool, entry, how);
     if (!was_ready)
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0, "%s: does not start: %s",
-                               pool->options->indexer_path, why ? why : how);
+                               pool->options->helper_path, why ? why : how);
     return entry ? refuse_entry(pool, entry, false, why ? why : how) : TRAJD_OK;
 }
 
@@ -211,7 +211,7 @@ static bool send_all(int socket, const void *data, size_t length)
 static bool send_file(int socket, int fd, const struct trajd_index_entry *entry)
 {
     const uint32_t part[] = {entry->part, entry->part_count ? entry->part_count : 1};
-    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_FILE, sizeof part};
+    struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_FILE, sizeof part};
 
     return trajd_send_fd(socket, &header, sizeof header, fd, 0) == sizeof header &&
            send_all(socket, part, sizeof part);
@@ -219,20 +219,20 @@ static bool send_file(int socket, int fd, const struct trajd_index_entry *entry)
 
 static enum trajd_status start_child(struct pool *pool, struct child *child)
 {
-    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_LAYOUT,
-                                          pool->layout->text_length};
+    struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_LAYOUT,
+                                         pool->layout->text_length};
     int sockets[2], code;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s",
                                strerror(errno));
-    code = trajd_indexer_spawn(pool->options->indexer_path, NULL, sockets[1], &child->pid);
+    code = trajd_helper_spawn(pool->options->helper_path, NULL, sockets[1], &child->pid);
     close(sockets[1]);
     if (code) {
         child->pid = 0;
         close(sockets[0]);
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s",
-                               pool->options->indexer_path, strerror(code));
+                               pool->options->helper_path, strerror(code));
     }
     child->socket = sockets[0];
     child->deadline_ns = now_ns() + start_timeout_ns;
@@ -330,12 +330,12 @@ static enum trajd_status finish_record(struct pool *pool, struct child *child)
 
 static enum trajd_status finish_frame(struct pool *pool, struct child *child)
 {
-    if (child->header.kind == TRAJD_INDEXER_READY && !child->ready) {
+    if (child->header.kind == TRAJD_HELPER_READY && !child->ready) {
         child->ready = true;
         child->header_length = child->data_length = 0;
         return TRAJD_OK;
     }
-    if (child->header.kind == TRAJD_INDEXER_RECORD && child->entry)
+    if (child->header.kind == TRAJD_HELPER_RECORD && child->entry)
         return finish_record(pool, child);
     return lose_child(pool, child, "the indexing child sent what it was not asked for");
 }
@@ -377,7 +377,7 @@ static enum trajd_status read_child(struct pool *pool, struct child *child)
     *(in_header ? &child->header_length : &child->data_length) += (size_t)received;
     if (child->header_length < sizeof child->header)
         return TRAJD_OK;
-    if (child->header.magic != TRAJD_INDEXER_MAGIC || child->header.length > TRAJD_RECORD_SIZE_MAX)
+    if (child->header.magic != TRAJD_HELPER_MAGIC || child->header.length > TRAJD_RECORD_SIZE_MAX)
         return lose_child(pool, child, "the indexing child broke the framing");
     return child->data_length == child->header.length ? finish_frame(pool, child) : TRAJD_OK;
 }

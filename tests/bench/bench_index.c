@@ -82,14 +82,14 @@ int main(int argc, char **argv)
 {
     const char *folder = argc > 1 ? argv[1] : "/tmp/trajd_bench_index";
     struct trajd_index_options options = {.layout = "robomimic", .file_timeout_ms = 60000};
-    char indexer[4096], layouts[4096], cache[] = "/tmp/trajd_bench_cache_XXXXXX", command[4200];
+    char helper[4096], layouts[4096], cache[] = "/tmp/trajd_bench_cache_XXXXXX", command[4200];
     struct utsname machine;
     int failed;
 
-    if (!trajd_paths_indexer(indexer, sizeof indexer) ||
+    if (!trajd_paths_helper(helper, sizeof helper) ||
         !trajd_paths_layouts(layouts, sizeof layouts) || !mkdtemp(cache))
         return 1;
-    options.indexer_path = indexer;
+    options.helper_path = helper;
     options.layout_directory = layouts;
     options.cache_directory = cache;
     options.child_count = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);

@@ -84,13 +84,13 @@ static int measure(const char *label, struct trajd_dataset *dataset, struct traj
 
 int main(int argc, char **argv)
 {
-    char indexer[4096], layouts[4096];
+    char helper[4096], layouts[4096];
     struct trajd_dataset_options options = {.name = "bench",
                                             .cache_budget_bytes = UINT64_C(8) << 30,
                                             .reader_count = 2,
                                             .index = {.path = argc > 1 ? argv[1] : "",
                                                       .layout = "robomimic",
-                                                      .indexer_path = indexer,
+                                                      .helper_path = helper,
                                                       .layout_directory = layouts,
                                                       .child_count = 2,
                                                       .file_timeout_ms = 60000}};
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
     struct trajd_error error;
     int failed;
 
-    if (argc < 2 || !trajd_paths_indexer(indexer, sizeof indexer) ||
+    if (argc < 2 || !trajd_paths_helper(helper, sizeof helper) ||
         !trajd_paths_layouts(layouts, sizeof layouts))
         return fprintf(stderr, "usage: bench_statistics FILE [THREADS]\n"), 2;
     if (trajd_dataset_open(&options, &dataset, &error) ||

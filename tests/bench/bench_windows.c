@@ -79,7 +79,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_windows INDEXER DATASET LAYOUT.yaml\n");
         return 2;
     }
-    options.index.indexer_path = argv[1];
+    options.index.helper_path = argv[1];
     options.index.path = argv[2];
     options.index.layout = argv[3]; /* a path */
     check(trajd_dataset_open(&options, &dataset, &error), &error);

@@ -1,5 +1,5 @@
 // libs: trajd_index
-/* Array records and chunk bytes as a hostile file and a broken indexer might give them: what
+/* Array records and chunk bytes as a hostile file and a broken helper program might give them: what
  * trajd_array_check lets through must be readable without touching memory that is not its own.
  *
  * Input: a head of HEAD_BYTES (see below), 5 bytes a chunk (u16 offset, u16 stored size, u8 filter

@@ -226,7 +226,7 @@ static enum trajd_status resample(struct passage *p, const struct trajd_index *i
     struct trajd_rewrite_options options = {.indexes = &index,
                                             .index_count = 1,
                                             .output = p->staged,
-                                            .indexer_path = p->run->files->indexer,
+                                            .helper_path = p->run->files->helper,
                                             .rate = config->rate,
                                             .streams = config->streams,
                                             .stream_count = config->stream_count,

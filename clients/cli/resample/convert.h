@@ -106,8 +106,8 @@ struct trajd_rewrite_options {
     /* [index_count], of equal streams; must stay as they are during the call */
     const struct trajd_index *const *indexes;
     uint32_t index_count;
-    const char *output;       /* NULL with dry_run: the plan alone */
-    const char *indexer_path; /* the trajd-indexer that makes the file's structure */
+    const char *output;      /* NULL with dry_run: the plan alone */
+    const char *helper_path; /* the trajd-indexer that makes the file's structure */
     struct trajd_rate rate;
     const char *const *streams; /* names or patterns; stream_count 0: all */
     uint32_t stream_count;

@@ -22,13 +22,13 @@ static const uint64_t answer_bytes_max = UINT64_C(64) << 20;
 
 enum trajd_status rewrite_child_start(struct rewrite_child *child)
 {
-    const char *path = child->plan->options->indexer_path;
+    const char *path = child->plan->options->helper_path;
     int sockets[2], code;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
         return trajd_error_set(child->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s",
                                strerror(errno));
-    code = trajd_indexer_spawn(path, "write", sockets[1], &child->pid);
+    code = trajd_helper_spawn(path, "write", sockets[1], &child->pid);
     close(sockets[1]);
     child->socket = sockets[0];
     if (code)
@@ -110,7 +110,7 @@ void rewrite_child_put_u8(struct rewrite_child *child, uint8_t value)
 
 enum trajd_status rewrite_child_send(struct rewrite_child *child, uint32_t kind, int fd)
 {
-    struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, kind, child->frame.length};
+    struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, kind, child->frame.length};
     size_t sent = 0;
     ssize_t done;
 
@@ -186,13 +186,13 @@ static enum trajd_status failed(struct rewrite_child *child, size_t length)
 
 enum trajd_status rewrite_child_answer(struct rewrite_child *child, uint32_t kind, size_t *length)
 {
-    struct trajd_indexer_header header;
+    struct trajd_helper_header header;
     enum trajd_status status;
 
     for (;;) {
         if ((status = receive(child, &header, sizeof header)))
             return status;
-        if (header.magic != TRAJD_INDEXER_MAGIC || header.length > answer_bytes_max)
+        if (header.magic != TRAJD_HELPER_MAGIC || header.length > answer_bytes_max)
             return trajd_error_set(
                 child->error, TRAJD_ERR_DATA, 0,
                 "the process that makes the output's structure broke the framing");

@@ -31,7 +31,7 @@
 #define SKIPPED 77
 #define LAYOUTS TRAJD_SOURCE_DIR "/configs/layouts"
 #define RECORDINGS TRAJD_SOURCE_DIR "/../shared/data"
-#define INDEXER TRAJD_BINARY_DIR "/daemon/hdf5/trajd-indexer"
+#define HELPER TRAJD_BINARY_DIR "/daemon/hdf5/trajd-indexer"
 
 static char folder[] = "/tmp/trajd_index_XXXXXX";
 
@@ -53,7 +53,7 @@ static struct trajd_index_options options_for(const char *path, const char *layo
     return (struct trajd_index_options){.path = path,
                                         .layout = layout,
                                         .layout_directory = LAYOUTS,
-                                        .indexer_path = INDEXER,
+                                        .helper_path = HELPER,
                                         .child_count = 2,
                                         .file_timeout_ms = 600000};
 }
@@ -632,7 +632,7 @@ static void the_cache_gives_the_same_index(void **state)
     options.cache_directory = cache;
     first = must_open(&options);
     assert_int_equal(first->cached_file_count, 0);
-    options.indexer_path = "/nonexistent"; /* nothing is left to be indexed */
+    options.helper_path = "/nonexistent"; /* nothing is left to be indexed */
     second = must_open(&options);
     assert_int_equal(second->cached_file_count, second->file_count);
     assert_true(first->fingerprint == second->fingerprint);
@@ -968,13 +968,13 @@ static void killed_children_condemn_no_file(void **state)
 static void be_indexed_by(const char *body, uint32_t timeout_ms, struct trajd_error *error)
 {
     const struct trajd_record record = {.refusal = "seen at last"};
-    struct trajd_indexer_header ready = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_READY, 0},
-                                header = {TRAJD_INDEXER_MAGIC, TRAJD_INDEXER_RECORD, 0};
+    struct trajd_helper_header ready = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_READY, 0},
+                               header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_RECORD, 0};
     struct trajd_bytes bytes = {0};
     char path[512];
     struct trajd_index_options options = options_for(path, "robomimic");
     struct trajd_index *index;
-    char indexer[512];
+    char helper[512];
     FILE *file;
 
     assert_true(trajd_record_encode(&record, &bytes));
@@ -986,14 +986,14 @@ static void be_indexed_by(const char *body, uint32_t timeout_ms, struct trajd_er
     assert_int_equal(fwrite(bytes.data, 1, bytes.length, file), bytes.length);
     fclose(file);
     trajd_bytes_free(&bytes);
-    snprintf(indexer, sizeof indexer, "%s/patience", folder);
-    file = fopen(indexer, "w");
+    snprintf(helper, sizeof helper, "%s/patience", folder);
+    file = fopen(helper, "w");
     fprintf(file, "#!/bin/sh\nhead -c %zu %s >&3\n%s\ntail -c +%zu %s >&3\nexec sleep 60\n",
             sizeof ready, path, body, sizeof ready + 1, path);
     fclose(file);
-    chmod(indexer, 0755);
+    chmod(helper, 0755);
     snprintf(path, sizeof path, "%s/good.hdf5", folder);
-    options.indexer_path = indexer;
+    options.helper_path = helper;
     options.file_timeout_ms = timeout_ms;
     assert_int_equal(trajd_index_open(&options, &index, error), TRAJD_ERR_DATA);
 }
@@ -1024,27 +1024,27 @@ static void a_child_that_goes_on_reading_may(void **state)
     assert_non_null(strstr(error.message, "good.hdf5: the indexing child took longer than "));
 }
 
-static void an_indexer_that_is_none_is_told(void **state)
+static void a_helper_that_is_none_is_an_error(void **state)
 {
     static const char *const bodies[] = {"exit 3",
                                          "printf 'no frame at all, but some bytes' >&3; sleep 1"};
-    char indexer[512], path[512];
+    char helper[512], path[512];
     struct trajd_index_options options = options_for(path, "robomimic");
     struct trajd_index *index;
     struct trajd_error error;
 
     (void)state;
     snprintf(path, sizeof path, "%s/good.hdf5", folder);
-    options.indexer_path = "/nonexistent/trajd-indexer";
+    options.helper_path = "/nonexistent/trajd-indexer";
     assert_int_equal(trajd_index_open(&options, &index, &error), TRAJD_ERR_SYSTEM);
     assert_non_null(strstr(error.message, "/nonexistent"));
-    snprintf(indexer, sizeof indexer, "%s/fake", folder);
-    options.indexer_path = indexer;
+    snprintf(helper, sizeof helper, "%s/fake", folder);
+    options.helper_path = helper;
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
-        FILE *file = fopen(indexer, "w");
+        FILE *file = fopen(helper, "w");
         fprintf(file, "#!/bin/sh\n%s\n", bodies[i]);
         fclose(file);
-        chmod(indexer, 0755);
+        chmod(helper, 0755);
         assert_int_equal(trajd_index_open(&options, &index, &error), TRAJD_ERR_SYSTEM);
         assert_non_null(strstr(error.message, "does not start"));
     }
@@ -1112,7 +1112,7 @@ int main(void)
         cmocka_unit_test(crashed_stopped_and_slow_children_are_replaced),
         cmocka_unit_test(killed_children_condemn_no_file),
         cmocka_unit_test(a_child_that_goes_on_reading_may),
-        cmocka_unit_test(an_indexer_that_is_none_is_told),
+        cmocka_unit_test(a_helper_that_is_none_is_an_error),
         cmocka_unit_test(storage_that_fails_is_fatal_and_odd_files_are_refused),
     };
     char arguments[512];

@@ -39,7 +39,7 @@ static enum trajd_status try_open(const char *size, const char *name, uint32_t c
         .path = path,
         .layout = "robomimic",
         .layout_directory = TRAJD_SOURCE_DIR "/configs/layouts",
-        .indexer_path = TRAJD_BINARY_DIR "/daemon/hdf5/trajd-indexer",
+        .helper_path = TRAJD_BINARY_DIR "/daemon/hdf5/trajd-indexer",
         .child_count = child_count,
         .file_timeout_ms = 60000};
 

@@ -24,8 +24,8 @@ static const struct rewrite_plan plan = {.options = &options};
 static void its_last_word_is_heard(void **state)
 {
     static const char text[] = "demo_3: no such object";
-    const struct trajd_indexer_header header = {TRAJD_INDEXER_MAGIC, TRAJD_WRITER_FAILED,
-                                                sizeof(uint32_t) + strlen(text)};
+    const struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_WRITER_FAILED,
+                                               sizeof(uint32_t) + strlen(text)};
     const uint32_t codes[] = {0, ENOSPC};
 
     (void)state;
