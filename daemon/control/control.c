@@ -13,7 +13,7 @@
 #include "daemon/base/paths.h"
 #include "daemon/base/memory.h"
 
-enum { TWINS_LOGGED = 16 };
+enum { LINKS_LOGGED = 16 };
 
 static const char *cache_directory(const struct trajd_config *config)
 {
@@ -59,11 +59,11 @@ static void log_quarantine(const struct trajd_control *control, const struct tra
     LOG(control->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u",
         dataset->name, index->file_count, index->cached_file_count, index->kept_count,
         index->episode_count);
-    for (uint32_t n = 0; n < index->twin_count && n < TWINS_LOGGED; n++)
+    for (uint32_t n = 0; n < index->link_count && n < LINKS_LOGGED; n++)
         LOG(control->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
-    if (index->twin_count > TWINS_LOGGED)
+    if (index->link_count > LINKS_LOGGED)
         LOG(control->log, WARNING, "dataset %s: %u files by another name in all", dataset->name,
-            index->twin_count);
+            index->link_count);
     for (uint32_t f = 0; f < index->file_count; f++)
         if (index->files[f].refusal)
             LOG(control->log, WARNING, "dataset %s: refused: %s", dataset->name,

@@ -48,15 +48,15 @@ void trajd_reload_look_for_files(struct trajd_reload_change *change)
         const struct trajd_config_dataset *from = &next->config->datasets[d];
         const struct trajd_index_options options = {
             .path = from->path, .layout = from->layout, .layout_directory = layouts};
-        struct trajd_index_news *news = &change->news[d];
+        struct trajd_file_changes *file_changes = &change->file_changes[d];
         if (change->is_new_dataset[d])
             continue;
-        if (trajd_index_look_again(&options, next->datasets[d]->index, news, &error)) {
+        if (trajd_index_look_again(&options, next->datasets[d]->index, file_changes, &error)) {
             LOG(control->log, WARNING, "dataset %s: new files are not looked for: %s", from->name,
                 error.message);
             continue;
         }
-        if (!trajd_index_is_news(news))
+        if (!trajd_file_changes_any(file_changes))
             continue;
         if (is_read(control, from->name)) {
             change->not_taken[d] = "workers read it; reload when they have ended, or give the path "
@@ -78,7 +78,7 @@ bool trajd_reload_put_off_files(struct trajd_reload_change *change)
 
     for (uint32_t d = 0; d < next->dataset_count; d++) {
         new_count += change->is_new_dataset[d];
-        if (change->is_new_dataset[d] && trajd_index_is_news(&change->news[d]))
+        if (change->is_new_dataset[d] && trajd_file_changes_any(&change->file_changes[d]))
             last = d;
     }
     if (last == UINT32_MAX)

@@ -23,7 +23,7 @@ struct trajd_reload_change {
     uint64_t cache_raise_bytes;
     bool is_new_dataset[TRAJD_CONFIG_MAX_DATASETS]; /* of next->datasets */
     /* of next->datasets whose lines are the same */
-    struct trajd_index_news news[TRAJD_CONFIG_MAX_DATASETS];
+    struct trajd_file_changes file_changes[TRAJD_CONFIG_MAX_DATASETS];
     /* why it stays as it is all the same; NULL: it does not */
     const char *not_taken[TRAJD_CONFIG_MAX_DATASETS];
     /* of next->config->feeds: other than STAYS, it is to be made */

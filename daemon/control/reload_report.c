@@ -85,16 +85,16 @@ static void append_count(struct trajd_reload_text *text, uint32_t count, const c
 static void describe_files(const struct trajd_reload_change *change, struct trajd_reload_text *text)
 {
     for (uint32_t d = 0; d < change->next->dataset_count; d++) {
-        const struct trajd_index_news *news = &change->news[d];
+        const struct trajd_file_changes *file_changes = &change->file_changes[d];
         bool begun = false;
-        if (!trajd_index_is_news(news))
+        if (!trajd_file_changes_any(file_changes))
             continue;
         trajd_reload_append(text, "%sfiles of %s: ", text->length ? "; " : "",
                             change->next->config->datasets[d].name);
-        append_count(text, news->added, "new", &begun);
-        append_count(text, news->changed, "changed", &begun);
-        append_count(text, news->gone, "gone", &begun);
-        if (news->layout_changed)
+        append_count(text, file_changes->added, "new", &begun);
+        append_count(text, file_changes->changed, "changed", &begun);
+        append_count(text, file_changes->gone, "gone", &begun);
+        if (file_changes->layout_changed)
             trajd_reload_append(text, "%sanother layout", begun ? ", " : "");
         if (change->not_taken[d])
             trajd_reload_append(text, ", not taken: %s", change->not_taken[d]);

@@ -20,8 +20,8 @@ bool trajd_helper_receive(struct trajd_helper_header *header, int *fd)
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    struct iovec part = {header, sizeof *header};
-    struct msghdr message = {.msg_iov = &part,
+    struct iovec slice = {header, sizeof *header};
+    struct msghdr message = {.msg_iov = &slice,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
@@ -86,14 +86,14 @@ static bool receive_layout(struct trajd_layout **layout)
     return !status;
 }
 
-static bool receive_part(struct trajd_scan_slice *part)
+static bool receive_slice(struct trajd_scan_slice *slice)
 {
     uint32_t numbers[2];
 
     if (recv(TRAJD_HELPER_SOCKET, numbers, sizeof numbers, MSG_WAITALL) != sizeof numbers ||
         numbers[0] >= numbers[1])
         return false;
-    *part = (struct trajd_scan_slice){numbers[0], numbers[1]};
+    *slice = (struct trajd_scan_slice){numbers[0], numbers[1]};
     return true;
 }
 
@@ -102,12 +102,12 @@ static bool serve_file(const struct trajd_layout *layout, int fd)
     struct trajd_arena arena = {.limit_bytes = record_bytes_max};
     struct trajd_bytes bytes = {0};
     struct trajd_record record = {0};
-    struct trajd_scan_slice part;
+    struct trajd_scan_slice slice;
     bool sent;
 
-    if (!receive_part(&part))
+    if (!receive_slice(&slice))
         return false;
-    trajd_scan_file(layout, fd, part, &arena, &record);
+    trajd_scan_file(layout, fd, slice, &arena, &record);
     sent = trajd_record_encode(&record, &bytes) &&
            trajd_helper_send(TRAJD_HELPER_RECORD, bytes.data, bytes.length);
     trajd_bytes_free(&bytes);

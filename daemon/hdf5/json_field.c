@@ -111,12 +111,12 @@ bool trajd_json_field_find(const char *text, size_t length, const char *path, co
     struct json json = {text, text + length};
 
     while (true) {
-        size_t part = strcspn(path, ".");
-        if (!enter(&json, path, part))
+        size_t slice = strcspn(path, ".");
+        if (!enter(&json, path, slice))
             return false;
-        if (!path[part])
+        if (!path[slice])
             break;
-        path += part + 1;
+        path += slice + 1;
     }
     *quoted = take_string(&json, value, value_length);
     return *quoted || take_word(&json, value, value_length);

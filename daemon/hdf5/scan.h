@@ -21,7 +21,7 @@ struct trajd_scan_slice {
 /* One file being looked at. */
 struct trajd_scan {
     const struct trajd_layout *layout;
-    struct trajd_scan_slice part;
+    struct trajd_scan_slice slice;
     struct trajd_arena *arena; /* of the record */
     struct trajd_record *record;
     hid_t file;
@@ -46,7 +46,7 @@ bool trajd_helper_send(uint32_t kind, const void *data, size_t length);
 
 /* Fills *record for the file behind the descriptor. Never fails: what goes wrong stands in the
  * record. */
-void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice part,
+void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice slice,
                      struct trajd_arena *arena, struct trajd_record *record);
 
 /* The dataset at `path` below `group` as found, or false where there is none (or, of a family,

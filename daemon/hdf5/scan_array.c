@@ -421,18 +421,18 @@ static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_
 /* Steps over a path's links. 0: a part is missing, 1: all there, -1: one leads out of the file. */
 static int check_links(hid_t group, const char *path)
 {
-    char part[4096];
+    char slice[4096];
     size_t length = 0;
 
     do {
         H5L_info_t info;
         length += strcspn(path + length, "/");
-        if (length >= sizeof part)
+        if (length >= sizeof slice)
             return 0;
-        memcpy(part, path, length);
-        part[length] = '\0';
-        if (H5Lexists(group, part, H5P_DEFAULT) <= 0 ||
-            H5Lget_info(group, part, &info, H5P_DEFAULT) < 0)
+        memcpy(slice, path, length);
+        slice[length] = '\0';
+        if (H5Lexists(group, slice, H5P_DEFAULT) <= 0 ||
+            H5Lget_info(group, slice, &info, H5P_DEFAULT) < 0)
             return 0;
         if (info.type == H5L_TYPE_EXTERNAL || info.type > H5L_TYPE_EXTERNAL)
             return -1;

@@ -367,13 +367,13 @@ static const char *episode_id(const char *path, const char *pattern)
 }
 
 /* Leaves the part's own; what is noted of the whole file is the first part's to tell. */
-static void take_part(struct trajd_scan *scan, struct trajd_scan_names *groups)
+static void take_slice(struct trajd_scan *scan, struct trajd_scan_names *groups)
 {
-    const uint64_t count = groups->count, begin = count * scan->part.index / scan->part.count;
+    const uint64_t count = groups->count, begin = count * scan->slice.index / scan->slice.count;
 
     groups->names += begin;
-    groups->count = (uint32_t)(count * (scan->part.index + 1) / scan->part.count - begin);
-    if (scan->part.index)
+    groups->count = (uint32_t)(count * (scan->slice.index + 1) / scan->slice.count - begin);
+    if (scan->slice.index)
         scan->record->note_count = 0;
 }
 
@@ -391,7 +391,7 @@ static void scan_groups(struct trajd_scan *scan)
                                              record->note_count ? record->notes[0] : "");
         return;
     }
-    take_part(scan, &groups);
+    take_slice(scan, &groups);
     record->episodes =
         trajd_arena_alloc(scan->arena, ((size_t)groups.count + 1) * sizeof *record->episodes);
     if (!record->episodes) {
@@ -414,10 +414,10 @@ static void scan_groups(struct trajd_scan *scan)
         trajd_scan_filters(scan);
 }
 
-void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice part,
+void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice slice,
                      struct trajd_arena *arena, struct trajd_record *record)
 {
-    struct trajd_scan scan = {.layout = layout, .part = part, .arena = arena, .record = record};
+    struct trajd_scan scan = {.layout = layout, .slice = slice, .arena = arena, .record = record};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation;
     hsize_t user_block = 0;
     struct stat status;

@@ -15,7 +15,7 @@ enum { PATH_SIZE = 4096 };
 struct files {
     struct trajd_index_entry *entries;
     uint32_t count;
-    uint32_t twin_count; /* behind them: further names of the same files */
+    uint32_t link_count; /* behind them: further names of the same files */
 };
 
 static enum trajd_status no_memory(struct trajd_error *error)
@@ -25,7 +25,7 @@ static enum trajd_status no_memory(struct trajd_error *error)
 
 static void free_files(struct files *files)
 {
-    for (uint32_t i = 0; i < files->count + files->twin_count; i++) {
+    for (uint32_t i = 0; i < files->count + files->link_count; i++) {
         free(files->entries[i].path);
         free(files->entries[i].relative_path);
         trajd_bytes_free(&files->entries[i].record);
@@ -82,9 +82,9 @@ static enum trajd_status find_in_folder(const char *folder, const char *pattern,
     for (uint32_t i = 0; i < list.count && !status; i++)
         status = set_entry(&files->entries[files->count++], folder, list.relative_paths[i], error);
     if (!status)
-        status = trajd_index_part_twins(files->entries, &files->count, error);
+        status = trajd_index_separate_links(files->entries, &files->count, error);
     if (!status)
-        files->twin_count = list.count - files->count;
+        files->link_count = list.count - files->count;
     trajd_file_list_free(&list);
     return status;
 }
@@ -165,7 +165,7 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options,
         trajd_index_cache_save(options, layout, files.entries, files.count);
         trajd_heartbeat_resume();
         status =
-            trajd_index_build(layout, files.entries, files.count, files.twin_count, index, error);
+            trajd_index_build(layout, files.entries, files.count, files.link_count, index, error);
         layout = NULL;
     }
     trajd_layout_destroy(&layout);
@@ -175,7 +175,7 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options,
 
 /* Both lists are in natural order. */
 static void compare_files(const struct files *now, const struct trajd_index *index,
-                          struct trajd_index_news *news)
+                          struct trajd_file_changes *file_changes)
 {
     uint32_t i = 0, j = 0;
 
@@ -186,9 +186,9 @@ static void compare_files(const struct files *now, const struct trajd_index *ind
                           : j == index->file_count
                               ? -1
                               : trajd_natural_compare(entry->relative_path, file->relative_path);
-        news->added += order < 0;
-        news->gone += order > 0;
-        news->changed +=
+        file_changes->added += order < 0;
+        file_changes->gone += order > 0;
+        file_changes->changed +=
             order == 0 && (entry->size_bytes != file->size_bytes ||
                            entry->mtime_ns != file->mtime_ns || entry->inode != file->inode);
         i += order <= 0;
@@ -198,21 +198,22 @@ static void compare_files(const struct files *now, const struct trajd_index *ind
 
 enum trajd_status trajd_index_look_again(const struct trajd_index_options *options,
                                          const struct trajd_index *index,
-                                         struct trajd_index_news *news, struct trajd_error *error)
+                                         struct trajd_file_changes *file_changes,
+                                         struct trajd_error *error)
 {
     struct trajd_layout *layout = NULL;
     struct files files = {0};
     enum trajd_status status;
 
-    *news = (struct trajd_index_news){0};
+    *file_changes = (struct trajd_file_changes){0};
     trajd_heartbeat_wait();
     status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
     if (!status)
         status = find_files(options->path, layout, &files, error);
     trajd_heartbeat_resume();
     if (!status) {
-        news->layout_changed = layout->hash != index->layout->hash;
-        compare_files(&files, index, news);
+        file_changes->layout_changed = layout->hash != index->layout->hash;
+        compare_files(&files, index, file_changes);
     }
     trajd_layout_destroy(&layout);
     free_files(&files);

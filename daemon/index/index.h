@@ -111,8 +111,8 @@ struct trajd_index {
     uint64_t trimmed_row_count; /* rows T+1 of streams whose stamped clock has T: left out */
     /* files that are in the folder by a further name: each is taken once, by the name that comes
      * first */
-    uint32_t twin_count;
-    /* twins, then datasets of optional streams that were left out; at most 1024 of all */
+    uint32_t link_count;
+    /* links, then datasets of optional streams that were left out; at most 1024 of all */
     uint32_t note_count;
     const char *const *notes; /* "file: demo_1/obs/x: left out: rule" */
 };
@@ -140,19 +140,21 @@ void trajd_index_destroy(struct trajd_index **index);
 
 /* What has become of a dataset's files since it was opened: of its name, size, time of modification
  * and inode. */
-struct trajd_index_news {
+struct trajd_file_changes {
     uint32_t added, gone, changed;
     bool layout_changed; /* the layout's text is another one */
 };
-static inline bool trajd_index_is_news(const struct trajd_index_news *news)
+static inline bool trajd_file_changes_any(const struct trajd_file_changes *file_changes)
 {
-    return news->added || news->gone || news->changed || news->layout_changed;
+    return file_changes->added || file_changes->gone || file_changes->changed ||
+           file_changes->layout_changed;
 }
 /* Looks at the folder, and into no file. Path, layout and its folder of the options are read.
  * Blocks. */
 enum trajd_status trajd_index_look_again(const struct trajd_index_options *options,
                                          const struct trajd_index *index,
-                                         struct trajd_index_news *news, struct trajd_error *error);
+                                         struct trajd_file_changes *file_changes,
+                                         struct trajd_error *error);
 
 /* The index of the stream with that name, or -1. */
 int64_t trajd_index_find_stream(const struct trajd_index *index, const char *name);

@@ -22,10 +22,10 @@ struct index_memory {
 struct build {
     struct index_memory *memory;
     const struct trajd_index_entry *entries;
-    uint32_t entry_count, twin_count;
+    uint32_t entry_count, link_count;
     const char **paths; /* distinct dataset paths, ascending */
     uint32_t path_count, path_capacity;
-    struct trajd_judge judge;
+    struct trajd_validation validation;
     struct trajd_episode *episodes;
     struct trajd_index_file *files;
     const char **notes;
@@ -118,7 +118,7 @@ static enum trajd_status survey(struct build *b)
         b->memory->index.note_count += record.note_count;
         trajd_arena_free(&arena);
     }
-    b->memory->index.note_count += b->twin_count;
+    b->memory->index.note_count += b->link_count;
     return status;
 }
 
@@ -147,15 +147,15 @@ static enum trajd_status add_plan(struct build *b, uint32_t stream, uint32_t dat
 {
     const struct trajd_layout *layout = b->memory->index.layout;
     const struct trajd_layout_stream *source = &layout->streams[stream];
-    struct trajd_judge *judge = &b->judge;
+    struct trajd_validation *validation = &b->validation;
     struct trajd_stream_plan *grown =
-        realloc(judge->plans, (judge->plan_count + 1) * sizeof *grown);
+        realloc(validation->plans, (validation->plan_count + 1) * sizeof *grown);
     struct trajd_stream_plan *plan;
 
     if (!grown)
         return no_memory(b);
-    judge->plans = grown;
-    plan = &judge->plans[judge->plan_count++];
+    validation->plans = grown;
+    plan = &validation->plans[validation->plan_count++];
     *plan = (struct trajd_stream_plan){.layout_stream = stream,
                                        .dataset_index = dataset,
                                        .clock_index = find_clock(layout, source->clock)};
@@ -220,14 +220,16 @@ static enum trajd_status make_plans(struct build *b)
         status = plan_dataset(b, i);
     if (status)
         return status;
-    if (b->judge.plan_count)
-        qsort(b->judge.plans, b->judge.plan_count, sizeof *b->judge.plans, compare_plans);
-    b->judge.layout = b->memory->index.layout;
-    b->judge.arena = &b->memory->arena;
-    b->judge.paths = b->paths;
-    b->judge.dataset_count = b->path_count;
-    b->judge.found = calloc(b->judge.plan_count ? b->judge.plan_count : 1, sizeof *b->judge.found);
-    return b->judge.found ? TRAJD_OK : no_memory(b);
+    if (b->validation.plan_count)
+        qsort(b->validation.plans, b->validation.plan_count, sizeof *b->validation.plans,
+              compare_plans);
+    b->validation.layout = b->memory->index.layout;
+    b->validation.arena = &b->memory->arena;
+    b->validation.paths = b->paths;
+    b->validation.dataset_count = b->path_count;
+    b->validation.found = calloc(b->validation.plan_count ? b->validation.plan_count : 1,
+                                 sizeof *b->validation.found);
+    return b->validation.found ? TRAJD_OK : no_memory(b);
 }
 
 static enum trajd_status add_notes(struct build *b, const char *relative_path,
@@ -246,20 +248,20 @@ static enum trajd_status add_notes(struct build *b, const char *relative_path,
 }
 
 /* Of files by another name; before the notes of records, so that these do not crowd them out. */
-static enum trajd_status add_twins(struct build *b)
+static enum trajd_status add_links(struct build *b)
 {
     struct trajd_index *index = &b->memory->index;
 
-    for (uint32_t i = 0; i < b->twin_count && index->note_count < NOTE_COUNT_MAX; i++) {
-        const struct trajd_index_entry *twin = &b->entries[b->entry_count + i];
+    for (uint32_t i = 0; i < b->link_count && index->note_count < NOTE_COUNT_MAX; i++) {
+        const struct trajd_index_entry *link = &b->entries[b->entry_count + i];
         const char *note =
             trajd_arena_format(&b->memory->arena, "%s: left out: it is %s by another name",
-                               twin->relative_path, twin->same_as);
+                               link->relative_path, link->same_as);
         if (!note)
             return no_memory(b);
         b->notes[index->note_count++] = note;
     }
-    index->twin_count = b->twin_count;
+    index->link_count = b->link_count;
     return TRAJD_OK;
 }
 
@@ -299,8 +301,8 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
         episode->file_index = file;
         episode->id = *record.episodes[i].id ? copy_text(b, record.episodes[i].id)
                                              : b->files[file].relative_path;
-        status = episode->id ? trajd_index_judge(&b->judge, entry->relative_path,
-                                                 &record.episodes[i], episode, b->error)
+        status = episode->id ? trajd_index_validate(&b->validation, entry->relative_path,
+                                                    &record.episodes[i], episode, b->error)
                              : no_memory(b);
         b->memory->index.kept_count += !status && !episode->quarantine;
         if (!b->first_reason)
@@ -323,7 +325,7 @@ static enum trajd_status build_files(struct build *b)
     if (!b->files || !b->episodes || !b->notes)
         return no_memory(b);
     index->note_count = 0;
-    status = add_twins(b);
+    status = add_links(b);
     for (uint32_t i = 0; i < b->entry_count && !status; i++) {
         status = trajd_heartbeat_check(b->error);
         if (!status)
@@ -333,7 +335,7 @@ static enum trajd_status build_files(struct build *b)
     index->file_count = b->entry_count;
     index->episodes = b->episodes;
     index->notes = b->notes;
-    index->trimmed_row_count = b->judge.trimmed_row_count;
+    index->trimmed_row_count = b->validation.trimmed_row_count;
     return status;
 }
 
@@ -343,16 +345,16 @@ static enum trajd_status fill_tables(struct build *b)
     struct trajd_index *index = &b->memory->index;
     const struct trajd_layout *layout = index->layout;
     struct trajd_index_dataset *datasets = allocate(b, b->path_count, sizeof *datasets);
-    struct trajd_index_stream *streams = allocate(b, b->judge.plan_count, sizeof *streams);
+    struct trajd_index_stream *streams = allocate(b, b->validation.plan_count, sizeof *streams);
     struct trajd_index_clock *clocks = allocate(b, layout->clock_count, sizeof *clocks);
 
     if (!datasets || !streams || !clocks)
         return no_memory(b);
     for (uint32_t i = 0; i < b->path_count; i++)
         datasets[i].path = b->paths[i];
-    for (uint32_t i = 0; i < b->judge.plan_count; i++) {
-        if (b->judge.plans[i].established)
-            streams[index->stream_count++] = b->judge.plans[i].stream;
+    for (uint32_t i = 0; i < b->validation.plan_count; i++) {
+        if (b->validation.plans[i].established)
+            streams[index->stream_count++] = b->validation.plans[i].stream;
     }
     for (uint32_t i = 0; i < layout->clock_count; i++)
         clocks[i] = (struct trajd_index_clock){.name = layout->clocks[i].name,
@@ -442,11 +444,11 @@ static enum trajd_status build(struct build *b)
 
 enum trajd_status trajd_index_build(struct trajd_layout *layout,
                                     const struct trajd_index_entry *entries, uint32_t count,
-                                    uint32_t twin_count, struct trajd_index **index,
+                                    uint32_t link_count, struct trajd_index **index,
                                     struct trajd_error *error)
 {
     struct build b = {
-        .entries = entries, .entry_count = count, .twin_count = twin_count, .error = error};
+        .entries = entries, .entry_count = count, .link_count = link_count, .error = error};
     enum trajd_status status;
 
     *index = NULL;
@@ -460,8 +462,8 @@ enum trajd_status trajd_index_build(struct trajd_layout *layout,
     *index = &b.memory->index;
     status = build(&b);
     free(b.paths);
-    free(b.judge.plans);
-    free(b.judge.found);
+    free(b.validation.plans);
+    free(b.validation.found);
     if (status)
         trajd_index_destroy(index);
     return status;

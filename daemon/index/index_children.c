@@ -42,7 +42,7 @@ struct child {
     struct trajd_index_entry *entry; /* NULL: idle */
     int fd;                          /* of the entry */
     int64_t deadline_ns;             /* to be ready; with an entry, of the next look at it */
-    struct trajd_index_patience patience;
+    struct trajd_index_timeout timeout;
     struct trajd_helper_header header;
     size_t header_length; /* received of it */
     uint8_t *data;
@@ -210,11 +210,11 @@ static bool send_all(int socket, const void *data, size_t length)
 
 static bool send_file(int socket, int fd, const struct trajd_index_entry *entry)
 {
-    const uint32_t part[] = {entry->part, entry->part_count ? entry->part_count : 1};
-    struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_FILE, sizeof part};
+    const uint32_t slice[] = {entry->slice, entry->slice_count ? entry->slice_count : 1};
+    struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_FILE, sizeof slice};
 
     return trajd_send_fd(socket, &header, sizeof header, fd, 0) == sizeof header &&
-           send_all(socket, part, sizeof part);
+           send_all(socket, slice, sizeof slice);
 }
 
 static enum trajd_status start_child(struct pool *pool, struct child *child)
@@ -282,7 +282,7 @@ static enum trajd_status give_file(struct pool *pool, struct child *child,
     }
     child->entry = entry;
     child->fd = fd;
-    child->patience = (struct trajd_index_patience){0};
+    child->timeout = (struct trajd_index_timeout){0};
     child->deadline_ns = now_ns() + half_timeout_ns(pool);
     return send_file(child->socket, fd, entry) ? TRAJD_OK : lose_child(pool, child, NULL);
 }
@@ -460,12 +460,12 @@ static enum trajd_status look_at(struct pool *pool, struct child *child, int64_t
 
     if (!child->ready)
         return lose_child(pool, child, "it is not ready in time");
-    if (trajd_index_may_go_on(&child->patience, child->pid, now)) {
+    if (trajd_index_may_go_on(&child->timeout, child->pid, now)) {
         child->deadline_ns = now + half_timeout_ns(pool);
         return TRAJD_OK;
     }
     snprintf(text, sizeof text, "the indexing child took longer than %" PRIu64 " ms",
-             (uint64_t)pool->options->file_timeout_ms * child->patience.looks / 2);
+             (uint64_t)pool->options->file_timeout_ms * child->timeout.looks / 2);
     return lose_child(pool, child, text);
 }
 

@@ -13,7 +13,7 @@
 
 /* The episode at hand. */
 struct hearing {
-    struct trajd_judge *judge;
+    struct trajd_validation *validation;
     const struct trajd_record_episode *record;
     const char *label; /* "file: demo_1: " */
     struct trajd_array *arrays;
@@ -35,7 +35,7 @@ static void condemn(struct hearing *h, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(rule, sizeof rule, format, arguments);
     va_end(arguments);
-    h->verdict = trajd_arena_format(h->judge->arena, "%s%s", h->label, rule);
+    h->verdict = trajd_arena_format(h->validation->arena, "%s%s", h->label, rule);
     if (!h->verdict) {
         h->no_memory = true;
         h->verdict = "no memory";
@@ -44,7 +44,7 @@ static void condemn(struct hearing *h, const char *format, ...)
 
 static void *allocate(struct hearing *h, uint64_t count, size_t size)
 {
-    void *memory = trajd_arena_alloc(h->judge->arena, (count ? count : 1) * size);
+    void *memory = trajd_arena_alloc(h->validation->arena, (count ? count : 1) * size);
 
     if (!memory) {
         h->no_memory = true;
@@ -75,13 +75,13 @@ static void copy_arrays(struct hearing *h)
     const struct trajd_record_episode *record = h->record;
     uint32_t next = 0;
 
-    h->arrays = allocate(h, h->judge->dataset_count, sizeof *h->arrays);
+    h->arrays = allocate(h, h->validation->dataset_count, sizeof *h->arrays);
     for (uint32_t i = 0; h->arrays && i < record->dataset_count; i++) {
-        while (next < h->judge->dataset_count &&
-               strcmp(h->judge->paths[next], record->datasets[i].path) < 0)
+        while (next < h->validation->dataset_count &&
+               strcmp(h->validation->paths[next], record->datasets[i].path) < 0)
             next++;
-        if (next < h->judge->dataset_count &&
-            !strcmp(h->judge->paths[next], record->datasets[i].path))
+        if (next < h->validation->dataset_count &&
+            !strcmp(h->validation->paths[next], record->datasets[i].path))
             copy_array(h, &record->datasets[i].array, &h->arrays[next]);
     }
 }
@@ -123,9 +123,9 @@ static void find_shape(struct hearing *h, const struct trajd_layout_stream *sour
 static void find_stream(struct hearing *h, const struct trajd_stream_plan *plan,
                         struct trajd_index_stream *stream)
 {
-    const struct trajd_layout_stream *source = &h->judge->layout->streams[plan->layout_stream];
+    const struct trajd_layout_stream *source = &h->validation->layout->streams[plan->layout_stream];
     const struct trajd_array *array = &h->arrays[plan->dataset_index];
-    const char *path = h->judge->paths[plan->dataset_index];
+    const char *path = h->validation->paths[plan->dataset_index];
     bool family = strchr(source->path, '*') != NULL;
 
     *stream = plan->stream;
@@ -158,7 +158,7 @@ static void find_stream(struct hearing *h, const struct trajd_stream_plan *plan,
 static void trim(struct hearing *h, struct trajd_array *array, uint64_t rows)
 {
     array->size_bytes = array->size_bytes / array->shape[0] * rows;
-    h->judge->trimmed_row_count += array->shape[0] - rows;
+    h->validation->trimmed_row_count += array->shape[0] - rows;
     if (array->storage == TRAJD_STORAGE_CHUNKED) {
         uint64_t before = (array->shape[0] + array->chunk_shape[0] - 1) / array->chunk_shape[0];
         uint64_t after = (rows + array->chunk_shape[0] - 1) / array->chunk_shape[0];
@@ -169,9 +169,9 @@ static void trim(struct hearing *h, struct trajd_array *array, uint64_t rows)
 
 static void check_rows(struct hearing *h, const struct trajd_stream_plan *plan, uint64_t stamp_rows)
 {
-    const struct trajd_layout_clock *clock = &h->judge->layout->clocks[plan->clock_index];
+    const struct trajd_layout_clock *clock = &h->validation->layout->clocks[plan->clock_index];
     struct trajd_array *array = &h->arrays[plan->dataset_index];
-    const char *path = h->judge->paths[plan->dataset_index];
+    const char *path = h->validation->paths[plan->dataset_index];
 
     if (array->shape[0] == stamp_rows + 1 && stamp_rows)
         trim(h, array, stamp_rows);
@@ -182,8 +182,8 @@ static void check_rows(struct hearing *h, const struct trajd_stream_plan *plan, 
 
 static bool clock_is_used(const struct hearing *h, uint32_t clock)
 {
-    for (uint32_t i = 0; i < h->judge->plan_count; i++) {
-        if (h->judge->plans[i].clock_index == clock && h->judge->found[i].feature_count)
+    for (uint32_t i = 0; i < h->validation->plan_count; i++) {
+        if (h->validation->plans[i].clock_index == clock && h->validation->found[i].feature_count)
             return true;
     }
     return false;
@@ -193,7 +193,7 @@ static bool clock_is_used(const struct hearing *h, uint32_t clock)
  * applied. */
 static void make_stamped(struct hearing *h, uint32_t index, int64_t shift)
 {
-    const struct trajd_layout_clock *source = &h->judge->layout->clocks[index];
+    const struct trajd_layout_clock *source = &h->validation->layout->clocks[index];
     const struct trajd_record_clock *recorded = &h->record->clocks[index];
     struct trajd_episode_clock *clock = &h->clocks[index];
     int64_t *stamps;
@@ -205,9 +205,9 @@ static void make_stamped(struct hearing *h, uint32_t index, int64_t shift)
     if (!recorded->row_count)
         return condemn(h, "%s: has 0 rows (the stamps of clock %s)", source->stamps_path,
                        source->name);
-    for (uint32_t i = 0; i < h->judge->plan_count && !h->verdict; i++) {
-        if (h->judge->plans[i].clock_index == index && h->judge->found[i].feature_count)
-            check_rows(h, &h->judge->plans[i], recorded->source_rows);
+    for (uint32_t i = 0; i < h->validation->plan_count && !h->verdict; i++) {
+        if (h->validation->plans[i].clock_index == index && h->validation->found[i].feature_count)
+            check_rows(h, &h->validation->plans[i], recorded->source_rows);
     }
     stamps = h->verdict ? NULL : allocate(h, recorded->row_count, sizeof *stamps);
     for (uint64_t i = 0; stamps && i < recorded->row_count; i++) {
@@ -228,7 +228,7 @@ static void make_stamped(struct hearing *h, uint32_t index, int64_t shift)
 
 static bool find_rate(struct hearing *h, uint32_t index, struct trajd_rate *rate)
 {
-    const struct trajd_layout_clock *clock = &h->judge->layout->clocks[index];
+    const struct trajd_layout_clock *clock = &h->validation->layout->clocks[index];
     const char *text = h->record->rates[index];
 
     *rate = clock->rate;
@@ -248,26 +248,26 @@ static bool find_rate(struct hearing *h, uint32_t index, struct trajd_rate *rate
  */
 static uint64_t count_rows(struct hearing *h, uint32_t index)
 {
-    const char *named = h->judge->layout->clocks[index].rows;
+    const char *named = h->validation->layout->clocks[index].rows;
     uint64_t rows = 0;
 
-    for (uint32_t i = 0; i < h->judge->plan_count; i++) {
-        const struct trajd_stream_plan *plan = &h->judge->plans[i];
+    for (uint32_t i = 0; i < h->validation->plan_count; i++) {
+        const struct trajd_stream_plan *plan = &h->validation->plans[i];
         uint64_t own = h->arrays[plan->dataset_index].shape[0];
-        if (plan->clock_index != index || !h->judge->found[i].feature_count)
+        if (plan->clock_index != index || !h->validation->found[i].feature_count)
             continue;
         if (named ? !strcmp(named, plan->stream.name) : own > rows)
             rows = own;
     }
     if (!rows && named)
         condemn(h, "%s: missing (it counts the rows of clock %s)", named,
-                h->judge->layout->clocks[index].name);
+                h->validation->layout->clocks[index].name);
     return rows;
 }
 
 static void make_regular(struct hearing *h, uint32_t index, int64_t shift)
 {
-    const struct trajd_layout_clock *source = &h->judge->layout->clocks[index];
+    const struct trajd_layout_clock *source = &h->validation->layout->clocks[index];
     const struct trajd_record_clock *recorded = &h->record->clocks[index];
     struct trajd_episode_clock *clock = &h->clocks[index];
 
@@ -283,7 +283,7 @@ static void make_regular(struct hearing *h, uint32_t index, int64_t shift)
 
 static void make_clocks(struct hearing *h)
 {
-    const struct trajd_layout *layout = h->judge->layout;
+    const struct trajd_layout *layout = h->validation->layout;
     bool any = false;
 
     h->clocks = allocate(h, layout->clock_count, sizeof *h->clocks);
@@ -326,7 +326,7 @@ static bool is_far(int64_t *ns, int64_t origin_ns)
 /* Moves all clocks to one origin: the earliest first row. */
 static void set_origin(struct hearing *h, struct trajd_episode *episode)
 {
-    uint32_t count = h->judge->layout->clock_count;
+    uint32_t count = h->validation->layout->clock_count;
     int64_t origin = INT64_MAX;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -344,7 +344,7 @@ static void set_origin(struct hearing *h, struct trajd_episode *episode)
         if (far)
             condemn(h,
                     "clock %s: it reaches more than 73 years beyond the episode's earliest stamp",
-                    h->judge->layout->clocks[i].name);
+                    h->validation->layout->clocks[i].name);
         if (!clock->row_count)
             clock->start_ns = 0;
         draw_line(clock);
@@ -356,9 +356,9 @@ static void set_origin(struct hearing *h, struct trajd_episode *episode)
  * of a dataset, that one's row: rows lie as far apart in memory in all episodes. */
 static void compare_streams(struct hearing *h)
 {
-    for (uint32_t i = 0; i < h->judge->plan_count && !h->verdict; i++) {
-        const struct trajd_stream_plan *plan = &h->judge->plans[i];
-        const struct trajd_index_stream *found = &h->judge->found[i], *known = &plan->stream;
+    for (uint32_t i = 0; i < h->validation->plan_count && !h->verdict; i++) {
+        const struct trajd_stream_plan *plan = &h->validation->plans[i];
+        const struct trajd_index_stream *found = &h->validation->found[i], *known = &plan->stream;
         if (!found->feature_count || !plan->established)
             continue;
         if (found->dtype != known->dtype)
@@ -374,7 +374,7 @@ static void compare_streams(struct hearing *h)
             condemn(h,
                     "%s: has %" PRIu64 " columns, in earlier episodes %" PRIu64
                     " (the columns of %s are some of them)",
-                    h->judge->paths[plan->dataset_index],
+                    h->validation->paths[plan->dataset_index],
                     trajd_array_row_elements(&h->arrays[plan->dataset_index]), plan->row_elements,
                     known->name);
     }
@@ -382,15 +382,15 @@ static void compare_streams(struct hearing *h)
 
 static void establish_streams(struct hearing *h)
 {
-    struct trajd_judge *judge = h->judge;
+    struct trajd_validation *validation = h->validation;
 
-    for (uint32_t i = 0; i < judge->plan_count; i++) {
-        if (!judge->found[i].feature_count || judge->plans[i].established)
+    for (uint32_t i = 0; i < validation->plan_count; i++) {
+        if (!validation->found[i].feature_count || validation->plans[i].established)
             continue;
-        judge->plans[i].stream = judge->found[i];
-        judge->plans[i].row_elements =
-            trajd_array_row_elements(&h->arrays[judge->plans[i].dataset_index]);
-        judge->plans[i].established = true;
+        validation->plans[i].stream = validation->found[i];
+        validation->plans[i].row_elements =
+            trajd_array_row_elements(&h->arrays[validation->plans[i].dataset_index]);
+        validation->plans[i].established = true;
     }
 }
 
@@ -399,7 +399,7 @@ static void copy_keys(struct hearing *h, struct trajd_episode *episode)
     const char **keys = allocate(h, h->record->key_count + 1, sizeof *keys);
 
     for (uint32_t i = 0; keys && i < h->record->key_count; i++) {
-        keys[i] = trajd_arena_copy(h->judge->arena, h->record->filter_keys[i],
+        keys[i] = trajd_arena_copy(h->validation->arena, h->record->filter_keys[i],
                                    strlen(h->record->filter_keys[i]));
         h->no_memory = h->no_memory || !keys[i];
     }
@@ -409,13 +409,13 @@ static void copy_keys(struct hearing *h, struct trajd_episode *episode)
 /* The texts; what the record lacks is absent. */
 static void copy_metas(struct hearing *h, struct trajd_episode *episode)
 {
-    const struct trajd_layout *layout = h->judge->layout;
+    const struct trajd_layout *layout = h->validation->layout;
     const char **metas = allocate(h, layout->meta_count, sizeof *metas);
 
     for (uint32_t i = 0; metas && i < layout->meta_count; i++) {
         const struct trajd_layout_meta *meta = &layout->metas[i];
         const char *text = i < h->record->meta_count ? h->record->metas[i] : NULL;
-        metas[i] = text ? trajd_arena_copy(h->judge->arena, text, strlen(text)) : NULL;
+        metas[i] = text ? trajd_arena_copy(h->validation->arena, text, strlen(text)) : NULL;
         h->no_memory = h->no_memory || (text && !metas[i]);
         if (!text && meta->required)
             condemn(h, "meta %s: missing (%s%s%s)", meta->name,
@@ -425,12 +425,13 @@ static void copy_metas(struct hearing *h, struct trajd_episode *episode)
     episode->metas = metas;
 }
 
-enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relative_path,
-                                    const struct trajd_record_episode *record,
-                                    struct trajd_episode *episode, struct trajd_error *error)
+enum trajd_status trajd_index_validate(struct trajd_validation *validation,
+                                       const char *relative_path,
+                                       const struct trajd_record_episode *record,
+                                       struct trajd_episode *episode, struct trajd_error *error)
 {
-    uint64_t trimmed = judge->trimmed_row_count;
-    struct hearing h = {.judge = judge, .record = record};
+    uint64_t trimmed = validation->trimmed_row_count;
+    struct hearing h = {.validation = validation, .record = record};
     char label[1024];
 
     snprintf(label, sizeof label, *record->id ? "%s: %s: " : "%s: ", relative_path, record->id);
@@ -440,8 +441,8 @@ enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relat
     copy_metas(&h, episode);
     if (!h.verdict)
         copy_arrays(&h);
-    for (uint32_t i = 0; i < judge->plan_count && !h.verdict; i++)
-        find_stream(&h, &judge->plans[i], &judge->found[i]);
+    for (uint32_t i = 0; i < validation->plan_count && !h.verdict; i++)
+        find_stream(&h, &validation->plans[i], &validation->found[i]);
     if (!h.verdict)
         make_clocks(&h);
     if (!h.verdict)
@@ -457,7 +458,7 @@ enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relat
     if (h.no_memory)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
     if (h.verdict) {
-        judge->trimmed_row_count = trimmed;
+        validation->trimmed_row_count = trimmed;
         episode->arrays = NULL;
         episode->clocks = NULL;
     } else {

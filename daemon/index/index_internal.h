@@ -29,8 +29,8 @@ struct trajd_index_entry {
     uint32_t attempts; /* after storage errors */
     /* of a file that another entry is too, by another name: that one's relative path; else NULL */
     const char *same_as;
-    /* of the file's episodes: the part'th of so many parts; part_count 0 is 1 */
-    uint32_t part, part_count;
+    /* of the file's episodes: the part'th of so many parts; slice_count 0 is 1 */
+    uint32_t slice, slice_count;
 };
 
 /* Takes what the cache holds of files that did not change. A cache that is missing, damaged or of
@@ -57,14 +57,14 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
                                            struct trajd_error *error);
 
 /* What a child at a file had done when it was looked at last. Zero when it gets the file. */
-struct trajd_index_patience {
+struct trajd_index_timeout {
     int64_t at_ns, cpu_ns;
     uint64_t read_bytes;
     uint32_t looks;
 };
 /* To be asked each half of file_timeout. False: its time is over; that is so at file_timeout,
  * unless since the look before it has read and was waiting for most of the time. */
-bool trajd_index_may_go_on(struct trajd_index_patience *patience, pid_t pid, int64_t now_ns);
+bool trajd_index_may_go_on(struct trajd_index_timeout *timeout, pid_t pid, int64_t now_ns);
 
 /* Reads stamps, compares first rows and forms the digest of every episode of the record. What is
  * wrong with an episode becomes its problem; only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and
@@ -77,14 +77,14 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
 /* Puts entries that are a file which an earlier one is as well (by links: device and inode, and all
  * else that stat tells) behind all others, whose order stays, and sets their same_as; *count is how
  * many are left. TRAJD_ERR_MEMORY. */
-enum trajd_status trajd_index_part_twins(struct trajd_index_entry *entries, uint32_t *count,
-                                         struct trajd_error *error);
+enum trajd_status trajd_index_separate_links(struct trajd_index_entry *entries, uint32_t *count,
+                                             struct trajd_error *error);
 
-/* The index of all entries (all have records). Of the twin_count behind them is told alone. Takes
+/* The index of all entries (all have records). Of the link_count behind them is told alone. Takes
  * the layout over, also where it fails. */
 enum trajd_status trajd_index_build(struct trajd_layout *layout,
                                     const struct trajd_index_entry *entries, uint32_t count,
-                                    uint32_t twin_count, struct trajd_index **index,
+                                    uint32_t link_count, struct trajd_index **index,
                                     struct trajd_error *error);
 
 /* A stream that some dataset path of the data set may become; established by the first kept episode
@@ -99,7 +99,7 @@ struct trajd_stream_plan {
 };
 
 /* What judging an episode needs to know, and what it finds out. */
-struct trajd_judge {
+struct trajd_validation {
     const struct trajd_layout *layout;
     struct trajd_arena *arena; /* of the index */
     const char *const *paths;  /* [dataset_count], ascending */
@@ -113,8 +113,9 @@ struct trajd_judge {
 
 /* Fills *episode from its record: arrays and clocks if it is kept, else quarantine.
  * TRAJD_ERR_MEMORY only. */
-enum trajd_status trajd_index_judge(struct trajd_judge *judge, const char *relative_path,
-                                    const struct trajd_record_episode *record,
-                                    struct trajd_episode *episode, struct trajd_error *error);
+enum trajd_status trajd_index_validate(struct trajd_validation *validation,
+                                       const char *relative_path,
+                                       const struct trajd_record_episode *record,
+                                       struct trajd_episode *episode, struct trajd_error *error);
 
 #endif

@@ -60,29 +60,29 @@ static enum trajd_status mark(struct trajd_index_entry *entries, uint32_t count,
 }
 
 /* Kept ones to the front, the others behind them, both as they come. */
-static enum trajd_status part(struct trajd_index_entry *entries, uint32_t count, uint32_t kept,
-                              struct trajd_error *error)
+static enum trajd_status slice(struct trajd_index_entry *entries, uint32_t count, uint32_t kept,
+                               struct trajd_error *error)
 {
     struct trajd_index_entry *from = malloc(count * sizeof *from);
-    uint32_t next = 0, twin = kept;
+    uint32_t next = 0, link = kept;
 
     if (!from)
         return no_memory(error);
     memcpy(from, entries, count * sizeof *from);
     for (uint32_t i = 0; i < count; i++)
-        entries[from[i].same_as ? twin++ : next++] = from[i];
+        entries[from[i].same_as ? link++ : next++] = from[i];
     free(from);
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_index_part_twins(struct trajd_index_entry *entries, uint32_t *count,
-                                         struct trajd_error *error)
+enum trajd_status trajd_index_separate_links(struct trajd_index_entry *entries, uint32_t *count,
+                                             struct trajd_error *error)
 {
     uint32_t kept = *count;
     enum trajd_status status = kept ? mark(entries, *count, &kept, error) : TRAJD_OK;
 
     if (!status && kept < *count)
-        status = part(entries, *count, kept, error);
+        status = slice(entries, *count, kept, error);
     if (!status)
         *count = kept;
     return status;

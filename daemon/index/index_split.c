@@ -7,29 +7,29 @@
 #include "daemon/layout/glob.h"
 #include "daemon/index/index_internal.h"
 
-enum { PART_COUNT_MAX = 8, NOTE_COUNT_MAX = 256, EPISODE_COUNT_MAX = 1 << 20 };
+enum { SLICE_COUNT_MAX = 8, NOTE_COUNT_MAX = 256, EPISODE_COUNT_MAX = 1 << 20 };
 /* a child more costs some ms, and every one of them lists all episodes */
 static const uint64_t split_bytes_min = UINT64_C(8) << 20;
 static const size_t join_bytes_max = (size_t)4 << 30;
 
-static uint32_t part_count_of(const struct trajd_index_entry *entry, uint32_t part_count)
+static uint32_t slice_count_of(const struct trajd_index_entry *entry, uint32_t slice_count)
 {
-    return entry->record.length || entry->size_bytes < split_bytes_min ? 1 : part_count;
+    return entry->record.length || entry->size_bytes < split_bytes_min ? 1 : slice_count;
 }
 
 /* How many parts a large file comes in, so that no child that may run is without one. */
-static uint32_t choose_part_count(const struct trajd_index_options *options,
-                                  const struct trajd_layout *layout,
-                                  const struct trajd_index_entry *entries, uint32_t count)
+static uint32_t choose_slice_count(const struct trajd_index_options *options,
+                                   const struct trajd_layout *layout,
+                                   const struct trajd_index_entry *entries, uint32_t count)
 {
-    uint32_t missing = 0, part_count;
+    uint32_t missing = 0, slice_count;
 
     for (uint32_t i = 0; i < count; i++)
         missing += entries[i].record.length == 0;
     if (!missing || !trajd_is_glob(layout->groups))
         return 1;
-    part_count = options->child_count / missing;
-    return part_count > PART_COUNT_MAX ? PART_COUNT_MAX : part_count < 1 ? 1 : part_count;
+    slice_count = options->child_count / missing;
+    return slice_count > SLICE_COUNT_MAX ? SLICE_COUNT_MAX : slice_count < 1 ? 1 : slice_count;
 }
 
 /* ---- joining ---- */
@@ -46,7 +46,7 @@ static bool is_same_file(const struct trajd_index_entry *a, const struct trajd_i
 }
 
 /* Adds what the part's record has. What refuses one part refuses the file. */
-static void add_part(struct trajd_record *joined, const struct trajd_record *record)
+static void add_slice(struct trajd_record *joined, const struct trajd_record *record)
 {
     if (!joined->refusal)
         joined->refusal = record->refusal;
@@ -58,17 +58,17 @@ static void add_part(struct trajd_record *joined, const struct trajd_record *rec
 
 /* The parts' records in *joined, which lies in the arena. TRAJD_ERR_MEMORY. */
 static enum trajd_status join_records(const struct trajd_layout *layout,
-                                      const struct trajd_index_entry *parts, uint32_t part_count,
+                                      const struct trajd_index_entry *slices, uint32_t slice_count,
                                       struct trajd_arena *arena, struct trajd_record *joined,
                                       struct trajd_error *error)
 {
-    struct trajd_record records[PART_COUNT_MAX];
+    struct trajd_record records[SLICE_COUNT_MAX];
     uint64_t episode_count = 0;
 
-    for (uint32_t k = 0; k < part_count; k++) {
-        const enum trajd_status status =
-            trajd_record_decode(parts[k].record.data, parts[k].record.length, parts[k].size_bytes,
-                                layout->clock_count, arena, &records[k], error);
+    for (uint32_t k = 0; k < slice_count; k++) {
+        const enum trajd_status status = trajd_record_decode(
+            slices[k].record.data, slices[k].record.length, slices[k].size_bytes,
+            layout->clock_count, arena, &records[k], error);
         if (status)
             return status;
         episode_count += records[k].episode_count;
@@ -77,31 +77,31 @@ static enum trajd_status join_records(const struct trajd_layout *layout,
         .notes = trajd_arena_alloc(arena, NOTE_COUNT_MAX * sizeof *joined->notes),
         .episodes = trajd_arena_alloc(arena, (episode_count + 1) * sizeof *joined->episodes)};
     if (!joined->notes || !joined->episodes)
-        return no_memory(parts, error);
-    for (uint32_t k = 0; k < part_count; k++)
-        add_part(joined, &records[k]);
+        return no_memory(slices, error);
+    for (uint32_t k = 0; k < slice_count; k++)
+        add_slice(joined, &records[k]);
     return TRAJD_OK;
 }
 
-static enum trajd_status join_parts(const struct trajd_layout *layout,
-                                    struct trajd_index_entry *entry,
-                                    const struct trajd_index_entry *parts, uint32_t part_count,
-                                    struct trajd_error *error)
+static enum trajd_status join_slices(const struct trajd_layout *layout,
+                                     struct trajd_index_entry *entry,
+                                     const struct trajd_index_entry *slices, uint32_t slice_count,
+                                     struct trajd_error *error)
 {
     struct trajd_arena arena = {.limit_bytes = join_bytes_max};
     struct trajd_record joined = {0};
     bool is_same = true;
-    enum trajd_status status = join_records(layout, parts, part_count, &arena, &joined, error);
+    enum trajd_status status = join_records(layout, slices, slice_count, &arena, &joined, error);
 
     entry->keep = true;
-    for (uint32_t k = 0; k < part_count; k++) {
-        is_same = is_same && is_same_file(&parts[0], &parts[k]);
-        entry->keep = entry->keep && parts[k].keep;
+    for (uint32_t k = 0; k < slice_count; k++) {
+        is_same = is_same && is_same_file(&slices[0], &slices[k]);
+        entry->keep = entry->keep && slices[k].keep;
     }
-    entry->size_bytes = parts[0].size_bytes;
-    entry->inode = parts[0].inode;
-    entry->mtime_ns = parts[0].mtime_ns;
-    entry->ctime_ns = parts[0].ctime_ns;
+    entry->size_bytes = slices[0].size_bytes;
+    entry->inode = slices[0].inode;
+    entry->mtime_ns = slices[0].mtime_ns;
+    entry->ctime_ns = slices[0].ctime_ns;
     if (!is_same && !joined.refusal)
         joined.refusal = "somebody wrote to it while it was indexed";
     if (joined.episode_count > EPISODE_COUNT_MAX && !joined.refusal)
@@ -118,35 +118,35 @@ static enum trajd_status join_parts(const struct trajd_layout *layout,
 /* ---- parts ---- */
 
 /* Pieces of all entries, in order: paths are the entries', records that were there are moved. */
-static void make_pieces(struct trajd_index_entry *entries, uint32_t count, uint32_t part_count,
-                        struct trajd_index_entry *pieces)
+static void make_tasks(struct trajd_index_entry *entries, uint32_t count, uint32_t slice_count,
+                       struct trajd_index_entry *tasks)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t own_count = part_count_of(&entries[i], part_count);
-        for (uint32_t k = 0; k < own_count; k++, pieces++) {
-            *pieces = entries[i];
-            pieces->part = k;
-            pieces->part_count = own_count;
+        const uint32_t own_count = slice_count_of(&entries[i], slice_count);
+        for (uint32_t k = 0; k < own_count; k++, tasks++) {
+            *tasks = entries[i];
+            tasks->slice = k;
+            tasks->slice_count = own_count;
         }
         entries[i].record = (struct trajd_bytes){0};
     }
 }
 
-static enum trajd_status take_pieces(const struct trajd_layout *layout,
-                                     struct trajd_index_entry *entries, uint32_t count,
-                                     struct trajd_index_entry *pieces, struct trajd_error *error)
+static enum trajd_status take_tasks(const struct trajd_layout *layout,
+                                    struct trajd_index_entry *entries, uint32_t count,
+                                    struct trajd_index_entry *tasks, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t i = 0; i < count && !status; i++) {
-        const uint32_t own_count = pieces->part_count;
+        const uint32_t own_count = tasks->slice_count;
         if (own_count == 1) {
-            entries[i] = *pieces;
-            pieces->record = (struct trajd_bytes){0};
+            entries[i] = *tasks;
+            tasks->record = (struct trajd_bytes){0};
         } else {
-            status = join_parts(layout, &entries[i], pieces, own_count, error);
+            status = join_slices(layout, &entries[i], tasks, own_count, error);
         }
-        pieces += own_count;
+        tasks += own_count;
     }
     return status;
 }
@@ -156,24 +156,24 @@ enum trajd_status trajd_index_run_split(const struct trajd_index_options *option
                                         struct trajd_index_entry *entries, uint32_t count,
                                         struct trajd_error *error)
 {
-    const uint32_t part_count = choose_part_count(options, layout, entries, count);
-    struct trajd_index_entry *pieces;
-    uint32_t piece_count = 0;
+    const uint32_t slice_count = choose_slice_count(options, layout, entries, count);
+    struct trajd_index_entry *tasks;
+    uint32_t task_count = 0;
     enum trajd_status status;
 
     for (uint32_t i = 0; i < count; i++)
-        piece_count += part_count_of(&entries[i], part_count);
-    if (piece_count == count)
+        task_count += slice_count_of(&entries[i], slice_count);
+    if (task_count == count)
         return trajd_index_run_children(options, layout, entries, count, error);
-    pieces = calloc(piece_count, sizeof *pieces);
-    if (!pieces)
+    tasks = calloc(task_count, sizeof *tasks);
+    if (!tasks)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
-    make_pieces(entries, count, part_count, pieces);
-    status = trajd_index_run_children(options, layout, pieces, piece_count, error);
+    make_tasks(entries, count, slice_count, tasks);
+    status = trajd_index_run_children(options, layout, tasks, task_count, error);
     if (!status)
-        status = take_pieces(layout, entries, count, pieces, error);
-    for (uint32_t i = 0; i < piece_count; i++)
-        trajd_bytes_free(&pieces[i].record);
-    free(pieces);
+        status = take_tasks(layout, entries, count, tasks, error);
+    for (uint32_t i = 0; i < task_count; i++)
+        trajd_bytes_free(&tasks[i].record);
+    free(tasks);
     return status;
 }

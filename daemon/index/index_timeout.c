@@ -36,15 +36,15 @@ static int64_t cpu_ns_of(pid_t pid)
     return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
 }
 
-bool trajd_index_may_go_on(struct trajd_index_patience *patience, pid_t pid, int64_t now_ns)
+bool trajd_index_may_go_on(struct trajd_index_timeout *timeout, pid_t pid, int64_t now_ns)
 {
-    const struct trajd_index_patience before = *patience;
+    const struct trajd_index_timeout before = *timeout;
     bool reads, waits;
 
-    *patience =
-        (struct trajd_index_patience){now_ns, cpu_ns_of(pid), read_bytes_of(pid), before.looks + 1};
-    reads = patience->read_bytes > before.read_bytes;
-    waits = patience->cpu_ns != INT64_MAX &&
-            patience->cpu_ns - before.cpu_ns < (now_ns - before.at_ns) / 2;
-    return before.looks == 0 || (reads && waits && patience->looks < LOOKS_MAX);
+    *timeout =
+        (struct trajd_index_timeout){now_ns, cpu_ns_of(pid), read_bytes_of(pid), before.looks + 1};
+    reads = timeout->read_bytes > before.read_bytes;
+    waits = timeout->cpu_ns != INT64_MAX &&
+            timeout->cpu_ns - before.cpu_ns < (now_ns - before.at_ns) / 2;
+    return before.looks == 0 || (reads && waits && timeout->looks < LOOKS_MAX);
 }

@@ -197,7 +197,7 @@ static bool is_of_the_file(enum trajd_status status)
 }
 
 /* TRAJD_OK with a reason: it is refused. */
-static enum trajd_status judge(struct passage *p, enum trajd_status status)
+static enum trajd_status validation(struct passage *p, enum trajd_status status)
 {
     if (!is_of_the_file(status))
         return status;
@@ -212,11 +212,11 @@ static enum trajd_status examine(struct passage *p, struct trajd_index **index)
         cli_files_open(p->run->files, p->run->config->layout, p->source, index, p->error);
 
     if (status)
-        return judge(p, status);
+        return validation(p, status);
     p->record.layout = (*index)->layout->name;
     for (uint32_t n = 0; n < (*index)->note_count; n++)
         on_note(p, (*index)->notes[n]);
-    return judge(p, examine_index(*index, on_finding, p, p->error));
+    return validation(p, examine_index(*index, on_finding, p, p->error));
 }
 
 /* Goes on with what a killed run left, where that can be gone on with. */
@@ -254,7 +254,7 @@ static enum trajd_status resample(struct passage *p, const struct trajd_index *i
     p->record.left_out = report.episodes_left_out;
     p->record.cut = report.episodes_cut;
     trajd_rewrite_report_clear(&report);
-    return judge(p, status);
+    return validation(p, status);
 }
 
 /* ---- what becomes of it ---- */

@@ -658,7 +658,7 @@ static void files_of_several_names_are_taken_once(void **state)
 {
     char path[512];
     struct trajd_index_options options = options_for(path, "robomimic");
-    struct trajd_index_news news;
+    struct trajd_file_changes file_changes;
     struct trajd_index *index, *plain;
     struct trajd_error error;
 
@@ -669,32 +669,32 @@ static void files_of_several_names_are_taken_once(void **state)
         folder, folder);
     plain = must_open(&options);
     assert_int_equal(plain->kept_count, 12);
-    assert_int_equal(plain->twin_count + plain->note_count, 0);
+    assert_int_equal(plain->link_count + plain->note_count, 0);
     shell("cd %s/twins/b && ln -s 2.hdf5 10.hdf5 && ln 3.hdf5 4.hdf5 && ln -s 10.hdf5 11.hdf5 && "
           "ln -s b ../c",
           folder);
-    assert_int_equal(trajd_index_look_again(&options, plain, &news, &error), TRAJD_OK);
+    assert_int_equal(trajd_index_look_again(&options, plain, &file_changes, &error), TRAJD_OK);
     /* but for the time that a hard link is made, which is not looked at */
-    assert_false(trajd_index_is_news(&news));
+    assert_false(trajd_file_changes_any(&file_changes));
     index = must_open(&options);
     assert_int_equal(index->file_count, 2);
     assert_true(index->fingerprint == plain->fingerprint);
-    assert_int_equal(index->twin_count, 8);
+    assert_int_equal(index->link_count, 8);
     assert_int_equal(index->note_count, 8);
     assert_string_equal(index->notes[0], "b/4.hdf5: left out: it is b/3.hdf5 by another name");
     assert_string_equal(index->notes[1], "b/10.hdf5: left out: it is b/2.hdf5 by another name");
     assert_string_equal(index->notes[2], "b/11.hdf5: left out: it is b/2.hdf5 by another name");
     assert_string_equal(index->notes[3], "c/2.hdf5: left out: it is b/2.hdf5 by another name");
-    assert_int_equal(trajd_index_look_again(&options, index, &news, &error), TRAJD_OK);
-    assert_false(trajd_index_is_news(&news));
+    assert_int_equal(trajd_index_look_again(&options, index, &file_changes, &error), TRAJD_OK);
+    assert_false(trajd_file_changes_any(&file_changes));
     trajd_index_destroy(&index);
     shell("rm %s/twins/b/3.hdf5", folder); /* its other name counts from now on */
     index = must_open(&options);
     assert_int_equal(index->file_count, 2);
     assert_string_equal(index->files[1].relative_path, "b/4.hdf5");
-    assert_int_equal(trajd_index_look_again(&options, plain, &news, &error), TRAJD_OK);
-    assert_int_equal(news.added, 1);
-    assert_int_equal(news.gone, 1);
+    assert_int_equal(trajd_index_look_again(&options, plain, &file_changes, &error), TRAJD_OK);
+    assert_int_equal(file_changes.added, 1);
+    assert_int_equal(file_changes.gone, 1);
     trajd_index_destroy(&index);
     trajd_index_destroy(&plain);
 }
@@ -729,22 +729,22 @@ static void changed_files_and_damaged_caches_are_indexed_anew(void **state)
     trajd_index_destroy(&index);
 }
 
-static struct trajd_index_news look_again(const struct trajd_index_options *options,
-                                          const struct trajd_index *index)
+static struct trajd_file_changes look_again(const struct trajd_index_options *options,
+                                            const struct trajd_index *index)
 {
-    struct trajd_index_news news;
+    struct trajd_file_changes file_changes;
     struct trajd_error error;
 
-    if (trajd_index_look_again(options, index, &news, &error))
+    if (trajd_index_look_again(options, index, &file_changes, &error))
         fail_msg("%s", error.message);
-    return news;
+    return file_changes;
 }
 
 static void what_has_become_of_the_files_is_counted(void **state)
 {
     char path[512];
     struct trajd_index_options options = options_for(path, "robomimic");
-    struct trajd_index_news news;
+    struct trajd_file_changes file_changes;
     struct trajd_error error;
     struct trajd_index *index;
 
@@ -752,17 +752,19 @@ static void what_has_become_of_the_files_is_counted(void **state)
     make_folder("news", "good.hdf5 storage.hdf5 zero_width.hdf5");
     snprintf(path, sizeof path, "%s/news", folder);
     index = must_open(&options);
-    news = look_again(&options, index);
-    assert_false(trajd_index_is_news(&news));
+    file_changes = look_again(&options, index);
+    assert_false(trajd_file_changes_any(&file_changes));
     shell("cp %s/good.hdf5 %s/news/a.hdf5; cp %s/good.hdf5 %s/news/z.hdf5", folder, folder, folder,
           folder);
     shell("touch -d @5 %s/news/storage.hdf5; rm %s/news/zero_width.hdf5", folder, folder);
-    news = look_again(&options, index);
-    assert_true(news.added == 2 && news.gone == 1 && news.changed == 1 && !news.layout_changed);
+    file_changes = look_again(&options, index);
+    assert_true(file_changes.added == 2 && file_changes.gone == 1 && file_changes.changed == 1 &&
+                !file_changes.layout_changed);
     options.layout = "demo";
     assert_true(look_again(&options, index).layout_changed);
     shell("rm %s/news/*.hdf5", folder);
-    assert_int_equal(trajd_index_look_again(&options, index, &news, &error), TRAJD_ERR_NOT_FOUND);
+    assert_int_equal(trajd_index_look_again(&options, index, &file_changes, &error),
+                     TRAJD_ERR_NOT_FOUND);
     trajd_index_destroy(&index);
 }
 
