@@ -91,8 +91,8 @@ static const struct trajd_array *example_array(const struct trajd_index *index, 
 {
     for (uint32_t i = 0; i < index->episode_count; i++) {
         const struct trajd_episode *episode = &index->episodes[i];
-        if (!episode->quarantine && episode->arrays[dataset].storage != TRAJD_STORAGE_ABSENT)
-            return &episode->arrays[dataset];
+        if (!episode->quarantine && episode->extents[dataset].storage != TRAJD_STORAGE_ABSENT)
+            return &episode->extents[dataset];
     }
     return NULL;
 }
@@ -124,7 +124,7 @@ static void count_rows(const struct trajd_index *index, uint32_t dataset, uint64
     *most = *episodes = 0;
     for (uint32_t i = 0; i < index->episode_count; i++) {
         const struct trajd_episode *episode = &index->episodes[i];
-        const struct trajd_array *array = episode->quarantine ? NULL : &episode->arrays[dataset];
+        const struct trajd_array *array = episode->quarantine ? NULL : &episode->extents[dataset];
         if (!array || array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes)
             continue;
         (*episodes)++;
@@ -164,8 +164,8 @@ static void print_stream(const struct trajd_index *index, const struct trajd_ind
     uint32_t episodes;
 
     describe_shape(stream, shape, sizeof shape);
-    describe_storage(example_array(index, stream->dataset_index), storage, sizeof storage);
-    count_rows(index, stream->dataset_index, &least, &most, &episodes);
+    describe_storage(example_array(index, stream->array_index), storage, sizeof storage);
+    count_rows(index, stream->array_index, &least, &most, &episodes);
     snprintf(rows, sizeof rows, least == most ? "%" PRIu64 : "%" PRIu64 "..%" PRIu64, least, most);
     printf("  %-32s %-5s %-16s %-10s %-12s T=%-10s %s", stream->name,
            trajd_dtype_name(stream->dtype), shape, kind_name(stream->kind),
@@ -260,17 +260,17 @@ static void json_clock(const struct trajd_index *index, uint32_t which)
 
 static void json_stream(const struct trajd_index *index, const struct trajd_index_stream *stream)
 {
-    const struct trajd_array *array = example_array(index, stream->dataset_index);
+    const struct trajd_array *array = example_array(index, stream->array_index);
     uint64_t least, most;
     uint32_t episodes;
     char storage[128];
 
     describe_storage(array, storage, sizeof storage);
-    count_rows(index, stream->dataset_index, &least, &most, &episodes);
+    count_rows(index, stream->array_index, &least, &most, &episodes);
     printf("{");
     json_field("name", stream->name);
     printf(", ");
-    json_field("dataset", index->datasets[stream->dataset_index].path);
+    json_field("dataset", index->arrays[stream->array_index].path);
     printf(", ");
     json_field("dtype", trajd_dtype_name(stream->dtype));
     printf(", \"row_shape\": [");

@@ -266,7 +266,7 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
                                        const struct trajd_episode *episode, int fd,
                                        struct trajd_error *error)
 {
-    const struct trajd_array *array = &episode->arrays[scan->stream->dataset_index];
+    const struct trajd_array *array = &episode->extents[scan->stream->array_index];
     const uint64_t rows = trajd_array_row_count(array), row_bytes = trajd_array_row_bytes(array);
     const uint64_t chunk_rows = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
     uint64_t step = row_bytes ? BLOCK_BYTES / row_bytes / chunk_rows * chunk_rows : 0;
@@ -333,7 +333,7 @@ static uint64_t largest_row_bytes(const struct trajd_index *index, uint32_t data
 
     *largest_elements = 0;
     for (uint32_t e = 0; e < index->episode_count; e++) {
-        const struct trajd_array *array = &index->episodes[e].arrays[dataset];
+        const struct trajd_array *array = &index->episodes[e].extents[dataset];
         if (index->episodes[e].quarantine || array->storage == TRAJD_STORAGE_ABSENT)
             continue;
         bytes = trajd_array_row_bytes(array) > bytes ? trajd_array_row_bytes(array) : bytes;
@@ -348,7 +348,7 @@ static enum trajd_status start_scan(const struct trajd_index *index,
                                     const struct trajd_index_stream *stream, struct scan *scan,
                                     struct trajd_error *error)
 {
-    uint64_t elements, row_bytes = largest_row_bytes(index, stream->dataset_index, &elements);
+    uint64_t elements, row_bytes = largest_row_bytes(index, stream->array_index, &elements);
 
     *scan = (struct scan){.stream = stream,
                           .columns = stream->feature_count,
@@ -384,7 +384,7 @@ static enum trajd_status examine_stream(struct examiner *examiner,
     for (uint32_t e = 0; e < index->episode_count && !status; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         if (episode->quarantine ||
-            episode->arrays[stream->dataset_index].storage == TRAJD_STORAGE_ABSENT)
+            episode->extents[stream->array_index].storage == TRAJD_STORAGE_ABSENT)
             continue;
         if (episode->file_index != file) { /* episodes are in the order of files */
             if (fd >= 0)

@@ -55,13 +55,13 @@ void trajd_cache_free(void *rows, uint64_t bytes)
 const struct trajd_array *trajd_cache_entry_array(const struct trajd_cache *cache, uint32_t entry)
 {
     return &cache->index->episodes[trajd_cache_entry_episode(cache, entry)]
-                .arrays[trajd_cache_entry_dataset(cache, entry)];
+                .extents[trajd_cache_entry_array_index(cache, entry)];
 }
 
 const uint32_t *trajd_cache_entry_rows(const struct trajd_cache *cache, uint32_t entry,
                                        uint64_t *count)
 {
-    int64_t clock_index = cache->dataset_clock[trajd_cache_entry_dataset(cache, entry)];
+    int64_t clock_index = cache->array_clock[trajd_cache_entry_array_index(cache, entry)];
     uint64_t rows = trajd_array_row_count(trajd_cache_entry_array(cache, entry));
     const struct trajd_episode_clock *clock;
     uint64_t low = 0, high;
@@ -111,11 +111,11 @@ static enum trajd_status find_clocks(struct trajd_cache *cache, struct trajd_err
 {
     const struct trajd_index *index = cache->index;
 
-    for (uint32_t d = 0; d < index->dataset_count; d++)
-        cache->dataset_clock[d] = -1;
+    for (uint32_t d = 0; d < index->array_count; d++)
+        cache->array_clock[d] = -1;
     for (uint32_t s = 0; s < index->stream_count; s++) {
         const struct trajd_index_stream *stream = &index->streams[s];
-        int64_t *clock = &cache->dataset_clock[stream->dataset_index];
+        int64_t *clock = &cache->array_clock[stream->array_index];
         for (uint32_t e = 0;
              *clock >= 0 && *clock != stream->clock_index && e < index->episode_count; e++) {
             const struct trajd_episode *episode = &index->episodes[e];
@@ -124,7 +124,7 @@ static enum trajd_status find_clocks(struct trajd_cache *cache, struct trajd_err
                 return trajd_error_set(
                     error, TRAJD_ERR_UNSUPPORTED, 0,
                     "dataset %s is on the clocks %s and %s, which drop different rows of %s",
-                    index->datasets[stream->dataset_index].path, index->clocks[*clock].name,
+                    index->arrays[stream->array_index].path, index->clocks[*clock].name,
                     index->clocks[stream->clock_index].name, episode->id);
         }
         if (*clock < 0)
@@ -189,7 +189,7 @@ static enum trajd_status allocate_tables(struct trajd_cache *cache,
                                          struct trajd_error *error)
 {
     const struct trajd_index *index = options->index;
-    uint64_t entry_count = (uint64_t)index->episode_count * index->dataset_count * 2;
+    uint64_t entry_count = (uint64_t)index->episode_count * index->array_count * 2;
     uint64_t uses = entry_count * 16 + 64;
 
     if (entry_count >= NO_ENTRY)
@@ -200,14 +200,13 @@ static enum trajd_status allocate_tables(struct trajd_cache *cache,
     cache->entries = calloc(entry_count + 1, sizeof *cache->entries);
     cache->heap = calloc(entry_count + 1, sizeof *cache->heap);
     cache->uses = malloc(cache->use_capacity * sizeof *cache->uses);
-    cache->dataset_clock = calloc(index->dataset_count + 1, sizeof *cache->dataset_clock);
-    cache->dataset_named =
-        calloc(2 * (size_t)index->dataset_count + 1, sizeof *cache->dataset_named);
+    cache->array_clock = calloc(index->array_count + 1, sizeof *cache->array_clock);
+    cache->array_named = calloc(2 * (size_t)index->array_count + 1, sizeof *cache->array_named);
     cache->files = calloc(index->file_count + 1, sizeof *cache->files);
     cache->filesystems = calloc((size_t)index->file_count + 1, sizeof *cache->filesystems);
     cache->readers = calloc(options->reader_count, sizeof *cache->readers);
-    if (!cache->entries || !cache->heap || !cache->uses || !cache->dataset_clock ||
-        !cache->dataset_named || !cache->files || !cache->filesystems || !cache->readers)
+    if (!cache->entries || !cache->heap || !cache->uses || !cache->array_clock ||
+        !cache->array_named || !cache->files || !cache->filesystems || !cache->readers)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the store's tables");
     for (uint32_t i = 0; i < cache->use_capacity; i++)
         cache->uses[i].entry = NO_ENTRY;
@@ -282,8 +281,8 @@ void trajd_cache_destroy(struct trajd_cache **cache)
     free(made->entries);
     free(made->heap);
     free(made->uses);
-    free(made->dataset_clock);
-    free(made->dataset_named);
+    free(made->array_clock);
+    free(made->array_named);
     free(made->files);
     free(made->filesystems);
     free(made->readers);
@@ -292,10 +291,10 @@ void trajd_cache_destroy(struct trajd_cache **cache)
 
 /* ---- calls ---- */
 
-void trajd_cache_name_datasets(struct trajd_cache *cache, const struct trajd_selection *selection)
+void trajd_cache_name_arrays(struct trajd_cache *cache, const struct trajd_selection *selection)
 {
-    for (uint32_t k = 0; k < selection->dataset_count; k++) {
-        bool *named = &cache->dataset_named[trajd_cache_entry(cache, selection, k, 0)];
+    for (uint32_t k = 0; k < selection->array_count; k++) {
+        bool *named = &cache->array_named[trajd_cache_entry(cache, selection, k, 0)];
         for (uint32_t e = 0; !*named && e < cache->index->episode_count; e++)
             cache->stats.total_bytes +=
                 cache->entries[trajd_cache_entry(cache, selection, k, e)].bytes;
@@ -313,9 +312,9 @@ void trajd_cache_prefetch(struct trajd_cache *cache, const struct trajd_selectio
                           const uint32_t *episode_indexes, uint32_t count, uint64_t when)
 {
     pthread_mutex_lock(&cache->lock);
-    trajd_cache_name_datasets(cache, selection);
+    trajd_cache_name_arrays(cache, selection);
     for (uint32_t i = 0; i < count; i++)
-        for (uint32_t k = 0; k < selection->dataset_count && is_kept(cache, episode_indexes[i]);
+        for (uint32_t k = 0; k < selection->array_count && is_kept(cache, episode_indexes[i]);
              k++) {
             uint32_t entry = trajd_cache_entry(cache, selection, k, episode_indexes[i]);
             if (cache->entries[entry].bytes == 0 ||
@@ -343,7 +342,7 @@ static void forget_failure(struct entry *p)
 static void unpin_entries(struct trajd_cache *cache, const struct trajd_selection *selection,
                           uint32_t episode_index)
 {
-    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+    for (uint32_t k = 0; k < selection->array_count; k++) {
         uint32_t entry = trajd_cache_entry(cache, selection, k, episode_index);
         struct entry *p = &cache->entries[entry];
         if (p->bytes == 0 || --p->pins > 0)
@@ -365,7 +364,7 @@ static enum trajd_status pin_entries(struct trajd_cache *cache,
 {
     uint64_t needed = 0;
 
-    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+    for (uint32_t k = 0; k < selection->array_count; k++) {
         struct entry *p = &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
         if (p->pins == 0 && __builtin_add_overflow(needed, p->bytes, &needed))
             needed = UINT64_MAX;
@@ -378,7 +377,7 @@ static enum trajd_status pin_entries(struct trajd_cache *cache,
             cache->index->episodes[episode_index].id, (unsigned long long)needed,
             (unsigned long long)cache->budget_bytes, (unsigned long long)cache->pinned_bytes);
     cache->pinned_bytes += needed;
-    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+    for (uint32_t k = 0; k < selection->array_count; k++) {
         uint32_t entry = trajd_cache_entry(cache, selection, k, episode_index);
         struct entry *p = &cache->entries[entry];
         if (p->bytes == 0)
@@ -433,10 +432,10 @@ enum trajd_status trajd_cache_pin(struct trajd_cache *cache,
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "episode %u is not among the kept ones", episode_index);
     pthread_mutex_lock(&cache->lock);
-    trajd_cache_name_datasets(cache, selection);
+    trajd_cache_name_arrays(cache, selection);
     status = pin_entries(cache, selection, episode_index, error);
     if (!status) {
-        for (uint32_t k = 0; k < selection->dataset_count && !status; k++)
+        for (uint32_t k = 0; k < selection->array_count && !status; k++)
             status = wait_for(cache, trajd_cache_entry(cache, selection, k, episode_index),
                               &rows[k], error);
         if (status)
@@ -458,7 +457,7 @@ void trajd_cache_retain(struct trajd_cache *cache, const struct trajd_selection 
                         uint32_t episode_index)
 {
     pthread_mutex_lock(&cache->lock);
-    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+    for (uint32_t k = 0; k < selection->array_count; k++) {
         struct entry *p = &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
         if (p->keeps++ == 0)
             cache->kept_bytes += p->bytes;
@@ -470,7 +469,7 @@ void trajd_cache_release(struct trajd_cache *cache, const struct trajd_selection
                          uint32_t episode_index)
 {
     pthread_mutex_lock(&cache->lock);
-    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+    for (uint32_t k = 0; k < selection->array_count; k++) {
         struct entry *p = &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
         if (--p->keeps == 0)
             cache->kept_bytes -= p->bytes;
@@ -486,7 +485,7 @@ bool trajd_cache_will_have_room(const struct trajd_cache *cache,
     bool fits;
 
     pthread_mutex_lock(&unlocked->lock);
-    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+    for (uint32_t k = 0; k < selection->array_count; k++) {
         const struct entry *p =
             &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
         if (p->keeps == 0 && __builtin_add_overflow(needed, p->bytes, &needed))

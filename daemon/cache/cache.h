@@ -33,9 +33,9 @@ struct trajd_cache_options {
  * both name: a cache is made once per dataset and serves feeds that come later. Owned by the
  * caller; must stay as it is during a call. */
 struct trajd_selection {
-    const uint32_t *dataset_indexes; /* into index->datasets, ascending */
-    uint32_t dataset_count;
-    /* [dataset_count]: rows of float64 converted once, when they are loaded; NULL: as in the file
+    const uint32_t *array_indexes; /* into index->arrays, ascending */
+    uint32_t array_count;
+    /* [array_count]: rows of float64 converted once, when they are loaded; NULL: as in the file
      */
     const bool *as_float32;
 };
@@ -71,7 +71,7 @@ void trajd_cache_prefetch(struct trajd_cache *cache, const struct trajd_selectio
 /* A pin uses up the oldest announcement of each of its entries.
  *
  * Makes the entries of one episode resident and keeps them so until unpin. rows[k] is the first row
- * of selection->dataset_indexes[k], NULL where the episode lacks it. Blocks until loaded.
+ * of selection->array_indexes[k], NULL where the episode lacks it. Blocks until loaded.
  * TRAJD_ERR_MEMORY where all the budget is pinned, with the code ENOMEM where the machine has no
  * memory for what the budget allows; TRAJD_ERR_DATA / TRAJD_ERR_IO (with file, dataset and row)
  * where loading failed: IO is retried three times first, and again for the next one who pins. A
@@ -96,7 +96,7 @@ bool trajd_cache_will_have_room(const struct trajd_cache *cache,
 
 /* More room, from now on. */
 void trajd_cache_raise_budget(struct trajd_cache *cache, uint64_t more_bytes);
-/* Bytes of the rows that pin gives for selection->dataset_indexes[k]; 0: the episode lacks it. */
+/* Bytes of the rows that pin gives for selection->array_indexes[k]; 0: the episode lacks it. */
 uint64_t trajd_cache_entry_bytes(const struct trajd_cache *cache,
                                  const struct trajd_selection *selection, uint32_t k,
                                  uint32_t episode_index);

@@ -44,7 +44,7 @@ static uint64_t list_candidates(const struct trajd_cache *cache,
         uint32_t e = episode_indexes ? episode_indexes[i] : i;
         if (e >= cache->index->episode_count || cache->index->episodes[e].quarantine)
             continue;
-        for (uint32_t k = 0; k < selection->dataset_count; k++) {
+        for (uint32_t k = 0; k < selection->array_count; k++) {
             uint32_t entry = trajd_cache_entry(cache, selection, k, e);
             if (cache->entries[entry].bytes) /* constant, so no lock is needed here */
                 candidates[count++] =
@@ -79,7 +79,7 @@ enum trajd_status trajd_cache_fill(struct trajd_cache *cache,
 {
     uint32_t episodes = episode_indexes ? episode_count : cache->index->episode_count;
     struct candidate *candidates =
-        calloc((uint64_t)episodes * selection->dataset_count + 1, sizeof *candidates);
+        calloc((uint64_t)episodes * selection->array_count + 1, sizeof *candidates);
     enum trajd_status status;
     uint64_t count;
 
@@ -89,7 +89,7 @@ enum trajd_status trajd_cache_fill(struct trajd_cache *cache,
                                "no memory to put %u episodes into file order", episodes);
     count = list_candidates(cache, selection, episode_indexes, episodes, candidates);
     pthread_mutex_lock(&cache->lock);
-    trajd_cache_name_datasets(cache, selection);
+    trajd_cache_name_arrays(cache, selection);
     enqueue_fitting(cache, candidates, count);
     for (uint64_t i = 0; i < count; i++) {
         const struct entry *p = &cache->entries[candidates[i].entry];

@@ -73,11 +73,11 @@ struct trajd_cache {
     pthread_cond_t work; /* a reader may find something to do */
     pthread_cond_t done; /* a entry has changed its state */
     bool stopping;
-    /* episode_count * dataset_count * 2 forms, an episode's entries in a row */
+    /* episode_count * array_count * 2 forms, an episode's entries in a row */
     uint32_t entry_count;
     struct entry *entries;
-    int64_t *dataset_clock; /* per dataset: the clock whose kept rows filter it, or -1 */
-    bool *dataset_named;    /* per dataset and form: some selection had it */
+    int64_t *array_clock; /* per dataset: the clock whose kept rows filter it, or -1 */
+    bool *array_named;    /* per dataset and form: some selection had it */
     uint64_t pinned_bytes, kept_bytes;
     uint64_t tick;
     /* eviction order: a heap of resident entries without pins, the first to go on top */
@@ -102,17 +102,18 @@ static inline uint32_t trajd_cache_entry(const struct trajd_cache *cache,
                                          uint32_t episode_index)
 {
     const bool form = selection->as_float32 && selection->as_float32[k];
-    return (episode_index * cache->index->dataset_count + selection->dataset_indexes[k]) * 2 + form;
+    return (episode_index * cache->index->array_count + selection->array_indexes[k]) * 2 + form;
 }
 
-static inline uint32_t trajd_cache_entry_dataset(const struct trajd_cache *cache, uint32_t entry)
+static inline uint32_t trajd_cache_entry_array_index(const struct trajd_cache *cache,
+                                                     uint32_t entry)
 {
-    return entry / 2 % cache->index->dataset_count;
+    return entry / 2 % cache->index->array_count;
 }
 
 static inline uint32_t trajd_cache_entry_episode(const struct trajd_cache *cache, uint32_t entry)
 {
-    return entry / 2 / cache->index->dataset_count;
+    return entry / 2 / cache->index->array_count;
 }
 
 /* Whether the rows are converted when they are read: they then take half of what they take in the
@@ -130,7 +131,7 @@ const uint32_t *trajd_cache_entry_rows(const struct trajd_cache *cache, uint32_t
                                        uint64_t *count);
 void trajd_cache_enqueue(struct trajd_cache *cache, enum queue_kind kind, uint32_t entry);
 /* Counts datasets that no selection named before into total_bytes. */
-void trajd_cache_name_datasets(struct trajd_cache *cache, const struct trajd_selection *selection);
+void trajd_cache_name_arrays(struct trajd_cache *cache, const struct trajd_selection *selection);
 void *trajd_cache_allocate(uint64_t bytes);        /* without the lock */
 void trajd_cache_free(void *rows, uint64_t bytes); /* without the lock */
 

@@ -240,7 +240,7 @@ static enum trajd_status read_entry(struct trajd_cache *cache, struct trajd_arra
     if (status)
         trajd_error_prefix(error, "%s: %s/%s", cache->index->files[episode->file_index].path,
                            episode->id,
-                           cache->index->datasets[trajd_cache_entry_dataset(cache, entry)].path);
+                           cache->index->arrays[trajd_cache_entry_array_index(cache, entry)].path);
     return status;
 }
 

@@ -111,7 +111,7 @@ static int64_t clock_rows(const struct trajd_index *index, const struct trajd_ep
     int64_t rows = episode->clocks[clock].row_count;
 
     for (uint32_t s = 0; s < index->stream_count && index->clocks[clock].regular; s++) {
-        const struct trajd_array *array = &episode->arrays[index->streams[s].dataset_index];
+        const struct trajd_array *array = &episode->extents[index->streams[s].array_index];
         if (index->streams[s].clock_index == clock && array->storage != TRAJD_STORAGE_ABSENT &&
             (int64_t)trajd_array_row_count(array) > rows)
             rows = (int64_t)trajd_array_row_count(array);

@@ -46,8 +46,8 @@ static void pin_rows(struct explanation *e)
     e->unreadable = e->error.message;
     e->masked_missing =
         status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && e->spec.keep_bad_rows;
-    for (uint32_t p = 0; p < selection->dataset_count; p++) {
-        const struct trajd_array *array = &e->episode->arrays[selection->dataset_indexes[p]];
+    for (uint32_t p = 0; p < selection->array_count; p++) {
+        const struct trajd_array *array = &e->episode->extents[selection->array_indexes[p]];
         e->rows[p] = array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes
                          ? NULL
                          : (const void *)e->rows;
@@ -68,7 +68,7 @@ static enum trajd_status prepare(struct explanation *e, const struct trajd_mixtu
     e->plan->windows[0] = *window;
     e->episode = &e->plan->dataset->index->episodes[window->episode_index];
     e->plan->anchor_ns[0] = trajd_plan_anchor_ns(e->plan, e->episode, window->anchor);
-    e->rows = calloc(e->plan->selection.dataset_count + 1, sizeof *e->rows);
+    e->rows = calloc(e->plan->selection.array_count + 1, sizeof *e->rows);
     if (!e->rows)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
     pin_rows(e);
@@ -210,7 +210,7 @@ static void write_output(const struct explanation *e, uint32_t o, FILE *out)
         fprintf(out, "%s{\"stream\":", t > first ? "," : "");
         trajd_json_text(out, stream->name);
         fprintf(out, ",\"path\":");
-        trajd_json_text(out, is_absent ? "" : index->datasets[stream->dataset_index].path);
+        trajd_json_text(out, is_absent ? "" : index->arrays[stream->array_index].path);
         fprintf(out,
                 ",\"first_column\":%u,\"columns\":%" PRIu64 ",\"clock\":", stream->first_column,
                 stream->feature_count);

@@ -52,7 +52,7 @@ void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_sca
 /* The dataset at `path` below `group` as found, or false where there is none (or, of a family,
  * where it is no dataset). */
 bool trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
-                      struct trajd_record_dataset *dataset);
+                      struct trajd_record_array *dataset);
 /* Fills chunks; NULL or why not. */
 const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array);
 

@@ -13,11 +13,11 @@ static const uint64_t check_row_bytes_max = 64u << 20;
 static const uint64_t chunk_count_max = 4u << 20;
 static const uint64_t row_count_max = 1u << 31;
 
-static const char *refuse(struct trajd_scan *scan, struct trajd_record_dataset *dataset,
+static const char *refuse(struct trajd_scan *scan, struct trajd_record_array *dataset,
                           const char *text)
 {
     dataset->refusal = text ? trajd_arena_copy(scan->arena, text, strlen(text)) : NULL;
-    dataset->array = (struct trajd_array){0};
+    dataset->extent = (struct trajd_array){0};
     if (!dataset->refusal)
         dataset->refusal = "no memory";
     return dataset->refusal;
@@ -353,9 +353,9 @@ static bool has_filter(const struct trajd_array *array, uint16_t filter)
 
 /* Reads the first rows the library's way, for the parent to compare. */
 static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type, hid_t space,
-                              struct trajd_record_dataset *out)
+                              struct trajd_record_array *out)
 {
-    const struct trajd_array *array = &out->array;
+    const struct trajd_array *array = &out->extent;
     hsize_t begin[TRAJD_ARRAY_MAX_RANK] = {0}, count[TRAJD_ARRAY_MAX_RANK];
     uint64_t row_bytes = array->size_bytes / (array->shape[0] ? array->shape[0] : 1), rows;
     const char *why = NULL;
@@ -399,18 +399,18 @@ static bool has_attributes(hid_t dataset)
 }
 
 static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_allowed,
-                            struct trajd_record_dataset *out)
+                            struct trajd_record_array *out)
 {
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    const char *why = read_type(type, &out->array.dtype);
+    const char *why = read_type(type, &out->extent.dtype);
 
-    out->array.has_attributes = has_attributes(dataset);
+    out->extent.has_attributes = has_attributes(dataset);
     if (!why)
-        why = read_shape(space, scalar_allowed, &out->array);
-    if (!why && out->array.rank == 1 && H5Sget_simple_extent_ndims(space) == 0)
-        out->array.size_bytes = trajd_dtype_size(out->array.dtype);
+        why = read_shape(space, scalar_allowed, &out->extent);
+    if (!why && out->extent.rank == 1 && H5Sget_simple_extent_ndims(space) == 0)
+        out->extent.size_bytes = trajd_dtype_size(out->extent.dtype);
     if (!why)
-        why = read_storage(scan, dataset, type, &out->array);
+        why = read_storage(scan, dataset, type, &out->extent);
     if (!why)
         why = read_check(scan, dataset, type, space, out);
     H5Sclose(space);
@@ -452,7 +452,7 @@ static bool is_start(const struct trajd_layout *layout, const char *path)
 /* Why a path cannot be opened as a dataset; false where there is none, or where a family meets
  * something else. */
 static bool refuse_object(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
-                          struct trajd_record_dataset *dataset)
+                          struct trajd_record_array *dataset)
 {
     const char *failure = trajd_scan_error(scan);
     int links = check_links(group, path);
@@ -471,14 +471,14 @@ static bool refuse_object(struct trajd_scan *scan, hid_t group, const char *path
 }
 
 bool trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
-                      struct trajd_record_dataset *dataset)
+                      struct trajd_record_array *dataset)
 {
     const bool is_nested = strchr(path, '/') != NULL;
     bool there = of_family; /* listed just before */
     hid_t object;
     const char *why;
 
-    *dataset = (struct trajd_record_dataset){.path = path};
+    *dataset = (struct trajd_record_array){.path = path};
     if (!of_family)
         there = is_nested ? check_links(group, path) > 0 : H5Lexists(group, path, H5P_DEFAULT) > 0;
     if (!there && !is_nested)

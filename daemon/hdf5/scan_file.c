@@ -197,7 +197,7 @@ static bool is_required(const struct trajd_layout *layout, const char *path)
 
 static int compare_datasets(const void *a, const void *b)
 {
-    const struct trajd_record_dataset *left = a, *right = b;
+    const struct trajd_record_array *left = a, *right = b;
 
     return strcmp(left->path, right->path);
 }
@@ -223,9 +223,8 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group,
             want_family(scan, group, layout->streams[i].path, &wanted, &explicit_paths);
     }
     total = explicit_paths.count + wanted.paths.count;
-    episode->datasets =
-        trajd_arena_alloc(scan->arena, (total ? total : 1) * sizeof *episode->datasets);
-    if (!episode->datasets || total > 4096) {
+    episode->arrays = trajd_arena_alloc(scan->arena, (total ? total : 1) * sizeof *episode->arrays);
+    if (!episode->arrays || total > 4096) {
         episode->problem = "too many datasets";
         return;
     }
@@ -233,15 +232,15 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group,
         bool family = i >= explicit_paths.count;
         const char *path =
             family ? wanted.paths.names[i - explicit_paths.count] : explicit_paths.names[i];
-        struct trajd_record_dataset *dataset = &episode->datasets[episode->dataset_count];
+        struct trajd_record_array *dataset = &episode->arrays[episode->array_count];
         if (!trajd_scan_array(scan, group, path, family, dataset))
             continue;
         if (dataset->refusal && (family || !is_required(layout, path)))
             trajd_scan_note(scan, episode->id, dataset->path, dataset->refusal);
         else
-            episode->dataset_count++;
+            episode->array_count++;
     }
-    qsort(episode->datasets, episode->dataset_count, sizeof *episode->datasets, compare_datasets);
+    qsort(episode->arrays, episode->array_count, sizeof *episode->arrays, compare_datasets);
 }
 
 static void scan_metas(struct trajd_scan *scan, const char *path,

@@ -15,11 +15,11 @@ struct search {
 /* The first dataset whose path is not before `path`, or the count. */
 static uint32_t find_dataset(const struct trajd_record_episode *episode, const char *path)
 {
-    uint32_t low = 0, high = episode->dataset_count;
+    uint32_t low = 0, high = episode->array_count;
 
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (strcmp(episode->datasets[middle].path, path) < 0)
+        if (strcmp(episode->arrays[middle].path, path) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -31,8 +31,8 @@ static bool is_dataset(const struct trajd_record_episode *episode, const char *p
 {
     const uint32_t i = find_dataset(episode, path);
 
-    return i < episode->dataset_count && !strcmp(episode->datasets[i].path, path) &&
-           !episode->datasets[i].refusal;
+    return i < episode->array_count && !strcmp(episode->arrays[i].path, path) &&
+           !episode->arrays[i].refusal;
 }
 
 static bool holds_no_more(hid_t group, const struct trajd_record_episode *episode,
@@ -47,7 +47,7 @@ static bool is_plain_folder(hid_t group, const char *name,
     hid_t below;
     bool is_plain;
 
-    if (i == episode->dataset_count || strncmp(episode->datasets[i].path, path, strlen(path)) != 0)
+    if (i == episode->array_count || strncmp(episode->arrays[i].path, path, strlen(path)) != 0)
         return false;
     below = H5Gopen2(group, name, H5P_DEFAULT);
     is_plain = below >= 0 && H5Oget_info2(below, &info, H5O_INFO_NUM_ATTRS) >= 0 &&

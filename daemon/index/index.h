@@ -27,7 +27,7 @@ struct trajd_index_file {
 };
 
 /* A distinct HDF5 dataset path (relative to the episode) that some stream or clock needs. */
-struct trajd_index_dataset {
+struct trajd_index_array {
     const char *path;
 };
 
@@ -35,7 +35,7 @@ struct trajd_index_dataset {
  * first kept episode; an episode in which they differ is quarantined. */
 struct trajd_index_stream {
     const char *name;
-    uint32_t dataset_index;
+    uint32_t array_index;
     uint32_t clock_index;
     enum trajd_kind kind;
     enum trajd_dtype dtype;
@@ -75,7 +75,7 @@ struct trajd_episode {
     const char *id;
     uint32_t file_index;
     const char *quarantine;                   /* NULL: kept. Else file, dataset, row and rule */
-    const struct trajd_array *arrays;         /* [dataset_count] */
+    const struct trajd_array *extents;        /* [array_count] */
     const struct trajd_episode_clock *clocks; /* [clock_count] */
     /* absolute time of the origin as recorded (0 for regular-only episodes) */
     int64_t origin_ns;
@@ -95,8 +95,8 @@ struct trajd_index {
     struct trajd_layout *layout; /* owned */
     uint32_t file_count;
     const struct trajd_index_file *files;
-    uint32_t dataset_count;
-    const struct trajd_index_dataset *datasets;
+    uint32_t array_count;
+    const struct trajd_index_array *arrays;
     uint32_t stream_count;
     const struct trajd_index_stream *streams;
     uint32_t clock_count;

@@ -9,7 +9,7 @@
 #include "daemon/layout/glob.h"
 #include "daemon/index/index_internal.h"
 
-enum { DATASET_COUNT_MAX = 65536, NOTE_COUNT_MAX = 1024 };
+enum { ARRAY_COUNT_MAX = 65536, NOTE_COUNT_MAX = 1024 };
 static const size_t index_bytes_max = (size_t)16 << 30;
 static const size_t decode_bytes_max = (size_t)2 << 30;
 
@@ -70,9 +70,9 @@ static enum trajd_status add_path(struct build *b, const char *path)
 
     if (place < b->path_count && !strcmp(b->paths[place], path))
         return TRAJD_OK;
-    if (b->path_count == DATASET_COUNT_MAX)
+    if (b->path_count == ARRAY_COUNT_MAX)
         return trajd_error_set(b->error, TRAJD_ERR_MEMORY, 0, "more than %d distinct datasets",
-                               DATASET_COUNT_MAX);
+                               ARRAY_COUNT_MAX);
     if (b->path_count == b->path_capacity) {
         uint32_t capacity = b->path_capacity ? b->path_capacity * 2 : 64;
         const char **grown = realloc(b->paths, capacity * sizeof *grown);
@@ -111,8 +111,8 @@ static enum trajd_status survey(struct build *b)
             break;
         status = decode(b, &b->entries[i], &arena, &record);
         for (uint32_t k = 0; k < record.episode_count && !status; k++) {
-            for (uint32_t d = 0; d < record.episodes[k].dataset_count && !status; d++)
-                status = add_path(b, record.episodes[k].datasets[d].path);
+            for (uint32_t d = 0; d < record.episodes[k].array_count && !status; d++)
+                status = add_path(b, record.episodes[k].arrays[d].path);
         }
         b->memory->index.episode_count += record.episode_count;
         b->memory->index.note_count += record.note_count;
@@ -142,7 +142,7 @@ static uint32_t find_clock(const struct trajd_layout *layout, const char *name)
     return i;
 }
 
-static enum trajd_status add_plan(struct build *b, uint32_t stream, uint32_t dataset,
+static enum trajd_status add_plan(struct build *b, uint32_t stream, uint32_t array,
                                   const char *capture)
 {
     const struct trajd_layout *layout = b->memory->index.layout;
@@ -157,11 +157,11 @@ static enum trajd_status add_plan(struct build *b, uint32_t stream, uint32_t dat
     validation->plans = grown;
     plan = &validation->plans[validation->plan_count++];
     *plan = (struct trajd_stream_plan){.layout_stream = stream,
-                                       .dataset_index = dataset,
+                                       .array_index = array,
                                        .clock_index = find_clock(layout, source->clock)};
     plan->stream =
         (struct trajd_index_stream){.name = member_name(b, source->name, capture),
-                                    .dataset_index = dataset,
+                                    .array_index = array,
                                     .clock_index = plan->clock_index,
                                     .kind = source->kind,
                                     .angle_period = source->angle_period,
@@ -172,7 +172,7 @@ static enum trajd_status add_plan(struct build *b, uint32_t stream, uint32_t dat
 }
 
 /* A dataset belongs to the first stream that matches it; streams without a star may share it. */
-static enum trajd_status plan_dataset(struct build *b, uint32_t dataset)
+static enum trajd_status plan_array(struct build *b, uint32_t array)
 {
     const struct trajd_layout *layout = b->memory->index.layout;
     enum trajd_status status = TRAJD_OK;
@@ -181,11 +181,11 @@ static enum trajd_status plan_dataset(struct build *b, uint32_t dataset)
     for (uint32_t i = 0; i < layout->stream_count && !status; i++) {
         char capture[1024] = "";
         bool family = strchr(layout->streams[i].path, '*') != NULL;
-        if ((taken && family) || !trajd_layout_match(layout->streams[i].path, b->paths[dataset],
-                                                     capture, sizeof capture))
+        if ((taken && family) ||
+            !trajd_layout_match(layout->streams[i].path, b->paths[array], capture, sizeof capture))
             continue;
         taken = true;
-        status = add_plan(b, i, dataset, capture);
+        status = add_plan(b, i, array, capture);
     }
     return status;
 }
@@ -217,7 +217,7 @@ static enum trajd_status make_plans(struct build *b)
     enum trajd_status status = add_required(b);
 
     for (uint32_t i = 0; i < b->path_count && !status; i++)
-        status = plan_dataset(b, i);
+        status = plan_array(b, i);
     if (status)
         return status;
     if (b->validation.plan_count)
@@ -226,7 +226,7 @@ static enum trajd_status make_plans(struct build *b)
     b->validation.layout = b->memory->index.layout;
     b->validation.arena = &b->memory->arena;
     b->validation.paths = b->paths;
-    b->validation.dataset_count = b->path_count;
+    b->validation.array_count = b->path_count;
     b->validation.found = calloc(b->validation.plan_count ? b->validation.plan_count : 1,
                                  sizeof *b->validation.found);
     return b->validation.found ? TRAJD_OK : no_memory(b);
@@ -344,14 +344,14 @@ static enum trajd_status fill_tables(struct build *b)
 {
     struct trajd_index *index = &b->memory->index;
     const struct trajd_layout *layout = index->layout;
-    struct trajd_index_dataset *datasets = allocate(b, b->path_count, sizeof *datasets);
+    struct trajd_index_array *arrays = allocate(b, b->path_count, sizeof *arrays);
     struct trajd_index_stream *streams = allocate(b, b->validation.plan_count, sizeof *streams);
     struct trajd_index_clock *clocks = allocate(b, layout->clock_count, sizeof *clocks);
 
-    if (!datasets || !streams || !clocks)
+    if (!arrays || !streams || !clocks)
         return no_memory(b);
     for (uint32_t i = 0; i < b->path_count; i++)
-        datasets[i].path = b->paths[i];
+        arrays[i].path = b->paths[i];
     for (uint32_t i = 0; i < b->validation.plan_count; i++) {
         if (b->validation.plans[i].established)
             streams[index->stream_count++] = b->validation.plans[i].stream;
@@ -359,8 +359,8 @@ static enum trajd_status fill_tables(struct build *b)
     for (uint32_t i = 0; i < layout->clock_count; i++)
         clocks[i] = (struct trajd_index_clock){.name = layout->clocks[i].name,
                                                .regular = !layout->clocks[i].stamps_path};
-    index->datasets = datasets;
-    index->dataset_count = b->path_count;
+    index->arrays = arrays;
+    index->array_count = b->path_count;
     index->streams = streams;
     index->clocks = clocks;
     index->clock_count = layout->clock_count;
@@ -382,15 +382,15 @@ static uint64_t digest_episode(const struct trajd_index *index, const struct tra
     if (episode->quarantine)
         return trajd_digest_end(&digest);
     trajd_digest_add_u64(&digest, episode->content_digest);
-    for (uint32_t i = 0; i < index->dataset_count; i++) {
-        const struct trajd_array *array = &episode->arrays[i];
-        if (array->storage == TRAJD_STORAGE_ABSENT)
+    for (uint32_t i = 0; i < index->array_count; i++) {
+        const struct trajd_array *extent = &episode->extents[i];
+        if (extent->storage == TRAJD_STORAGE_ABSENT)
             continue;
-        trajd_digest_add_text(&digest, index->datasets[i].path);
-        trajd_digest_add_u64(&digest, array->dtype);
-        trajd_digest_add_u64(&digest, array->rank);
-        for (uint32_t k = 0; k < array->rank; k++)
-            trajd_digest_add_u64(&digest, array->shape[k]);
+        trajd_digest_add_text(&digest, index->arrays[i].path);
+        trajd_digest_add_u64(&digest, extent->dtype);
+        trajd_digest_add_u64(&digest, extent->rank);
+        for (uint32_t k = 0; k < extent->rank; k++)
+            trajd_digest_add_u64(&digest, extent->shape[k]);
     }
     for (uint32_t i = 0; i < index->clock_count; i++) {
         trajd_digest_add_u64(&digest, (uint64_t)episode->clocks[i].row_count);
@@ -409,8 +409,8 @@ static uint64_t fingerprint(const struct build *b)
 
     trajd_digest_init(&digest);
     trajd_digest_add_u64(&digest, index->layout->hash);
-    for (uint32_t i = 0; i < index->dataset_count; i++)
-        trajd_digest_add_text(&digest, index->datasets[i].path);
+    for (uint32_t i = 0; i < index->array_count; i++)
+        trajd_digest_add_text(&digest, index->arrays[i].path);
     for (uint32_t i = 0; i < index->file_count; i++) {
         trajd_digest_add_text(&digest, index->files[i].relative_path);
         trajd_digest_add_u64(&digest, !index->files[i].refusal);

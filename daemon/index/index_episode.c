@@ -16,7 +16,7 @@ struct hearing {
     struct trajd_validation *validation;
     const struct trajd_record_episode *record;
     const char *label; /* "file: demo_1: " */
-    struct trajd_array *arrays;
+    struct trajd_array *extents;
     struct trajd_episode_clock *clocks;
     const char *verdict; /* NULL so far, or the reason */
     bool no_memory;
@@ -75,14 +75,14 @@ static void copy_arrays(struct hearing *h)
     const struct trajd_record_episode *record = h->record;
     uint32_t next = 0;
 
-    h->arrays = allocate(h, h->validation->dataset_count, sizeof *h->arrays);
-    for (uint32_t i = 0; h->arrays && i < record->dataset_count; i++) {
-        while (next < h->validation->dataset_count &&
-               strcmp(h->validation->paths[next], record->datasets[i].path) < 0)
+    h->extents = allocate(h, h->validation->array_count, sizeof *h->extents);
+    for (uint32_t i = 0; h->extents && i < record->array_count; i++) {
+        while (next < h->validation->array_count &&
+               strcmp(h->validation->paths[next], record->arrays[i].path) < 0)
             next++;
-        if (next < h->validation->dataset_count &&
-            !strcmp(h->validation->paths[next], record->datasets[i].path))
-            copy_array(h, &record->datasets[i].array, &h->arrays[next]);
+        if (next < h->validation->array_count &&
+            !strcmp(h->validation->paths[next], record->arrays[i].path))
+            copy_array(h, &record->arrays[i].extent, &h->extents[next]);
     }
 }
 
@@ -92,27 +92,27 @@ static bool blends(enum trajd_kind kind)
 }
 
 /* Pictures and truth values have no in-between. */
-static bool may_blend(const struct trajd_array *array)
+static bool may_blend(const struct trajd_array *extent)
 {
-    return array->dtype != TRAJD_BOOL && !(array->dtype == TRAJD_U8 && array->rank >= 3);
+    return extent->dtype != TRAJD_BOOL && !(extent->dtype == TRAJD_U8 && extent->rank >= 3);
 }
 
 /* The stream's columns and row shape. */
 static void find_shape(struct hearing *h, const struct trajd_layout_stream *source,
-                       const struct trajd_array *array, struct trajd_index_stream *stream)
+                       const struct trajd_array *extent, struct trajd_index_stream *stream)
 {
     stream->feature_count = 1;
-    if (source->column_end && (array->rank != 2 || source->column_end > array->shape[1])) {
-        if (array->rank != 2)
+    if (source->column_end && (extent->rank != 2 || source->column_end > extent->shape[1])) {
+        if (extent->rank != 2)
             return condemn(h, "%s: columns are asked of a dataset of rank %u (rank 2 is needed)",
-                           source->path, array->rank);
+                           source->path, extent->rank);
         return condemn(h, "%s: has %" PRIu64 " columns, %u:%u are asked for", source->path,
-                       array->shape[1], source->column_begin, source->column_end);
+                       extent->shape[1], source->column_begin, source->column_end);
     }
-    stream->rank = array->rank - 1;
-    for (uint32_t i = 1; i < array->rank; i++) {
-        stream->shape[i - 1] = array->shape[i];
-        stream->feature_count *= array->shape[i];
+    stream->rank = extent->rank - 1;
+    for (uint32_t i = 1; i < extent->rank; i++) {
+        stream->shape[i - 1] = extent->shape[i];
+        stream->feature_count *= extent->shape[i];
     }
     if (source->column_end) {
         stream->first_column = source->column_begin;
@@ -124,30 +124,30 @@ static void find_stream(struct hearing *h, const struct trajd_stream_plan *plan,
                         struct trajd_index_stream *stream)
 {
     const struct trajd_layout_stream *source = &h->validation->layout->streams[plan->layout_stream];
-    const struct trajd_array *array = &h->arrays[plan->dataset_index];
-    const char *path = h->validation->paths[plan->dataset_index];
+    const struct trajd_array *extent = &h->extents[plan->array_index];
+    const char *path = h->validation->paths[plan->array_index];
     bool family = strchr(source->path, '*') != NULL;
 
     *stream = plan->stream;
     stream->feature_count = 0;
-    if (array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes) {
+    if (extent->storage == TRAJD_STORAGE_ABSENT || !extent->size_bytes) {
         if (!source->optional)
             condemn(h,
-                    array->storage == TRAJD_STORAGE_ABSENT ? "%s: missing (the layout requires it)"
-                    : array->shape[0]                      ? "%s: has no columns (zero width)"
-                                                           : "%s: has 0 rows",
+                    extent->storage == TRAJD_STORAGE_ABSENT ? "%s: missing (the layout requires it)"
+                    : extent->shape[0]                      ? "%s: has no columns (zero width)"
+                                                            : "%s: has 0 rows",
                     path);
         return;
     }
-    stream->dtype = array->dtype;
+    stream->dtype = extent->dtype;
     stream->kind = source->kind;
-    if (blends(source->kind) && !may_blend(array)) {
+    if (blends(source->kind) && !may_blend(extent)) {
         if (!family)
             return condemn(h, "%s: %s cannot be blended: its kind must be previous or nearest",
-                           path, array->dtype == TRAJD_BOOL ? "bool" : "a picture of uint8");
+                           path, extent->dtype == TRAJD_BOOL ? "bool" : "a picture of uint8");
         stream->kind = TRAJD_KIND_PREVIOUS;
     }
-    find_shape(h, source, array, stream);
+    find_shape(h, source, extent, stream);
     if ((stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ) &&
         stream->feature_count % 4)
         condemn(h, "%s: slerp needs a multiple of 4 columns, it has %" PRIu64, path,
@@ -155,29 +155,29 @@ static void find_stream(struct hearing *h, const struct trajd_stream_plan *plan,
 }
 
 /* Rows T+1 of a stream whose clock has T stamps: the first T. The array simply ends earlier. */
-static void trim(struct hearing *h, struct trajd_array *array, uint64_t rows)
+static void trim(struct hearing *h, struct trajd_array *extent, uint64_t rows)
 {
-    array->size_bytes = array->size_bytes / array->shape[0] * rows;
-    h->validation->trimmed_row_count += array->shape[0] - rows;
-    if (array->storage == TRAJD_STORAGE_CHUNKED) {
-        uint64_t before = (array->shape[0] + array->chunk_shape[0] - 1) / array->chunk_shape[0];
-        uint64_t after = (rows + array->chunk_shape[0] - 1) / array->chunk_shape[0];
-        array->chunk_count = array->chunk_count / before * after;
+    extent->size_bytes = extent->size_bytes / extent->shape[0] * rows;
+    h->validation->trimmed_row_count += extent->shape[0] - rows;
+    if (extent->storage == TRAJD_STORAGE_CHUNKED) {
+        uint64_t before = (extent->shape[0] + extent->chunk_shape[0] - 1) / extent->chunk_shape[0];
+        uint64_t after = (rows + extent->chunk_shape[0] - 1) / extent->chunk_shape[0];
+        extent->chunk_count = extent->chunk_count / before * after;
     }
-    array->shape[0] = rows;
+    extent->shape[0] = rows;
 }
 
 static void check_rows(struct hearing *h, const struct trajd_stream_plan *plan, uint64_t stamp_rows)
 {
     const struct trajd_layout_clock *clock = &h->validation->layout->clocks[plan->clock_index];
-    struct trajd_array *array = &h->arrays[plan->dataset_index];
-    const char *path = h->validation->paths[plan->dataset_index];
+    struct trajd_array *extent = &h->extents[plan->array_index];
+    const char *path = h->validation->paths[plan->array_index];
 
-    if (array->shape[0] == stamp_rows + 1 && stamp_rows)
-        trim(h, array, stamp_rows);
-    if (array->shape[0] != stamp_rows)
+    if (extent->shape[0] == stamp_rows + 1 && stamp_rows)
+        trim(h, extent, stamp_rows);
+    if (extent->shape[0] != stamp_rows)
         condemn(h, "%s: has %" PRIu64 " rows, its clock %s (%s) has %" PRIu64 " stamps", path,
-                array->shape[0], clock->name, clock->stamps_path, stamp_rows);
+                extent->shape[0], clock->name, clock->stamps_path, stamp_rows);
 }
 
 static bool clock_is_used(const struct hearing *h, uint32_t clock)
@@ -253,7 +253,7 @@ static uint64_t count_rows(struct hearing *h, uint32_t index)
 
     for (uint32_t i = 0; i < h->validation->plan_count; i++) {
         const struct trajd_stream_plan *plan = &h->validation->plans[i];
-        uint64_t own = h->arrays[plan->dataset_index].shape[0];
+        uint64_t own = h->extents[plan->array_index].shape[0];
         if (plan->clock_index != index || !h->validation->found[i].feature_count)
             continue;
         if (named ? !strcmp(named, plan->stream.name) : own > rows)
@@ -370,12 +370,12 @@ static void compare_streams(struct hearing *h)
                     "%s: its rows have another shape than in earlier episodes (%" PRIu64
                     " elements, not %" PRIu64 ")",
                     known->name, found->feature_count, known->feature_count);
-        else if (trajd_array_row_elements(&h->arrays[plan->dataset_index]) != plan->row_elements)
+        else if (trajd_array_row_elements(&h->extents[plan->array_index]) != plan->row_elements)
             condemn(h,
                     "%s: has %" PRIu64 " columns, in earlier episodes %" PRIu64
                     " (the columns of %s are some of them)",
-                    h->validation->paths[plan->dataset_index],
-                    trajd_array_row_elements(&h->arrays[plan->dataset_index]), plan->row_elements,
+                    h->validation->paths[plan->array_index],
+                    trajd_array_row_elements(&h->extents[plan->array_index]), plan->row_elements,
                     known->name);
     }
 }
@@ -389,7 +389,7 @@ static void establish_streams(struct hearing *h)
             continue;
         validation->plans[i].stream = validation->found[i];
         validation->plans[i].row_elements =
-            trajd_array_row_elements(&h->arrays[validation->plans[i].dataset_index]);
+            trajd_array_row_elements(&h->extents[validation->plans[i].array_index]);
         validation->plans[i].established = true;
     }
 }
@@ -453,13 +453,13 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
     episode->content_digest = record->content_digest;
     episode->is_plain = record->is_plain;
     episode->quarantine = h.verdict;
-    episode->arrays = h.arrays;
+    episode->extents = h.extents;
     episode->clocks = h.clocks;
     if (h.no_memory)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
     if (h.verdict) {
         validation->trimmed_row_count = trimmed;
-        episode->arrays = NULL;
+        episode->extents = NULL;
         episode->clocks = NULL;
     } else {
         establish_streams(&h);

@@ -91,7 +91,7 @@ enum trajd_status trajd_index_build(struct trajd_layout *layout,
  * that has it. */
 struct trajd_stream_plan {
     uint32_t layout_stream;
-    uint32_t dataset_index;
+    uint32_t array_index;
     uint32_t clock_index;
     bool established;
     uint64_t row_elements; /* of the whole dataset, of which the stream may be some columns */
@@ -102,8 +102,8 @@ struct trajd_stream_plan {
 struct trajd_validation {
     const struct trajd_layout *layout;
     struct trajd_arena *arena; /* of the index */
-    const char *const *paths;  /* [dataset_count], ascending */
-    uint32_t dataset_count;
+    const char *const *paths;  /* [array_count], ascending */
+    uint32_t array_count;
     struct trajd_stream_plan *plans;
     uint32_t plan_count;
     struct trajd_index_stream

@@ -53,21 +53,21 @@ static enum trajd_status reserve(struct evaluation *e, uint64_t size)
 }
 
 /* Rows of an array in the buffer; valid until the next call. */
-static enum trajd_status read_rows(struct evaluation *e, const struct trajd_array *array,
+static enum trajd_status read_rows(struct evaluation *e, const struct trajd_array *extent,
                                    uint64_t begin, uint64_t count, const uint8_t **rows)
 {
-    uint64_t row_bytes = trajd_array_row_bytes(array);
-    bool all = array->size_bytes <= whole_bytes;
+    uint64_t row_bytes = trajd_array_row_bytes(extent);
+    bool all = extent->size_bytes <= whole_bytes;
     enum trajd_status status = TRAJD_OK;
 
-    if (!all || e->whole != array) {
+    if (!all || e->whole != extent) {
         e->whole = NULL;
-        status = reserve(e, all ? array->size_bytes : count * row_bytes);
+        status = reserve(e, all ? extent->size_bytes : count * row_bytes);
         if (!status)
-            status = trajd_array_read(e->reader, e->fd, array, all ? 0 : begin,
-                                      all ? array->shape[0] : count, e->buffer, e->error);
+            status = trajd_array_read(e->reader, e->fd, extent, all ? 0 : begin,
+                                      all ? extent->shape[0] : count, e->buffer, e->error);
         if (!status && all)
-            e->whole = array;
+            e->whole = extent;
     }
     *rows = status ? NULL : e->buffer + (all ? begin * row_bytes : 0);
     return status;
@@ -75,9 +75,9 @@ static enum trajd_status read_rows(struct evaluation *e, const struct trajd_arra
 
 /* First rows as libhdf5 read them against the same rows as we read them. */
 static enum trajd_status check_first_rows(struct evaluation *e,
-                                          const struct trajd_record_dataset *dataset)
+                                          const struct trajd_record_array *array)
 {
-    uint64_t size = dataset->check_rows * trajd_array_row_bytes(&dataset->array);
+    uint64_t size = array->check_rows * trajd_array_row_bytes(&array->extent);
     const uint8_t *rows;
     enum trajd_status status;
 
@@ -85,8 +85,8 @@ static enum trajd_status check_first_rows(struct evaluation *e,
         return TRAJD_OK;
     if (size > check_bytes_max)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "too many rows to compare");
-    status = read_rows(e, &dataset->array, 0, dataset->check_rows, &rows);
-    if (!status && trajd_digest_of(rows, size) != dataset->check_digest)
+    status = read_rows(e, &array->extent, 0, array->check_rows, &rows);
+    if (!status && trajd_digest_of(rows, size) != array->check_digest)
         status =
             trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                             "its first rows read from the file differ from what libhdf5 reads");
@@ -95,10 +95,10 @@ static enum trajd_status check_first_rows(struct evaluation *e,
 
 /* Adds up to 64 rows: four runs over the dataset, or two where rows are large. What they are
  * depends on shape alone. */
-static enum trajd_status digest_rows(struct evaluation *e, const struct trajd_array *array,
+static enum trajd_status digest_rows(struct evaluation *e, const struct trajd_array *extent,
                                      struct trajd_digest *digest)
 {
-    uint64_t row_bytes = trajd_array_row_bytes(array), rows = array->shape[0], sample, run, runs;
+    uint64_t row_bytes = trajd_array_row_bytes(extent), rows = extent->shape[0], sample, run, runs;
     const uint8_t *data;
     enum trajd_status status = TRAJD_OK;
 
@@ -110,37 +110,37 @@ static enum trajd_status digest_rows(struct evaluation *e, const struct trajd_ar
     run = rows <= sample ? rows : sample / runs;
     for (uint64_t i = 0; i < runs && !status; i++) {
         uint64_t begin = runs == 1 ? 0 : (rows - run) / (runs - 1) * i;
-        status = read_rows(e, array, begin, run, &data);
+        status = read_rows(e, extent, begin, run, &data);
         if (!status)
             trajd_digest_add(digest, data, run * row_bytes);
     }
     return status;
 }
 
-static const struct trajd_record_dataset *find_dataset(const struct trajd_record_episode *episode,
-                                                       const char *path)
+static const struct trajd_record_array *find_array(const struct trajd_record_episode *episode,
+                                                   const char *path)
 {
-    for (uint32_t i = 0; path && i < episode->dataset_count; i++) {
-        if (!strcmp(episode->datasets[i].path, path))
-            return &episode->datasets[i];
+    for (uint32_t i = 0; path && i < episode->array_count; i++) {
+        if (!strcmp(episode->arrays[i].path, path))
+            return &episode->arrays[i];
     }
     return NULL;
 }
 
 /* All stamps of a clock into the arena, policies applied. */
 static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_layout_clock *clock,
-                                     const struct trajd_array *array,
+                                     const struct trajd_array *extent,
                                      struct trajd_record_clock *out)
 {
-    uint64_t rows = array->shape[0], width = trajd_array_row_elements(array), kept = 0;
+    uint64_t rows = extent->shape[0], width = trajd_array_row_elements(extent), kept = 0;
     const uint8_t *data = NULL;
     int64_t *stamps;
     uint32_t *kept_rows;
     enum trajd_status status;
 
-    if (array->rank > 2)
+    if (extent->rank > 2)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
-                               "stamps must be rows or columns, not of rank %u", array->rank);
+                               "stamps must be rows or columns, not of rank %u", extent->rank);
     if (rows && clock->stamps_column >= width)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                                "has %" PRIu64 " columns, the stamps are to be in column %u", width,
@@ -150,10 +150,10 @@ static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_la
     if (!kept_rows)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                                "has %" PRIu64 " stamps, and there is no room for them", rows);
-    status = rows ? read_rows(e, array, 0, rows, &data) : TRAJD_OK;
+    status = rows ? read_rows(e, extent, 0, rows, &data) : TRAJD_OK;
     if (!status && rows)
         status = trajd_stamps_convert(
-            array->dtype, data + (size_t)clock->stamps_column * trajd_dtype_size(array->dtype),
+            extent->dtype, data + (size_t)clock->stamps_column * trajd_dtype_size(extent->dtype),
             rows, width, clock->unit, stamps, e->error);
     if (!status)
         status = trajd_stamps_filter(stamps, kept_rows, rows, clock->repeated, clock->backward,
@@ -170,17 +170,18 @@ static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_la
 }
 
 static enum trajd_status read_start(struct evaluation *e, const struct trajd_layout_clock *clock,
-                                    const struct trajd_array *array, struct trajd_record_clock *out)
+                                    const struct trajd_array *extent,
+                                    struct trajd_record_clock *out)
 {
     const uint8_t *data;
     enum trajd_status status;
 
-    if (trajd_array_row_elements(array) * array->shape[0] != 1)
+    if (trajd_array_row_elements(extent) * extent->shape[0] != 1)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
-                               "a start is one value, this has %" PRIu64 " rows", array->shape[0]);
-    status = read_rows(e, array, 0, 1, &data);
+                               "a start is one value, this has %" PRIu64 " rows", extent->shape[0]);
+    status = read_rows(e, extent, 0, 1, &data);
     if (!status)
-        status = trajd_stamps_convert(array->dtype, data, 1, 1, clock->start_unit, &out->start_ns,
+        status = trajd_stamps_convert(extent->dtype, data, 1, 1, clock->start_unit, &out->start_ns,
                                       e->error);
     out->has_start = !status;
     return status;
@@ -199,14 +200,14 @@ static enum trajd_status evaluate_clock(struct evaluation *e,
                                         const struct trajd_layout_clock *clock,
                                         struct trajd_record_clock *out, struct trajd_digest *digest)
 {
-    const struct trajd_record_dataset *stamps = find_dataset(e->episode, clock->stamps_path);
-    const struct trajd_record_dataset *start = find_dataset(e->episode, clock->start_path);
+    const struct trajd_record_array *stamps = find_array(e->episode, clock->stamps_path);
+    const struct trajd_record_array *start = find_array(e->episode, clock->start_path);
     enum trajd_status status = TRAJD_OK;
 
     if (stamps)
-        status = settle(e, stamps->path, read_stamps(e, clock, &stamps->array, out));
+        status = settle(e, stamps->path, read_stamps(e, clock, &stamps->extent, out));
     if (!status && start && !e->episode->problem)
-        status = settle(e, start->path, read_start(e, clock, &start->array, out));
+        status = settle(e, start->path, read_start(e, clock, &start->extent, out));
     trajd_digest_add_u64(digest, out->row_count);
     for (uint64_t i = 0; i < out->row_count; i++)
         trajd_digest_add_u64(digest, (uint64_t)out->stamps_ns[i]);
@@ -221,23 +222,23 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
     struct trajd_digest digest;
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t i = 0; i < episode->dataset_count && !episode->problem; i++) {
-        if (episode->datasets[i].refusal)
-            episode->problem = trajd_arena_format(e->arena, "%s: %s", episode->datasets[i].path,
-                                                  episode->datasets[i].refusal);
+    for (uint32_t i = 0; i < episode->array_count && !episode->problem; i++) {
+        if (episode->arrays[i].refusal)
+            episode->problem = trajd_arena_format(e->arena, "%s: %s", episode->arrays[i].path,
+                                                  episode->arrays[i].refusal);
     }
     episode->clock_count = layout->clock_count;
     episode->clocks = trajd_arena_alloc(e->arena, layout->clock_count * sizeof *episode->clocks);
     if (!episode->clocks)
         return no_memory(e);
     trajd_digest_init(&digest);
-    for (uint32_t i = 0; i < episode->dataset_count && !episode->problem && !status; i++) {
-        const struct trajd_record_dataset *dataset = &episode->datasets[i];
-        trajd_digest_add_text(&digest, dataset->path);
-        status = check_first_rows(e, dataset);
+    for (uint32_t i = 0; i < episode->array_count && !episode->problem && !status; i++) {
+        const struct trajd_record_array *array = &episode->arrays[i];
+        trajd_digest_add_text(&digest, array->path);
+        status = check_first_rows(e, array);
         if (!status)
-            status = digest_rows(e, &dataset->array, &digest);
-        status = settle(e, dataset->path, status);
+            status = digest_rows(e, &array->extent, &digest);
+        status = settle(e, array->path, status);
     }
     for (uint32_t i = 0; i < layout->clock_count && !episode->problem && !status; i++)
         status = evaluate_clock(e, &layout->clocks[i], &episode->clocks[i], &digest);

@@ -65,44 +65,44 @@ static void add_texts(struct trajd_bytes *bytes, const char *const *texts, uint3
         trajd_bytes_add_text(bytes, texts[i]);
 }
 
-static void add_chunks(struct trajd_bytes *bytes, const struct trajd_array *array)
+static void add_chunks(struct trajd_bytes *bytes, const struct trajd_array *extent)
 {
-    for (uint32_t i = 0; i < array->rank; i++)
-        trajd_bytes_add_u64(bytes, array->chunk_shape[i]);
-    for (uint32_t i = 0; i < array->filter_count; i++) {
-        uint16_t filter = htole16(array->filters[i]);
+    for (uint32_t i = 0; i < extent->rank; i++)
+        trajd_bytes_add_u64(bytes, extent->chunk_shape[i]);
+    for (uint32_t i = 0; i < extent->filter_count; i++) {
+        uint16_t filter = htole16(extent->filters[i]);
         trajd_bytes_add(bytes, &filter, sizeof filter);
     }
-    trajd_bytes_add_u64(bytes, array->chunk_count);
-    for (uint64_t i = 0; i < array->chunk_count; i++) {
-        trajd_bytes_add_u64(bytes, array->chunks[i].offset);
-        trajd_bytes_add_u32(bytes, array->chunks[i].stored_size);
-        trajd_bytes_add_u32(bytes, array->chunks[i].filter_mask);
+    trajd_bytes_add_u64(bytes, extent->chunk_count);
+    for (uint64_t i = 0; i < extent->chunk_count; i++) {
+        trajd_bytes_add_u64(bytes, extent->chunks[i].offset);
+        trajd_bytes_add_u32(bytes, extent->chunks[i].stored_size);
+        trajd_bytes_add_u32(bytes, extent->chunks[i].filter_mask);
     }
 }
 
-static void add_dataset(struct trajd_bytes *bytes, const struct trajd_record_dataset *dataset)
+static void add_array(struct trajd_bytes *bytes, const struct trajd_record_array *array)
 {
-    const struct trajd_array *array = &dataset->array;
+    const struct trajd_array *extent = &array->extent;
 
-    trajd_bytes_add_text(bytes, dataset->path);
-    trajd_bytes_add_text(bytes, dataset->refusal);
-    add_u8(bytes, (uint8_t)array->storage);
-    add_u8(bytes, (uint8_t)array->dtype);
-    add_u8(bytes, (uint8_t)array->rank);
-    add_u8(bytes, (uint8_t)array->filter_count);
-    add_u8(bytes, array->has_attributes);
-    for (uint32_t i = 0; i < array->rank; i++)
-        trajd_bytes_add_u64(bytes, array->shape[i]);
-    trajd_bytes_add(bytes, array->fill, sizeof array->fill);
-    trajd_bytes_add_u64(bytes, dataset->check_rows);
-    trajd_bytes_add_u64(bytes, dataset->check_digest);
-    if (array->storage == TRAJD_STORAGE_CONTIGUOUS)
-        trajd_bytes_add_u64(bytes, array->offset);
-    else if (array->storage == TRAJD_STORAGE_INLINE)
-        trajd_bytes_add(bytes, array->inline_bytes, array->size_bytes);
-    else if (array->storage == TRAJD_STORAGE_CHUNKED)
-        add_chunks(bytes, array);
+    trajd_bytes_add_text(bytes, array->path);
+    trajd_bytes_add_text(bytes, array->refusal);
+    add_u8(bytes, (uint8_t)extent->storage);
+    add_u8(bytes, (uint8_t)extent->dtype);
+    add_u8(bytes, (uint8_t)extent->rank);
+    add_u8(bytes, (uint8_t)extent->filter_count);
+    add_u8(bytes, extent->has_attributes);
+    for (uint32_t i = 0; i < extent->rank; i++)
+        trajd_bytes_add_u64(bytes, extent->shape[i]);
+    trajd_bytes_add(bytes, extent->fill, sizeof extent->fill);
+    trajd_bytes_add_u64(bytes, array->check_rows);
+    trajd_bytes_add_u64(bytes, array->check_digest);
+    if (extent->storage == TRAJD_STORAGE_CONTIGUOUS)
+        trajd_bytes_add_u64(bytes, extent->offset);
+    else if (extent->storage == TRAJD_STORAGE_INLINE)
+        trajd_bytes_add(bytes, extent->inline_bytes, extent->size_bytes);
+    else if (extent->storage == TRAJD_STORAGE_CHUNKED)
+        add_chunks(bytes, extent);
 }
 
 static void add_clock(struct trajd_bytes *bytes, const struct trajd_record_clock *clock)
@@ -133,9 +133,9 @@ static void add_episode(struct trajd_bytes *bytes, const struct trajd_record_epi
             trajd_bytes_add_text(bytes, episode->metas[i]);
     }
     add_u8(bytes, episode->is_plain);
-    trajd_bytes_add_u32(bytes, episode->dataset_count);
-    for (uint32_t i = 0; i < episode->dataset_count; i++)
-        add_dataset(bytes, &episode->datasets[i]);
+    trajd_bytes_add_u32(bytes, episode->array_count);
+    for (uint32_t i = 0; i < episode->array_count; i++)
+        add_array(bytes, &episode->arrays[i]);
     add_u8(bytes, episode->evaluated);
     if (!episode->evaluated)
         return;

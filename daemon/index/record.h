@@ -8,7 +8,7 @@
  *             u32
  * episode_count, episode* episode := text id, text problem, u32 rate_count, text rates*, u32
  * key_count, text filter_keys*, u32 meta_count, (u8 present, text if present)*, u8 is_plain, u32
- * dataset_count, dataset*, u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
+ * array_count, dataset*, u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
  *     dataset := text path, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count, u8
  *       has_attributes, u64 shape[rank], u8
  * fill[8], u64 check_rows, u64 check_digest, then by storage: contiguous u64 offset | inline bytes
@@ -34,10 +34,10 @@
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 
-struct trajd_record_dataset {
+struct trajd_record_array {
     const char *path;    /* relative to the episode */
     const char *refusal; /* NULL, or why its rows cannot be used */
-    struct trajd_array array;
+    struct trajd_array extent;
     /* first rows that the child read through libhdf5; 0: it could not (lzf) */
     uint64_t check_rows;
     uint64_t check_digest; /* trajd_digest_of their bytes */
@@ -67,8 +67,8 @@ struct trajd_record_episode {
     const char **metas; /* in the layout's order; NULL: absent */
     /* its group has nothing beside these, and folders on the way to them that have no attributes */
     bool is_plain;
-    uint32_t dataset_count;
-    struct trajd_record_dataset *datasets; /* ascending by strcmp of path */
+    uint32_t array_count;
+    struct trajd_record_array *arrays; /* ascending by strcmp of path */
     /* the rest is valid: stamps were read, first rows compared */
     bool evaluated;
     uint64_t content_digest;

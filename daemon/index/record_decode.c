@@ -7,7 +7,7 @@
 
 enum {
     EPISODE_COUNT_MAX = 1 << 20,
-    DATASET_COUNT_MAX = 4096,
+    ARRAY_COUNT_MAX = 4096,
     KEY_COUNT_MAX = 4096,
     TEXT_LENGTH_MAX = 4096
 };
@@ -181,42 +181,43 @@ static bool filter_is_known(uint16_t filter)
            filter == TRAJD_FILTER_FLETCHER32 || filter == TRAJD_FILTER_LZF;
 }
 
-static void refuse(struct cursor *c, struct trajd_record_dataset *dataset, const char *text)
+static void refuse(struct cursor *c, struct trajd_record_array *array, const char *text)
 {
-    if (!dataset->refusal)
-        dataset->refusal = trajd_arena_copy(c->arena, text, strlen(text));
-    if (!dataset->refusal)
+    if (!array->refusal)
+        array->refusal = trajd_arena_copy(c->arena, text, strlen(text));
+    if (!array->refusal)
         fail(c, "no memory");
 }
 
-static void take_chunks(struct cursor *c, struct trajd_record_dataset *dataset)
+static void take_chunks(struct cursor *c, struct trajd_record_array *array)
 {
-    struct trajd_array *array = &dataset->array;
+    struct trajd_array *extent = &array->extent;
     uint64_t expected = 1, chunk_bytes;
     struct trajd_chunk *chunks;
 
-    for (uint32_t i = 0; i < array->rank; i++) {
+    for (uint32_t i = 0; i < extent->rank; i++) {
         uint64_t grid;
-        array->chunk_shape[i] = take_u64(c);
-        if (!array->chunk_shape[i] || array->chunk_shape[i] > UINT32_MAX)
+        extent->chunk_shape[i] = take_u64(c);
+        if (!extent->chunk_shape[i] || extent->chunk_shape[i] > UINT32_MAX)
             return fail(c, "a chunk has no or too many rows");
-        grid = array->shape[i] / array->chunk_shape[i] +
-               (array->shape[i] % array->chunk_shape[i] != 0);
+        grid = extent->shape[i] / extent->chunk_shape[i] +
+               (extent->shape[i] % extent->chunk_shape[i] != 0);
         if (__builtin_mul_overflow(expected, grid, &expected))
             return fail(c, "too many chunks");
     }
-    if (!size_of(array->chunk_shape, array->rank, trajd_dtype_size(array->dtype), &chunk_bytes) ||
+    if (!size_of(extent->chunk_shape, extent->rank, trajd_dtype_size(extent->dtype),
+                 &chunk_bytes) ||
         chunk_bytes > UINT32_MAX)
         return fail(c, "a chunk is too large");
-    for (uint32_t i = 0; i < array->filter_count; i++) {
+    for (uint32_t i = 0; i < extent->filter_count; i++) {
         uint16_t filter;
         take_into(c, &filter, sizeof filter);
-        array->filters[i] = le16toh(filter);
-        if (!filter_is_known(array->filters[i]))
+        extent->filters[i] = le16toh(filter);
+        if (!filter_is_known(extent->filters[i]))
             fail(c, "an unknown filter");
     }
-    array->chunk_count = take_u64(c);
-    if (c->failed || array->chunk_count != expected || expected > c->left / 16)
+    extent->chunk_count = take_u64(c);
+    if (c->failed || extent->chunk_count != expected || expected > c->left / 16)
         return fail(c, "the number of chunks does not fit the shape");
     chunks = allocate(c, expected, sizeof *chunks);
     for (uint64_t i = 0; chunks && i < expected; i++) {
@@ -224,78 +225,79 @@ static void take_chunks(struct cursor *c, struct trajd_record_dataset *dataset)
         chunks[i].stored_size = take_u32(c);
         chunks[i].filter_mask = take_u32(c);
     }
-    array->chunks = chunks;
+    extent->chunks = chunks;
 }
 
-static void take_inline(struct cursor *c, struct trajd_array *array)
+static void take_inline(struct cursor *c, struct trajd_array *extent)
 {
-    const uint8_t *data = array->size_bytes > 65536 ? NULL : take(c, array->size_bytes);
-    uint8_t *copy = data ? allocate(c, array->size_bytes, 1) : NULL;
+    const uint8_t *data = extent->size_bytes > 65536 ? NULL : take(c, extent->size_bytes);
+    uint8_t *copy = data ? allocate(c, extent->size_bytes, 1) : NULL;
 
     if (!copy)
         return fail(c, "compact data do not fit");
-    memcpy(copy, data, array->size_bytes);
-    array->inline_bytes = copy;
+    memcpy(copy, data, extent->size_bytes);
+    extent->inline_bytes = copy;
 }
 
-static void take_storage(struct cursor *c, struct trajd_record_dataset *dataset)
+static void take_storage(struct cursor *c, struct trajd_record_array *array)
 {
-    struct trajd_array *array = &dataset->array;
+    struct trajd_array *extent = &array->extent;
 
-    switch (array->storage) {
+    switch (extent->storage) {
     case TRAJD_STORAGE_CONTIGUOUS:
-        array->offset = take_u64(c);
-        if (array->filter_count)
+        extent->offset = take_u64(c);
+        if (extent->filter_count)
             fail(c, "contiguous data have no filters");
         break;
     case TRAJD_STORAGE_CHUNKED:
-        take_chunks(c, dataset);
+        take_chunks(c, array);
         break;
     case TRAJD_STORAGE_INLINE:
-        take_inline(c, array);
+        take_inline(c, extent);
         break;
     case TRAJD_STORAGE_EMPTY:
         break;
     case TRAJD_STORAGE_ABSENT:
-        if (!dataset->refusal)
+        if (!array->refusal)
             fail(c, "a dataset without storage has no reason");
         break;
     }
 }
 
-static void take_dataset(struct cursor *c, struct trajd_record_dataset *dataset)
+static void take_array(struct cursor *c, struct trajd_record_array *array)
 {
-    struct trajd_array *array = &dataset->array;
+    struct trajd_array *extent = &array->extent;
     struct trajd_error error;
     uint8_t storage, dtype;
 
-    dataset->path = take_text(c);
-    dataset->refusal = take_optional_text(c);
+    array->path = take_text(c);
+    array->refusal = take_optional_text(c);
     storage = take_u8(c);
     dtype = take_u8(c);
-    array->rank = take_u8(c);
-    array->filter_count = take_u8(c);
-    array->has_attributes = take_flag(c);
-    if (c->failed || !*dataset->path || storage > TRAJD_STORAGE_INLINE ||
-        dtype >= TRAJD_DTYPE_COUNT || array->rank > TRAJD_ARRAY_MAX_RANK ||
-        array->filter_count > TRAJD_ARRAY_MAX_FILTERS)
+    extent->rank = take_u8(c);
+    extent->filter_count = take_u8(c);
+    extent->has_attributes = take_flag(c);
+    if (c->failed || !*array->path || storage > TRAJD_STORAGE_INLINE ||
+        dtype >= TRAJD_DTYPE_COUNT || extent->rank > TRAJD_ARRAY_MAX_RANK ||
+        extent->filter_count > TRAJD_ARRAY_MAX_FILTERS)
         return fail(c, "a dataset's storage, type, rank or filters are out of range");
-    array->storage = (enum trajd_storage)storage;
-    array->dtype = (enum trajd_dtype)dtype;
-    if (storage != TRAJD_STORAGE_ABSENT && (!dtype || !array->rank))
+    extent->storage = (enum trajd_storage)storage;
+    extent->dtype = (enum trajd_dtype)dtype;
+    if (storage != TRAJD_STORAGE_ABSENT && (!dtype || !extent->rank))
         return fail(c, "a dataset has no type or no rows");
-    for (uint32_t i = 0; i < array->rank; i++)
-        array->shape[i] = take_u64(c);
-    take_into(c, array->fill, sizeof array->fill);
-    dataset->check_rows = take_u64(c);
-    dataset->check_digest = take_u64(c);
-    if (!size_of(array->shape, array->rank, trajd_dtype_size(array->dtype), &array->size_bytes) ||
-        array->shape[0] > row_count_max || dataset->check_rows > array->shape[0])
+    for (uint32_t i = 0; i < extent->rank; i++)
+        extent->shape[i] = take_u64(c);
+    take_into(c, extent->fill, sizeof extent->fill);
+    array->check_rows = take_u64(c);
+    array->check_digest = take_u64(c);
+    if (!size_of(extent->shape, extent->rank, trajd_dtype_size(extent->dtype),
+                 &extent->size_bytes) ||
+        extent->shape[0] > row_count_max || array->check_rows > extent->shape[0])
         return fail(c, "a dataset is too large");
-    take_storage(c, dataset);
-    if (!c->failed &&
-        trajd_array_check(array, c->file_size, array->inline_bytes ? array->size_bytes : 0, &error))
-        refuse(c, dataset, error.message);
+    take_storage(c, array);
+    if (!c->failed && trajd_array_check(extent, c->file_size,
+                                        extent->inline_bytes ? extent->size_bytes : 0, &error))
+        refuse(c, array, error.message);
 }
 
 static void take_stamps(struct cursor *c, struct trajd_record_clock *clock)
@@ -365,12 +367,11 @@ static void take_episode(struct cursor *c, struct trajd_record_episode *episode)
     episode->filter_keys = take_texts(c, KEY_COUNT_MAX, &episode->key_count);
     take_metas(c, episode);
     episode->is_plain = take_flag(c);
-    episode->dataset_count = take_count(c, DATASET_COUNT_MAX, 36);
-    episode->datasets = allocate(c, episode->dataset_count, sizeof *episode->datasets);
-    for (uint32_t i = 0; !c->failed && i < episode->dataset_count; i++) {
-        take_dataset(c, &episode->datasets[i]);
-        if (!c->failed && i &&
-            strcmp(episode->datasets[i - 1].path, episode->datasets[i].path) >= 0)
+    episode->array_count = take_count(c, ARRAY_COUNT_MAX, 36);
+    episode->arrays = allocate(c, episode->array_count, sizeof *episode->arrays);
+    for (uint32_t i = 0; !c->failed && i < episode->array_count; i++) {
+        take_array(c, &episode->arrays[i]);
+        if (!c->failed && i && strcmp(episode->arrays[i - 1].path, episode->arrays[i].path) >= 0)
             fail(c, "datasets are not in order");
     }
     episode->evaluated = take_flag(c);
@@ -397,7 +398,7 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
         fail(&c, "an error number is out of range");
     record->io_errno = (int)errno_word;
     record->refusal = take_optional_text(&c);
-    record->notes = take_texts(&c, DATASET_COUNT_MAX, &record->note_count);
+    record->notes = take_texts(&c, ARRAY_COUNT_MAX, &record->note_count);
     record->episode_count = take_count(&c, EPISODE_COUNT_MAX, 25);
     record->episodes = allocate(&c, record->episode_count, sizeof *record->episodes);
     for (uint32_t i = 0; !c.failed && i < record->episode_count; i++)

@@ -121,7 +121,7 @@ void trajd_gpu_describe(struct trajd_gpu *gpu, FILE *out)
         fprintf(out, "%s{\"dataset\":", comma);
         trajd_json_text(out, r->dataset->name);
         fprintf(out, ",\"path\":");
-        trajd_json_text(out, r->dataset->index->datasets[r->dataset_index].path);
+        trajd_json_text(out, r->dataset->index->arrays[r->dataset_index].path);
         fprintf(out, ",\"bytes\":%llu,\"place\":\"%s\",\"feeds\":%u}",
                 (unsigned long long)r->size_bytes, r->is_streamed ? "host" : "gpu", r->holders);
         comma = ",";

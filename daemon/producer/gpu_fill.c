@@ -335,14 +335,14 @@ enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *da
     if (status)
         return status;
     filling.prefetches = !complete;
-    for (uint32_t k = 0; k < selection->dataset_count; k++)
+    for (uint32_t k = 0; k < selection->array_count; k++)
         size_bytes += residents[k]->size_bytes;
     status = open_filling(&filling, size_bytes, error);
-    for (uint32_t k = 0; k < selection->dataset_count && !status; k++) {
+    for (uint32_t k = 0; k < selection->array_count && !status; k++) {
         filling.resident = residents[k];
         filling.prefetched = 0;
         filling.selection =
-            (struct trajd_selection){&selection->dataset_indexes[k], 1, &selection->as_float32[k]};
+            (struct trajd_selection){&selection->array_indexes[k], 1, &selection->as_float32[k]};
         status = fill_resident(&filling, error);
     }
     if (!status)

@@ -14,7 +14,7 @@ static struct trajd_gpu_resident *find(const struct trajd_gpu *gpu,
     const bool as_float32 = selection->as_float32 && selection->as_float32[k];
 
     for (struct trajd_gpu_resident *r = gpu->residents; r; r = r->next)
-        if (r->dataset == dataset && r->dataset_index == selection->dataset_indexes[k] &&
+        if (r->dataset == dataset && r->dataset_index == selection->array_indexes[k] &&
             r->as_float32 == as_float32 && r->is_streamed == is_streamed)
             return r;
     return NULL;
@@ -54,7 +54,7 @@ static struct trajd_gpu_resident *create(const struct trajd_dataset *dataset,
         return NULL;
     }
     made->dataset = dataset;
-    made->dataset_index = selection->dataset_indexes[k];
+    made->dataset_index = selection->array_indexes[k];
     made->as_float32 = selection->as_float32 && selection->as_float32[k];
     lay_out(made, selection, k);
     return made;
@@ -99,7 +99,7 @@ static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset 
                                     struct trajd_gpu_resident *const *fresh,
                                     struct trajd_error *error)
 {
-    const uint32_t count = selection->dataset_count;
+    const uint32_t count = selection->array_count;
     uint32_t *indexes = calloc(count + 1, sizeof *indexes);
     bool *as_float32 = calloc(count + 1, sizeof *as_float32);
     struct trajd_gpu_resident **chosen = calloc(count + 1, sizeof *chosen);
@@ -111,11 +111,11 @@ static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset 
                                  dataset->name);
     for (uint32_t k = 0; k < count && !status; k++)
         if (fresh[k] && fresh[k]->memory) {
-            indexes[some.dataset_count] = selection->dataset_indexes[k];
-            as_float32[some.dataset_count] = fresh[k]->as_float32;
-            chosen[some.dataset_count++] = fresh[k];
+            indexes[some.array_count] = selection->array_indexes[k];
+            as_float32[some.array_count] = fresh[k]->as_float32;
+            chosen[some.array_count++] = fresh[k];
         }
-    if (some.dataset_count && !status)
+    if (some.array_count && !status)
         status = trajd_gpu_fill(gpu, dataset, &some, chosen, error);
     free(indexes);
     free(as_float32);
@@ -131,7 +131,7 @@ static enum trajd_status make_resident(struct trajd_gpu *gpu, struct trajd_datas
 {
     enum trajd_status status;
 
-    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+    for (uint32_t k = 0; k < selection->array_count; k++) {
         if (find(gpu, dataset, selection, k, false))
             continue;
         fresh[k] = create(dataset, selection, k);
@@ -139,7 +139,7 @@ static enum trajd_status make_resident(struct trajd_gpu *gpu, struct trajd_datas
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                    "no memory for the rows of dataset %s", dataset->name);
     }
-    status = place(gpu, fresh, decided, selection->dataset_count, error);
+    status = place(gpu, fresh, decided, selection->array_count, error);
     return status ? status : fill_fresh(gpu, dataset, selection, fresh, error);
 }
 
@@ -190,7 +190,7 @@ enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_datase
                                       const struct trajd_selection *selection, const void **rows,
                                       bool *unreadable, bool *held, struct trajd_error *error)
 {
-    const uint32_t count = selection->dataset_count;
+    const uint32_t count = selection->array_count;
     struct trajd_gpu_resident **fresh = calloc(count + 1, sizeof *fresh);
     enum trajd_status status = TRAJD_ERR_MEMORY;
 
@@ -218,7 +218,7 @@ enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_datase
 void trajd_gpu_drop_rows(struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
                          const struct trajd_selection *selection, const bool *held)
 {
-    for (uint32_t k = 0; k < selection->dataset_count; k++) {
+    for (uint32_t k = 0; k < selection->array_count; k++) {
         struct trajd_gpu_resident *resident = find(gpu, dataset, selection, k, !held[k]),
                                   **link = &gpu->residents;
         pthread_mutex_lock(&gpu->mutex);

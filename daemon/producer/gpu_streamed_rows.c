@@ -68,11 +68,11 @@ static void select_entries(struct trajd_gpu_streamed_rows *streamed, const bool 
 {
     const struct trajd_selection *all = &streamed->plan->selection;
 
-    for (uint32_t k = 0; k < all->dataset_count; k++) {
-        const uint32_t number = streamed->selection.dataset_count;
+    for (uint32_t k = 0; k < all->array_count; k++) {
+        const uint32_t number = streamed->selection.array_count;
         if (held[k])
             continue;
-        streamed->dataset_indexes[number] = all->dataset_indexes[k];
+        streamed->dataset_indexes[number] = all->array_indexes[k];
         streamed->as_float32[number] = all->as_float32 && all->as_float32[k];
         streamed->selection =
             (struct trajd_selection){streamed->dataset_indexes, number + 1, streamed->as_float32};
@@ -146,7 +146,7 @@ enum trajd_status trajd_gpu_streamed_create(const struct trajd_window_plan *plan
                                             struct trajd_gpu_streamed_rows **out,
                                             struct trajd_error *error)
 {
-    const uint32_t count = count_entries(held, plan->selection.dataset_count);
+    const uint32_t count = count_entries(held, plan->selection.array_count);
     struct trajd_gpu_streamed_rows *streamed;
     enum trajd_status status = TRAJD_OK;
 

@@ -57,10 +57,10 @@ static enum trajd_status make_part(struct trajd_producer *producer, struct trajd
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "feed %s: %s: its batches lie in host memory", producer->name,
                                trajd_plan_describe(producer->parts[p].kernel_plan));
-    part->rows = calloc((size_t)dataset->index->episode_count * plan->selection.dataset_count + 1,
+    part->rows = calloc((size_t)dataset->index->episode_count * plan->selection.array_count + 1,
                         sizeof *part->rows);
     part->unreadable = calloc(dataset->index->episode_count + 1, sizeof *part->unreadable);
-    part->held = calloc(plan->selection.dataset_count + 1, sizeof *part->held);
+    part->held = calloc(plan->selection.array_count + 1, sizeof *part->held);
     if (!part->rows || !part->unreadable || !part->held)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);

@@ -35,7 +35,7 @@ static const void *const *host_rows_of(void *context, uint32_t episode)
 
     return is_unreadable(of->part, of->host, episode)
                ? NULL
-               : of->host->rows + (size_t)episode * of->host->selection->dataset_count;
+               : of->host->rows + (size_t)episode * of->host->selection->array_count;
 }
 
 /* The first episode of these windows whose rows cannot be read, told as whoever reads it from the
@@ -51,7 +51,7 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
         const uint32_t episode = plan->windows[w].episode_index;
         if (!producer->gpu->parts[p].unreadable[episode])
             continue;
-        rows = calloc(plan->selection.dataset_count, sizeof *rows);
+        rows = calloc(plan->selection.array_count, sizeof *rows);
         status = rows ? trajd_cache_pin(producer->parts[p].dataset->cache, &plan->selection,
                                         episode, rows, error)
                       : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory",
@@ -184,7 +184,7 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
 {
     struct trajd_producer_gpu *own = producer->gpu;
     struct trajd_window_plan *plan = producer->plan->parts[p];
-    struct rows_of_part of = {&own->parts[p], &producer->parts[p], plan->selection.dataset_count};
+    struct rows_of_part of = {&own->parts[p], &producer->parts[p], plan->selection.array_count};
     struct trajd_device_stream *copies = own->parts[p].streamed ? own->copies : own->stream;
     const uint32_t frame = (uint32_t)(in_flight - own->batches_in_flight);
     const struct trajd_resample_request *request;

@@ -13,9 +13,8 @@
 static const void *const *rows_of(void *context, uint32_t episode)
 {
     const struct trajd_producer_member *part = context;
-    return part->pinned[episode] == 1
-               ? part->rows + (size_t)episode * part->selection->dataset_count
-               : NULL;
+    return part->pinned[episode] == 1 ? part->rows + (size_t)episode * part->selection->array_count
+                                      : NULL;
 }
 
 static enum trajd_status pin_episode(struct trajd_producer *producer,
@@ -28,7 +27,7 @@ static enum trajd_status pin_episode(struct trajd_producer *producer,
     if (part->pinned[episode])
         return TRAJD_OK;
     status = trajd_cache_pin(part->dataset->cache, selection, episode,
-                             part->rows + (size_t)episode * selection->dataset_count, error);
+                             part->rows + (size_t)episode * selection->array_count, error);
     trajd_heartbeat_turn();
     if (!status)
         part->pinned[episode] = 1;
@@ -280,13 +279,13 @@ static enum trajd_status load_part(struct trajd_producer *producer,
     bool complete = false;
     enum trajd_status status;
 
-    part->rows = calloc((size_t)episodes * part->selection->dataset_count + 1, sizeof *part->rows);
+    part->rows = calloc((size_t)episodes * part->selection->array_count + 1, sizeof *part->rows);
     part->pinned = calloc(episodes, 1);
     part->ahead = calloc(producer->spec->global_batch, sizeof *part->ahead);
     if (!part->rows || !part->pinned || !part->ahead)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
-    if (!part->selection->dataset_count) { /* all of them are on the GPU */
+    if (!part->selection->array_count) { /* all of them are on the GPU */
         part->resident = true;
         return TRAJD_OK;
     }

@@ -23,7 +23,7 @@ struct rows_walk {
 static uint64_t row_count(const struct rows_walk *walk, const struct trajd_episode *episode)
 {
     const struct trajd_episode_clock *clock = &episode->clocks[walk->stream->clock_index];
-    const uint64_t rows = trajd_array_row_count(&episode->arrays[walk->dataset_index]);
+    const uint64_t rows = trajd_array_row_count(&episode->extents[walk->dataset_index]);
 
     if (!clock->kept_rows)
         return rows;
@@ -90,7 +90,7 @@ static uint64_t row_bytes(const struct trajd_window_plan *plan, uint32_t dataset
 {
     for (uint32_t e = 0; e < plan->episode_count; e++) {
         const struct trajd_array *array =
-            &plan->dataset->index->episodes[plan->episodes[e]].arrays[dataset_index];
+            &plan->dataset->index->episodes[plan->episodes[e]].extents[dataset_index];
         if (array->storage != TRAJD_STORAGE_ABSENT && array->size_bytes)
             return trajd_array_row_bytes(array);
     }
@@ -109,7 +109,7 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
                                                  : 1;
     struct rows_walk walk = {.plan = request->plan,
                              .stream = stream,
-                             .dataset_index = stream->dataset_index,
+                             .dataset_index = stream->array_index,
                              .may_miss = request->plan->spec->keep_bad_rows};
     struct statistics_item item = {.index = stream_index,
                                    .column_count = (uint32_t)columns,
@@ -119,7 +119,7 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
         .dtype = stream->dtype,
         .run_count = 1,
         .runs = &walk.run,
-        .row_stride_bytes = row_bytes(request->plan, stream->dataset_index),
+        .row_stride_bytes = row_bytes(request->plan, stream->array_index),
         .group = picture ? (uint32_t)(stream->feature_count / columns) : 1};
     struct statistics_sweep sweep = {.pool = request->pool,
                                      .heartbeat = request->heartbeat,
@@ -140,7 +140,7 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
     if (!item.result)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
     walk.selection =
-        (struct trajd_selection){.dataset_indexes = &walk.dataset_index, .dataset_count = 1};
+        (struct trajd_selection){.array_indexes = &walk.dataset_index, .array_count = 1};
     status = statistics_run_sweeps(&sweep, walk_rows, &walk, error);
     item.result->step_count = item.result->valid_count = item.result->item_count;
     item.result->fingerprint = trajd_statistics_stream_fingerprint(request->plan, stream_index);

@@ -18,14 +18,14 @@ static const void *const *rows_of(void *context, uint32_t episode)
     /* windows come in the order of the chunk's episodes */
     while (walk->episodes[walk->at] != episode)
         walk->at++;
-    rows = walk->rows + (size_t)walk->at * walk->plan->selection.dataset_count;
+    rows = walk->rows + (size_t)walk->at * walk->plan->selection.array_count;
     return walk->pinned[walk->at] ? rows : NULL;
 }
 
 static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode,
                                      struct trajd_error *error)
 {
-    const uint32_t place = walk->episode_count, entries = walk->plan->selection.dataset_count;
+    const uint32_t place = walk->episode_count, entries = walk->plan->selection.array_count;
     const void **rows = walk->rows + (size_t)place * entries;
     enum trajd_status status;
 
@@ -42,7 +42,7 @@ static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode
     walk->pinned[place] = !status;
     walk->episode_count++;
     memset(rows, 0, entries * sizeof *rows);
-    for (uint32_t k = 0; k < walk->selection.dataset_count && !status; k++)
+    for (uint32_t k = 0; k < walk->selection.array_count && !status; k++)
         rows[walk->entries[k]] = walk->row_room[k];
     return TRAJD_OK;
 }
@@ -305,7 +305,7 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
     struct trajd_resample_request shape = plan->request;
     bool needed[TRAJD_SPEC_MAX_OUTPUTS * TRAJD_SPEC_MAX_SOURCES] = {false};
 
-    walk->stream_count = walk->selection.dataset_count = walk->next_episode = walk->prefetched = 0;
+    walk->stream_count = walk->selection.array_count = walk->next_episode = walk->prefetched = 0;
     for (uint32_t t = 0; t < plan->target_count; t++)
         for (uint32_t i = 0; i < walk->sweep->item_count; i++) {
             if (!walk->sweep->items[i].active ||
@@ -315,14 +315,14 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
             if (!walk->views[i].direct)
                 walk->streams[walk->stream_count++] = plan->request_streams[t];
         }
-    for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
+    for (uint32_t p = 0; p < plan->selection.array_count; p++)
         if (needed[p]) {
-            const uint32_t k = walk->selection.dataset_count++;
+            const uint32_t k = walk->selection.array_count++;
             walk->entries[k] = p;
-            walk->datasets[k] = plan->selection.dataset_indexes[p];
+            walk->datasets[k] = plan->selection.array_indexes[p];
             walk->forms[k] = plan->selection.as_float32[p];
         }
-    walk->selection.dataset_indexes = walk->datasets;
+    walk->selection.array_indexes = walk->datasets;
     walk->selection.as_float32 = walk->forms;
     trajd_plan_destroy(&walk->kernels);
     if (!walk->stream_count)

@@ -221,7 +221,7 @@ static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *o
 static enum trajd_status allocate(struct windows_walk *walk, struct trajd_error *error)
 {
     const size_t windows = walk->spec.global_batch, targets = walk->plan->target_count + 1;
-    const size_t entries = walk->plan->selection.dataset_count;
+    const size_t entries = walk->plan->selection.array_count;
     struct statistics_sweep *sweep = walk->sweep;
 
     sweep->items = calloc(sweep->item_count, sizeof *sweep->items);

@@ -17,8 +17,8 @@ int64_t trajd_plan_row_count(const struct trajd_window_plan *plan,
                              const struct trajd_episode *episode)
 {
     (void)plan;
-    if (bracket->dataset_index >= 0)
-        return (int64_t)trajd_array_row_count(&episode->arrays[bracket->dataset_index]);
+    if (bracket->array_index >= 0)
+        return (int64_t)trajd_array_row_count(&episode->extents[bracket->array_index]);
     return episode->clocks[bracket->clock_index].row_count;
 }
 
@@ -164,10 +164,10 @@ static uint32_t find_entry(struct trajd_window_plan *plan, uint32_t dataset_inde
 {
     uint32_t entry = 0;
 
-    while (entry < plan->selection.dataset_count && plan->entry_arrays[entry] != dataset_index)
+    while (entry < plan->selection.array_count && plan->entry_arrays[entry] != dataset_index)
         entry++;
-    if (entry == plan->selection.dataset_count)
-        plan->entry_arrays[plan->selection.dataset_count++] = dataset_index;
+    if (entry == plan->selection.array_count)
+        plan->entry_arrays[plan->selection.array_count++] = dataset_index;
     return entry;
 }
 
@@ -180,16 +180,14 @@ static int compare_u32(const void *a, const void *b)
 /* The cache wants its selection ascending. */
 static void sort_entries(struct trajd_window_plan *plan)
 {
-    qsort(plan->entry_arrays, plan->selection.dataset_count, sizeof *plan->entry_arrays,
-          compare_u32);
-    plan->selection.dataset_indexes = plan->entry_arrays;
+    qsort(plan->entry_arrays, plan->selection.array_count, sizeof *plan->entry_arrays, compare_u32);
+    plan->selection.array_indexes = plan->entry_arrays;
     for (uint32_t t = 0; t < plan->target_count; t++) {
         struct trajd_plan_target *target = &plan->targets[t];
         target->entry =
             target->stream_index == TRAJD_PLAN_ABSENT
                 ? TRAJD_PLAN_ABSENT
-                : find_entry(plan,
-                             plan->dataset->index->streams[target->stream_index].dataset_index);
+                : find_entry(plan, plan->dataset->index->streams[target->stream_index].array_index);
     }
 }
 
@@ -265,7 +263,7 @@ static enum trajd_status resolve_output(struct trajd_window_plan *plan, uint32_t
                                               &target->bracket_index, error)))
             return status;
         if (!is_absent)
-            find_entry(plan, stream->dataset_index);
+            find_entry(plan, stream->array_index);
         target->bases = calloc(plan->spec->global_batch, sizeof *target->bases);
         if (!target->bases)
             return no_memory(error);

@@ -40,7 +40,7 @@ struct trajd_plan_bracket {
     uint32_t clock_index, grid_index;
     bool clipped; /* observations: rows behind anchor + lookahead do not exist */
     int64_t lookahead_ns;
-    int64_t dataset_index; /* >= 0: rows are this dataset's (T + 1 rows, say); -1: the clock's */
+    int64_t array_index; /* >= 0: rows are this dataset's (T + 1 rows, say); -1: the clock's */
     int64_t *row_begin, *row_count, *anchor; /* [G] */
 };
 
@@ -150,7 +150,7 @@ void trajd_window_plan_clear(struct trajd_window_plan *plan);
 void trajd_window_plan_add(struct trajd_window_plan *plan, const struct trajd_window *window,
                            uint32_t row);
 
-/* First rows of an episode's entries: rows[k] for selection.dataset_indexes[k]. NULL result: the
+/* First rows of an episode's entries: rows[k] for selection.array_indexes[k]. NULL result: the
  * episode cannot be read, its rows are masked MISSING. Called once per window. */
 typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
 

@@ -138,7 +138,7 @@ static bool has_own_rows(const struct trajd_index *index, const struct trajd_ind
 {
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
-        const struct trajd_array *array = &episode->arrays[stream->dataset_index];
+        const struct trajd_array *array = &episode->extents[stream->array_index];
         if (episode->quarantine || array->storage == TRAJD_STORAGE_ABSENT)
             continue;
         if ((int64_t)trajd_array_row_count(array) != episode->clocks[stream->clock_index].row_count)
@@ -157,19 +157,19 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
     struct trajd_plan_bracket bracket = {.clock_index = stream->clock_index,
                                          .clipped = output->role == TRAJD_ROLE_OBS,
                                          .lookahead_ns = output->lookahead_ns,
-                                         .dataset_index = -1};
+                                         .array_index = -1};
     enum trajd_status status =
         find_grid(plan, output, stream->clock_index, &bracket.grid_index, error);
 
     if (status)
         return status;
     if (!is_absent && index->clocks[stream->clock_index].regular && has_own_rows(index, stream))
-        bracket.dataset_index = stream->dataset_index;
+        bracket.array_index = stream->array_index;
     for (*bracket_index = 0; *bracket_index < plan->bracket_count; (*bracket_index)++) {
         const struct trajd_plan_bracket *other = &plan->brackets[*bracket_index];
         if (other->clock_index == bracket.clock_index && other->grid_index == bracket.grid_index &&
             other->clipped == bracket.clipped && other->lookahead_ns == bracket.lookahead_ns &&
-            other->dataset_index == bracket.dataset_index)
+            other->array_index == bracket.array_index)
             return TRAJD_OK;
     }
     bracket.row_begin = calloc(batch, sizeof *bracket.row_begin);

@@ -34,7 +34,7 @@ static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_
 
 void trajd_window_plan_choose_forms(struct trajd_window_plan *plan)
 {
-    for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
+    for (uint32_t p = 0; p < plan->selection.array_count; p++)
         plan->entry_as_float32[p] = true;
     for (uint32_t t = 0; t < plan->target_count; t++)
         if (plan->targets[t].entry != TRAJD_PLAN_ABSENT && !picks_rows(plan, &plan->targets[t]))
@@ -109,7 +109,7 @@ static uint64_t row_stride(const struct trajd_window_plan *plan,
         return (stream->first_column + stream->feature_count) * trajd_dtype_size(stream->dtype);
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
-        const struct trajd_array *array = &episode->arrays[stream->dataset_index];
+        const struct trajd_array *array = &episode->extents[stream->array_index];
         if (!episode->quarantine && array->storage != TRAJD_STORAGE_ABSENT && array->size_bytes)
             return trajd_array_row_bytes(array) / (is_float32(plan, target) ? 2 : 1);
     }
@@ -119,8 +119,8 @@ static uint64_t row_stride(const struct trajd_window_plan *plan,
 void trajd_window_plan_take_forms(struct trajd_window_plan *plan,
                                   const struct trajd_window_plan *other)
 {
-    for (uint32_t p = 0; p < plan->selection.dataset_count; p++)
-        for (uint32_t q = 0; q < other->selection.dataset_count; q++)
+    for (uint32_t p = 0; p < plan->selection.array_count; p++)
+        for (uint32_t q = 0; q < other->selection.array_count; q++)
             if (other->entry_arrays[q] == plan->entry_arrays[p])
                 plan->entry_as_float32[p] = other->entry_as_float32[q];
     for (uint32_t t = 0; t < plan->target_count; t++) {
@@ -280,8 +280,8 @@ static void bind_bracket(const struct trajd_window_plan *plan,
         const struct trajd_window *window = &plan->windows[first + w];
         const struct trajd_episode *episode = &episodes[window->episode_index];
         const struct trajd_episode_clock *clock = &episode->clocks[bracket->clock_index];
-        int64_t rows = bracket->dataset_index < 0 ? clock->row_count
-                                                  : trajd_plan_row_count(plan, bracket, episode);
+        int64_t rows = bracket->array_index < 0 ? clock->row_count
+                                                : trajd_plan_row_count(plan, bracket, episode);
         if (bracket->clipped && !searched && window->anchor < rows) /* stamps ascend */
             rows = window->anchor + 1;
         bracket->row_begin[w] = row_begin ? row_begin[window->episode_index] : 0;

@@ -62,7 +62,7 @@ static bool is_missing(const struct trajd_window_plan *plan, const struct trajd_
 
     if (target->stream_index == TRAJD_PLAN_ABSENT)
         return true;
-    array = &episode->arrays[plan->dataset->index->streams[target->stream_index].dataset_index];
+    array = &episode->extents[plan->dataset->index->streams[target->stream_index].array_index];
     return array->storage == TRAJD_STORAGE_ABSENT || array->size_bytes == 0;
 }
 

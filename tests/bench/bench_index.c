@@ -60,7 +60,7 @@ static int measure(struct trajd_index_options *options, const char *label)
            "RSS %ld "
            "MiB\n",
            label, seconds * 1e3, (cpu_s() - cpu) * 1e3, index->kept_count, index->cached_file_count,
-           index->file_count, index->dataset_count, peak_kib() / 1024);
+           index->file_count, index->array_count, peak_kib() / 1024);
     trajd_index_destroy(&index);
     return 0;
 }

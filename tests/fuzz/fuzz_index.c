@@ -11,11 +11,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_episode(const struct trajd_record_episode *episode, uint64_t file_size)
 {
-    for (uint32_t i = 0; i < episode->dataset_count; i++) {
-        const struct trajd_record_dataset *dataset = &episode->datasets[i];
+    for (uint32_t i = 0; i < episode->array_count; i++) {
+        const struct trajd_record_array *dataset = &episode->arrays[i];
         if (!dataset->refusal &&
-            trajd_array_check(&dataset->array, file_size,
-                              dataset->array.inline_bytes ? dataset->array.size_bytes : 0, NULL))
+            trajd_array_check(&dataset->extent, file_size,
+                              dataset->extent.inline_bytes ? dataset->extent.size_bytes : 0, NULL))
             abort();
     }
     for (uint32_t i = 0; episode->evaluated && i < episode->clock_count; i++) {
@@ -41,8 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         bool same = true; /* a refusal that the decoder adds is no part of the bytes */
         for (uint32_t i = 0; i < record.episode_count; i++) {
             check_episode(&record.episodes[i], file_size);
-            for (uint32_t k = 0; k < record.episodes[i].dataset_count; k++)
-                same = same && !record.episodes[i].datasets[k].refusal;
+            for (uint32_t k = 0; k < record.episodes[i].array_count; k++)
+                same = same && !record.episodes[i].arrays[k].refusal;
         }
         if (!trajd_record_encode(&record, &bytes) ||
             (same && (bytes.length != size - 3 || memcmp(bytes.data, data + 3, size - 3))))

@@ -78,7 +78,7 @@ static enum trajd_status choose(const struct trajd_rewrite_options *options,
     for (uint32_t i = 0; i < index->stream_count; i++)
         for (uint32_t k = 0; k < index->stream_count; k++)
             if (choices[k].is_chosen &&
-                index->streams[k].dataset_index == index->streams[i].dataset_index)
+                index->streams[k].array_index == index->streams[i].array_index)
                 choices[i].comes_along = true;
     return TRAJD_OK;
 }
@@ -190,7 +190,7 @@ static struct rewrite_dataset *add_dataset(struct rewrite_plan *plan,
 {
     struct rewrite_dataset *made = &plan->datasets[plan->dataset_count++];
 
-    *made = (struct rewrite_dataset){.path = index->datasets[dataset].path,
+    *made = (struct rewrite_dataset){.path = index->arrays[dataset].path,
                                      .index_dataset = dataset,
                                      .clock = clock,
                                      .stamps_column = REWRITE_NO_COLUMN,
@@ -202,9 +202,9 @@ static const struct trajd_array *first_array(const struct trajd_index *index, ui
 {
     for (uint32_t e = 0; e < index->episode_count; e++)
         if (!index->episodes[e].quarantine &&
-            index->episodes[e].arrays[dataset].storage != TRAJD_STORAGE_ABSENT &&
-            index->episodes[e].arrays[dataset].size_bytes)
-            return &index->episodes[e].arrays[dataset];
+            index->episodes[e].extents[dataset].storage != TRAJD_STORAGE_ABSENT &&
+            index->episodes[e].extents[dataset].size_bytes)
+            return &index->episodes[e].extents[dataset];
     return NULL;
 }
 
@@ -272,7 +272,7 @@ static enum trajd_status share_columns(struct rewrite_plan *plan, struct rewrite
     enum trajd_status status;
 
     for (uint32_t i = 0; i < index->stream_count; i++) {
-        if (index->streams[i].dataset_index != dataset->index_dataset)
+        if (index->streams[i].array_index != dataset->index_dataset)
             continue;
         if (index->streams[i].feature_count == dataset->elements)
             whole = i;
@@ -285,7 +285,7 @@ static enum trajd_status share_columns(struct rewrite_plan *plan, struct rewrite
             owners[c] = whole;
         for (uint32_t i = 0; owners && i < index->stream_count; i++) {
             const struct trajd_index_stream *stream = &index->streams[i];
-            if (stream->dataset_index == dataset->index_dataset &&
+            if (stream->array_index == dataset->index_dataset &&
                 stream->feature_count != dataset->elements)
                 for (uint64_t c = 0; c < stream->feature_count; c++)
                     owners[stream->first_column + c] = i;
@@ -307,7 +307,7 @@ static enum trajd_status settle_type(struct rewrite_plan *plan, struct rewrite_d
 
     for (uint32_t i = 0; i < index->stream_count; i++) {
         const struct trajd_rewrite_stream *made = &choices[i].made;
-        if (index->streams[i].dataset_index != dataset->index_dataset || made->to == dataset->from)
+        if (index->streams[i].array_index != dataset->index_dataset || made->to == dataset->from)
             continue;
         if (by && made->to != dataset->to)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
@@ -329,7 +329,7 @@ static enum trajd_status settle_type(struct rewrite_plan *plan, struct rewrite_d
     }
     dataset->row_bytes = dataset->elements * trajd_dtype_size(dataset->to);
     for (uint32_t i = 0; i < index->stream_count; i++)
-        if (index->streams[i].dataset_index == dataset->index_dataset) {
+        if (index->streams[i].array_index == dataset->index_dataset) {
             choices[i].made.to = dataset->to;
             choices[i].made.row_bytes =
                 index->streams[i].feature_count * trajd_dtype_size(dataset->to);
@@ -340,8 +340,8 @@ static enum trajd_status settle_type(struct rewrite_plan *plan, struct rewrite_d
 
 static int64_t find_dataset(const struct trajd_index *index, const char *path)
 {
-    for (uint32_t d = 0; path && d < index->dataset_count; d++)
-        if (!strcmp(index->datasets[d].path, path))
+    for (uint32_t d = 0; path && d < index->array_count; d++)
+        if (!strcmp(index->arrays[d].path, path))
             return d;
     return -1;
 }
@@ -412,8 +412,8 @@ static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct tr
         return no_memory(error);
     for (uint32_t i = 0; i < index->stream_count; i++) {
         const struct trajd_index_stream *stream = &index->streams[i];
-        struct rewrite_dataset *dataset = find_made(plan, stream->dataset_index);
-        if (!choices[i].comes_along || !first_array(index, stream->dataset_index))
+        struct rewrite_dataset *dataset = find_made(plan, stream->array_index);
+        if (!choices[i].comes_along || !first_array(index, stream->array_index))
             continue;
         if (dataset && dataset->clock != stream->clock_index)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
@@ -421,7 +421,7 @@ static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct tr
                                    index->clocks[dataset->clock].name,
                                    index->clocks[stream->clock_index].name);
         if (!dataset)
-            dataset = add_dataset(plan, index, stream->dataset_index, stream->clock_index);
+            dataset = add_dataset(plan, index, stream->array_index, stream->clock_index);
         if (choices[i].max_gap_ns > 0 &&
             (dataset->max_gap_ns < 0 || choices[i].max_gap_ns < dataset->max_gap_ns))
             dataset->max_gap_ns = choices[i].max_gap_ns;
@@ -514,7 +514,7 @@ static enum trajd_status keep_streams(struct rewrite_plan *plan, const struct tr
     if (!places || !plan->streams)
         return no_memory(error);
     for (uint32_t i = 0; i < index->stream_count; i++)
-        if (choices[i].comes_along && first_array(index, index->streams[i].dataset_index)) {
+        if (choices[i].comes_along && first_array(index, index->streams[i].array_index)) {
             places[i] = plan->stream_count;
             plan->streams[plan->stream_count++] = choices[i].made;
         }

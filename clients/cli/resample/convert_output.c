@@ -58,12 +58,12 @@ static void put_part(struct rewrite_child *child, const struct rewrite_episode *
 static bool is_known(const struct trajd_index *index, uint32_t dataset)
 {
     for (uint32_t s = 0; s < index->stream_count; s++)
-        if (index->streams[s].dataset_index == dataset)
+        if (index->streams[s].array_index == dataset)
             return true;
     for (uint32_t k = 0; k < index->clock_count; k++) {
         const struct trajd_layout_clock *clock = &index->layout->clocks[k];
-        if ((clock->stamps_path && !strcmp(clock->stamps_path, index->datasets[dataset].path)) ||
-            (clock->start_path && !strcmp(clock->start_path, index->datasets[dataset].path)))
+        if ((clock->stamps_path && !strcmp(clock->stamps_path, index->arrays[dataset].path)) ||
+            (clock->start_path && !strcmp(clock->start_path, index->arrays[dataset].path)))
             return true;
     }
     return false;
@@ -73,12 +73,12 @@ static void put_known(struct rewrite_child *child, const struct trajd_index *ind
 {
     uint32_t known = 0;
 
-    for (uint32_t d = 0; d < index->dataset_count; d++)
+    for (uint32_t d = 0; d < index->array_count; d++)
         known += is_known(index, d);
     trajd_bytes_add_u32(&child->frame, known);
-    for (uint32_t d = 0; d < index->dataset_count; d++)
+    for (uint32_t d = 0; d < index->array_count; d++)
         if (is_known(index, d))
-            trajd_bytes_add_text(&child->frame, index->datasets[d].path);
+            trajd_bytes_add_text(&child->frame, index->arrays[d].path);
 }
 
 static void put_row_counts(struct rewrite_child *child, const struct trajd_index *index,
@@ -86,12 +86,12 @@ static void put_row_counts(struct rewrite_child *child, const struct trajd_index
 {
     uint32_t count = 0;
 
-    for (uint32_t d = 0; d < index->dataset_count; d++)
-        count += episode->arrays[d].storage != TRAJD_STORAGE_ABSENT;
+    for (uint32_t d = 0; d < index->array_count; d++)
+        count += episode->extents[d].storage != TRAJD_STORAGE_ABSENT;
     trajd_bytes_add_u32(&child->frame, count);
-    for (uint32_t d = 0; d < index->dataset_count; d++)
-        if (episode->arrays[d].storage != TRAJD_STORAGE_ABSENT)
-            trajd_bytes_add_u64(&child->frame, trajd_array_row_count(&episode->arrays[d]));
+    for (uint32_t d = 0; d < index->array_count; d++)
+        if (episode->extents[d].storage != TRAJD_STORAGE_ABSENT)
+            trajd_bytes_add_u64(&child->frame, trajd_array_row_count(&episode->extents[d]));
 }
 
 static void put_arrays(struct rewrite_child *child, const struct rewrite_episode *made,
@@ -103,7 +103,7 @@ static void put_arrays(struct rewrite_child *child, const struct rewrite_episode
     for (uint32_t a = 0; a < made->array_count; a++) {
         trajd_bytes_add_u32(&child->frame, made->arrays[a].dataset);
         rewrite_child_put_u8(
-            child, episode->arrays[source_datasets[made->arrays[a].dataset]].has_attributes);
+            child, episode->extents[source_datasets[made->arrays[a].dataset]].has_attributes);
     }
 }
 
@@ -116,8 +116,8 @@ static bool has_more(const struct trajd_index *index, const struct trajd_episode
     for (uint32_t k = 0; k < index->clock_count; k++)
         if (index->layout->clocks[k].start_path)
             return true;
-    for (uint32_t d = 0; d < index->dataset_count; d++)
-        present += episode->arrays[d].storage != TRAJD_STORAGE_ABSENT;
+    for (uint32_t d = 0; d < index->array_count; d++)
+        present += episode->extents[d].storage != TRAJD_STORAGE_ABSENT;
     return !episode->is_plain || present != made->array_count;
 }
 

@@ -294,15 +294,15 @@ static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
         const uint32_t mapped = plan->source_datasets[source][d];
         const struct trajd_episode_clock *clock = &episode->clocks[plan->datasets[d].clock];
-        const int64_t rows = mapped == UINT32_MAX ? 0 : row_count(clock, &episode->arrays[mapped]);
+        const int64_t rows = mapped == UINT32_MAX ? 0 : row_count(clock, &episode->extents[mapped]);
         if (rows <= 0)
             continue;
-        if (!has_its_rows(&plan->datasets[d], &episode->arrays[mapped])) {
+        if (!has_its_rows(&plan->datasets[d], &episode->extents[mapped])) {
             snprintf(why, sizeof why,
                      "%.200s: its rows are %" PRIu64 " x %s, and %" PRIu64
                      " x %s in the first episode",
-                     plan->datasets[d].path, trajd_array_row_elements(&episode->arrays[mapped]),
-                     trajd_dtype_name(episode->arrays[mapped].dtype), plan->datasets[d].elements,
+                     plan->datasets[d].path, trajd_array_row_elements(&episode->extents[mapped]),
+                     trajd_dtype_name(episode->extents[mapped].dtype), plan->datasets[d].elements,
                      trajd_dtype_name(plan->datasets[d].from));
             return leave_out(plan, index, episode, why);
         }

@@ -226,7 +226,7 @@ static uint32_t find_parts(struct rewrite_worker *worker, const struct rewrite_p
             continue;
         part->array = &made->arrays[a];
         part->dataset = &plan->datasets[part->array->dataset];
-        part->source = &episode->arrays[plan->source_datasets[made->source][part->array->dataset]];
+        part->source = &episode->extents[plan->source_datasets[made->source][part->array->dataset]];
         find_rows(part->dataset, &episode->clocks[part->dataset->clock], part, first, last);
         if (part->dataset->lane_count)
             *bytes += (uint64_t)(part->row_end - part->row_begin) * part->dataset->source_bytes;

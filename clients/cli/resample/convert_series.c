@@ -115,7 +115,7 @@ static enum trajd_status read_rows(struct making *m)
     const struct trajd_index *index = m->options->index;
     const struct trajd_episode *episode = m->options->episode;
     const struct trajd_episode_clock *clock = &episode->clocks[m->dataset->clock];
-    const struct trajd_array *array = &episode->arrays[m->dataset->index_dataset];
+    const struct trajd_array *array = &episode->extents[m->dataset->index_dataset];
     const char *path = index->files[episode->file_index].path;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     uint8_t *row = malloc(m->dataset->source_bytes * (m->series->row_count + 1));
@@ -236,7 +236,7 @@ static enum trajd_status find_parts(struct making *m)
     m->stream = &m->options->index->streams[found];
     for (uint32_t a = 0; a < m->plan.episodes[0].array_count; a++)
         if (m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].index_dataset ==
-            m->stream->dataset_index)
+            m->stream->array_index)
             m->array = &m->plan.episodes[0].arrays[a];
     if (!m->array)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,

@@ -30,7 +30,7 @@ struct world {
     char paths[3][96];
     struct trajd_index index;
     struct trajd_index_file files[3];
-    struct trajd_index_dataset datasets[DATASETS];
+    struct trajd_index_array datasets[DATASETS];
     struct trajd_index_stream streams[DATASETS];
     struct trajd_index_clock clocks[2];
     struct trajd_episode episodes[EPISODES];
@@ -131,7 +131,7 @@ static int make_world(void **state)
     for (uint32_t d = 0; d < DATASETS; d++) {
         world->datasets[d].path = names[d];
         world->streams[d] =
-            (struct trajd_index_stream){.name = names[d], .dataset_index = d, .clock_index = d / 2};
+            (struct trajd_index_stream){.name = names[d], .array_index = d, .clock_index = d / 2};
         world->clocks[d / 2].name = d / 2 ? "sparse" : "arm";
     }
     for (uint32_t e = 0; e < EPISODES; e++) {
@@ -139,7 +139,7 @@ static int make_world(void **state)
         write_episode(world, e, fds[e % 3]);
         world->episodes[e] = (struct trajd_episode){.id = world->ids[e],
                                                     .file_index = e % 3,
-                                                    .arrays = world->arrays[e],
+                                                    .extents = world->arrays[e],
                                                     .clocks = world->episode_clocks};
     }
     for (uint32_t f = 0; f < 3; f++) {
@@ -148,8 +148,8 @@ static int make_world(void **state)
     }
     world->index = (struct trajd_index){.file_count = 3,
                                         .files = world->files,
-                                        .dataset_count = DATASETS,
-                                        .datasets = world->datasets,
+                                        .array_count = DATASETS,
+                                        .arrays = world->datasets,
                                         .stream_count = DATASETS,
                                         .streams = world->streams,
                                         .clock_count = 2,
@@ -523,7 +523,7 @@ static void bad_options_are_refused(void **state)
     assert_null(cache);
     options.reader_count = 1;
     /* two streams of one dataset, whose clocks keep different rows */
-    world->streams[0].dataset_index = 2;
+    world->streams[0].array_index = 2;
     assert_int_equal(trajd_cache_create(&options, &cache, &error), TRAJD_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "force"));
 }

@@ -156,8 +156,8 @@ static void storage_forms_are_recorded(void **state)
 {
     struct trajd_index *index = open_named("storage.hdf5", "robomimic");
     const struct trajd_episode *episodes = index->episodes;
-    uint32_t actions = stream_of(index, "actions")->dataset_index;
-    const struct trajd_array *array = &episodes[0].arrays[actions];
+    uint32_t actions = stream_of(index, "actions")->array_index;
+    const struct trajd_array *array = &episodes[0].extents[actions];
     struct trajd_array_reader *reader;
     float rows[40 * 4], pairs[80];
     double rewards[40];
@@ -170,20 +170,20 @@ static void storage_forms_are_recorded(void **state)
     assert_int_equal(array->filters[0], TRAJD_FILTER_SHUFFLE);
     assert_int_equal(array->filters[1], TRAJD_FILTER_DEFLATE);
     assert_int_equal(array->filters[2], TRAJD_FILTER_FLETCHER32);
-    assert_int_equal(episodes[2].arrays[actions].filters[0], TRAJD_FILTER_LZF);
-    assert_int_equal(episodes[3].arrays[actions].storage, TRAJD_STORAGE_CONTIGUOUS);
+    assert_int_equal(episodes[2].extents[actions].filters[0], TRAJD_FILTER_LZF);
+    assert_int_equal(episodes[3].extents[actions].storage, TRAJD_STORAGE_CONTIGUOUS);
     assert_int_equal(stream_of(index, "obs/half")->dtype, TRAJD_F16);
     assert_int_equal(stream_of(index, "obs/flat")->rank, 0);
     assert_int_equal(trajd_array_reader_create(&reader, NULL), TRAJD_OK);
-    array = &episodes[3].arrays[stream_of(index, "obs/holes")->dataset_index];
+    array = &episodes[3].extents[stream_of(index, "obs/holes")->array_index];
     assert_int_equal(trajd_array_read(reader, fd, array, 0, 40, rows, NULL), TRAJD_OK);
     for (int i = 0; i < 160; i++)
         assert_true(rows[i] == (i >= 32 && i < 64 ? 1.0f : 2.5f));
-    array = &episodes[3].arrays[stream_of(index, "obs/compact")->dataset_index];
+    array = &episodes[3].extents[stream_of(index, "obs/compact")->array_index];
     assert_int_equal(array->storage, TRAJD_STORAGE_INLINE);
     assert_int_equal(trajd_array_read(reader, fd, array, 0, 40, pairs, NULL), TRAJD_OK);
     assert_true(pairs[79] == 79.0f);
-    array = &episodes[3].arrays[stream_of(index, "rewards")->dataset_index];
+    array = &episodes[3].extents[stream_of(index, "rewards")->array_index];
     assert_int_equal(array->storage, TRAJD_STORAGE_EMPTY);
     assert_int_equal(trajd_array_read(reader, fd, array, 0, 40, rewards, NULL), TRAJD_OK);
     assert_true(rewards[39] == 0.0);
@@ -200,8 +200,8 @@ static void unequal_lengths_stand_on_regular_clocks(void **state)
     (void)state;
     assert_int_equal(episode->clocks[0].row_count, 40); /* as `rows: actions` says */
     assert_int_equal(episode->clocks[0].rate.num, 20);  /* the default */
-    assert_int_equal(episode->arrays[stream_of(index, "obs/longer")->dataset_index].shape[0], 41);
-    assert_int_equal(episode->arrays[stream_of(index, "obs/shorter")->dataset_index].shape[0], 35);
+    assert_int_equal(episode->extents[stream_of(index, "obs/longer")->array_index].shape[0], 41);
+    assert_int_equal(episode->extents[stream_of(index, "obs/shorter")->array_index].shape[0], 35);
     trajd_index_destroy(&index);
 }
 
@@ -359,7 +359,7 @@ static void stamps_begin_at_the_origin(void **state)
     index = open_named("raw_longer.hdf5", "robosuite_raw"); /* T+1 actions: the first T */
     assert_int_equal(index->kept_count, 2);
     assert_int_equal(index->trimmed_row_count, 1);
-    assert_int_equal(index->episodes[0].arrays[stream_of(index, "actions")->dataset_index].shape[0],
+    assert_int_equal(index->episodes[0].extents[stream_of(index, "actions")->array_index].shape[0],
                      40);
     trajd_index_destroy(&index);
 }
@@ -422,7 +422,7 @@ static void clocks_share_one_origin(void **state)
     assert_int_equal(episode->clocks[2].row_count, 100);
     assert_int_equal(stream_of(index, "grip")->first_column, 7);
     assert_int_equal(stream_of(index, "grip")->feature_count, 1);
-    assert_int_equal(stream_of(index, "grip")->dataset_index, stream_of(index, "q")->dataset_index);
+    assert_int_equal(stream_of(index, "grip")->array_index, stream_of(index, "q")->array_index);
     assert_non_null(strstr(index->episodes[1].quarantine, "t/arm: all 40 stamps are equal"));
     trajd_index_destroy(&index);
 }
@@ -455,7 +455,7 @@ static void one_file_can_be_one_episode(void **state)
     assert_int_equal(index->episodes[0].clocks[0].rate.num, 50);
     assert_int_equal(stream_of(index, "observations/images/cam_high")->feature_count, 12 * 16 * 3);
     assert_int_equal(index->episodes[0]
-                         .arrays[stream_of(index, "observations/images/cam_high")->dataset_index]
+                         .extents[stream_of(index, "observations/images/cam_high")->array_index]
                          .chunk_count,
                      40);
     trajd_index_destroy(&index);
@@ -601,7 +601,7 @@ static void the_fingerprint_is_of_the_content(void **state)
     shell("mv %s/print_b/another.hdf5 %s/print_b/storage.hdf5", folder, folder);
     {
         const struct trajd_episode *episode = &one->episodes[0];
-        uint64_t offset = episode->arrays[stream_of(one, "actions")->dataset_index].offset;
+        uint64_t offset = episode->extents[stream_of(one, "actions")->array_index].offset;
         char path[512];
         int fd;
         snprintf(path, sizeof path, "%s/print_b/good.hdf5", folder);

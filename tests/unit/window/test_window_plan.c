@@ -64,7 +64,7 @@ static int make_fixture(void **state)
                                                                       : s == 1 ? 300
                                                                                : ROWS + 1)};
         f->episodes[e] = (struct trajd_episode){.id = e ? "b" : "a",
-                                                .arrays = f->arrays[e],
+                                                .extents = f->arrays[e],
                                                 .clocks = f->episode_clocks[e],
                                                 .filter_keys = e ? no_keys : train_only};
         memcpy(f->all_stamps + 300 * e, f->stamps, sizeof f->stamps);
@@ -72,7 +72,7 @@ static int make_fixture(void **state)
     }
     for (int s = 0; s < STREAMS; s++) {
         f->streams[s] = (struct trajd_index_stream){.name = names[s],
-                                                    .dataset_index = (uint32_t)s,
+                                                    .array_index = (uint32_t)s,
                                                     .clock_index = s == 1,
                                                     .kind = TRAJD_KIND_PREVIOUS,
                                                     .dtype = TRAJD_I64,
@@ -84,7 +84,7 @@ static int make_fixture(void **state)
     f->index = (struct trajd_index){.layout = &f->layout,
                                     .file_count = 1,
                                     .files = &f->file,
-                                    .dataset_count = STREAMS,
+                                    .array_count = STREAMS,
                                     .stream_count = STREAMS,
                                     .streams = f->streams,
                                     .clock_count = 2,

@@ -25,7 +25,7 @@
 struct hand {
     struct trajd_layout *layout;
     struct trajd_index_file file;
-    struct trajd_index_dataset datasets[3];
+    struct trajd_index_array datasets[3];
     struct trajd_index_stream streams[3];
     struct trajd_index_clock clocks[2];
     struct trajd_array arrays[3];
@@ -58,7 +58,7 @@ static void set_up(struct hand *hand)
     assert_int_equal(trajd_layout_parse("hand", LAYOUT, strlen(LAYOUT), &hand->layout, &error),
                      TRAJD_OK);
     hand->streams[0] = (struct trajd_index_stream){.name = "pos",
-                                                   .dataset_index = 1,
+                                                   .array_index = 1,
                                                    .clock_index = 0,
                                                    .kind = TRAJD_KIND_LINEAR,
                                                    .dtype = TRAJD_F64,
@@ -67,7 +67,7 @@ static void set_up(struct hand *hand)
                                                    .shape = {3},
                                                    .max_gap_ns = -1};
     hand->streams[1] = (struct trajd_index_stream){.name = "quat",
-                                                   .dataset_index = 1,
+                                                   .array_index = 1,
                                                    .clock_index = 0,
                                                    .kind = TRAJD_KIND_SLERP_WXYZ,
                                                    .dtype = TRAJD_F64,
@@ -77,7 +77,7 @@ static void set_up(struct hand *hand)
                                                    .shape = {4},
                                                    .max_gap_ns = -1};
     hand->streams[2] = (struct trajd_index_stream){.name = "joints",
-                                                   .dataset_index = 0,
+                                                   .array_index = 0,
                                                    .clock_index = 1,
                                                    .kind = TRAJD_KIND_ANGLE,
                                                    .dtype = TRAJD_F32,
@@ -97,14 +97,14 @@ static void set_up(struct hand *hand)
         (struct trajd_episode_clock){.row_count = 4, .stamps_ns = hand->stamps};
     for (int e = 0; e < 2; e++)
         hand->episodes[e] = (struct trajd_episode){.id = e ? "demo_7" : "demo_3",
-                                                   .arrays = hand->arrays,
+                                                   .extents = hand->arrays,
                                                    .clocks = hand->episode_clocks,
                                                    .filter_keys = e ? hand->keys : NULL};
     hand->index = (struct trajd_index){.layout = hand->layout,
                                        .file_count = 1,
                                        .files = &hand->file,
-                                       .dataset_count = 3,
-                                       .datasets = hand->datasets,
+                                       .array_count = 3,
+                                       .arrays = hand->datasets,
                                        .stream_count = 3,
                                        .streams = hand->streams,
                                        .clock_count = 2,
@@ -212,7 +212,7 @@ static void episodes_of_other_rows_are_left_out(void **state)
     set_up(&hand);
     memcpy(arrays, hand.arrays, sizeof arrays);
     memcpy(clocks, hand.episode_clocks, sizeof clocks);
-    hand.episodes[1].arrays = arrays;
+    hand.episodes[1].extents = arrays;
     hand.episodes[1].clocks = clocks;
     arrays[1] = array_of(5, 9, TRAJD_F64); /* its streams are columns 0:7, which are as they were */
     assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
